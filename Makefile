@@ -6,10 +6,10 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 RUN := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help python install install-tests demo demo-gitops test chaos check synth examples fuzz lint bench bench-quick bench-gpu lock clean
+.PHONY: help python install install-tests demo demo-gitops check test test-changed test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference clean
 
 help: ## Lists what can be made.
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 python:
 	@if [ -z "$(PYTHON)" ]; then echo "shoal: needs Python 3.11 or 3.12, and found neither; install one or say where it is: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; fi
@@ -25,16 +25,25 @@ demo-gitops: python ## Takes three releases from a commit to prod in three emula
 	@$(PYTHON) dev/tools/install.py runtimes
 	@.venv/bin/shoal demo --gitops
 
-test: python ## Runs every gate.
+check: python ## Checks while you edit, in about a minute: linters, types, layers, environments, tests without AWS.
+	@$(PYTHON) dev/tools/install.py tests
+	@$(RUN) -m dev.tools.gates check
+
+test: python ## Tests every behaviour once; at most 12 minutes on two quiet cores.
 	@$(PYTHON) dev/tools/install.py tests runtimes
-	@$(RUN) dev/tools/gates.py
+	@$(RUN) -m dev.tools.gates test
+
+test-changed: python ## Tests what differs from main, and the layers above it.
+	@$(PYTHON) dev/tools/install.py tests runtimes
+	@$(RUN) -m dev.tools.gates changed
+
+test-all: python ## Tests everything, nightly and before a release: matrices, releases, load, fuzz, chaos.
+	@$(PYTHON) dev/tools/install.py tests runtimes
+	@$(RUN) -m dev.tools.gates all
 
 chaos: python ## Attacks the pipeline with every fault there is, and looks whether anything is left; CASE=name runs one.
 	@$(PYTHON) dev/tools/install.py tests runtimes
 	@$(RUN) -m dev.tools.loopback $(RUN) -m tests.chaos $(if $(CASE),'$(CASE)',--report)
-
-check: install ## Validates every environment file.
-	@.venv/bin/shoal check
 
 synth: install ## Writes the templates of every environment to cdk.out.
 	@.venv/bin/shoal synth
@@ -45,11 +54,7 @@ examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, abou
 
 fuzz: python ## Looks for input that breaks something, EXAMPLES (300) per test, other ones each time.
 	@$(PYTHON) dev/tools/install.py tests
-	@SHOAL_FUZZ=$${EXAMPLES:-300} $(RUN) -m pytest tests/bad_input
-
-lint: python ## Runs only the fast gates: ruff and mypy.
-	@$(PYTHON) dev/tools/install.py tests
-	@$(RUN) dev/tools/gates.py lint
+	@SHOAL_FUZZ=$${EXAMPLES:-300} $(RUN) -m pytest tests/bad_input local/tests/bad_input
 
 bench: python ## Measures Shoal beside its peers, about an hour on a quiet machine; reports in bench-out/.
 	@$(PYTHON) dev/tools/install.py runtimes
@@ -65,6 +70,9 @@ bench-gpu: ## Measures training on one GPU, with the Python of BENCH_PYTHON (def
 
 lock: python ## Writes the lock files anew from the *.in files.
 	@$(PYTHON) dev/tools/lock.py
+
+reference: install ## Writes docs/reference from the commands and the schema.
+	@$(RUN) -m dev.tools.reference
 
 clean: ## Removes what was installed and built.
 	rm -rf .venv .shoal node_modules cdk.out demo-out bench-out

@@ -1,4 +1,4 @@
-"""The text of a script whose cells start with `# %%` in; its cells out.
+"""Splits a script into cells, which start with `# %%`.
 
 Editors run such a script cell by cell, as they do a notebook.
 """
@@ -11,7 +11,7 @@ _CELL = re.compile(r"^# %%(?P<kind> \[markdown\])?\n", re.MULTILINE)
 
 
 def cells_of(script: str) -> list[tuple[str, str]]:
-    """(kind, source) of every cell, kind `markdown` or `code`."""
+    """Return (kind, source) of every cell, kind `markdown` or `code`."""
     _, *parts = _CELL.split(script)
     pairs = zip(parts[::2], parts[1::2], strict=True)
     return [

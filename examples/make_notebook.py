@@ -1,9 +1,8 @@
-"""train_without_pipeline.py in; train_without_pipeline.ipynb, its cells executed one after the
-other, out.
+"""Makes train_without_pipeline.ipynb from train_without_pipeline.py, with its cells executed.
 
-The script is the source (cells start with `# %%`), the notebook the same cells with what they
-really printed. `make examples` calls this with the emulator running; a cell that fails is this
-program's failure, and then no notebook is written.
+The script is the source (cells start with `# %%`); the notebook has the same cells with what they
+really printed. `make examples` calls this with shoal-local running. If a cell fails, this fails,
+and no notebook is written.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
 def _is_blank(output: Mapping[str, Any]) -> bool:
-    """What the SDK's progress bar leaves when it is done."""
+    """Return whether a text is what the SDK's progress bar leaves when it is done."""
     return output["output_type"] == "display_data" and not output["data"]["text/plain"].strip()
 
 
 def main() -> int:
-    """Executes and writes the notebook; 0 if every cell ran."""
+    """Execute and write the notebook; 0 if every cell ran."""
     notebook = nbformat.v4.new_notebook(metadata={"kernelspec": _KERNEL})
     make = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
     cells = cells_of(SCRIPT.read_text(encoding="utf-8"))

@@ -1,10 +1,9 @@
-"""Runs every example for real against an emulator of its own, and writes the notebook's outputs
-anew: `make examples`.
+"""Runs every example for real against a shoal-local of its own: `make examples`.
 
-`python examples/run.py [script] [notebook] [sdk]` runs some of them. Installs
-examples/requirements.txt into .shoal/examples/venv first (SageMaker's SDK v3 and its dependencies:
-about 1 GB). Works in a checkout of its own, .shoal/examples/checkout, so that it does not meet what
-a person runs in this one; standard library only.
+`python examples/run.py [script] [notebook] [sdk]` runs some of them. The notebook gets new outputs.
+First installs examples/requirements.txt into .shoal/examples/venv (SageMaker's SDK v3 and its
+dependencies: about 1 GB). Works in a checkout of its own, .shoal/examples/checkout, so that it does
+not meet what a person runs in this one. Uses the standard library only.
 """
 
 from __future__ import annotations
@@ -24,38 +23,38 @@ ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "examples"
 WORK = ROOT / ".shoal" / "examples"
 CHECKOUT, PYTHON = WORK / "checkout", WORK / "venv" / "bin" / "python"
-_COPIED = {"app.py", "environments"}  # the app looks for the environments beside itself
-_NOT_LINKED = {".git", ".shoal", "cdk.out", "demo-out"} | _COPIED
+_COPIES = {"app.py", "environments"}  # the app looks for the environments in its own folder
+_NOT_LINKED = {".git", ".shoal", "cdk.out", "demo-out"} | _COPIES
 PARTS = ("script", "notebook", "sdk")
 
 
 def main(arguments: list[str]) -> int:
-    """0 if every example did what it says."""
-    chosen = arguments or PARTS
-    if set(chosen) - set(PARTS):
+    """Run the examples; 0 if every one did what it says."""
+    names = arguments or PARTS
+    if set(names) - set(PARTS):
         print(f"examples: the parts are {', '.join(PARTS)}", file=sys.stderr)
         return 2
     try:
         install()
         make_checkout()
         with emulator() as variables:
-            run_chosen(chosen, variables)
+            run_examples(names, variables)
     except subprocess.CalledProcessError as error:
         print(f"examples: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def run_chosen(chosen: Sequence[str], variables: dict[str, str]) -> None:
-    """What is deployed goes with the emulator."""
-    if {"script", "notebook"} & set(chosen):
+def run_examples(names: Sequence[str], variables: dict[str, str]) -> None:
+    """Run the chosen examples; what they deploy goes with shoal-local."""
+    if {"script", "notebook"} & set(names):
         shoal("deploy", "dev", "--local")
         shoal("data", "upload", "dev", "--local")
-    if "script" in chosen:
+    if "script" in names:
         run("the script", [str(PYTHON), str(HERE / "train_without_pipeline.py")], variables)
-    if "notebook" in chosen:
+    if "notebook" in names:
         run("the notebook", [str(PYTHON), "-m", "examples.make_notebook"], variables)
-    if "sdk" in chosen:
+    if "sdk" in names:
         shoal("check")
         shoal("deploy", "sdk", "--local")
         shoal("data", "upload", "sdk", "--local")
@@ -63,7 +62,7 @@ def run_chosen(chosen: Sequence[str], variables: dict[str, str]) -> None:
 
 
 def install() -> None:
-    """The virtual environment, once per lock."""
+    """Create the virtual environment, once per lock."""
     lock, stamp = HERE / "requirements.txt", WORK / "venv" / ".stamp"
     identity = hashlib.sha256(lock.read_bytes()).hexdigest()
     if stamp.is_file() and stamp.read_text() == identity:
@@ -80,16 +79,17 @@ def install() -> None:
         "-r",
         str(lock),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(done.stderr[-2000:], file=sys.stderr)
-        raise subprocess.CalledProcessError(done.returncode, "pip install")
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        print(process.stderr[-2000:], file=sys.stderr)
+        raise subprocess.CalledProcessError(process.returncode, "pip install")
     stamp.write_text(identity)
 
 
 def make_checkout() -> None:
-    """Links to this checkout; two files are copies, and the environments are `dev`, the example's
-    `sdk` and its twin for TensorFlow.
+    """Make the checkout from links to this one; two files are copies.
+
+    Its environments are `dev`, the example's `sdk` and its twin for TensorFlow.
     """
     shutil.rmtree(CHECKOUT, ignore_errors=True)
     (CHECKOUT / "environments").mkdir(parents=True)
@@ -108,7 +108,7 @@ def make_checkout() -> None:
 
 
 def for_tensorflow(text: str) -> str:
-    """The same environment for TensorFlow, whose jobs need one hyperparameter more."""
+    """Return the same environment for TensorFlow, whose jobs need one hyperparameter more."""
     return text.replace("name: sdk", "name: sdk-tf").replace(
         "training:\n", "training:\n  framework: tensorflow\n"
     )
@@ -116,16 +116,16 @@ def for_tensorflow(text: str) -> str:
 
 @contextmanager
 def emulator() -> Iterator[dict[str, str]]:
-    """What `shoal local up` tells to export; the emulator is gone at the end."""
-    told = shoal("local", "up")
+    """Start shoal-local and yield the variables that `shoal local up` prints."""
+    exports = shoal("local", "up")
     try:
-        yield dict(re.findall(r"export (\w+)=(\S+)", told))
+        yield dict(re.findall(r"export (\w+)=(\S+)", exports))
     finally:
         shoal("local", "down")
 
 
 def shoal(*arguments: str) -> str:
-    """Runs `shoal` in the examples' checkout, with their packages; returns what it printed."""
+    """Run `shoal` in the examples' checkout, with their packages, and return what it printed."""
     return run(
         f"shoal {' '.join(arguments)}",
         [str(PYTHON), "-m", "shoal.cli", "--root", str(CHECKOUT), *arguments],
@@ -134,9 +134,9 @@ def shoal(*arguments: str) -> str:
 
 
 def run(what: str, command: list[str], variables: dict[str, str]) -> str:
-    """Runs it to its end in the checkout and shows what it prints.
+    """Run a command to its end in the checkout and show what it prints.
 
-    Raises CalledProcessError unless it ends with 0.
+    Raise CalledProcessError unless it ends with 0.
     """
     print(f"== {what}", flush=True)
     environment = {

@@ -1,5 +1,4 @@
-"""A pipeline of your own, written with SageMaker's Python SDK v3: an environment and its
-infrastructure in, the SDK's `Pipeline` out.
+"""A pipeline of your own, written with SageMaker's Python SDK v3.
 
 An environment file deploys it with `pipeline: examples.sdk_pipeline:build`, through the same
 stacks, roles and teardown guard as Shoal's own pipeline. It trains as the environment file says,
@@ -46,7 +45,10 @@ _NO_TELEMETRY = {
 
 
 def build(environment: Environment, infrastructure: Infrastructure) -> Pipeline:
-    """One training step; the number of epochs may change from execution to execution."""
+    """Return a pipeline of one training step.
+
+    The number of epochs may change from execution to execution.
+    """
     names, training = Names(environment), environment.training
     epochs = ParameterInteger("Epochs", default_value=int(training.hyperparameters["epochs"]))
     output = [
@@ -92,26 +94,30 @@ def build(environment: Environment, infrastructure: Infrastructure) -> Pipeline:
 def _hyperparameters(
     environment: Environment, infrastructure: Infrastructure, output: list[Any]
 ) -> dict[str, Any]:
-    """The launch contract's; what is one execution's own, its name and its folder in S3, gets its
-    value when it starts.
+    """Return the launch contract's hyperparameters.
+
+    The name of an execution and its folder in S3 get their values when it starts.
     """
     name, training = Names(environment).pipeline, environment.training
     launch = resolve(training, environment.region)
-    found: dict[str, Any] = dict(
+    hyperparameters: dict[str, Any] = dict(
         launch.for_job(
             infrastructure.code_uri, name, training.hyperparameters, output_path=output[0]
         )
     )
-    found["sagemaker_job_name"] = Join(
+    hyperparameters["sagemaker_job_name"] = Join(
         on="-", values=[name, ExecutionVariables.PIPELINE_EXECUTION_ID]
     )
     if launch.needs_model_dir:
-        found["model_dir"] = Join(on="/", values=[*output, "model"])
-    return found
+        hyperparameters["model_dir"] = Join(on="/", values=[*output, "model"])
+    return hyperparameters
 
 
 def _session(environment: Environment) -> PipelineSession:
-    """Of a session for pipelines the SDK asks nothing; its credentials are placeholders."""
+    """Return a session for pipelines, of which the SDK asks nothing.
+
+    Its credentials are placeholders.
+    """
     boto = boto3.Session(
         aws_access_key_id="none", aws_secret_access_key="none", region_name=environment.region
     )

@@ -1,5 +1,5 @@
 """`python -m images [NAME [REGION]]` lists the recipes, or prints the command that builds one;
-`python -m images lint` checks them all.
+`python -m images lint` checks what SageMaker needs of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from images import dockerfile, lint, recipes
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code: 0 fine, 1 a rule is broken, 2 wrong usage."""
+    """Run the command; the exit code is 0 fine, 1 a rule is broken, 2 wrong usage."""
     if arguments == ["lint"]:
         return _lint()
     if not arguments:

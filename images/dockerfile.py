@@ -1,6 +1,4 @@
-"""The text of a Dockerfile in; its stages, with arguments and variables known at each place, out.
-
-Enough of the language for our recipes.
+"""A parser for as much of a Dockerfile as the recipes use: stages, arguments and variables.
 
 Reference: https://docs.docker.com/reference/dockerfile/. Heredocs, ONBUILD and other escape
 characters are refused.
@@ -40,7 +38,7 @@ class Stage:
     instructions: list[Instruction] = field(default_factory=list)
 
     def of(self, keyword: str) -> list[Instruction]:
-        return [each for each in self.instructions if each.keyword == keyword]
+        return [instruction for instruction in self.instructions if instruction.keyword == keyword]
 
 
 @dataclass
@@ -51,75 +49,76 @@ class Dockerfile:
     stages: list[Stage] = field(default_factory=list)
 
     def lineage(self, stage: Stage) -> list[Stage]:
-        """The stage and the earlier stages it is built on, the first one first."""
-        earlier = {each.name: each for each in self.stages[: self.stages.index(stage)] if each.name}
+        """Return the stage and the earlier stages that it is built on, the first one first."""
+        before = self.stages[: self.stages.index(stage)]
+        earlier = {other.name: other for other in before if other.name}
         return [*(self.lineage(earlier[stage.base]) if stage.base in earlier else []), stage]
 
     def environment(self, stage: Stage) -> dict[str, str]:
-        """What ENV instructions set up to the end of the stage, arguments with their defaults
-        filled in.
-        """
-        known: dict[str, str] = {}
+        """Return what ENV has set at the end of the stage, with the defaults of arguments."""
+        variables: dict[str, str] = {}
         for part in self.lineage(stage):
             arguments: dict[str, str] = {}
-            for each in part.instructions:
-                if each.keyword == "ARG":
-                    name, _, default = each.value.partition("=")
+            for instruction in part.instructions:
+                if instruction.keyword == "ARG":
+                    name, _, default = instruction.value.partition("=")
                     arguments[name] = default or self.arguments.get(name, "")
-                elif each.keyword == "ENV":
-                    known |= {
-                        key: substitute(value, arguments | known)
-                        for key, value in pairs(each.value).items()
+                elif instruction.keyword == "ENV":
+                    variables |= {
+                        key: substitute(value, arguments | variables)
+                        for key, value in pairs(instruction.value).items()
                     }
-        return known
+        return variables
 
     def default_arguments(self) -> dict[str, str]:
-        """Every ARG with a default, wherever it stands."""
+        """Return the default of every ARG that has one."""
         return self.arguments | {
             name: default
             for stage in self.stages
-            for each in stage.of("ARG")
-            for name, _, default in [each.value.partition("=")]
+            for instruction in stage.of("ARG")
+            for name, _, default in [instruction.value.partition("=")]
             if default
         }
 
 
 def parse(text: str) -> Dockerfile:
-    """Raises DockerfileError."""
-    found = Dockerfile()
-    for each in _instructions(text):
-        if each.keyword == "FROM":
-            found.stages.append(_stage(each, found.arguments))
-        elif found.stages:
-            found.stages[-1].instructions.append(each)
-        elif each.keyword == "ARG":
-            found.arguments |= pairs(each.value)
+    """Read a Dockerfile. Raises DockerfileError."""
+    dockerfile = Dockerfile()
+    for instruction in _instructions(text):
+        if instruction.keyword == "FROM":
+            dockerfile.stages.append(_stage(instruction, dockerfile.arguments))
+        elif dockerfile.stages:
+            dockerfile.stages[-1].instructions.append(instruction)
+        elif instruction.keyword == "ARG":
+            dockerfile.arguments |= pairs(instruction.value)
         else:
-            raise DockerfileError(f"{each.line}: {each.keyword} before the first FROM")
-    if not found.stages:
+            raise DockerfileError(
+                f"{instruction.line}: {instruction.keyword} before the first FROM"
+            )
+    if not dockerfile.stages:
         raise DockerfileError("1: there is no FROM")
-    return found
+    return dockerfile
 
 
 def pairs(value: str) -> dict[str, str]:
-    """`A=1 B="two"`, and the old form `A 1`."""
+    """Parse `A=1 B="two"`, and the old form `A 1`."""
     words = shlex.split(value)
     if words and "=" not in words[0]:
         return {words[0]: " ".join(words[1:])}
     return {name: text for name, _, text in (word.partition("=") for word in words)}
 
 
-def substitute(text: str, known: Mapping[str, str]) -> str:
-    """With what is known filled in; the rest stays as it is."""
-    return _VARIABLE.sub(lambda match: known.get(match[1] or match[2], match[0]), text)
+def substitute(text: str, values: Mapping[str, str]) -> str:
+    """Replace the variables that have a value here; the others stay as they are."""
+    return _VARIABLE.sub(lambda match: values.get(match[1] or match[2], match[0]), text)
 
 
-def _stage(each: Instruction, arguments: Mapping[str, str]) -> Stage:
-    words = [word for word in each.value.split() if not word.startswith("--")]
+def _stage(instruction: Instruction, arguments: Mapping[str, str]) -> Stage:
+    words = [word for word in instruction.value.split() if not word.startswith("--")]
     name = words[2] if len(words) == 3 and words[1].upper() == "AS" else ""
     if len(words) not in (1, 3) or (len(words) == 3 and not name):
-        raise DockerfileError(f"{each.line}: FROM IMAGE [AS NAME]")
-    return Stage(each.line, substitute(words[0], arguments), name)
+        raise DockerfileError(f"{instruction.line}: FROM IMAGE [AS NAME]")
+    return Stage(instruction.line, substitute(words[0], arguments), name)
 
 
 def _instructions(text: str) -> Iterator[Instruction]:

@@ -1,6 +1,4 @@
-"""A recipe's name and a region in; its build arguments, from the tables of `pipelines.launch`, and
-the `docker build` command out.
-"""
+"""The build arguments of a recipe, from the tables of `pipelines.launch`, and its command."""
 
 from __future__ import annotations
 
@@ -19,14 +17,15 @@ def dockerfile_of(name: str) -> Path:
 
 
 def local_tag(name: str) -> str:
-    """What the image is called where it was built; the emulator knows its repository by this name
-    (local/src/shoal_local/images.yaml).
+    """Return the image's tag on the machine that built it.
+
+    shoal-local knows its repository by this name (local/src/shoal_local/images.yaml).
     """
     return f"shoal-{name}:1"
 
 
 def build_command(name: str, region: str, tag: str) -> str:
-    """Run it at the repository's root, logged in to the base image's registry."""
+    """Return the command for the repository's root, with a login to the base image's registry."""
     arguments = [
         part
         for key, value in build_arguments(name, region).items()

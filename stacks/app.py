@@ -1,5 +1,4 @@
-"""Environments in, a checked cloud assembly out: every synth runs cdk-nag, the CDK's own
-CloudFormation validator and our rules.
+"""The CDK app: every synth runs cdk-nag, the CDK's own CloudFormation validator and our rules.
 
 With the context key `shoal:raw-findings` nothing is acknowledged and two further packs of cdk-nag
 run: for the report, not as a gate.
@@ -7,19 +6,30 @@ run: for the report, not as a gate.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 
-from config.consumers import Consumer
+from config.consumers import Consumer, consumers_of
+from config.loader import environment_names, load_environment
 from config.settings import Environment
 from pipelines.check import check
 from stacks.constructs.acknowledge import RAW_FINDINGS
 from stacks.stage import EnvironmentStage
 from stacks.validation.plugin import CloudFormationRules, OwnRules
 from stacks.validation.validator import Validator
+
+
+def feature_flags(root: Path) -> dict[str, Any]:
+    """Return the context of cdk.json.
+
+    The CDK's CLI hands it over by itself; without the CLI (`python app.py`) nobody does.
+    """
+    context: dict[str, Any] = json.loads((root / "cdk.json").read_text())["context"]
+    return context
 
 
 class ShoalApp(cdk.App):
@@ -39,9 +49,9 @@ class ShoalApp(cdk.App):
         checked: bool = True,
         validator: Validator | None = None,
     ) -> None:
+        builtin = checked and validator is None
         # Without analytics there is no CDK::Metadata resource, which would carry the Python version
         # into every template.
-        builtin = checked and validator is None
         super().__init__(
             outdir=outdir,
             context=context,
@@ -59,6 +69,31 @@ class ShoalApp(cdk.App):
             from cdk_nag import NIST80053R5Checks, ServerlessChecks
 
             cdk.Validations.of(self).add_plugins(NIST80053R5Checks(self), ServerlessChecks(self))
+
+    def add_checkout(self, root: Path) -> list[str]:
+        """Add every environment of the repository at `root`, and what belongs to an account;
+        returns what their owners should know.
+
+        The context keys `environment` and `strategy` choose one environment, and the overlay to
+        load environments with. Raises ConfigError for a mistake in any of them.
+        """
+        chosen, strategy = (self.node.try_get_context(key) for key in ("environment", "strategy"))
+        names = [chosen] if chosen else environment_names(root)
+        environments = [load_environment(name, root, strategy) for name in names]
+        notices = [
+            f"{environment.name}: {notice}"
+            for environment in environments
+            for notice in self.add_environment(
+                environment,
+                root=root,
+                strategy=strategy,
+                consumers=consumers_of(environment, root),
+            )
+        ]
+        if not chosen:
+            self.add_delivery(environments)
+            self.add_release_pipelines(environments)
+        return notices
 
     def add_environment(
         self,

@@ -44,7 +44,9 @@ class MonitoringStack(cdk.Stack):
         self.sweeper = Sweeper(self, "Sweeper", names=names, functions=functions)
         self.alarms = Alarms(self, "Alarms", names=names, key=data.key)
         self.alarms.watch_dead_letters(pipeline.dead_letters)
-        self.alarms.watch_functions({**pipeline.functions, PURPOSE: self.sweeper.cleaner.function})
+        self.alarms.watch_functions(
+            {**pipeline.functions, PURPOSE: self.sweeper.scheduled.function}
+        )
         if pipeline.schedules:
             ScheduleAlarms(
                 self,

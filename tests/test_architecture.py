@@ -54,6 +54,17 @@ def test_code_that_runs_elsewhere_imports_only_what_is_there(folder: str) -> Non
     assert wrong == []
 
 
+def test_tests_of_shoal_local_import_nothing_of_the_product() -> None:
+    ours = {"app", "config", "dev", "examples", "images", "pipelines", "shoal", "stacks", "tests"}
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in (ROOT / "local" / "tests").rglob("*.py")
+        for module in _imports(path)
+        if module.split(".")[0] in ours
+    ]
+    assert wrong == []
+
+
 def test_app_imports_only_settings_stacks_and_the_cdk() -> None:
     roots = {module.split(".")[0] for module in _imports(ROOT / "app.py")} - sys.stdlib_module_names
     assert roots <= {"config", "pipelines", "stacks", "aws_cdk", "cdk_nag"}

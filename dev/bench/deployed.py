@@ -20,7 +20,7 @@ from dev.bench.machine import REPOSITORY
 from dev.bench.processes import RunFailedError
 from shoal.verbs import dataset
 from shoal.verbs.execution import Execution, Pipeline
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer
 from shoal.verbs.target import Target
 from shoal.verbs.workspace import LOCAL_POLL_S, Workspace
 
@@ -69,10 +69,10 @@ def deployed() -> Iterator[Deployed]:
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
         place, workspace = Path(folder), Workspace(REPOSITORY, dict(os.environ))
         environment = load_environment(NAME, REPOSITORY)
-        emulator = EmulatorProcess(
+        local_server = LocalServer(
             REPOSITORY, place / "emulator", place / "emulator.log", workspace.environ
         )
-        running = emulator.start(environment.account, environment.region)
+        running = local_server.start(environment.account, environment.region)
         try:
             cdk = workspace.cdk(place / "cdk.out", place, place / "tmp", lambda _event: None)
             cdk.bootstrap(running.target)
@@ -86,7 +86,7 @@ def deployed() -> Iterator[Deployed]:
             )
             yield Deployed(environment, running.target, running.pid)
         finally:
-            emulator.shut_down()
+            local_server.shut_down()
 
 
 def _steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

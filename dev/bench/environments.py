@@ -13,10 +13,8 @@ import sys
 from pathlib import Path
 
 from dev.bench.machine import REPOSITORY
-from shoal_local.runtimes.build import build
-from shoal_local.runtimes.catalog import runtimes
 
-LOCK = REPOSITORY / "bench" / "requirements-peers.txt"
+LOCK = REPOSITORY / "dev" / "bench" / "requirements-peers.txt"
 PEERS = REPOSITORY / ".shoal" / "bench-peers"
 HOROVOD = REPOSITORY / ".shoal" / "bench-horovod" / "bin" / "python"
 """Of an environment with the real Horovod.
@@ -27,7 +25,12 @@ Nothing here makes it: the row for Horovod appears only where somebody built one
 
 def shipped(name: str) -> Path:
     """The interpreter of the local runtime `pytorch` or `tensorflow`, built if it is not there."""
-    return build(runtimes()[name], None, lambda line: print(line, flush=True))
+    runtime = [sys.executable, "-m", "shoal_local", "runtime"]
+    subprocess.run([*runtime, "build", name], cwd=REPOSITORY, check=True)
+    python = subprocess.run(
+        [*runtime, "python", name], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return Path(python.stdout.strip())
 
 
 def peers() -> Path:

@@ -27,9 +27,9 @@ from dev.bench import environments
 from dev.bench.machine import REPOSITORY, describe
 from dev.bench.processes import RunFailedError, end_on_sigterm
 from local.tests.sagemaker.account import ACCOUNT_ID, BUCKET, Account, archive, processing_input
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer
+from shoal_local.testing import LocalAccount
 
-MIB = 1024 * 1024
 TICKS = os.sysconf("SC_CLK_TCK")
 WRITE_MODEL = """
 import os, sys
@@ -98,12 +98,11 @@ def emulator() -> Iterator[Emulated]:
     """Of the bench's own, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
         place = Path(folder)
-        process = EmulatorProcess(
-            REPOSITORY, place / "state", place / "emulator.log", dict(os.environ)
-        )
+        process = LocalServer(REPOSITORY, place / "state", place / "emulator.log", dict(os.environ))
         running = process.start(ACCOUNT_ID, "us-east-1")
         try:
-            yield Emulated(Account.at(running.endpoint, place / "state"), running.pid)
+            account = LocalAccount(running.endpoint, place / "state", ACCOUNT_ID)
+            yield Emulated(Account.at(account), running.pid)
         finally:
             process.shut_down()
 

@@ -54,11 +54,6 @@ class Figure:
     """Least and largest value: with few rounds, quartiles would pretend."""
     count: int
 
-    @property
-    def spread(self) -> float:
-        """Largest minus least, as a share of the median."""
-        return (self.high - self.low) / self.median if self.median else 0.0
-
 
 @dataclass
 class Result:

@@ -18,7 +18,7 @@ from dev.bench.machine import REPOSITORY
 from dev.bench.noise import cores
 from dev.bench.processes import RunFailedError, plain_environment
 
-PROGRAM = REPOSITORY / "emulator" / "sagemaker" / "container" / "inside" / "serve_model.py"
+PROGRAM = REPOSITORY / "local/src/shoal_local/sagemaker/container/inside/serve_model.py"
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 START_S = 120.0
 LOOK_EVERY_S = 0.02

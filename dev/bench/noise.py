@@ -129,14 +129,14 @@ class Gauge:
         """The median of the last readings that counted."""
         return statistics.median(self._kernels)
 
-    def wait_until_quiet(self, patience_s: float = PATIENCE_S) -> None:
+    def wait_until_quiet(self) -> None:
         """Return once nobody else computes and, the first time, the load average has sunk below
         half of the cores.
 
         Later our own runs are in the load average, which takes a minute to forget them. Raises
         TooNoisyError.
         """
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + PATIENCE_S
         before = self.read()
         while time.monotonic() < deadline:
             time.sleep(POLL_S)  # what is measured is this interval

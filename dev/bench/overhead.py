@@ -10,6 +10,7 @@ container. Then the model is asked at its own port and through InvokeEndpoint.
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
 import os
 import sys
@@ -18,6 +19,8 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import yaml
 
 from dev.bench import environments, invocations
 from dev.bench.deployed import Deployed, deployed
@@ -30,8 +33,8 @@ from dev.bench.report import Column, Comparison
 from dev.bench.training import CODE, DATA, RANKS, mpirun
 from shoal.verbs import dataset
 from shoal.verbs.execution import Execution
-from shoal_local.runtimes.catalog import image
 
+IMAGES = REPOSITORY / "local" / "src" / "shoal_local" / "images.yaml"
 PIPELINE, BARE = "the pipeline in the emulator", "its processes by hand"
 STEPS = {
     "train_s": ("Train",),
@@ -235,11 +238,11 @@ def _evaluate(deployed: Deployed, python: Path, folder: Path) -> float:
 
 
 def _of_image(uri: str, use: str) -> dict[str, str]:
-    """What the emulator gives a container of this image."""
-    found = image(uri, use)
-    if found is None:
-        raise LookupError(f"the emulator knows no image {uri}")
-    return dict(found.environment)
+    """Return the environment variables that shoal-local gives a container of this image."""
+    for entry in yaml.safe_load(IMAGES.read_text(encoding="utf-8"))["images"]:
+        if use in entry["uses"] and fnmatch.fnmatchcase(uri, entry["image"]):
+            return dict(entry["environment"])
+    raise LookupError(f"{IMAGES.name} has no image {uri}")
 
 
 def _threads(python: Path, ranks: int) -> dict[str, str]:

@@ -1,54 +1,49 @@
-"""Runs every gate, as many side by side as there are cores, shows what each printed when it is
-done, and fails if any failed.
+"""The tiers of the gate: check, changed, test, all.
 
-.venv/bin/python dev/tools/gates.py [lint]
+    .venv/bin/python dev/tools/gates.py TIER [further arguments for pytest]
 
-Tests that train keep every core busy by themselves, so their gates come one after the other, in a
-lane of their own; the rest fills the cores they leave idle. Each gate is a process with its own
-network, temporary folder and session fixtures: what passes here passes alone.
+check    what one runs while editing: linters, types, layers, environments, tests without AWS
+changed  check, and the tests of what differs from main, with those of the layers above it
+test     every behaviour once
+all      everything: matrices, releases' demo, load, more fuzzing, chaos
+
+The linters run next to pytest, which spreads its files over workers (pytest-xdist). No tier fails
+for taking long; each ends with its slowest tests and with the time by folder.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
+
+from dev.tools.changed import tests_of_changes
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
 TENSORFLOW = "training_code/tensorflow"
-OPTIONS = (
-    "--allow-untyped-decorators",
-    "--cache-dir",
-    ".mypy_cache/tensorflow",
-)  # tf.function, where TensorFlow is not installed
-TRAINING = (
-    "tests/end_to_end",
-    "local/tests/sagemaker",
-    "tests/training_code",
-    "local/tests/smddp",
-    "tests/chaos",
-    "local/tests/horovod",
+_TENSORFLOW_CACHE = ("--cache-dir", ".mypy_cache/tensorflow")
+WITHOUT_AWS = (
+    "tests/config",
+    "tests/docs",
+    "tests/images",
+    "tests/pipelines",
+    "tests/test_readme.py",
+    "tests/workflows",
 )
-"""Folders of tests that start ranks, the longest first."""
-RELEASES = "tests/end_to_end/test_gitops.py"
-"""Minutes of the cdk CLI and of waiting, one process at a time: not in the lane of its folder,
-which is the longest.
-"""
-FOLDERS = ("tests/stacks", "local/tests/control", "tests/verbs", "tests/cli")
-"""Other folders that take long enough for a gate of their own, the longest first; one more takes
-all the rest, new folders too.
-"""
+"""Folders whose tests start neither shoal-local nor a training job."""
+NEEDS_A_RUNTIME = "tests/pipelines/launch/test_toolkit.py"
+_WORKERS = str((os.cpu_count() or 1) + 1)
+"""One more than cores: tests of the command line and of endpoints wait a lot."""
 _GRACE_S = 30.0
-_SAID_AGAIN = 60
-"""Lines of what a failed gate printed that are shown again at the end, where whoever has only the
-end of a log finds them.
-"""
+_MAX_LINES_AGAIN = 60
+"""Lines of a failed gate that are repeated at the end, where a log is read first."""
 
 
 @dataclass(frozen=True)
@@ -57,110 +52,121 @@ class Gate:
 
     name: str
     command: tuple[str, ...]
-
-
-def _pytest(name: str, *arguments: str) -> Gate:
-    """A gate of tests, on a machine that has no network but loopback."""
-    return Gate(
-        f"pytest {name}",
-        (
-            PYTHON,
-            "-m",
-            "dev.tools.loopback",
-            PYTHON,
-            "-m",
-            "pytest",
-            "-rsEf",
-            "-m",
-            "not registry",
-            *arguments,
-        ),
-    )
+    environment: dict[str, str] = field(default_factory=dict)
+    shows_progress: bool = False
+    """Print each line as it comes; other gates print all of theirs when they are done."""
 
 
 LINT = (
     Gate("ruff check", (PYTHON, "-m", "ruff", "check", ".")),
     Gate("ruff format", (PYTHON, "-m", "ruff", "format", "--check", ".")),
-    Gate("mypy", (PYTHON, "-m", "mypy")),
     Gate("layers", (str(ROOT / ".venv" / "bin" / "lint-imports"), "--no-cache")),
-    Gate(
-        "mypy, TensorFlow",
-        ("env", f"MYPYPATH={TENSORFLOW}", PYTHON, "-m", "mypy", *OPTIONS, TENSORFLOW),
-    ),
-)
-TESTS = (
     Gate("environments", (PYTHON, "-m", "shoal.cli", "check")),
-    _pytest("releases", RELEASES),
-    *(_pytest(folder, folder) for folder in FOLDERS),
-    _pytest("the rest", *(f"--ignore={folder}" for folder in (*TRAINING, *FOLDERS))),
+    Gate("mypy", (PYTHON, "-m", "mypy")),
     Gate(
-        "pytest, package registry",
-        (PYTHON, "-m", "pytest", "-rsEf", "-m", "registry", "local/tests/sagemaker"),
+        "mypy, TensorFlow",  # its modules have the names of PyTorch's
+        # tf.function has no types here, where TensorFlow is not installed
+        (PYTHON, "-m", "mypy", "--allow-untyped-decorators", *_TENSORFLOW_CACHE, TENSORFLOW),
+        {"MYPYPATH": TENSORFLOW},
     ),
 )
-TRAINING_TESTS = tuple(_pytest(folder, folder, f"--ignore={RELEASES}") for folder in TRAINING)
+REGISTRY = Gate(
+    "pytest, package registry",
+    (PYTHON, "-m", "pytest", "-rsEf", "-m", "registry", "local/tests"),
+)
+CHAOS = Gate("chaos", (PYTHON, "-m", "dev.tools.loopback", PYTHON, "-m", "tests.chaos"))
+
+
+def pytest_gate(marks: str, *arguments: str, environment: dict[str, str] | None = None) -> Gate:
+    """Return a run of tests on a machine that has no network but loopback."""
+    spread = ("-n", _WORKERS, "--dist", "loadfile", "--no-loadscope-reorder")
+    options = ("-p", "dev.tools.gate_report", "-rsEf", "--durations=20", "-m", marks)
+    command = (PYTHON, "-m", "dev.tools.loopback", PYTHON, "-m", "pytest", *spread, *options)
+    return Gate("pytest", (*command, *arguments), environment or {}, shows_progress=True)
+
+
+def gates_of(tier: str, arguments: Sequence[str]) -> list[Sequence[Gate]]:
+    """Return the lanes of a tier: what a lane holds runs one after the other."""
+    daily = "not nightly and not registry"
+    alone = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("test_*.py"))
+    if tier == "check":
+        without = f"--ignore={NEEDS_A_RUNTIME}"
+        return [LINT, (pytest_gate(daily, *WITHOUT_AWS, *alone, without, *arguments),)]
+    if tier == "changed":
+        folders = tests_of_changes(ROOT)
+        print(f"tests of what changed: {' '.join(folders) or 'none'}", flush=True)
+        return [LINT, (pytest_gate(daily, *folders, *arguments),) if folders else ()]
+    if tier == "test":
+        return [(*LINT, REGISTRY), (pytest_gate(daily, *arguments),)]
+    more = {"SHOAL_FUZZ": "300"}
+    everything = pytest_gate("not registry", *arguments, environment=more)
+    return [(*LINT, REGISTRY), (everything, CHAOS)]
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the gates that `arguments` choose; returns 1 if any failed.
-
-    All run, so that one report names every failure.
-    """
-    chosen = ((), LINT) if arguments == ["lint"] else (TRAINING_TESTS, LINT + TESTS)
+    """Run a tier; return 1 if a gate failed. All run, so that one report names every failure."""
+    tiers = ("check", "changed", "test", "all")
+    if not arguments or arguments[0] not in tiers:
+        print(f"usage: gates.py {'|'.join(tiers)} [arguments for pytest]", file=sys.stderr)
+        return 2
+    started_at = time.monotonic()
     try:
-        failed = asyncio.run(failures(*chosen, lanes=os.cpu_count() or 1))
+        failed = asyncio.run(failures(gates_of(arguments[0], arguments[1:])))
     except KeyboardInterrupt:
         return 130
     for name, output in failed.items():
-        print(
-            f"== {name} failed; the last lines it printed:",
-            *output.splitlines()[-_SAID_AGAIN:],
-            sep="\n",
-        )
-    if failed:
-        print(f"gates failed: {', '.join(failed)}", flush=True)
+        last = output.splitlines()[-_MAX_LINES_AGAIN:]
+        print(f"== {name} failed; the last lines it printed:", *last, sep="\n")
+    verdict = f"failed: {', '.join(failed)}" if failed else "passed"
+    minutes, seconds = divmod(round(time.monotonic() - started_at), 60)
+    print(f"make {_target(arguments[0])} {verdict}, {minutes} min {seconds} s", flush=True)
     return 1 if failed else 0
 
 
-async def failures(
-    one_by_one: Sequence[Gate], others: Sequence[Gate], lanes: int
-) -> dict[str, str]:
-    """What each gate that failed printed, by name, after all have run: `one_by_one` in the first
-    lane, which then helps the others.
-    """
-    first, rest, failed = deque(one_by_one), deque(others), dict[str, str]()
-    await asyncio.gather(
-        _lane((first, rest), failed), *(_lane((rest,), failed) for _ in range(lanes - 1))
-    )
+def _target(tier: str) -> str:
+    return {"changed": "test-changed", "all": "test-all"}.get(tier, tier)
+
+
+async def failures(lanes: Iterable[Sequence[Gate]]) -> dict[str, str]:
+    """Run the lanes at the same time; return what each gate that failed printed, by name."""
+    failed: dict[str, str] = {}
+    await asyncio.gather(*(_run_lane(lane, failed) for lane in lanes))
     return failed
 
 
-async def _lane(queues: Sequence[deque[Gate]], failed: dict[str, str]) -> None:
-    for queue in queues:
-        while queue:
-            gate = queue.popleft()
-            passed, output = await _run(gate)
-            if not passed:
-                failed[gate.name] = output
+async def _run_lane(lane: Sequence[Gate], failed: dict[str, str]) -> None:
+    for gate in lane:
+        passed, output = await _run(gate)
+        if not passed:
+            failed[gate.name] = output
 
 
 async def _run(gate: Gate) -> tuple[bool, str]:
-    """Whether it passed, and what it printed."""
+    """Return whether the gate passed, and what it printed."""
     started_at = time.monotonic()
     print(f"== {gate.name} ...", flush=True)
     process = await asyncio.create_subprocess_exec(
-        *gate.command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *gate.command,
+        cwd=ROOT,
+        env=os.environ | gate.environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
+    lines: list[str] = []
     try:
-        printed, _ = await process.communicate()
-    except (
-        asyncio.CancelledError
-    ):  # Ctrl-C, which the terminal told the gate too: it may clean up before it is killed
+        async for line in cast(asyncio.StreamReader, process.stdout):
+            lines.append(line.decode(errors="replace"))
+            if gate.shows_progress:
+                print(lines[-1], end="", flush=True)
+        await process.wait()
+    except asyncio.CancelledError:
+        # The terminal sent Ctrl-C to the gate as well: it may clean up before it is killed.
         await asyncio.wait_for(process.wait(), _GRACE_S)
         raise
     verdict = "passed" if process.returncode == 0 else f"FAILED (exit code {process.returncode})"
-    output = printed.decode(errors="replace")
-    print(f"{output}== {gate.name}: {verdict} in {time.monotonic() - started_at:.0f} s", flush=True)
+    output = "".join(lines)
+    shown = "" if gate.shows_progress else output
+    print(f"{shown}== {gate.name}: {verdict} in {time.monotonic() - started_at:.0f} s", flush=True)
     return process.returncode == 0, output
 
 

@@ -1,6 +1,4 @@
-"""Faults for tests: none without the option, exactly those of the file with it, and written
-down.
-"""
+"""Faults for tests: none without the option, exactly the file's with it, and each is recorded."""
 
 from __future__ import annotations
 
@@ -25,35 +23,35 @@ def test_without_a_file_nothing_ever_goes_wrong() -> None:
 
 
 def test_a_rule_hits_after_those_it_spares_and_as_often_as_it_says(tmp_path: Path) -> None:
-    found = faults(
+    rules = faults(
         tmp_path, {"seam": "operation", "do": "refuse", "name": "Create*", "skip": 1, "times": 2}
     )
-    hit = [found.take("operation", "CreateModel", {}) is not None for _ in range(5)]
+    hit = [rules.take("operation", "CreateModel", {}) is not None for _ in range(5)]
     assert hit == [False, True, True, False, False]
-    assert found.take("operation", "DescribeModel", {}) is None
+    assert rules.take("operation", "DescribeModel", {}) is None
 
 
 def test_a_rule_of_an_execution_hits_only_what_carries_its_id(tmp_path: Path) -> None:
-    found = faults(tmp_path, {"seam": "operation", "do": "refuse", "execution": "mine"})
-    assert found.take("operation", "CreateModel", {"ModelName": "pipelines-abc-x"}) is None
-    found.began("mine", "abc")
-    assert found.take("operation", "CreateModel", {"ModelName": "pipelines-xyz-x"}) is None
-    assert found.take("operation", "CreateModel", {"ModelName": "pipelines-abc-x"}) is not None
+    rules = faults(tmp_path, {"seam": "operation", "do": "refuse", "execution": "mine"})
+    assert rules.take("operation", "CreateModel", {"ModelName": "pipelines-abc-x"}) is None
+    rules.began("mine", "abc")
+    assert rules.take("operation", "CreateModel", {"ModelName": "pipelines-xyz-x"}) is None
+    assert rules.take("operation", "CreateModel", {"ModelName": "pipelines-abc-x"}) is not None
 
 
 def test_rules_that_come_later_count_once_their_line_is_whole(tmp_path: Path) -> None:
-    found = faults(tmp_path)
+    rules = faults(tmp_path)
     with (tmp_path / "faults").open("a") as stream:
         stream.write('{"seam": "event", ')
         stream.flush()
-        assert found.take("event", "x", {}) is None
+        assert rules.take("event", "x", {}) is None
         stream.write('"do": "lose"}\n')
-    assert found.take("event", "x", {}) is not None
+    assert rules.take("event", "x", {}) is not None
 
 
 def test_what_happened_is_written_down(tmp_path: Path) -> None:
-    found = faults(tmp_path, {"seam": "event", "do": "lose", "execution": "mine"})
-    found.happened(rule_of({"seam": "event", "do": "lose", "execution": "mine"}), "x")
+    rules = faults(tmp_path, {"seam": "event", "do": "lose", "execution": "mine"})
+    rules.happened(rule_of({"seam": "event", "do": "lose", "execution": "mine"}), "x")
     entry = json.loads((tmp_path / "faults.jsonl").read_text())
     assert {key: entry[key] for key in ("execution", "seam", "do", "name")} == {
         "execution": "mine",
@@ -64,13 +62,13 @@ def test_what_happened_is_written_down(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "rule",
     [
         {"seam": "event", "do": "kill"},
         {"seam": "nowhere", "do": "lose"},
         {"seam": "event", "do": "lose", "x": 1},
     ],
 )
-def test_what_is_no_fault_is_refused_by_name(wrong: dict[str, Any]) -> None:
+def test_what_is_no_fault_is_refused_by_name(rule: dict[str, Any]) -> None:
     with pytest.raises(EmulatorError, match="--faults: "):
-        rule_of(wrong)
+        rule_of(rule)

@@ -1,4 +1,4 @@
-"""What the emulator forgets of the environment it is started in."""
+"""What the emulator forgets of the environment in which it starts."""
 
 from __future__ import annotations
 

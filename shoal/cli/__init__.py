@@ -1,4 +1,1 @@
-"""The `shoal` command: arguments in, text, exit codes and report files out.
-
-It composes `lifecycle`, `pipelines` and the emulator.
-"""
+"""The command line: read arguments, call `shoal.verbs`, print text and choose exit codes."""

@@ -1,4 +1,4 @@
-"""`shoal check`: what is wrong with the environment files, and what will be before long."""
+"""`shoal check`: what is wrong with the environment files, and what soon will be."""
 
 from __future__ import annotations
 

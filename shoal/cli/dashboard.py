@@ -1,6 +1,4 @@
-"""`shoal dashboard`: an environment's CloudWatch dashboard as a picture, for reports and for
-emulators, which have no console.
-"""
+"""`shoal dashboard`: an environment's CloudWatch dashboard as pictures, for reports."""
 
 from __future__ import annotations
 
@@ -8,17 +6,14 @@ from pathlib import Path
 
 import click
 
-from shoal.verbs import dashboard as dashboards
+from shoal.cli.options import environment_argument, local_option
+from shoal.verbs.dashboard import write_images
 from shoal.verbs.workspace import Workspace
 
 
 @click.command()
-@click.argument("environment", metavar="ENV")
-@click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
+@environment_argument
+@local_option
 @click.option(
     "--hours",
     type=click.FloatRange(min=0, min_open=True, max=24 * 14),
@@ -28,22 +23,18 @@ from shoal.verbs.workspace import Workspace
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The PNG file (ENV-dashboard.png).",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder for the PNG files (ENV-dashboard).",
 )
 @click.pass_obj
 def dashboard(
     workspace: Workspace, environment: str, local: bool, hours: float, output: Path | None
 ) -> None:
-    """Draw what the CloudWatch dashboard of ENV shows."""
-    from shoal.cli.dashboard_picture import draw  # matplotlib takes half a second to import
+    """Draw what the CloudWatch dashboard of ENV shows.
 
+    CloudWatch draws one PNG file for each graph; the emulator draws none.
+    """
     session = workspace.open(environment, local)
-    name = session.names.dashboard
-    graphs = dashboards.read(session.target, name, hours)
-    path = output or workspace.root / f"{environment}-dashboard.png"
-    draw(graphs, f"{name}: the last {hours:g} hours", path)
-    click.echo(f"written: {path}")
-    empty = [graph.title for graph in graphs if not graph.lines]
-    if empty:
-        click.echo(f"nothing was measured for: {', '.join(empty)}")
+    folder = output or workspace.root / f"{environment}-dashboard"
+    for path in write_images(session.target, session.names.dashboard, hours, folder):
+        click.echo(f"written: {path}")

@@ -1,4 +1,4 @@
-"""`shoal demo`: the options of the main job, and what is told of its end."""
+"""`shoal demo`: options, and what is printed at the end."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rich.console import Console
 from shoal.cli.exit_codes import FAILED, INTERRUPTED
 from shoal.cli.interrupts import interrupted_once
 from shoal.cli.view import open_view
-from shoal.demo.gitops import run_gitops
-from shoal.demo.gitops_report import print_result as print_gitops_result
-from shoal.demo.main_job import Choice, run_demo
-from shoal.demo.report import message_of, print_result, summary_of_file
+from shoal.demo.gitops.phases import run_gitops
+from shoal.demo.gitops.report import print_result as print_gitops_result
+from shoal.demo.pipeline.phases import Choice, run_demo
+from shoal.demo.pipeline.report import message_of, print_result, summary_of_file
 from shoal.verbs.parameters import parse_parameters
 from shoal.verbs.workspace import Workspace
 

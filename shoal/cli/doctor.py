@@ -1,4 +1,4 @@
-"""`shoal doctor`: what would fail in an environment, found out before money is spent."""
+"""`shoal doctor`: find out what would fail in an environment before money is spent."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from config.settings import Environment
 from pipelines import capacity
 from pipelines.check import check
 from pipelines.launch import Launch
+from shoal.cli.options import environment_argument, local_option
 from shoal.verbs.doctor import Doctor, Finding, Needs, State
 from shoal.verbs.image import built_image
 from shoal.verbs.network_check import Demand
@@ -27,12 +28,8 @@ _MARKS = {
 
 
 @click.command()
-@click.argument("environment", metavar="ENV")
-@click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
+@environment_argument
+@local_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 @click.pass_obj
 def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -> None:
@@ -44,23 +41,23 @@ def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -
     launch = check(settings, root=workspace.root).launch
     target = workspace.target_of(settings, local)
     needs = replace(needs_of(settings, launch), built=built_image(settings, target, workspace.root))
-    found = list(Doctor(target, settings, needs).findings())
+    findings = list(Doctor(target, settings, needs).findings())
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], indent=2))
+        click.echo(json.dumps([asdict(each) for each in findings], indent=2))
     else:
-        for finding in found:
+        for finding in findings:
             click.echo(_line(finding))
-        counts = Counter(finding.state for finding in found)
+        counts = Counter(finding.state for finding in findings)
         click.echo(
             f"{environment} at {target.description}:"
             f" {', '.join(f'{counts[state]} {state}' for state in State if counts[state])}"
         )
-    if any(finding.state is State.FAILED for finding in found):
+    if any(finding.state is State.FAILED for finding in findings):
         raise click.exceptions.Exit(1)
 
 
 def needs_of(environment: Environment, launch: Launch) -> Needs:
-    """What the launch contract and the capacity rules say that `environment` needs."""
+    """Return what the launch contract and the capacity rules need for `environment`."""
     images = {"evaluation": launch.evaluation_image_uri, "endpoint": launch.inference_image_uri}
     if environment.training.build_image is None:
         images = {"training": launch.image_uri, **images}

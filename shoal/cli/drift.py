@@ -1,5 +1,6 @@
-"""`shoal drift ENV`: what is live beside what git says, item by item, with a diff of each that
-differs; exit code 1 if any does.
+"""`shoal drift ENV`: compare what is live with what git says, with a diff of each difference.
+
+Exit code 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import click
 
-from shoal.cli.promote import places_of
+from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
 from shoal.verbs import dataset, drift, drift_serving, invoke, release_status
 from shoal.verbs.assembly import stacks_of
@@ -21,18 +22,15 @@ from shoal.verbs.drift import Item
 from shoal.verbs.errors import DisagreementError
 from shoal.verbs.events import Event
 from shoal.verbs.flow import phase
+from shoal.verbs.promotion_path import release_targets
 from shoal.verbs.workspace import Session, Workspace
 
 _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 
 
 @click.command("drift")
-@click.argument("environment", metavar="ENV")
-@click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
+@environment_argument
+@local_option
 @click.option("--json", "as_json", is_flag=True, help="Print the items as JSON, and nothing else.")
 @click.option(
     "--no-invoke",
@@ -67,9 +65,9 @@ def show_drift(
 
 
 def items_of(session: Session, local: bool, *, asks: bool = True) -> Iterator[Item]:
-    """Everything that is compared, for the assembly that was synthesised last.
+    """Yield everything that is compared, for the assembly that was synthesised last.
 
-    Raises NotFoundError where ENV is not deployed.
+    Raises NotFoundError if ENV is not deployed.
     """
     environment = session.environment
     stacks = [
@@ -77,9 +75,9 @@ def items_of(session: Session, local: bool, *, asks: bool = True) -> Iterator[It
         for each in stacks_of(session.assembly, environment.name)
     ]
     yield from drift.compare(session.names, stacks)
-    places = places_of(session.workspace, environment, local)
+    targets = release_targets(session.workspace, environment, local)
     for answer in release_status.compare(
-        environment.release, places, session.names.serving_endpoint
+        environment.release, targets, session.names.serving_endpoint
     ):
         yield Item("release", answer.question, answer.agrees, answer.says)
     for stack in stacks:
@@ -97,7 +95,7 @@ def _asker(session: Session) -> drift_serving.Ask:
 
 
 def _silent(_event: Event) -> None:
-    """With `--json` the items are all that is printed."""
+    """Ignore the event: with `--json` only the items are printed."""
 
 
 def _print(items: list[Item]) -> None:

@@ -1,4 +1,4 @@
-"""`shoal image build ENV`: has the environment's recipe built in its account, where the stacks then
+"""`shoal image build ENV`: build the environment's recipe in its account, where the stacks
 find it.
 """
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 import click
 
 from pipelines.launch import recipes
+from shoal.cli.options import environment_argument
 from shoal.cli.view import open_view
 from shoal.verbs.errors import UsageError
 from shoal.verbs.flow import phase
@@ -20,7 +21,7 @@ def image() -> None:
 
 
 @image.command()
-@click.argument("environment", metavar="ENV")
+@environment_argument
 @click.option(
     "--local",
     is_flag=True,
@@ -33,19 +34,19 @@ def build(workspace: Workspace, environment: str, local: bool) -> None:
     Nothing is built twice.
     """
     session = workspace.open(environment, local)
-    wanted = built_image(session.environment, session.target, workspace.root)
-    if wanted is None:
+    container_image = built_image(session.environment, session.target, workspace.root)
+    if container_image is None:
         raise UsageError(
             f"environment {environment} builds no image; name a recipe in training.build_image:"
             f" {', '.join(recipes.names())}"
         )
-    uri = wanted.uri()
+    uri = container_image.uri()
     if uri is None:
-        uri = _build(session, wanted)
+        uri = _build(session, container_image)
     click.echo(f"built: {uri}")
 
 
-def _build(session: Session, wanted: Image) -> str:
+def _build(session: Session, container_image: Image) -> str:
     environment = session.environment.name
     with open_view() as view:
         cdk = session.prepared(view)
@@ -53,5 +54,5 @@ def _build(session: Session, wanted: Image) -> str:
             f"deploy the image stack of {environment} to {session.target.description}", view
         ):
             cdk.deploy(session.target, environment, stack="image")
-        with phase(f"build images/{wanted.recipe}", view):
-            return wanted.build(view, session.poll_s)
+        with phase(f"build images/{container_image.recipe}", view):
+            return container_image.build(view, session.poll_s)

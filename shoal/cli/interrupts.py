@@ -1,5 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGHUP as one KeyboardInterrupt: the first one interrupts, the others cannot
-disturb the cleaning up.
+"""Ctrl-C, SIGTERM and SIGHUP as one KeyboardInterrupt.
+
+The first one interrupts; later ones cannot disturb the clean-up.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interrupted_once() -> Iterator[Callable[[], None]]:
-    """Yields `shield`: after it is called, and after the first signal, further signals are only
-    answered with a note.
+    """Yield `shield`.
+
+    After it is called, and after the first signal, further signals only print a note.
     """
     shielded = False
 
@@ -34,9 +36,9 @@ def interrupted_once() -> Iterator[Callable[[], None]]:
         shielded = True
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    previous = {number: signal.signal(number, handle) for number in SIGNALS}
     try:
         yield shield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

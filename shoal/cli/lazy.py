@@ -1,8 +1,7 @@
-"""A group of commands that imports a command only when it is called, so that help and mistakes in
-names answer at once.
+"""A group of commands that imports a command only when it is called.
 
-click's documentation (Complex Applications, Lazily Loading Subcommands) has the idea; there, the
-group's help loads all of them.
+So help and mistakes in names answer at once. The idea is from click's documentation (Complex
+Applications, Lazily Loading Subcommands); there, the group's help loads every command.
 """
 
 from __future__ import annotations
@@ -13,26 +12,26 @@ import click
 
 
 class Deferred(click.Command):
-    """Stands for a command in its group's help: the name, where the command is, and the beginning
-    of its help.
+    """A placeholder in the group's help: a command's name, its location, and the beginning of its
+    help.
     """
 
-    def __init__(self, name: str, place: str, summary: str) -> None:
-        """`place` is `module:attribute`."""
+    def __init__(self, name: str, location: str, summary: str) -> None:
+        """`location` is `module:attribute`."""
         super().__init__(name, help=summary)
-        self.place = place
+        self.location = location
 
     def load(self) -> click.Command:
-        """The command itself."""
-        module, _, attribute = self.place.partition(":")
+        """Return the command itself."""
+        module, _, attribute = self.location.partition(":")
         command = getattr(import_module(module), attribute)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{self.place} is no command")
+            raise TypeError(f"{self.location} is no command")
         return command
 
 
 class LazyGroup(click.Group):
-    """A group in which `Deferred` commands are replaced by themselves as soon as one is called."""
+    """A group that replaces a `Deferred` command by the command itself when it is called."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,5 +1,5 @@
-"""Events as one live display for a terminal: phases, the steps of the execution, a bar for epochs,
-and what was just said below.
+"""Events as one live display for a terminal: phases, steps, a bar for epochs, and the last
+detail.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ class _Phase:
 
 
 class LiveView:
-    """A display that is redrawn eight times a second; what it shows is what the last events
-    said.
-    """
+    """A display of what the last events said, redrawn eight times a second."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -128,9 +126,7 @@ class LiveView:
         return Group(*parts)
 
     def _phase_line(self) -> Text:
-        """All phases in one flowing line, so that steps and progress stay visible in a small
-        terminal.
-        """
+        """Return all phases in one flowing line, so that the rest fits a small terminal."""
         line = Text()
         for phase in self._phases:
             seconds = (
@@ -161,7 +157,7 @@ class LiveView:
         return table
 
     def _mark(self, status: str) -> Text:
-        """A sign for a status; for one that goes on, the spinner's picture of this moment."""
+        """Return a sign for a status; for a running one, the spinner's current frame."""
         if status in _MARKS:
             return Text.from_markup(_MARKS[status])
         frame = self._spinner.render(time.monotonic())
@@ -172,7 +168,7 @@ class LiveView:
             step.type == "Training" and not step.has_ended for step in self._execution.steps
         )
 
-    def _who(self, progress: Progress) -> str:
+    def _trainers(self, progress: Progress) -> str:
         return str(self._trained_by or f"a world of {progress.world_size}")
 
     def _training(self, progress: Progress) -> RenderableType:
@@ -185,7 +181,7 @@ class LiveView:
         line = (
             f"   epoch {progress.epoch}/{self._epochs or '?'}, loss"
             f" {progress.train_loss:.4f}{accuracy}, {progress.images_per_second:,.0f} images/s on"
-            f" {self._who(progress)}, {progress.elapsed_s:.0f} s"
+            f" {self._trainers(progress)}, {progress.elapsed_s:.0f} s"
         )
         bar = (
             [_bar("   training", progress.steps_done, epochs * progress.steps, "steps")]

@@ -1,4 +1,4 @@
-"""`shoal local up | down | status`: the emulator in the background, one per checkout."""
+"""`shoal local up | down | status`: shoal-local in the background, one per checkout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from config.loader import load_environment
 from config.settings import Environment
 from shoal.verbs.errors import UsageError
-from shoal.verbs.local_server import Running
+from shoal.verbs.local_server import RunningServer
 from shoal.verbs.target import local_access_key, loopback_variables
 from shoal.verbs.workspace import Workspace
 
@@ -21,7 +21,7 @@ def local() -> None:
 
 
 @local.command()
-@click.argument("environments", metavar="[ENV]...", nargs=-1)
+@click.argument("names", metavar="[ENV]...", nargs=-1)
 @click.option(
     "--enforce-iam",
     is_flag=True,
@@ -35,32 +35,30 @@ def local() -> None:
 @click.pass_obj
 def up(
     workspace: Workspace,
-    environments: tuple[str, ...],
+    names: tuple[str, ...],
     enforce_iam: bool,
     hosting_speed: float | None,
 ) -> None:
     """Start the emulator in the background, as the accounts and the region of each ENV (dev), with
     their `local.images`.
     """
-    wanted = [load_environment(name, workspace.root) for name in environments or ("dev",)]
-    accounts = tuple(dict.fromkeys(each.account for each in wanted))
-    region = _one_region(wanted)
-    running = workspace.emulator.find()
+    environments = [load_environment(name, workspace.root) for name in names or ("dev",)]
+    accounts = tuple(dict.fromkeys(each.account for each in environments))
+    region = _one_region(environments)
+    running = workspace.local_server.find()
     if running is None:
-        start, images = workspace.emulator.start, _images(wanted)
-        first, *others = accounts
-        running = start(
-            first,
+        running = workspace.local_server.start(
+            accounts[0],
             region,
-            images,
+            _images(environments),
             enforce_iam=enforce_iam,
             hosting_speed=hosting_speed or 1.0,
-            others=others,
+            other_accounts=accounts[1:],
         )
-        click.echo(f"started: {_described(running)}")
+        click.echo(f"started: {_description(running)}")
     else:
-        _require_fit(running, wanted, enforce_iam, hosting_speed)
-        click.echo(f"running already: {_described(running)}")
+        _require_fit(running, environments, enforce_iam, hosting_speed)
+        click.echo(f"running already: {_description(running)}")
     if running.notice:
         click.echo(running.notice)
     click.echo("for the aws CLI and your own boto3 code:")
@@ -76,26 +74,29 @@ def up(
     ):
         click.echo(f"  export {name}={shlex.quote(variables[name])}")
     for account in accounts[1:]:
-        names = ", ".join(each.name for each in wanted if each.account == account)
-        click.echo(f"for {names} instead: export AWS_ACCESS_KEY_ID={local_access_key(account)}")
+        users = ", ".join(each.name for each in environments if each.account == account)
+        click.echo(f"for {users} instead: export AWS_ACCESS_KEY_ID={local_access_key(account)}")
 
 
-def _one_region(wanted: Sequence[Environment]) -> str:
-    """Raises UsageError for environments of several regions: one emulator plays one."""
-    regions = {each.region: each.name for each in wanted}
+def _one_region(environments: Sequence[Environment]) -> str:
+    """Return the region that all of them have.
+
+    Raises UsageError if they have several: one server plays one region.
+    """
+    regions = {each.region: each.name for each in environments}
     if len(regions) > 1:
-        which = ", ".join(f"{each.name} is for {each.region}" for each in wanted)
+        which = ", ".join(f"{each.name} is for {each.region}" for each in environments)
         raise UsageError(f"one emulator plays one region: {which}; name environments of one region")
-    return wanted[0].region
+    return environments[0].region
 
 
-def _images(wanted: Sequence[Environment]) -> dict[str, str]:
-    """Runtimes by patterns of images.
+def _images(environments: Sequence[Environment]) -> dict[str, str]:
+    """Return runtimes by patterns of images.
 
-    Raises UsageError where two environments mean different ones by the same pattern.
+    Raises UsageError where two environments use the same pattern for different runtimes.
     """
     images: dict[str, str] = {}
-    for environment in wanted:
+    for environment in environments:
         for pattern, runtime in environment.local.images.items():
             if images.setdefault(pattern, runtime) != runtime:
                 raise UsageError(
@@ -106,17 +107,22 @@ def _images(wanted: Sequence[Environment]) -> dict[str, str]:
 
 
 def _require_fit(
-    running: Running, wanted: Sequence[Environment], enforce_iam: bool, hosting_speed: float | None
+    running: RunningServer,
+    environments: Sequence[Environment],
+    enforce_iam: bool,
+    hosting_speed: float | None,
 ) -> None:
-    """Raises UsageError when the emulator that runs is not the one that was asked for."""
-    names = " ".join(each.name for each in wanted)
-    missing = [
+    """Raise UsageError when the running server lacks an account, a region or an option of the
+    request.
+    """
+    names = " ".join(each.name for each in environments)
+    unplayed = [
         each.name
-        for each in wanted
+        for each in environments
         if each.account not in running.accounts or each.region != running.region
     ]
-    if missing:
-        message = f"the emulator plays {running.played}, not what {', '.join(missing)} is for"
+    if unplayed:
+        message = f"the emulator plays {running.description}, not what {', '.join(unplayed)} is for"
         raise UsageError(f"{message}; run `shoal local down`, then `shoal local up {names}`")
     if enforce_iam and not running.enforces_iam:
         raise UsageError(
@@ -134,11 +140,11 @@ def _require_fit(
 @click.pass_obj
 def down(workspace: Workspace) -> None:
     """Stop the emulator and everything it runs, and remove its state."""
-    emulator = workspace.emulator
-    if not emulator.state.exists():
+    local_server = workspace.local_server
+    if not local_server.state.exists():
         click.echo("no emulator is running")
         return
-    emulator.shut_down()
+    local_server.shut_down()
     click.echo("stopped; its processes, port and files are gone")
 
 
@@ -146,18 +152,18 @@ def down(workspace: Workspace) -> None:
 @click.pass_obj
 def status(workspace: Workspace) -> None:
     """Say whether the emulator runs, and where. Exit code 1 if it does not."""
-    running = workspace.emulator.find()
+    running = workspace.local_server.find()
     if running is None:
         click.echo("no emulator is running; start one with `shoal local up`")
         raise click.exceptions.Exit(1)
-    click.echo(f"running: {_described(running)}")
+    click.echo(f"running: {_description(running)}")
 
 
-def _described(running: Running) -> str:
+def _description(running: RunningServer) -> str:
     enforcing = ", policies enforced" if running.enforces_iam else ""
     faster = (
         f", deployments to endpoints {running.hosting_speed:g} times as fast"
         if running.hosting_speed != 1
         else ""
     )
-    return f"{running.endpoint} (process {running.pid}), {running.played}{enforcing}{faster}"
+    return f"{running.endpoint} (process {running.pid}), {running.description}{enforcing}{faster}"

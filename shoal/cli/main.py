@@ -1,5 +1,4 @@
-"""The entry of the `shoal` command: reads the arguments and the environment variables once, and
-turns every outcome into an exit code.
+"""The entry of the `shoal` command: read the arguments, and turn every outcome into an exit code.
 
 0: it worked. 1: what was run failed. 2: wrong usage or configuration, nothing was changed. 3: there
 is nothing to promote. 130: interrupted, and cleaned up; a deployment says what goes on without it.
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from shoal.cli.exit_codes import INTERRUPTED, OK
+from shoal.cli.exit_codes import INTERRUPTED, OK, exit_code_of
 from shoal.cli.interrupts import interrupted_once
 from shoal.cli.lazy import Deferred, LazyGroup
 
@@ -33,7 +32,7 @@ _COMMANDS = (
         "shoal.cli.dashboard:dashboard",
         "Draw what the CloudWatch dashboard of ENV shows.",
     ),
-    Deferred("data", "shoal.cli.verbs:data", "The dataset of an environment."),
+    Deferred("data", "shoal.cli.data:data", "The dataset of an environment."),
     Deferred(
         "demo",
         "shoal.cli.demo:demo",
@@ -47,7 +46,7 @@ _COMMANDS = (
     ),
     Deferred(
         "destroy",
-        "shoal.cli.deployment:destroy",
+        "shoal.cli.destroy:destroy",
         "Stop what runs in ENV, remove what executions left, and delete the stacks.",
     ),
     Deferred(
@@ -74,13 +73,13 @@ _COMMANDS = (
     ),
     Deferred(
         "invoke",
-        "shoal.cli.verbs:invoke_endpoint",
+        "shoal.cli.invoke:invoke_endpoint",
         "Send test digit N to a running endpoint and print its answer as JSON.",
     ),
     Deferred("local", "shoal.cli.local:local", "AWS on this machine: the emulator."),
     Deferred(
         "logs",
-        "shoal.cli.verbs:logs",
+        "shoal.cli.executions:logs",
         "Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged.",
     ),
     Deferred(
@@ -96,7 +95,7 @@ _COMMANDS = (
         " branch of its own.",
     ),
     Deferred("release", "shoal.cli.promote:release", "The models that environments pin."),
-    Deferred("run", "shoal.cli.verbs:run", "Start an execution of ENV's pipeline."),
+    Deferred("run", "shoal.cli.executions:run", "Start an execution of ENV's pipeline."),
     Deferred(
         "schedule",
         "shoal.cli.schedule:schedule",
@@ -104,11 +103,13 @@ _COMMANDS = (
     ),
     Deferred(
         "status",
-        "shoal.cli.verbs:status",
+        "shoal.cli.executions:status",
         "Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or"
         " `latest`).",
     ),
-    Deferred("stop", "shoal.cli.verbs:stop", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
+    Deferred(
+        "stop", "shoal.cli.executions:stop", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."
+    ),
     Deferred(
         "strategies",
         "shoal.cli.strategies:strategies",
@@ -122,7 +123,7 @@ _COMMANDS = (
     ),
     Deferred(
         "synth",
-        "shoal.cli.verbs:synth",
+        "shoal.cli.deployment:synth",
         "Write the CloudFormation templates of ENV, or of every environment, to cdk.out.",
     ),
 )
@@ -154,7 +155,7 @@ def shoal(context: click.Context, root: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command and returns its exit code. Users see one message, never a traceback."""
+    """Run one command and return its exit code. Users see one message, never a traceback."""
     try:
         with interrupted_once():
             return int(shoal.main(args=arguments, prog_name="shoal", standalone_mode=False) or OK)
@@ -165,8 +166,7 @@ def main(arguments: list[str] | None = None) -> int:
         click.echo("shoal: interrupted", err=True)
         return INTERRUPTED
     except Exception as error:
-        from shoal.cli.outcomes import exit_code_of  # imports botocore
-        from shoal.verbs.errors import refusal
+        from shoal.verbs.errors import refusal  # imports botocore
 
         code = exit_code_of(error)
         if code is None:

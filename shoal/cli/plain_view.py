@@ -23,7 +23,7 @@ _PROGRESS_EVERY_S = 2.0
 
 
 class PlainView:
-    """Prints what matters; training progress and transfers at most every two seconds."""
+    """Prints the important events; progress of training and transfers at most every two seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -40,15 +40,15 @@ class PlainView:
     def __call__(self, event: Event) -> None:
         match event:
             case PhaseStarted(name):
-                self._say(f"{name} ...")
+                self._print(f"{name} ...")
             case PhaseEnded(name, seconds, failed):
-                self._say(f"{name}: {'FAILED' if failed else 'done'} after {seconds:.1f} s")
+                self._print(f"{name}: {'FAILED' if failed else 'done'} after {seconds:.1f} s")
             case Note(text):
-                self._say(text)
+                self._print(text)
             case Planned(steps, _):
-                self._say(f"steps: {' -> '.join(name for name, _ in steps)}")
+                self._print(f"steps: {' -> '.join(name for name, _ in steps)}")
             case Transferred(name, done, total) if done == total or self._is_due():
-                self._say(f"sent {done / 1e6:.1f} of {total / 1e6:.1f} MB ({name})")
+                self._print(f"sent {done / 1e6:.1f} of {total / 1e6:.1f} MB ({name})")
             case ExecutionChanged(execution):
                 self._show_execution(execution)
             case Trained(step, metrics):
@@ -62,24 +62,24 @@ class PlainView:
                 self._statuses[step.name] = step.status
                 seconds = f" after {step.seconds():.1f} s" if step.has_ended else ""
                 reason = f": {step.failure_reason}" if step.failure_reason else ""
-                self._say(f"step {step.name} ({step.type}): {step.status}{seconds}{reason}")
+                self._print(f"step {step.name} ({step.type}): {step.status}{seconds}{reason}")
 
     def _show_metrics(self, step: str, metrics: Metrics) -> None:
         if isinstance(metrics, Parts):
             self._trained_by = metrics
         elif isinstance(metrics, Epoch):
-            self._say(
+            self._print(
                 f"{step}: epoch {metrics.epoch}: test loss {metrics.test_loss:.4f}, test accuracy"
                 f" {metrics.test_accuracy:.2%}"
             )
         elif self._is_due():
-            self._say(
+            self._print(
                 f"{step}: epoch {metrics.epoch} step {metrics.step}/{metrics.steps}: loss"
                 f" {metrics.train_loss:.4f}, {metrics.images_per_second:,.0f} images/s on"
-                f" {self._who(metrics)}, {metrics.elapsed_s:.0f} s"
+                f" {self._trainers(metrics)}, {metrics.elapsed_s:.0f} s"
             )
 
-    def _who(self, progress: Progress) -> str:
+    def _trainers(self, progress: Progress) -> str:
         return str(self._trained_by or f"a world of {progress.world_size}")
 
     def _is_due(self) -> bool:
@@ -89,6 +89,6 @@ class PlainView:
         self._next_progress_at = now + _PROGRESS_EVERY_S
         return True
 
-    def _say(self, text: str) -> None:
-        at = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
-        print(f"{at} {text}", file=self._stream, flush=True)
+    def _print(self, text: str) -> None:
+        now = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
+        print(f"{now} {text}", file=self._stream, flush=True)

@@ -13,15 +13,17 @@ import click
 
 from config.loader import load_environment
 from pipelines.check import check
-from pipelines.costs.plan import Bill, Line, Plan, plan
+from pipelines.costs.plan import Bill, Line, Plan
+from pipelines.costs.plan import plan as make_plan
 from pipelines.costs.prices import HOURS_A_MONTH
+from shoal.cli.options import environment_argument
 from shoal.verbs.workspace import Workspace
 
 UNKNOWN = "unknown"
 
 
 @click.command("plan")
-@click.argument("environment", metavar="ENV")
+@environment_argument
 @click.option(
     "--strategy",
     metavar="NAME",
@@ -34,34 +36,34 @@ def show_plan(workspace: Workspace, environment: str, strategy: str | None, as_j
     before anything is created.
     """
     settings = load_environment(environment, workspace.root, strategy)
-    checked = check(settings, root=workspace.root, strategy=strategy)
-    found = plan(settings, checked.notices)
-    click.echo(json.dumps(as_data(found), indent=2) if as_json else "\n".join(_text(found)))
+    notices = check(settings, root=workspace.root, strategy=strategy).notices
+    plan = make_plan(settings, notices)
+    click.echo(json.dumps(as_data(plan), indent=2) if as_json else "\n".join(_text(plan)))
 
 
-def as_data(found: Plan) -> dict[str, Any]:
-    """The plan in JSON's types; a price that is not known is null."""
+def as_data(plan: Plan) -> dict[str, Any]:
+    """Return the plan in JSON's types; an unknown price is null."""
     return {
-        "environment": found.environment.name,
-        "region": found.environment.region,
-        "stacks": [{"name": stack.name, "holds": stack.holds} for stack in found.stacks],
+        "environment": plan.environment.name,
+        "region": plan.environment.region,
+        "stacks": [{"name": stack.name, "holds": stack.holds} for stack in plan.stacks],
         "at_rest": {
-            **_bill(found.at_rest),
-            "usd_per_month": round(found.at_rest.usd_per_hour * HOURS_A_MONTH, 2),
+            **_bill(plan.at_rest),
+            "usd_per_month": round(plan.at_rest.usd_per_hour * HOURS_A_MONTH, 2),
         },
         "training": {
-            **_bill(found.training),
-            "longest_usd": round(found.max_training_usd, 2),
-            "usd_per_hour_with_at_rest": round(found.while_training.usd_per_hour, 4),
+            **_bill(plan.training),
+            "longest_usd": round(plan.max_training_usd, 2),
+            "usd_per_hour_with_at_rest": round(plan.while_training.usd_per_hour, 4),
         },
-        "testing": _bill(found.testing),
+        "testing": _bill(plan.testing),
         "training_subnet": {
-            "cidr": found.training_subnet,
-            "usable_addresses": found.usable_addresses,
-            "addresses_of_one_job": found.addresses.job,
-            "other_addresses": found.addresses.others,
+            "cidr": plan.training_subnet,
+            "usable_addresses": plan.usable_addresses,
+            "addresses_of_one_job": plan.addresses.job,
+            "other_addresses": plan.addresses.others,
         },
-        "notes": list(found.notes),
+        "notes": list(plan.notes),
     }
 
 
@@ -75,7 +77,7 @@ def _bill(bill: Bill) -> dict[str, Any]:
 
 
 def _line(line: Line) -> dict[str, Any]:
-    known = (
+    price = (
         {
             "source": line.each.source,
             "date": str(line.each.date),
@@ -85,36 +87,35 @@ def _line(line: Line) -> dict[str, Any]:
         else None
     )
     hourly = None if line.usd_per_hour is None else round(line.usd_per_hour, 6)
-    return {"what": line.what, "quantity": line.quantity, "usd_per_hour": hourly, "price": known}
+    return {"what": line.what, "quantity": line.quantity, "usd_per_hour": hourly, "price": price}
 
 
-def _text(found: Plan) -> Iterator[str]:
+def _text(plan: Plan) -> Iterator[str]:
     yield (
-        f"{found.environment.name} in {found.environment.region}; nothing is created by this"
-        " command"
+        f"{plan.environment.name} in {plan.environment.region}; nothing is created by this command"
     )
     yield "\nstacks, in this order"
-    yield from _columns((stack.name, stack.holds) for stack in found.stacks)
+    yield from _columns((stack.name, stack.holds) for stack in plan.stacks)
     yield "\nat rest, for as long as the stacks exist"
-    yield from _costs(found.at_rest, by_month=True)
+    yield from _costs(plan.at_rest, by_month=True)
     yield "\nwhile the training job runs"
-    yield from _costs(found.training)
-    yield from _totals(found)
+    yield from _costs(plan.training)
+    yield from _totals(plan)
     yield "\nafter it, one after the other"
-    yield from _costs(found.testing, total=False)
+    yield from _costs(plan.testing, total=False)
     yield "\naddresses in the training subnet"
-    yield f"  {_addresses(found)}"
+    yield f"  {_addresses(plan)}"
     yield ""
-    yield from (f"note: {note}" for note in found.notes)
-    yield from _sources((found.at_rest, found.training, found.testing))
+    yield from (f"note: {note}" for note in plan.notes)
+    yield from _sources((plan.at_rest, plan.training, plan.testing))
 
 
-def _totals(found: Plan) -> Iterator[str]:
-    training, everything = found.training, found.while_training
+def _totals(plan: Plan) -> Iterator[str]:
+    training, everything = plan.training, plan.while_training
     if training.unknown:
         return
-    hours = found.environment.training.max_runtime_s / 3600
-    longest = _money(found.max_training_usd, training.is_estimate)
+    hours = plan.environment.training.max_runtime_s / 3600
+    longest = _money(plan.max_training_usd, training.is_estimate)
     yield f"  at most {longest} USD for one job, which is stopped after {hours:g} h (max_runtime_s)"
     if not everything.unknown:
         yield (
@@ -129,17 +130,17 @@ def _costs(bill: Bill, *, by_month: bool = False, total: bool = True) -> Iterato
         (
             line.what,
             str(line.quantity),
-            *_both(line.usd_per_hour, line.each is not None and line.each.is_estimate, by_month),
+            *_prices(line.usd_per_hour, line.each is not None and line.each.is_estimate, by_month),
         )
         for line in bill.lines
     ]
     if total and len(bill.lines) > 1:
         what = "together" if not bill.unknown else f"together, without {', '.join(bill.unknown)}"
-        rows.append((what, "", *_both(bill.usd_per_hour, bill.is_estimate, by_month)))
+        rows.append((what, "", *_prices(bill.usd_per_hour, bill.is_estimate, by_month)))
     yield from _columns(rows)
 
 
-def _both(usd_per_hour: float | None, is_estimate: bool, by_month: bool) -> tuple[str, str]:
+def _prices(usd_per_hour: float | None, is_estimate: bool, by_month: bool) -> tuple[str, str]:
     if usd_per_hour is None:
         return UNKNOWN, UNKNOWN if by_month else ""
     month = _money(usd_per_hour * HOURS_A_MONTH, is_estimate) if by_month else ""
@@ -150,12 +151,12 @@ def _money(usd: float, is_estimate: bool, places: int = 2) -> str:
     return f"{'~' if is_estimate else ''}{usd:,.{places}f}"
 
 
-def _addresses(found: Plan) -> str:
-    taken = f"one job takes {found.addresses.job}, all else {found.addresses.others}"
+def _addresses(plan: Plan) -> str:
+    usage = f"one job takes {plan.addresses.job}, all else {plan.addresses.others}"
     return (
-        taken
-        if found.training_subnet is None
-        else f"{taken}, of {found.usable_addresses} in {found.training_subnet}"
+        usage
+        if plan.training_subnet is None
+        else f"{usage}, of {plan.usable_addresses} in {plan.training_subnet}"
     )
 
 
@@ -172,7 +173,7 @@ def _sources(bills: Iterable[Bill]) -> Iterator[str]:
 
 
 def _columns(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """The rows, indented, each column as wide as its widest cell; numbers to the right."""
+    """Yield the rows, indented, each column as wide as its widest cell; numbers to the right."""
     table = list(rows)
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:

@@ -1,6 +1,4 @@
-"""A release in; the message of the commit that pins it out, which is also the text of its pull
-request: the title, and a table.
-"""
+"""The message of the commit that pins a release, which is also the text of its pull request."""
 
 from __future__ import annotations
 
@@ -8,9 +6,9 @@ from config.release import Release
 
 
 def message_of(release: Release, source: str, destination: str, first: str | None = None) -> str:
-    """Title, empty line, Markdown.
+    """Return a title, an empty line, and Markdown.
 
-    `first` is the environment to deploy before the destination, where there is one.
+    `first` is the environment to deploy before the destination, if there is one.
     """
     group, _, version = release.origin.partition("model-package/")[2].rpartition("/")
     metrics = ", ".join(f"{name} {value:g}" for name, value in release.metrics.items()) or "none"

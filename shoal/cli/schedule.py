@@ -1,6 +1,4 @@
-"""`shoal schedule list|pause|resume`: the schedules of an environment as they are live, beside what
-the file says.
-"""
+"""`shoal schedule list|pause|resume`: the live schedules of an environment, next to its file."""
 
 from __future__ import annotations
 
@@ -9,16 +7,11 @@ from rich.console import Console
 from rich.table import Table
 
 from config.loader import environment_file
-from shoal.verbs.schedules import Live, Schedules
+from shoal.cli.options import environment_argument, local_option
+from shoal.verbs.schedules import LiveSchedule, Schedules
 from shoal.verbs.workspace import Session, Workspace
 
-_environment = click.argument("environment", metavar="ENV")
 _name = click.argument("name")
-_local = click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
 
 
 @click.group()
@@ -27,21 +20,21 @@ def schedule() -> None:
 
 
 @schedule.command("list")
-@_environment
-@_local
+@environment_argument
+@local_option
 @click.pass_obj
 def show(workspace: Workspace, environment: str, local: bool) -> None:
     """Show the deployed schedules of ENV, and where they differ from its file."""
     session = workspace.open(environment, local)
-    found = Schedules(session.target, session.names).all()
-    if not found:
+    schedules = Schedules(session.target, session.names).all()
+    if not schedules:
         click.echo(
             f"no schedules are deployed; write some in {environment_file(environment)}, section"
             " `schedules`, and deploy"
         )
         return
     table = Table("schedule", "expression", "time zone", "live", "file", box=None)
-    for each in found:
+    for each in schedules:
         table.add_row(
             each.name,
             each.expression,
@@ -50,8 +43,8 @@ def show(workspace: Workspace, environment: str, local: bool) -> None:
             _state(each.paused_in_file),
         )
     Console(soft_wrap=True).print(table)
-    _warn(session, [each for each in found if each.differs])
-    for each in found:
+    _warn(session, [each for each in schedules if each.differs])
+    for each in schedules:
         if each.is_silent:
             click.echo(
                 f"{each.name}: it is active, and its alarm tells nobody; run `shoal schedule resume"
@@ -60,9 +53,9 @@ def show(workspace: Workspace, environment: str, local: bool) -> None:
 
 
 @schedule.command()
-@_environment
+@environment_argument
 @_name
-@_local
+@local_option
 @click.pass_obj
 def pause(workspace: Workspace, environment: str, name: str, local: bool) -> None:
     """Let the schedule NAME of ENV start nothing until it is resumed. What runs goes on."""
@@ -70,9 +63,9 @@ def pause(workspace: Workspace, environment: str, name: str, local: bool) -> Non
 
 
 @schedule.command()
-@_environment
+@environment_argument
 @_name
-@_local
+@local_option
 @click.pass_obj
 def resume(workspace: Workspace, environment: str, name: str, local: bool) -> None:
     """Let the schedule NAME of ENV start executions again, from its next time on."""
@@ -80,14 +73,16 @@ def resume(workspace: Workspace, environment: str, name: str, local: bool) -> No
 
 
 def _change(session: Session, name: str, paused: bool) -> None:
-    changed = Schedules(session.target, session.names).set_paused(name, paused)
-    click.echo(f"schedule {name}: {_state(changed.paused)}")
-    _warn(session, [changed] if changed.differs else [])
+    schedule = Schedules(session.target, session.names).set_paused(name, paused)
+    click.echo(f"schedule {name}: {_state(schedule.paused)}")
+    _warn(session, [schedule] if schedule.differs else [])
 
 
-def _warn(session: Session, differing: list[Live]) -> None:
-    """CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what was
-    changed beside it.
+def _warn(session: Session, differing: list[LiveSchedule]) -> None:
+    """Say where live schedules differ from the file.
+
+    CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what changed
+    outside it.
     """
     for each in differing:
         file = environment_file(session.environment.name)

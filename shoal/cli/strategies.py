@@ -1,6 +1,4 @@
-"""`shoal strategies`: every way to distribute training that `shoal demo --strategy` can run, and
-what each starts.
-"""
+"""`shoal strategies`: every way to distribute training that `shoal demo --strategy` can run."""
 
 from __future__ import annotations
 

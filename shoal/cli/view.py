@@ -1,4 +1,4 @@
-"""Chooses how events look: live on a terminal, plain lines elsewhere."""
+"""Choose how events look: live on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal.cli.plain_view import PlainView
 
 
 def open_view() -> LiveView | PlainView:
-    """A context manager that takes events."""
+    """Return a context manager that takes events."""
     console = Console()
     return (
         LiveView(console)

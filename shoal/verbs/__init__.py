@@ -1,4 +1,4 @@
 """The verbs of Shoal: deploy, upload, run, watch, invoke, tear down.
 
-The same code for AWS and for loopback; see `shoal.verbs.target`.
+They are the same code for AWS and for shoal-local; see `shoal.verbs.target`.
 """

@@ -1,6 +1,4 @@
-"""The cloud assembly that `shoal synth` wrote goes in; the stacks of one environment, as
-CloudFormation templates, come out.
-"""
+"""The cloud assembly that `shoal synth` wrote, as stacks with their templates."""
 
 from __future__ import annotations
 
@@ -15,23 +13,23 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class SynthesisedStack:
-    """One stack as the files describe it; nothing is asked of the account."""
+    """One stack as the files describe it; the account is not asked."""
 
     name: str
     template: Mapping[str, Any]
 
     def of_type(self, resource_type: str) -> dict[str, Json]:
-        """Logical id -> properties of the resources of a type."""
-        found = self.template.get("Resources", {}).items()
+        """Return the properties of the resources of a type, by logical id."""
+        resources = self.template.get("Resources", {}).items()
         return {
             key: dict(each.get("Properties", {}))
-            for key, each in found
+            for key, each in resources
             if each["Type"] == resource_type
         }
 
 
 def stacks_of(assembly: Path, environment: str) -> tuple[SynthesisedStack, ...]:
-    """The stacks of the stage `environment`, by name."""
+    """Return the stacks of the stage `environment`, by name."""
     return tuple(
         sorted(_stacks(assembly / f"assembly-{environment}"), key=lambda stack: stack.name)
     )

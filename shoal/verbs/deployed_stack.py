@@ -1,8 +1,7 @@
-"""A synthesised stack and its live twin go in; what its template says with the names that
-CloudFormation made up comes out.
+"""A synthesised stack with the values that CloudFormation gave it: names, ids and parameters.
 
-Only what our templates use of the intrinsic functions is known; anything else is said to be unknown
-rather than guessed.
+Only the intrinsic functions that our templates use are resolved; anything else is reported as
+unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from shoal.verbs.assembly import Json, SynthesisedStack
-from shoal.verbs.errors import LifecycleError, NotFoundError, error_code
+from shoal.verbs.errors import NotFoundError, ShoalError, error_code
 from shoal.verbs.target import Target
 
 _ARNS = {
@@ -31,42 +30,40 @@ _ARNS = {
 Source: CloudFormation's return values.
 """
 _NO_STACK = "ValidationError"
-"""CloudFormation's word for a stack that does not exist."""
+"""CloudFormation's error code for a stack that does not exist."""
 _SAME_AS_REF = frozenset(
     {"GroupId", "ModelName", "EndpointConfigName", "EndpointName", "VpcId", "SubnetId"}
 )
 
 
-class UnknownValueError(LifecycleError):
-    """A part of a template that cannot be compared, because what it becomes is not known."""
+class UnknownValueError(ShoalError):
+    """A part of a template cannot be compared, because its value is not known."""
 
 
 def describe_stack(target: Target, name: str) -> dict[str, Any] | None:
-    """As CloudFormation tells it; None where there is no such stack, or none any more."""
+    """Return the stack as CloudFormation describes it, or None if it does not exist any more."""
     try:
-        (found,) = target.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+        (stack,) = target.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
     except ClientError as error:
         if error_code(error) == _NO_STACK:
             return None
         raise
-    return None if found["StackStatus"] == "DELETE_COMPLETE" else dict(found)
+    return None if stack["StackStatus"] == "DELETE_COMPLETE" else dict(stack)
 
 
 def status_of_stack(target: Target, name: str) -> str | None:
-    """StackStatus as CloudFormation says it; None where there is no such stack, or nothing of it
-    yet.
-    """
-    found = describe_stack(target, name)
+    """Return the stack's StackStatus, or None if it does not exist or has only a change set."""
+    stack = describe_stack(target, name)
     return (
-        str(found["StackStatus"])
-        if found and found["StackStatus"] != "REVIEW_IN_PROGRESS"
+        str(stack["StackStatus"])
+        if stack and stack["StackStatus"] != "REVIEW_IN_PROGRESS"
         else None
     )
 
 
 @dataclass(frozen=True)
 class DeployedStack:
-    """Lazily asks CloudFormation, once per question."""
+    """One stack; asks CloudFormation when needed, once per question."""
 
     target: Target
     synthesised: SynthesisedStack
@@ -77,14 +74,14 @@ class DeployedStack:
 
     @cached_property
     def physical_ids(self) -> dict[str, str]:
-        """Logical id -> physical id. Raises NotFoundError when there is no such stack."""
+        """Return physical ids by logical ids; raise NotFoundError if there is no such stack."""
         pages = (
             self.target.client("cloudformation")
             .get_paginator("list_stack_resources")
             .paginate(StackName=self.name)
         )
         try:
-            found = [each for page in pages for each in page["StackResourceSummaries"]]
+            resources = [each for page in pages for each in page["StackResourceSummaries"]]
         except ClientError as error:
             if error_code(error) == _NO_STACK:
                 raise NotFoundError(
@@ -93,30 +90,30 @@ class DeployedStack:
             raise
         return {
             each["LogicalResourceId"]: each["PhysicalResourceId"]
-            for each in found
+            for each in resources
             if each.get("PhysicalResourceId")
         }
 
-    def value(self, said: Any) -> Any:
-        """What a value of the template becomes. Raises UnknownValueError."""
-        if isinstance(said, list):
-            return [self.value(each) for each in said if each != {"Ref": "AWS::NoValue"}]
-        if not isinstance(said, Mapping):
-            return said
-        if len(said) == 1:
-            ((function, argument),) = said.items()
+    def value(self, value: Any) -> Any:
+        """Resolve a value of the template; raise UnknownValueError if that is not possible."""
+        if isinstance(value, list):
+            return [self.value(each) for each in value if each != {"Ref": "AWS::NoValue"}]
+        if not isinstance(value, Mapping):
+            return value
+        if len(value) == 1:
+            ((function, argument),) = value.items()
             if function == "Ref" or function.startswith("Fn::"):
                 return self._intrinsic(function, argument)
         return {
-            key: self.value(each) for key, each in said.items() if each != {"Ref": "AWS::NoValue"}
+            key: self.value(each) for key, each in value.items() if each != {"Ref": "AWS::NoValue"}
         }
 
     def of_type(self, resource_type: str) -> dict[str, Json]:
-        """Logical id -> properties as the template says them, nothing filled in."""
+        """Return the template's properties, unresolved, by logical id."""
         return self.synthesised.of_type(resource_type)
 
     def physical_id(self, logical_id: str) -> str:
-        """Raises UnknownValueError for what is in the files and not yet deployed."""
+        """Return a physical id; raise UnknownValueError if the resource is not deployed."""
         if logical_id not in self.physical_ids:
             raise UnknownValueError(f"{logical_id} of {self.name} is in the files and not deployed")
         return self.physical_ids[logical_id]
@@ -130,39 +127,37 @@ class DeployedStack:
         if function == "Fn::GetAtt":
             return self._attribute(*argument)
         if function == "Fn::ImportValue" and isinstance(argument, str):
-            return self._exported(argument)
+            return self._export(argument)
         raise UnknownValueError(f"{function} in the template of {self.name} is not known here")
 
     def _ref(self, logical_id: str) -> str:
-        pseudo = {
+        pseudo_parameters = {
             "AWS::AccountId": self.target.account,
             "AWS::Region": self.target.region,
             "AWS::Partition": "aws",
         }
-        pseudo |= {"AWS::URLSuffix": "amazonaws.com", "AWS::StackName": self.name}
+        pseudo_parameters |= {"AWS::URLSuffix": "amazonaws.com", "AWS::StackName": self.name}
         return (
-            pseudo.get(logical_id)
+            pseudo_parameters.get(logical_id)
             or self._parameters.get(logical_id)
             or self.physical_id(logical_id)
         )
 
     def _attribute(self, logical_id: str, attribute: str) -> str:
-        physical = self.physical_id(logical_id)
+        physical_id = self.physical_id(logical_id)
         if attribute in _SAME_AS_REF:
-            return physical.rpartition("/")[2]
+            return physical_id.rpartition("/")[2]
         kind = self.synthesised.template["Resources"][logical_id]["Type"]
         if attribute != "Arn" or kind not in _ARNS:
             raise UnknownValueError(f"{attribute} of {kind} is not known here")
-        identity = physical if kind == "AWS::Logs::LogGroup" else physical.rpartition("/")[2]
+        last_part = physical_id if kind == "AWS::Logs::LogGroup" else physical_id.rpartition("/")[2]
         return _ARNS[kind].format(
-            account=self.target.account, region=self.target.region, id=identity
+            account=self.target.account, region=self.target.region, id=last_part
         )
 
     @cached_property
     def _parameters(self) -> dict[str, str]:
-        """Values of the stack's parameters; of those that name a parameter of Systems Manager, what
-        was found there.
-        """
+        """Return the values of the stack's parameters, those from Systems Manager resolved."""
         (stack,) = self.target.client("cloudformation").describe_stacks(StackName=self.name)[
             "Stacks"
         ]
@@ -171,7 +166,7 @@ class DeployedStack:
             for each in stack.get("Parameters", [])
         }
 
-    def _exported(self, name: str) -> str:
+    def _export(self, name: str) -> str:
         if name not in self._exports:
             raise UnknownValueError(f"no stack exports {name}")
         return self._exports[name]

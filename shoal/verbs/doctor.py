@@ -1,9 +1,7 @@
-"""Everything that can be found out before money is spent: an environment and what it needs in, one
-finding per question out.
+"""Find out everything that can be known before money is spent: one finding per question.
 
-Only questions are asked of AWS, nothing is changed. Quotas are found by the names that Service
-Quotas gives them; where an instance type is offered is EC2's word, because SageMaker has no API for
-it.
+AWS is only asked, never changed. Quotas are found by the names that Service Quotas gives them.
+Where an instance type is offered is EC2's word, because SageMaker has no API for it.
 """
 
 from __future__ import annotations
@@ -29,28 +27,29 @@ from shoal.verbs.image import Image
 from shoal.verbs.network_check import Demand, check_network
 from shoal.verbs.target import Target
 
-LEAST_BOOTSTRAP_VERSION = 6
-"""What the templates' own rule asks for (aws-cdk-lib, DefaultStackSynthesizer)."""
+MIN_BOOTSTRAP_VERSION = 6
+"""The version that the templates' own rule demands (aws-cdk-lib, DefaultStackSynthesizer)."""
 _BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
-_NEVER_OPTED_OUT = ("opt-in-not-required", "opted-in")
-_WHERE_A_REGION_IS_OFF = (
+_ENABLED_STATUSES = ("opt-in-not-required", "opted-in")
+_REGION_OFF_CODES = (
     "InvalidClientTokenId",
     "OptInRequired",
     "RegionDisabledException",
     "UnrecognizedClientException",
 )
-"""How good credentials are refused where the region is not enabled for the account: the first in
-reports of people whom it happened to, RegionDisabledException in the STS API reference; the others
-are what other services call the same.
+"""How AWS refuses good credentials where the region is not enabled for the account.
+
+InvalidClientTokenId is from users' reports and RegionDisabledException from the STS API reference;
+other services use the others.
 """
 
 
 class State(StrEnum):
-    """How a question was answered."""
+    """The outcome of a question."""
 
     OK = "ok"
     WARNING = "warning"
-    """It can run, and somebody should know."""
+    """It can run, but somebody should know."""
     FAILED = "failed"
     """It would fail, after money or time was spent."""
     UNKNOWN = "unknown"
@@ -59,7 +58,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One answer: what was asked, how it is, and what to do where it is not well."""
+    """One answer: the question, its outcome, and advice where it is not well."""
 
     question: str
     state: State
@@ -69,32 +68,32 @@ class Finding:
 
 @dataclass(frozen=True)
 class Needs:
-    """What `environment` needs, as far as only `pipelines` knows it."""
+    """The needs of an environment that only `pipelines` can compute."""
 
     images: Mapping[str, str]
-    """Use (training, evaluation, endpoint) to the URI of its container image."""
+    """URI of the container image by use (training, evaluation, endpoint)."""
     addresses: Demand
     built: Image | None = None
-    """The image that the environment builds for training, if it does; then it is not among
-    `images`.
+    """The image that the environment builds for training, if any; then `images` does not
+    have it.
     """
 
 
 @dataclass(frozen=True)
 class Doctor:
-    """Asks about one environment at one target."""
+    """The questions about one environment at one target."""
 
     target: Target
     environment: Environment
     needs: Needs
 
     def findings(self) -> Iterator[Finding]:
-        """Every answer in order. When the credentials are wrong nothing else is asked."""
-        first = self._asked("credentials", self._credentials)
+        """Yield every answer in order; with wrong credentials, ask nothing else."""
+        first = self._answers("credentials", self._credentials)
         yield from first
         if any(each.state is State.FAILED for each in first):
             return
-        for question, ask in (
+        for question, check in (
             ("region", self._region),
             ("bootstrap", self._bootstrap),
             ("network", self._network),
@@ -105,25 +104,26 @@ class Doctor:
             ("permissions boundary", self._boundary),
             ("dataset", self._dataset),
         ):
-            yield from self._asked(question, ask)
+            yield from self._answers(question, check)
 
-    def _asked(self, question: str, ask: Callable[[], Iterator[Finding]]) -> list[Finding]:
-        """The findings, or one that says why there are none: a permission that is missing is no
-        reason to stop.
+    def _answers(self, question: str, check: Callable[[], Iterator[Finding]]) -> list[Finding]:
+        """Return the findings, or one that says why there are none.
+
+        A missing permission is no reason to stop.
         """
         try:
-            return list(ask())
+            return list(check())
         except (ClientError, BotoCoreError) as error:
             state = State.FAILED if question == "credentials" else State.UNKNOWN
-            return [Finding(question, state, refusal(error), self._way_in(error))]
+            return [Finding(question, state, refusal(error), self._login_advice(error))]
 
-    def _way_in(self, error: ClientError | BotoCoreError) -> str:
-        """What to do where AWS did not answer.
+    def _login_advice(self, error: ClientError | BotoCoreError) -> str:
+        """Return advice for when AWS did not answer.
 
         Good credentials are refused too, in a region that is not enabled.
         """
         region, log_in = self.environment.region, "log in to the account, with a role that may read"
-        if isinstance(error, ClientError) and error_code(error) in _WHERE_A_REGION_IS_OFF:
+        if isinstance(error, ClientError) and error_code(error) in _REGION_OFF_CODES:
             return (
                 f"{log_in}; if you did, {region} may not be enabled for the account: enable it, or"
                 " choose another region"
@@ -154,7 +154,7 @@ class Doctor:
             "Regions"
         ]
         status = regions[0].get("OptInStatus", "opt-in-not-required") if regions else "not known"
-        if status in _NEVER_OPTED_OUT:
+        if status in _ENABLED_STATUSES:
             yield Finding("region", State.OK, f"{name} ({status})")
         else:
             yield Finding(
@@ -177,12 +177,11 @@ class Doctor:
                 "bootstrap", State.WARNING, "the CDK is not bootstrapped here yet", advice
             )
             return
-        if version >= LEAST_BOOTSTRAP_VERSION:
+        if version >= MIN_BOOTSTRAP_VERSION:
             yield Finding("bootstrap", State.OK, f"version {version}")
         else:
             says = (
-                f"version {version} is older than {LEAST_BOOTSTRAP_VERSION}, which the templates"
-                " need"
+                f"version {version} is older than {MIN_BOOTSTRAP_VERSION}, which the templates need"
             )
             yield Finding("bootstrap", State.FAILED, says, "bootstrap again: npx cdk bootstrap")
 
@@ -210,19 +209,21 @@ class Doctor:
 
     def _offerings(self) -> Iterator[Finding]:
         network, environment = self.environment.network, self.environment
-        wanted = [(environment.training.instance_type, network.training_az_id)]
-        wanted += [
+        requirements = [(environment.training.instance_type, network.training_az_id)]
+        requirements += [
             (environment.evaluation.instance_type, network.training_az_id)
         ]  # it runs in the training subnet
-        wanted += [(environment.endpoint.instance_type, zone) for zone in network.hosting_az_ids]
-        for instance_type, zone in dict.fromkeys(wanted):
+        requirements += [
+            (environment.endpoint.instance_type, zone) for zone in network.hosting_az_ids
+        ]
+        for instance_type, zone in dict.fromkeys(requirements):
             yield self._offering(instance_type, zone)
-        for instance_type in self._chosen():
-            if (instance_type, network.training_az_id) not in wanted:
-                yield _only_if_chosen(self._offering(instance_type, network.training_az_id))
+        for instance_type in self._optional_types():
+            if (instance_type, network.training_az_id) not in requirements:
+                yield _as_optional(self._offering(instance_type, network.training_az_id))
 
-    def _chosen(self) -> tuple[str, ...]:
-        """Types that train only in an execution whose parameters ask for them."""
+    def _optional_types(self) -> tuple[str, ...]:
+        """Return the types that train only in an execution whose parameters choose them."""
         training = self.environment.training
         return tuple(
             each
@@ -232,9 +233,9 @@ class Doctor:
 
     def _offering(self, instance_type: str, zone: str) -> Finding:
         filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
-        pages = self.target.client("ec2").get_paginator("describe_instance_type_offerings")
-        found = pages.paginate(LocationType="availability-zone-id", Filters=filters)
-        zones = sorted(each["Location"] for page in found for each in page["InstanceTypeOfferings"])
+        paginator = self.target.client("ec2").get_paginator("describe_instance_type_offerings")
+        pages = paginator.paginate(LocationType="availability-zone-id", Filters=filters)
+        zones = sorted(each["Location"] for page in pages for each in page["InstanceTypeOfferings"])
         question = f"{instance_type} in {zone}"
         if zone in zones:
             return Finding(question, State.OK, "EC2 offers it there")
@@ -254,18 +255,18 @@ class Doctor:
             .paginate(ServiceCode="sagemaker")
         )
         quotas = {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
-        for name, needed in self._instances().items():
+        for name, needed in self._instance_counts().items():
             yield _quota(name, quotas.get(name.lower()), needed)
         training = self.environment.training
-        for instance_type in self._chosen():
+        for instance_type in self._optional_types():
             name = f"{instance_type} for {self._training_use()}"
-            yield _only_if_chosen(_quota(name, quotas.get(name.lower()), training.instance_count))
+            yield _as_optional(_quota(name, quotas.get(name.lower()), training.instance_count))
 
     def _training_use(self) -> str:
         return "spot training job usage" if self.environment.training.spot else "training job usage"
 
-    def _instances(self) -> dict[str, int]:
-        """Quota name to how many instances of it one execution uses at a time."""
+    def _instance_counts(self) -> dict[str, int]:
+        """Return the number of instances that one execution uses at a time, by quota name."""
         environment, training = self.environment, self.environment.training
         return {
             f"{training.instance_type} for {self._training_use()}": training.instance_count,
@@ -277,14 +278,14 @@ class Doctor:
 
     def _images(self) -> Iterator[Finding]:
         if image := self.needs.built:
-            yield from self._asked("image for training", lambda: iter([self._built(image)]))
+            yield from self._answers("image for training", lambda: iter([self._built_image(image)]))
         for use, uri in self.needs.images.items():
-            yield from self._asked(
+            yield from self._answers(
                 f"image for {use}",
                 lambda use=use, uri=uri: iter([self._image(use, uri)]),  # type: ignore[misc]
             )
 
-    def _built(self, image: Image) -> Finding:
+    def _built_image(self, image: Image) -> Finding:
         uri = image.uri()
         if uri is None:
             advice = f"run `shoal image build {self.environment.name}`"
@@ -329,22 +330,22 @@ class Doctor:
         )
 
     def _file_system(self) -> Iterator[Finding]:
-        wanted = self.environment.file_system
+        file_system = self.environment.file_system
         problems = [
             problem for rule in file_system_rules.RULES for problem in rule(self.environment)
         ]
         for problem in problems:
-            given = "" if problem.value is NOTHING else f" = {problem.value}"
+            value = "" if problem.value is NOTHING else f" = {problem.value}"
             yield Finding(
                 "file system",
                 State.FAILED,
-                f"{problem.key}{given}: {problem.message}",
+                f"{problem.key}{value}: {problem.message}",
                 problem.advice,
             )
-        if wanted is not None and not problems:
+        if file_system is not None and not problems:
             says = (
-                f"{wanted.deployment_type} with {wanted.storage_capacity_gib} GiB is a combination"
-                " that FSx for Lustre has"
+                f"{file_system.deployment_type} with {file_system.storage_capacity_gib} GiB is a"
+                " combination that FSx for Lustre has"
             )
             yield Finding("file system", State.OK, says)
 
@@ -372,12 +373,12 @@ class Doctor:
         bucket, _, prefix = names.dataset_uri.removeprefix("s3://").partition("/")
         s3 = self.target.client("s3")
         try:
-            found = s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/", MaxKeys=1).get(
+            count = s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/", MaxKeys=1).get(
                 "KeyCount", 0
             )
         except s3.exceptions.NoSuchBucket:
-            found = 0
-        if found:
+            count = 0
+        if count:
             yield Finding("dataset", State.OK, names.dataset_uri)
         else:
             advice = f"deploy, then `shoal data upload {self.environment.name}`"
@@ -405,9 +406,10 @@ def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
     return Finding(question, State.FAILED, says, f"{advice} --desired-value {needed}")
 
 
-def _only_if_chosen(finding: Finding) -> Finding:
-    """The finding about one of training.other_instance_types: an execution with the usual one can
-    run all the same.
+def _as_optional(finding: Finding) -> Finding:
+    """Return the finding about one of training.other_instance_types, as a warning if it failed.
+
+    An execution with the usual type can run all the same.
     """
     if finding.state is not State.FAILED:
         return finding
@@ -419,7 +421,7 @@ def _only_if_chosen(finding: Finding) -> Finding:
 
 
 def _split(image: str) -> tuple[str, str, str]:
-    """`repository@sha256:...` or `repository:tag` as repository, digest, tag."""
+    """Return repository, digest and tag of `repository@sha256:...` or `repository:tag`."""
     if "@" in image:
         repository, _, digest = image.partition("@")
         return repository.partition(":")[0], digest, ""

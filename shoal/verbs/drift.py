@@ -1,9 +1,8 @@
-"""What is live, compared with what git says: the stacks of one environment in, one answer with a
-readable diff per item out.
+"""Compare what is live with what git says: one item, with a readable diff, per resource.
 
-`cdk diff` compares templates and `cdk drift` asks CloudFormation, which knows none of a pipeline's
-definition, of a schedule that was paused by hand, of a role's further policies, or of an approval.
-Nothing here changes anything.
+`cdk diff` compares templates, and `cdk drift` asks CloudFormation. Neither knows a pipeline's
+definition, a schedule that a person paused, a role's further policies, or an approval. Nothing here
+changes anything.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from shoal.verbs.policies import canonical, of_role
 from shoal.verbs.target import Target
 
 GIT, LIVE = "git", "live"
-_GONE = frozenset({"NoSuchEntity", "ResourceNotFound", "ResourceNotFoundException"})
-_NOT_FOUND = "Could not find"
+_NOT_FOUND_CODES = frozenset({"NoSuchEntity", "ResourceNotFound", "ResourceNotFoundException"})
+_NOT_FOUND_TEXT = "Could not find"
 _SCHEDULE = (
     "ScheduleExpression",
     "ScheduleExpressionTimezone",
@@ -39,7 +38,7 @@ _RULE = ("State", "EventPattern", "ScheduleExpression", "Targets")
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that was compared.
+    """One resource that was compared.
 
     `agrees` is None where nothing could be compared: no agreement may be claimed then.
     """
@@ -53,8 +52,8 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Looked:
-    """Both sides of one thing. `live` is None where there is no such thing."""
+class Sides:
+    """Both sides of one resource; `live` is None if it does not exist."""
 
     git: Any
     live: Any
@@ -62,9 +61,9 @@ class Looked:
 
 
 def compare(names: Names, stacks: Sequence[DeployedStack]) -> Iterator[Item]:
-    """Pipeline, roles, schedules and rules of the environment.
+    """Compare the pipeline, roles, schedules and rules of the environment.
 
-    Raises NotFoundError when one of the stacks is not deployed.
+    Raises NotFoundError if one of the stacks is not deployed.
     """
     require_deployed(names, stacks[0].target, [stack.name for stack in stacks])
     for stack in stacks:
@@ -75,29 +74,29 @@ def compare(names: Names, stacks: Sequence[DeployedStack]) -> Iterator[Item]:
     yield from _unknown_schedules(stacks, names)
 
 
-def item(kind: str, name: str, look: Callable[[], Looked]) -> Item:
-    """Compares, and turns whatever kept it from comparing into an item that claims nothing."""
+def item(kind: str, name: str, read: Callable[[], Sides]) -> Item:
+    """Compare one resource; turn a failure to read it into an item that claims nothing."""
     try:
-        found = look()
+        sides = read()
     except UnknownValueError as error:
         return Item(kind, name, None, f"not compared: {error}")
     except AWS_ERRORS as error:
         return Item(kind, name, None, f"not compared: {refusal(error)}")
-    if found.live is None:
+    if sides.live is None:
         return Item(
-            kind, name, False, f"in git, and not there{f'; {found.says}' if found.says else ''}"
+            kind, name, False, f"in git, and not there{f'; {sides.says}' if sides.says else ''}"
         )
-    diff = differences(found.git, found.live)
-    return Item(kind, name, not diff, found.says, diff)
+    diff = differences(sides.git, sides.live)
+    return Item(kind, name, not diff, sides.says, diff)
 
 
 def differences(git: Any, live: Any) -> tuple[str, ...]:
-    """A unified diff of two values as indented JSON; empty when they are equal."""
+    """Return a unified diff of two values as indented JSON; empty if they are equal."""
     return tuple(difflib.unified_diff(_lines(git), _lines(live), GIT, LIVE, lineterm=""))
 
 
 def sha256_of(value: Any) -> str:
-    """Hash of a JSON value, whatever the order of its keys."""
+    """Return the hash of a JSON value, independent of the order of its keys."""
     return hashlib.sha256(
         json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
     ).hexdigest()
@@ -108,7 +107,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def require_deployed(names: Names, target: Target, stacks: Sequence[str]) -> None:
-    """Raises NotFoundError with the stacks that are not there."""
+    """Raise NotFoundError that names the stacks that do not exist."""
     if missing := [stack for stack in stacks if not status_of_stack(target, stack)]:
         environment = names.environment.name
         what = (
@@ -123,24 +122,27 @@ def _pipelines(stack: DeployedStack) -> Iterator[Item]:
         yield item("pipeline", properties["PipelineName"], partial(_pipeline, stack, properties))
 
 
-def _pipeline(stack: DeployedStack, properties: Mapping[str, Any]) -> Looked:
-    wanted = stack.value(
+def _pipeline(stack: DeployedStack, properties: Mapping[str, Any]) -> Sides:
+    declared = stack.value(
         {key: properties[key] for key in ("PipelineName", "PipelineDefinition", "RoleArn")}
     )
     git = {
-        "definition": json.loads(wanted["PipelineDefinition"]["PipelineDefinitionBody"]),
-        "role": wanted["RoleArn"],
+        "definition": json.loads(declared["PipelineDefinition"]["PipelineDefinitionBody"]),
+        "role": declared["RoleArn"],
     }
-    found = unless_gone(
+    description = none_if_missing(
         lambda: stack.target.client("sagemaker").describe_pipeline(
-            PipelineName=wanted["PipelineName"]
+            PipelineName=declared["PipelineName"]
         )
     )
-    if found is None:
-        return Looked(git, None)
-    live = {"definition": json.loads(found["PipelineDefinition"]), "role": found["RoleArn"]}
+    if description is None:
+        return Sides(git, None)
+    live = {
+        "definition": json.loads(description["PipelineDefinition"]),
+        "role": description["RoleArn"],
+    }
     hashes = [sha256_of(each["definition"]) for each in (git, live)]
-    return Looked(
+    return Sides(
         git,
         live,
         f"definition sha256 {hashes[0]}"
@@ -154,12 +156,12 @@ def _roles(stack: DeployedStack) -> Iterator[Item]:
         yield item("role", name, partial(_role, stack, logical_id))
 
 
-def _role(stack: DeployedStack, logical_id: str) -> Looked:
+def _role(stack: DeployedStack, logical_id: str) -> Sides:
     git = of_role(stack, logical_id)
     iam, name = stack.target.client("iam"), stack.physical_id(logical_id)
-    found = unless_gone(lambda: iam.get_role(RoleName=name)["Role"])
-    if found is None:
-        return Looked(git, None)
+    role = none_if_missing(lambda: iam.get_role(RoleName=name)["Role"])
+    if role is None:
+        return Sides(git, None)
     inline = [
         policy
         for page in iam.get_paginator("list_role_policies").paginate(RoleName=name)
@@ -171,15 +173,15 @@ def _role(stack: DeployedStack, logical_id: str) -> Looked:
         for each in page["AttachedPolicies"]
     ]
     live = {
-        "trust": canonical(found["AssumeRolePolicyDocument"]),
+        "trust": canonical(role["AssumeRolePolicyDocument"]),
         "inline": {
             each: canonical(iam.get_role_policy(RoleName=name, PolicyName=each)["PolicyDocument"])
             for each in inline
         },
         "attached": sorted(each["PolicyArn"] for each in attached),
-        "boundary": found.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn"),
+        "boundary": role.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn"),
     }
-    return Looked(git, live)
+    return Sides(git, live)
 
 
 def _schedules(stack: DeployedStack, names: Names) -> Iterator[Item]:
@@ -187,16 +189,18 @@ def _schedules(stack: DeployedStack, names: Names) -> Iterator[Item]:
         yield item("schedule", properties["Name"], partial(_schedule, stack, properties, names))
 
 
-def _schedule(stack: DeployedStack, properties: Mapping[str, Any], names: Names) -> Looked:
-    git = _parsed(
+def _schedule(stack: DeployedStack, properties: Mapping[str, Any], names: Names) -> Sides:
+    git = _with_parsed_input(
         stack.value({key: properties[key] for key in _SCHEDULE if key in properties}), "Input"
     )
     scheduler, name = stack.target.client("scheduler"), properties["Name"]
-    found = unless_gone(lambda: scheduler.get_schedule(GroupName=names.schedule_group, Name=name))
-    if found is None:
-        return Looked(git, None)
-    live = _parsed({key: found[key] for key in _SCHEDULE if key in found}, "Input")
-    return Looked(
+    schedule = none_if_missing(
+        lambda: scheduler.get_schedule(GroupName=names.schedule_group, Name=name)
+    )
+    if schedule is None:
+        return Sides(git, None)
+    live = _with_parsed_input({key: schedule[key] for key in _SCHEDULE if key in schedule}, "Input")
+    return Sides(
         git,
         live,
         (
@@ -216,10 +220,11 @@ def _who_resumes(names: Names, schedule: str) -> str:
 
 
 def _unknown_schedules(stacks: Sequence[DeployedStack], names: Names) -> Iterator[Item]:
-    """Schedules in our group that git has not: they would start executions that nobody has
-    reviewed.
+    """Find schedules in the environment's group that git does not have.
+
+    They would start executions that nobody has reviewed.
     """
-    known = {
+    declared = {
         each["Name"]
         for stack in stacks
         for each in stack.of_type("AWS::Scheduler::Schedule").values()
@@ -227,10 +232,10 @@ def _unknown_schedules(stacks: Sequence[DeployedStack], names: Names) -> Iterato
     client = stacks[0].target.client("scheduler")
     try:
         pages = client.get_paginator("list_schedules").paginate(GroupName=names.schedule_group)
-        found = [each["Name"] for page in pages for each in page["Schedules"]]
+        deployed = [each["Name"] for page in pages for each in page["Schedules"]]
     except client.exceptions.ResourceNotFoundException:
         return
-    for name in sorted(set(found) - known):
+    for name in sorted(set(deployed) - declared):
         yield Item(
             "schedule",
             name,
@@ -246,28 +251,28 @@ def _rules(stack: DeployedStack) -> Iterator[Item]:
         yield item("rule", name, partial(_rule, stack, logical_id, properties))
 
 
-def _rule(stack: DeployedStack, logical_id: str, properties: Mapping[str, Any]) -> Looked:
+def _rule(stack: DeployedStack, logical_id: str, properties: Mapping[str, Any]) -> Sides:
     git = stack.value({key: properties[key] for key in _RULE if key in properties})
     events, name = (
         stack.target.client("events"),
         stack.physical_id(logical_id).rpartition("/")[2].rpartition("|")[2],
     )
-    found = unless_gone(lambda: events.describe_rule(Name=name))
-    if found is None:
-        return Looked(git, None)
-    live = {key: found[key] for key in _RULE if found.get(key)}
+    rule = none_if_missing(lambda: events.describe_rule(Name=name))
+    if rule is None:
+        return Sides(git, None)
+    live = {key: rule[key] for key in _RULE if rule.get(key)}
     if "EventPattern" in live:
         live["EventPattern"] = json.loads(live["EventPattern"])
     live["Targets"] = events.list_targets_by_rule(Rule=name)["Targets"]
-    return Looked(_by_id(git), _by_id(live))
+    return Sides(_with_sorted_targets(git), _with_sorted_targets(live))
 
 
-def _by_id(rule: dict[str, Any]) -> dict[str, Any]:
+def _with_sorted_targets(rule: dict[str, Any]) -> dict[str, Any]:
     return rule | {"Targets": sorted(rule.get("Targets", []), key=lambda target: str(target["Id"]))}
 
 
-def _parsed(schedule: dict[str, Any], key: str) -> dict[str, Any]:
-    """With the target's input as JSON, so that a diff of it can be read."""
+def _with_parsed_input(schedule: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the schedule with its target's input as JSON, for a readable diff."""
     target = schedule["Target"]
     return (
         schedule | {"Target": target | {key: json.loads(target[key])}}
@@ -276,13 +281,16 @@ def _parsed(schedule: dict[str, Any], key: str) -> dict[str, Any]:
     )
 
 
-def unless_gone(ask: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """None where the service says that there is no such thing; SageMaker says so in words only."""
+def none_if_missing(read: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return None if the service says that the resource does not exist.
+
+    SageMaker says so in words only.
+    """
     try:
-        return ask()
+        return read()
     except ClientError as error:
-        if error_code(error) in _GONE or (
-            error_code(error) == "ValidationException" and _NOT_FOUND in str(error)
+        if error_code(error) in _NOT_FOUND_CODES or (
+            error_code(error) == "ValidationException" and _NOT_FOUND_TEXT in str(error)
         ):
             return None
         raise

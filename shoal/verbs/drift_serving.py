@@ -1,6 +1,4 @@
-"""The endpoint that serves a release, compared with the stack that made it and with what git pins;
-answers for `shoal.verbs.drift` out.
-"""
+"""Compare the endpoint that serves a release with its stack and with what git pins."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from typing import Any
 from config.release import Release
 from shoal.verbs.assembly import Json
 from shoal.verbs.deployed_stack import DeployedStack
-from shoal.verbs.drift import Item, Looked, differences, item, unless_gone
-from shoal.verbs.serving import image_digests, told_of
+from shoal.verbs.drift import Item, Sides, differences, item, none_if_missing
+from shoal.verbs.serving import failure_note, image_digests
 
 _VARIANT = (
     "VariantName",
@@ -25,11 +23,13 @@ _VARIANT = (
 )
 _CAPTURE = ("EnableCapture", "InitialSamplingPercentage", "DestinationS3Uri", "KmsKeyId")
 Ask = Callable[[str], Mapping[str, Any]]
-"""An endpoint's name in, what its container says of its model out (`model` of an answer)."""
+"""Takes an endpoint's name, and returns what its container says about its model (`model` of an
+answer).
+"""
 
 
 def compare(stack: DeployedStack, release: Release | None, ask: Ask | None) -> Iterator[Item]:
-    """Every endpoint of the stack; `ask` is None where no endpoint is to be invoked."""
+    """Compare every endpoint of the stack; `ask` is None if no endpoint is to be invoked."""
     for logical_id, properties in stack.of_type("AWS::SageMaker::Endpoint").items():
         name = str(
             properties.get("EndpointName") or stack.physical_ids.get(logical_id, logical_id)
@@ -39,74 +39,80 @@ def compare(stack: DeployedStack, release: Release | None, ask: Ask | None) -> I
             yield item("weights", name, partial(_weights, ask, name, release.weights_sha256))
 
 
-def _endpoint(stack: DeployedStack, logical_id: str, name: str, release: Release | None) -> Looked:
-    said = stack.of_type("AWS::SageMaker::Endpoint")[logical_id]
+def _endpoint(stack: DeployedStack, logical_id: str, name: str, release: Release | None) -> Sides:
+    properties = stack.of_type("AWS::SageMaker::Endpoint")[logical_id]
     git = {
         "status": "InService",
-        "config": _folded(stack.value(said["EndpointConfigName"])),
-        **_said_config(stack),
+        "config": _lower_case_name(stack.value(properties["EndpointConfigName"])),
+        **_declared_config(stack),
     }
     client = stack.target.client("sagemaker")
-    found = unless_gone(lambda: client.describe_endpoint(EndpointName=name))
-    if found is None:
-        return Looked(git, None)
+    description = none_if_missing(lambda: client.describe_endpoint(EndpointName=name))
+    if description is None:
+        return Sides(git, None)
     live = {
-        "status": found["EndpointStatus"],
-        "config": _folded(found["EndpointConfigName"]),
-        **_live_config(client, found["EndpointConfigName"], git),
+        "status": description["EndpointStatus"],
+        "config": _lower_case_name(description["EndpointConfigName"]),
+        **_live_config(client, description["EndpointConfigName"], git),
     }
-    if release and (running := image_digests(found)):
+    if release and (running := image_digests(description)):
         git, live = (
             git | {"image_digests": [release.image_digest]},
             live | {"image_digests": list(running)},
         )
-    return Looked(
+    return Sides(
         git,
         live,
-        told_of(str(found.get("FailureReason", "")), as_pinned=not differences(git, live)),
+        failure_note(
+            str(description.get("FailureReason", "")), as_pinned=not differences(git, live)
+        ),
     )
 
 
-def _said_config(stack: DeployedStack) -> Json:
-    """What the stack's one endpoint configuration and its models say."""
+def _declared_config(stack: DeployedStack) -> Json:
+    """Return the stack's endpoint configuration and models."""
     (config,) = stack.of_type("AWS::SageMaker::EndpointConfig").values()
     properties = stack.value({key: value for key, value in config.items() if key != "Tags"})
     variants = {
-        each["VariantName"]: _numbers({key: each[key] for key in _VARIANT if key in each})
+        each["VariantName"]: _with_floats({key: each[key] for key in _VARIANT if key in each})
         for each in properties["ProductionVariants"]
     }
     models = [stack.value(model) for model in stack.of_type("AWS::SageMaker::Model").values()]
     packages = sorted({package for model in models for package in _packages(model)})
     capture = properties.get("DataCaptureConfig")
-    made = {"variants": variants, "packages": packages, "key": properties.get("KmsKeyId")}
-    return made | (
-        {"capture": _numbers({key: capture[key] for key in _CAPTURE if key in capture})}
+    summary = {"variants": variants, "packages": packages, "key": properties.get("KmsKeyId")}
+    return summary | (
+        {"capture": _with_floats({key: capture[key] for key in _CAPTURE if key in capture})}
         if capture
         else {}
     )
 
 
 def _live_config(client: Any, name: str, git: Json) -> Json:
-    """The same of a live configuration, as far as git says something of it."""
+    """Return the live configuration, restricted to what git declares."""
     config = client.describe_endpoint_config(EndpointConfigName=name)
     variants = {
-        each["VariantName"]: _like(each, git["variants"].get(each["VariantName"], each))
+        each["VariantName"]: _restricted(each, git["variants"].get(each["VariantName"], each))
         for each in config["ProductionVariants"]
     }
     models = [
         client.describe_model(ModelName=each["ModelName"]) for each in config["ProductionVariants"]
     ]
     packages = sorted({package for model in models for package in _packages(model)})
-    made = {"variants": variants, "packages": packages, "key": config.get("KmsKeyId")}
+    summary = {"variants": variants, "packages": packages, "key": config.get("KmsKeyId")}
     capture = config.get("DataCaptureConfig")
-    return made | ({"capture": _like(capture, git.get("capture", capture))} if capture else {})
+    return summary | (
+        {"capture": _restricted(capture, git.get("capture", capture))} if capture else {}
+    )
 
 
-def _weights(ask: Ask, endpoint: str, pinned: str) -> Looked:
-    """What the container that answers has loaded, by its own account."""
-    said = ask(endpoint).get("weights_sha256")
-    return Looked(
-        {"weights_sha256": pinned}, {"weights_sha256": said}, f"the container says weights {said}"
+def _weights(ask: Ask, endpoint: str, pinned: str) -> Sides:
+    """Compare the weights that the container reports with the pinned ones."""
+    loaded = ask(endpoint).get("weights_sha256")
+    return Sides(
+        {"weights_sha256": pinned},
+        {"weights_sha256": loaded},
+        f"the container says weights {loaded}",
     )
 
 
@@ -115,17 +121,18 @@ def _packages(model: Mapping[str, Any]) -> list[str]:
     return [str(each["ModelPackageName"]) for each in containers if "ModelPackageName" in each]
 
 
-def _like(live: Mapping[str, Any], git: Mapping[str, Any]) -> Json:
-    return _numbers({key: live[key] for key in git if key in live})
+def _restricted(live: Mapping[str, Any], git: Mapping[str, Any]) -> Json:
+    return _with_floats({key: live[key] for key in git if key in live})
 
 
-def _numbers(value: Mapping[str, Any]) -> Json:
-    """JSON of a template may say 1 where the service says 1.0."""
+def _with_floats(value: Mapping[str, Any]) -> Json:
+    """Return JSON with floats: a template may say 1 where the service says 1.0."""
     return dict(json.loads(json.dumps(value), parse_int=float))
 
 
-def _folded(identity: str) -> str:
-    """A name, or the one at the end of an ARN: SageMaker writes those in lower case, and
-    CloudFormation knows the ARN.
+def _lower_case_name(identity: str) -> str:
+    """Return a name, or the name in an ARN, in lower case.
+
+    SageMaker writes ARNs in lower case, and CloudFormation knows only the ARN.
     """
     return identity.rpartition("/")[2].lower()

@@ -2,22 +2,24 @@
 
 `str()` of each is the whole message for the user; anything else that is raised is a bug.
 
-    LifecycleError                 the verb was right and failed ├── UsageError                 the
-    verb cannot be done as asked; nothing was changed │   ├── ToolMissingError       a program that
-    must be installed is not │   ├── DatasetError           a dataset file is missing or is not the
-    published one │   ├── WrongAccountError      the credentials belong to another account than the
-    environment │   ├── ParameterError         a parameter that the pipeline does not declare, or a
-    value of another type │   ├── NotFoundError          no such pipeline, execution, step, endpoint
-    │   ├── PromotionError         this release may not be promoted, or not so │   │   └──
-    NothingToPromoteError  nobody has approved anything yet │   ├── NotSharedError         another
-    account does not let this one read what it pins │   └── ProtectedError         the environment
-    is protected against what was asked ├── CommandError               a child process ended with an
-    exit code, or at its deadline ├── AnswerError                a program that was asked something
-    answered with an error ├── ImageBuildError            a container image was not built ├──
-    CopyError                  a release was not copied as a whole; the message says what is there
-    ├── ExecutionError             an execution ended otherwise than Succeeded ├── DisagreementError
-    what is pinned is not what is there └── LeftBehindError            something is still there
-    after it was removed
+    ShoalError                     the verb was right and failed
+    ├── UsageError                 the verb cannot be done as asked; nothing was changed
+    │   ├── ToolMissingError       a program that must be installed is not
+    │   ├── DatasetError           a dataset file is missing or is not the published one
+    │   ├── WrongAccountError      the credentials belong to another account
+    │   ├── ParameterError         a parameter that is not declared, or has another type
+    │   ├── NotFoundError          no such pipeline, execution, step, endpoint
+    │   ├── PromotionError         this release may not be promoted, or not so
+    │   │   └── NothingToPromoteError  nobody has approved anything yet
+    │   ├── NotSharedError         another account does not let this one read what it pins
+    │   └── ProtectedError         the environment is protected against what was asked
+    ├── CommandError               a child process failed, or was stopped at its deadline
+    ├── AnswerError                a program that was asked something answered with an error
+    ├── ImageBuildError            a container image was not built
+    ├── CopyError                  a release was not copied as a whole
+    ├── ExecutionError             an execution ended otherwise than Succeeded
+    ├── DisagreementError          what is pinned is not what is there
+    └── LeftBehindError            something is still there after it was removed
 
 Refusals of the AWS API stay botocore's own exceptions (`AWS_ERRORS`); `refusal()` turns one into
 one line.
@@ -39,11 +41,11 @@ from botocore.exceptions import (
 AWS_ERRORS = (ClientError, BotoCoreError, Boto3Error)
 
 
-class LifecycleError(Exception):
+class ShoalError(Exception):
     """Base of everything a verb reports."""
 
 
-class UsageError(LifecycleError):
+class UsageError(ShoalError):
     """The verb cannot be done as asked; nothing was changed."""
 
 
@@ -72,9 +74,7 @@ class PromotionError(UsageError):
 
 
 class NothingToPromoteError(PromotionError):
-    """Nothing is approved, or pinned, that could go further; whoever asks by the clock need not
-    mind.
-    """
+    """Nothing is approved, or pinned, that could go further; a scheduled caller may ignore it."""
 
 
 class NotSharedError(UsageError):
@@ -85,7 +85,7 @@ class ProtectedError(UsageError):
     """The environment is protected against what was asked."""
 
 
-class CommandError(LifecycleError):
+class CommandError(ShoalError):
     """A child process failed.
 
     Carries its exit code (None at the deadline), the last lines of its log and where the rest is.
@@ -101,15 +101,15 @@ class CommandError(LifecycleError):
         self.exit_code, self.log = exit_code, log
 
 
-class AnswerError(LifecycleError):
+class AnswerError(ShoalError):
     """A program that was asked something answered with an error."""
 
 
-class DisagreementError(LifecycleError):
+class DisagreementError(ShoalError):
     """What an environment pins is not what is there."""
 
 
-class ExecutionError(LifecycleError):
+class ExecutionError(ShoalError):
     """An execution did not succeed.
 
     Carries the step that failed (if one did), why, its last log lines and where the rest is.
@@ -126,7 +126,7 @@ class ExecutionError(LifecycleError):
         self.step = step
 
 
-class ImageBuildError(LifecycleError):
+class ImageBuildError(ShoalError):
     """A build of a container image did not succeed.
 
     Carries the last lines of its log and where the rest is.
@@ -136,18 +136,19 @@ class ImageBuildError(LifecycleError):
         super().__init__(_with_log(message, tail, log))
 
 
-class CopyError(LifecycleError):
-    """A release was not copied as a whole: nothing was approved that has no archive, and the
-    message says what is there by then.
+class CopyError(ShoalError):
+    """A release was not copied as a whole; the message says what exists by then.
+
+    Nothing was approved that has no archive.
     """
 
 
-class LeftBehindError(LifecycleError):
+class LeftBehindError(ShoalError):
     """Something is still there after it was removed."""
 
 
 def refusal(error: BaseException) -> str:
-    """One line for a refusal of the AWS API or a failure to reach it."""
+    """Return one line for a refusal of the AWS API or a failure to reach it."""
     if isinstance(error, ClientError):
         detail = error.response.get("Error", {})
         return f"{error.operation_name} was refused: {detail.get('Code')}: {detail.get('Message')}"
@@ -157,7 +158,7 @@ def refusal(error: BaseException) -> str:
 
 
 def error_code(error: ClientError) -> str:
-    """The error code of a refusal: ValidationException, ResourceNotFound, NoSuchKey, ..."""
+    """Return the error code of a refusal: ValidationException, ResourceNotFound, NoSuchKey, ..."""
     return str(error.response.get("Error", {}).get("Code", ""))
 
 

@@ -1,7 +1,6 @@
-"""The report of an evaluation goes in as bytes; what it measured comes out, or what is odd about
-it.
+"""An evaluation's report, as it was measured.
 
-The pipeline's own evaluate.py writes it well formed; a script of the user's may write anything.
+The pipeline's own evaluate.py writes it well formed; a user's script may write anything.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a report says."""
+    """The content of a report."""
 
     metrics: Mapping[str, int | float]
-    """Every number of its metrics, all finite."""
+    """Every number among its metrics, all finite."""
     weights_sha256: str | None
-    """Hash of the weights that were measured; a report of one's own need not have it."""
+    """Hash of the weights that were measured; a user's report need not have it."""
 
     @classmethod
     def of(cls, text: bytes) -> Evaluation:
-        """From the bytes of a report. Raises ValueError, which says what is odd."""
+        """Parse the bytes of a report; raise ValueError with what is wrong in it."""
         try:
             report = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -36,10 +35,10 @@ class Evaluation:
 
 
 def _object(report: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = report.get(key, {})
-    if not isinstance(found, dict):
-        raise ValueError(f"has {json.dumps(found)[:40]} as `{key}`, where an object belongs")  # noqa: TRY004 - as above
-    return found
+    value = report.get(key, {})
+    if not isinstance(value, dict):
+        raise ValueError(f"has {json.dumps(value)[:40]} as `{key}`, where an object belongs")  # noqa: TRY004 - as above
+    return value
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, int | float]:

@@ -1,4 +1,4 @@
-"""What a verb tells while it works; `cli` decides how it looks.
+"""What a verb reports while it works; `cli` decides how it looks.
 
 A verb takes one `Report` and calls it with these values.
 """
@@ -26,7 +26,7 @@ class PhaseEnded:
 
 @dataclass(frozen=True)
 class Detail:
-    """A line of what is going on below; may be dropped."""
+    """A line about what goes on below; may be dropped."""
 
     text: str
 
@@ -40,7 +40,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Transferred:
-    """So much of the upload is done."""
+    """Progress of an upload."""
 
     name: str
     done_bytes: int
@@ -49,8 +49,8 @@ class Transferred:
 
 @dataclass(frozen=True)
 class Planned:
-    """An execution was started: the steps (name, type) it will take if all goes well, and how many
-    epochs it trains (None: unknown).
+    """The steps (name, type) that an execution takes if all goes well, and its epochs (None:
+    unknown).
     """
 
     steps: tuple[tuple[str, str], ...]

@@ -1,7 +1,4 @@
-"""Pipeline executions: start with checked parameters, look, stop.
-
-API answers come in, frozen values go out.
-"""
+"""Pipeline executions: start them with checked parameters, look at them, stop them."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ from shoal.verbs.target import Target
 TERMINAL = frozenset({"Succeeded", "Failed", "Stopped", "CompletedWithFailures"})
 STEP_TERMINAL = frozenset({"Succeeded", "Failed", "Stopped"})
 NOT_STARTED = "NotStarted"
-"""Our word for a step of the definition that the API does not list yet."""
+"""Shoal's status of a step that the API does not list yet."""
 _NOT_FOUND = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step as ListPipelineExecutionSteps tells it."""
+    """One step, as ListPipelineExecutionSteps describes it."""
 
     name: str
     type: str
@@ -41,13 +38,13 @@ class Step:
         return self.status in STEP_TERMINAL
 
     def seconds(self, now: datetime | None = None) -> float | None:
-        """How long it took, or has taken so far; None if it has not started."""
+        """Return how long the step took, or has taken so far; None if it has not started."""
         if self.started_at is None:
             return None
         return ((self.ended_at or now or datetime.now(UTC)) - self.started_at).total_seconds()
 
     def output(self, name: str) -> str | None:
-        """An output parameter of a Lambda or Callback step."""
+        """Return an output parameter of a Lambda or Callback step."""
         for kind in ("Lambda", "Callback"):
             for parameter in self.metadata.get(kind, {}).get("OutputParameters", ()):
                 if parameter["Name"] == name:
@@ -55,8 +52,9 @@ class Step:
         return None
 
     def resource(self, kind: str) -> str | None:
-        """ARN of what the step made or ran: TrainingJob, ProcessingJob, Model, EndpointConfig,
-        Endpoint, RegisterModel, Lambda.
+        """Return the ARN of what the step created or ran.
+
+        Kinds: TrainingJob, ProcessingJob, Model, EndpointConfig, Endpoint, RegisterModel, Lambda.
         """
         arn = self.metadata.get(kind, {}).get("Arn")
         return str(arn) if arn else None
@@ -82,7 +80,7 @@ class Execution:
 
     @property
     def failed_step(self) -> Step | None:
-        """The step that failed first."""
+        """Return the step that failed first."""
         failed = [step for step in self.steps if step.status == "Failed"]
         return (
             min(failed, key=lambda step: step.ended_at or datetime.max.replace(tzinfo=UTC))
@@ -95,7 +93,7 @@ class Execution:
 
 
 class Pipeline:
-    """One deployed pipeline; a thin layer over the API's own operations."""
+    """One deployed pipeline; a thin layer over the API's operations."""
 
     def __init__(self, target: Target, name: str) -> None:
         self.target = target
@@ -104,7 +102,7 @@ class Pipeline:
         self._types: dict[str, dict[str, str]] = {}
 
     def definition(self) -> dict[str, Any]:
-        """The deployed definition. Raises NotFoundError if there is no such pipeline."""
+        """Return the deployed definition; raise NotFoundError if there is no such pipeline."""
         try:
             body = self._client.describe_pipeline(PipelineName=self.name)["PipelineDefinition"]
         except ClientError as error:
@@ -117,11 +115,10 @@ class Pipeline:
         return dict(json.loads(body))
 
     def start(self, parameters: Mapping[str, str], token: str | None = None) -> str:
-        """Starts an execution and returns its ARN; the same `token` (32 to 128 characters) never
-        starts a second one.
+        """Start an execution and return its ARN.
 
-        Raises ParameterError, before anything is started, for parameters that the deployed
-        definition does not declare.
+        The same `token` (32 to 128 characters) never starts a second one. Raises ParameterError,
+        before anything starts, for parameters that the deployed definition does not declare.
         """
         check_parameters(self.definition().get("Parameters", []), parameters)
         response = self._client.start_pipeline_execution(
@@ -134,24 +131,25 @@ class Pipeline:
         return str(response["PipelineExecutionArn"])
 
     def look(self, arn: str) -> Execution:
-        """The execution and its steps as they are now."""
+        """Return the execution and its steps as they are now."""
         types = self._types_of(arn)
-        described = self._client.describe_pipeline_execution(PipelineExecutionArn=arn)
+        description = self._client.describe_pipeline_execution(PipelineExecutionArn=arn)
         pages = self._client.get_paginator("list_pipeline_execution_steps").paginate(
             PipelineExecutionArn=arn, SortOrder="Ascending"
         )
         return Execution(
             arn=arn,
-            status=described["PipelineExecutionStatus"],
-            failure_reason=described.get("FailureReason", ""),
-            started_at=described.get("CreationTime"),
+            status=description["PipelineExecutionStatus"],
+            failure_reason=description.get("FailureReason", ""),
+            started_at=description.get("CreationTime"),
             steps=tuple(
                 _step(item, types) for page in pages for item in page["PipelineExecutionSteps"]
             ),
         )
 
     def _types_of(self, arn: str) -> dict[str, str]:
-        """Type of each step by name, from the definition that the execution runs;
+        """Return the type of each step by name, from the definition that the execution runs.
+
         ListPipelineExecutionSteps does not tell it.
         """
         if arn not in self._types:
@@ -164,7 +162,7 @@ class Pipeline:
         return self._types[arn]
 
     def executions(self) -> list[dict[str, Any]]:
-        """Summaries of all executions, newest first; none if there is no pipeline."""
+        """Return summaries of all executions, newest first; none if there is no pipeline."""
         try:
             pages = self._client.get_paginator("list_pipeline_executions").paginate(
                 PipelineName=self.name, SortOrder="Descending"
@@ -176,20 +174,23 @@ class Pipeline:
             raise
 
     def find(self, execution: str) -> str:
-        """ARN of the execution given by its ARN, its id, or `latest`. Raises NotFoundError."""
+        """Return the ARN of the execution with that ARN or id, or of the `latest`.
+
+        Raises NotFoundError.
+        """
         arns = [str(summary["PipelineExecutionArn"]) for summary in self.executions()]
         if execution == "latest" and arns:
             return arns[0]
-        found = next((arn for arn in arns if execution in {arn, arn.rpartition("/")[2]}), None)
-        if found is None:
+        match = next((arn for arn in arns if execution in {arn, arn.rpartition("/")[2]}), None)
+        if match is None:
             known = ", ".join(arn.rpartition("/")[2] for arn in arns[:5]) or "none"
             raise NotFoundError(
                 f"pipeline {self.name} has no execution {execution!r}; the newest are: {known}"
             )
-        return found
+        return match
 
     def stop(self, arn: str) -> None:
-        """Asks an execution to stop; one that has ended already is fine."""
+        """Ask an execution to stop; one that has already ended is fine."""
         try:
             self._client.stop_pipeline_execution(
                 PipelineExecutionArn=arn, ClientRequestToken=uuid.uuid4().hex
@@ -199,18 +200,19 @@ class Pipeline:
                 raise
 
     def planned_steps(self) -> tuple[tuple[str, str], ...]:
-        """Name and type of the steps on the way to success, in definition order: conditions count
-        as if they were met.
+        """Return name and type of the steps on the way to success, in definition order.
+
+        Conditions count as met.
         """
         return tuple(_walk(self.definition().get("Steps", []), ("IfSteps",)))
 
 
-def check_parameters(declared: list[dict[str, Any]], given: Mapping[str, str]) -> None:
-    """Raises ParameterError for a name that is not declared or a value that is not of the declared
-    type or enumeration.
+def check_parameters(declared: list[dict[str, Any]], parameters: Mapping[str, str]) -> None:
+    """Raise ParameterError for a name that is not declared, or a value of another type or
+    enumeration.
     """
     types = {parameter["Name"]: parameter for parameter in declared}
-    for name, value in given.items():
+    for name, value in parameters.items():
         if name not in types:
             known = ", ".join(sorted(types)) or "none"
             raise ParameterError(
@@ -250,8 +252,8 @@ def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:
 
 
 def _walk(steps: Iterable[dict[str, Any]], branches: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Name and type of each step, those in the `branches` of conditions included, in definition
-    order.
+    """Yield name and type of each step in definition order, including those in `branches` of
+    conditions.
     """
     for step in steps:
         yield step["Name"], step["Type"]

@@ -1,6 +1,4 @@
-"""A job as data: a tuple of phases, run in order by a short loop, undone in reverse order whatever
-happened.
-"""
+"""A job as data: a tuple of phases, run in order by a short loop and undone in reverse order."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from shoal.verbs.errors import AWS_ERRORS, LifecycleError
+from shoal.verbs.errors import AWS_ERRORS, ShoalError
 from shoal.verbs.events import PhaseEnded, PhaseStarted, Report
 
 Context = TypeVar("Context")
@@ -20,7 +18,7 @@ Context = TypeVar("Context")
 class Phase(Generic[Context]):
     """One part of a job.
 
-    `undo` runs if `run` was begun, also when it failed half way, so it must accept that.
+    `undo` runs if `run` was begun, also if it failed half way, so it must accept that.
     """
 
     name: str
@@ -31,7 +29,7 @@ class Phase(Generic[Context]):
 
 @dataclass(frozen=True)
 class Failure:
-    """The phase that failed, and how."""
+    """The phase that failed, and its error."""
 
     phase: str
     error: BaseException
@@ -39,9 +37,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job went: seconds per phase that ended well, and everything that failed, first cause
-    first.
-    """
+    """The seconds of each phase that ended well, and all failures, first cause first."""
 
     seconds: dict[str, float]
     failures: tuple[Failure, ...]
@@ -54,11 +50,10 @@ class Outcome:
 def run_phases(
     phases: Sequence[Phase[Context]], context: Context, report: Report, shield: Callable[[], None]
 ) -> Outcome:
-    """Runs the phases until one fails, calls `shield` (no interruption from here on), then undoes
-    those begun, last first.
+    """Run the phases until one fails, call `shield`, then undo the begun ones, last first.
 
-    Expected failures (LifecycleError, refusals of AWS, OSError, interruption) end up in the
-    outcome; a bug is raised, after the undoing.
+    After `shield` nothing interrupts. Expected failures (ShoalError, refusals of AWS, OSError,
+    interruption) become part of the outcome; a bug is raised, after the undoing.
     """
     seconds: dict[str, float] = {}
     failures: list[Failure] = []
@@ -99,7 +94,7 @@ def _attempt(
     try:
         with phase(name, report):
             work(context)
-    except (LifecycleError, OSError, KeyboardInterrupt, *AWS_ERRORS) as error:
+    except (ShoalError, OSError, KeyboardInterrupt, *AWS_ERRORS) as error:
         failures.append(Failure(name, error))
         return False
     seconds[name] = time.monotonic() - started_at
@@ -108,7 +103,7 @@ def _attempt(
 
 @contextmanager
 def phase(name: str, report: Report) -> Iterator[None]:
-    """Tells the beginning and the end of what is done inside."""
+    """Report the beginning and the end of what is done inside."""
     report(PhaseStarted(name))
     started_at, failed = time.monotonic(), True
     try:

@@ -1,6 +1,4 @@
-"""Follows an execution to its end: polls its status, tails the log of what runs, and tells both as
-events.
-"""
+"""Follow an execution to its end: poll its status, tail its logs, and report both as events."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.verbs.errors import ExecutionError
-from shoal.verbs.events import ExecutionChanged, Report, StepLogged, Trained
+from shoal.verbs.events import ExecutionChanged, Planned, Report, StepLogged, Trained
 from shoal.verbs.execution import Execution, Pipeline, Step
 from shoal.verbs.logs import LogTail, location_of
 from shoal.verbs.metrics import parse
@@ -31,8 +29,9 @@ class Follower:
     poll_s: float
     log_folder: Path | None = None
     logs_command: str = ""
-    """What prints a step's log when execution and step are added to it; named where there is no
-    folder.
+    """The command that prints a step's log when execution and step are appended.
+
+    Named in messages where there is no folder.
     """
     _tails: dict[str, LogTail | None] = field(default_factory=dict)
     _last: dict[str, deque[str]] = field(default_factory=dict)
@@ -42,20 +41,20 @@ class Follower:
         self._logs: Any = self.pipeline.target.client("logs")
 
     def follow(self) -> Execution:
-        """Returns the execution once it has ended, however it ended."""
-        seen: tuple[object, ...] = ()
+        """Return the execution once it has ended, however it ended."""
+        previous: tuple[object, ...] = ()
         for execution in self._polls():
-            now = (execution.status, *((step.name, step.status) for step in execution.steps))
-            if now != seen:
+            current = (execution.status, *((step.name, step.status) for step in execution.steps))
+            if current != previous:
                 self.report(ExecutionChanged(execution))
-                seen = now
+                previous = current
             self._read_logs(execution)
         self._read_logs(execution, last_time=True)
         return execution
 
     def raise_unless_succeeded(self, execution: Execution) -> None:
-        """Raises ExecutionError with the evidence: the failing step, its reason, its last lines,
-        where the rest is.
+        """Raise ExecutionError with the failing step, its reason, its last lines and where the rest
+        is.
         """
         if execution.status == "Succeeded":
             return
@@ -78,8 +77,9 @@ class Follower:
             time.sleep(self.poll_s)
 
     def _read_logs(self, execution: Execution, last_time: bool = False) -> None:
-        """Tails the jobs that run, once more when they have ended; at the end reads everything
-        again, for lines that came late.
+        """Tail the running jobs, and once more those that have ended.
+
+        At the end everything is read again, for lines that came late.
         """
         for step in execution.steps:
             tailed = step.name not in self._ended and any(step.resource(kind) for kind in _TAILED)
@@ -115,3 +115,13 @@ class Follower:
                 f"`{self.logs_command} {self.arn.rpartition('/')[2]} {step.name}` ({tail.location})"
             )
         return str(tail.location) if tail else None
+
+
+def plan_of(pipeline: Pipeline, parameters: dict[str, str]) -> Planned:
+    """Return the steps and epochs that an execution with these parameters will have."""
+    declared = {
+        entry["Name"]: entry.get("DefaultValue")
+        for entry in pipeline.definition().get("Parameters", [])
+    }
+    epochs = str(parameters.get("Epochs", declared.get("Epochs", "")))
+    return Planned(pipeline.planned_steps(), int(epochs) if epochs.isdigit() else None)

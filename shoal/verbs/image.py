@@ -1,8 +1,7 @@
-"""The container image that an environment builds for training: the recipe's parameter and project
-come in, its URI with digest goes out.
+"""The container image that an environment builds for training, with CodeBuild.
 
-A build publishes the URI in a parameter whose name contains the recipe's content. So "there is a
-parameter" means "this recipe was built".
+A build publishes the image's URI in a parameter whose name contains the hash of the recipe, so the
+parameter exists if and only if this recipe was built.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ class Image:
     target: Target
     recipe: str
     parameter: str
-    """Name of the SSM parameter in which the build leaves the URI."""
+    """Name of the SSM parameter that gets the URI from the build."""
     project: str
     """Name of the CodeBuild project."""
 
     def uri(self) -> str | None:
-        """The image's URI with its digest, or None if this recipe, as it is in the checkout, was
-        not built yet.
+        """Return the image's URI with its digest, or None if the checkout's recipe was not built
+        yet.
         """
         try:
             return str(
@@ -51,8 +50,9 @@ class Image:
             raise
 
     def require(self, arguments: str) -> None:
-        """Raises NotFoundError unless the image is there; `arguments` name the environment on a
-        command line.
+        """Raise NotFoundError unless the image exists.
+
+        `arguments` name the environment on a command line.
         """
         if self.uri() is None:
             message = (
@@ -64,7 +64,7 @@ class Image:
             )
 
     def build(self, report: Report, poll_s: float) -> str:
-        """Starts the project, waits, and returns the URI.
+        """Start the project, wait, and return the URI.
 
         Raises ImageBuildError, with the log's last lines.
         """
@@ -80,13 +80,13 @@ class Image:
 
 
 def follow(codebuild: Any, logs: Any, build_id: str, report: Report, poll_s: float) -> None:
-    """Reports the log of a build until it has ended. Raises ImageBuildError unless it succeeded."""
+    """Report the log of a build until it ends; raise ImageBuildError unless it succeeds."""
     tail, lines = None, deque[str](maxlen=_TAIL_LINES)
     while True:
         build = codebuild.batch_get_builds(ids=[build_id])["builds"][0]
-        where = build.get("logs", {})
-        if tail is None and where.get("streamName"):
-            tail = LogTail(logs, LogLocation(where["groupName"], where["streamName"]))
+        location = build.get("logs", {})
+        if tail is None and location.get("streamName"):
+            tail = LogTail(logs, LogLocation(location["groupName"], location["streamName"]))
         for line in tail.new_lines() if tail else ():
             lines.append(line)
             report(Detail(line))
@@ -98,13 +98,14 @@ def follow(codebuild: Any, logs: Any, build_id: str, report: Report, poll_s: flo
         raise ImageBuildError(
             f"build {build_id} ended as {build['buildStatus']} in phase {phase}",
             lines,
-            where.get("deepLink"),
+            location.get("deepLink"),
         )
 
 
 def remove_parameters(target: Target, path: str) -> None:
-    """Removes what builds left below `path`; nothing else of them has a name that a stack does not
-    own.
+    """Remove the parameters that builds left below `path`.
+
+    Everything else that builds leave belongs to a stack.
     """
     client = target.client("ssm")
     pages = client.get_paginator("get_parameters_by_path").paginate(Path=path, Recursive=True)
@@ -122,9 +123,7 @@ def built_image(environment: Environment, target: Target, root: Path) -> Image |
 
 
 def refuse_built_image(environment: Environment) -> None:
-    """Raises UsageError where an environment that runs on this machine only wants an image built:
-    the emulator has no Docker.
-    """
+    """Raise UsageError if the environment wants an image built: shoal-local has no Docker."""
     if recipe := environment.training.build_image:
         raise UsageError(
             f"training.build_image {recipe}: the emulator builds no images, so this environment"

@@ -1,10 +1,8 @@
 """What an environment has in an account right now, asked of each service.
 
-A name prefix comes in, kinds and names go out.
-
-It answers both "what was created" and "what was left behind", so nothing here remembers: every call
-asks again. Records that AWS keeps for ever by design (training jobs that ended, deleted stacks) are
-not in it; running jobs are.
+It answers both "what was created" and "what was left behind", so nothing is cached: every call asks
+again. Records that AWS keeps for ever by design (ended training jobs, deleted stacks) are left out;
+running jobs are included.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from shoal.verbs.target import Target
 
 @dataclass(frozen=True, order=True)
 class Resource:
-    """One thing that exists."""
+    """One existing resource."""
 
     kind: str
     name: str
@@ -32,24 +30,23 @@ class Resource:
 
 @dataclass(frozen=True)
 class Owner:
-    """How the things of an environment are recognised: by the prefix of their names, by the id of
-    an execution in them, or by tags.
+    """How the resources of an environment are recognised: by name prefix, execution id or tags.
 
-    Names that SageMaker makes up for a step contain the execution's id and not the prefix. What a
-    network consists of has no names.
+    The names that SageMaker generates for a step contain the execution's id and not the prefix. The
+    parts of a network have no names.
     """
 
     prefix: str
     execution_ids: tuple[str, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
     others: tuple[str, ...] = ()
-    """Prefixes of other environments that begin with this one's, see `neighbours`."""
+    """Prefixes of other environments that begin with this one's; see `neighbours`."""
 
     @classmethod
     def of(
         cls, names: Names, execution_ids: tuple[str, ...] = (), others: tuple[str, ...] = ()
     ) -> Owner:
-        """Recognises what belongs to an environment."""
+        """Return the owner that stands for an environment."""
         environment = names.environment
         tags = (("shoal:project", environment.project), ("shoal:environment", environment.name))
         return cls(names.prefix, execution_ids, tags, others)
@@ -70,8 +67,8 @@ def _starts(name: str, prefix: str) -> bool:
 
 
 def neighbours(target: Target, names: Names) -> tuple[str, ...]:
-    """Prefixes of the environments in the account whose names go on where this one's ends, as
-    `dev-b` does after `dev`.
+    """Return the prefixes of environments whose names continue this one's, as `dev-b` continues
+    `dev`.
 
     Their stacks tell: `<prefix>-b-network`.
     """
@@ -86,10 +83,8 @@ Lister = Callable[[Target, Owner], Iterable[str]]
 def of_environment(
     target: Target, owner: Owner, kinds: Collection[str] = ()
 ) -> tuple[Resource, ...]:
-    """Everything in the account that `owner` owns, or only the `kinds` given, sorted by kind and
-    name.
-    """
-    return _ask(
+    """Return everything in the account that `owner` owns, or only `kinds` of it, sorted."""
+    return _collect(
         target,
         owner,
         {kind: lister for kind, lister in LISTERS.items() if not kinds or kind in kinds},
@@ -97,16 +92,18 @@ def of_environment(
 
 
 def of_bootstrap(target: Target) -> tuple[Resource, ...]:
-    """Everything that `cdk bootstrap` made."""
+    """Return everything that `cdk bootstrap` made."""
     toolkit, rest = Owner(TOOLKIT_STACK), Owner(f"cdk-{QUALIFIER}")
     listers = {kind: LISTERS[kind] for kind in ("bucket", "role")} | {
         "image repository": _repositories,
         "parameter": _parameters,
     }
-    return tuple(sorted({*_ask(target, toolkit, {"stack": _stacks}), *_ask(target, rest, listers)}))
+    return tuple(
+        sorted({*_collect(target, toolkit, {"stack": _stacks}), *_collect(target, rest, listers)})
+    )
 
 
-def _ask(target: Target, owner: Owner, listers: dict[str, Lister]) -> tuple[Resource, ...]:
+def _collect(target: Target, owner: Owner, listers: dict[str, Lister]) -> tuple[Resource, ...]:
     return tuple(
         sorted(
             {
@@ -131,8 +128,10 @@ def _named(service: str, operation: str, key: str, name_key: str) -> Lister:
     return lister
 
 
-def _narrowed(operation: str, key: str, name_key: str) -> Lister:
-    """SageMaker's lists, narrowed by the service: an account may have thousands of models."""
+def _filtered_by_name(operation: str, key: str, name_key: str) -> Lister:
+    """Return a lister that has SageMaker filter by name: an account may have thousands of
+    models.
+    """
 
     def lister(target: Target, owner: Owner) -> Iterator[str]:
         pages = (
@@ -143,10 +142,10 @@ def _narrowed(operation: str, key: str, name_key: str) -> Lister:
     return lister
 
 
-def _running(kind: str) -> Lister:
-    """Training or processing jobs that have not ended.
+def _running_jobs(kind: str) -> Lister:
+    """Return a lister of training or processing jobs that have not ended.
 
-    Their generated names have no prefix, so they are known by their role.
+    Their generated names have no prefix, so their role identifies them.
     """
 
     def lister(target: Target, owner: Owner) -> Iterator[str]:
@@ -167,7 +166,7 @@ def _running(kind: str) -> Lister:
 
 
 def _schedule_groups(target: Target, owner: Owner) -> Iterator[str]:
-    """Schedules go with their group."""
+    """List groups; their schedules go with them."""
     groups = _pages(
         target, "scheduler", "list_schedule_groups", "ScheduleGroups", NamePrefix=owner.prefix
     )
@@ -194,9 +193,7 @@ def _queues(target: Target, owner: Owner) -> Iterator[str]:
 
 
 def _log_groups(target: Target, owner: Owner) -> Iterator[str]:
-    """Names end in the name of what logs there: /aws/lambda/FUNCTION,
-    /aws/sagemaker/Endpoints/ENDPOINT.
-    """
+    """List log groups, which end in a resource's name, such as /aws/lambda/FUNCTION."""
     names = (
         group["logGroupName"]
         for group in _pages(target, "logs", "describe_log_groups", "logGroups")
@@ -209,8 +206,8 @@ def _key_aliases(target: Target, owner: Owner) -> Iterator[str]:
     return (alias for alias in aliases if owner.owns(alias.removeprefix("alias/")))
 
 
-def _network(operation: str, key: str, id_key: str, filter_key: str = "Filters") -> Lister:
-    """Things of a VPC have ids, not names; the stacks tag each."""
+def _tagged(operation: str, key: str, id_key: str, filter_key: str = "Filters") -> Lister:
+    """Return a lister for parts of a VPC, which have ids and tags but no names."""
 
     def lister(target: Target, owner: Owner) -> Iterator[str]:
         filters = _tag_filters(owner)
@@ -228,7 +225,7 @@ def _tag_filters(owner: Owner) -> list[dict[str, Any]]:
 
 
 def _nat_gateways(target: Target, owner: Owner) -> Iterator[str]:
-    """A deleted one is listed for about an hour."""
+    """List NAT gateways, without the deleted ones that EC2 shows for about an hour."""
     pages = (
         _pages(target, "ec2", "describe_nat_gateways", "NatGateways", Filter=_tag_filters(owner))
         if owner.tags
@@ -240,40 +237,42 @@ def _nat_gateways(target: Target, owner: Owner) -> Iterator[str]:
 
 
 def _addresses(target: Target, owner: Owner) -> Iterator[str]:
-    found = (
+    addresses = (
         target.client("ec2").describe_addresses(Filters=_tag_filters(owner))["Addresses"]
         if owner.tags
         else ()
     )
-    return (address["AllocationId"] for address in found)
+    return (address["AllocationId"] for address in addresses)
 
 
 def _file_systems(target: Target, owner: Owner) -> Iterator[str]:
-    """FSx filters by little, and not by tags."""
+    """List file systems; FSx cannot filter by tags."""
     pages = _pages(target, "fsx", "describe_file_systems", "FileSystems") if owner.tags else ()
     return (file_system["FileSystemId"] for file_system in pages if _has_tags(file_system, owner))
 
 
-def _has_tags(described: dict[str, Any], owner: Owner) -> bool:
-    return {(tag["Key"], tag["Value"]) for tag in described.get("Tags", ())}.issuperset(owner.tags)
+def _has_tags(description: dict[str, Any], owner: Owner) -> bool:
+    return {(tag["Key"], tag["Value"]) for tag in description.get("Tags", ())}.issuperset(
+        owner.tags
+    )
 
 
-def _mappings(target: Target, owner: Owner) -> Iterator[str]:
+def _event_sources(target: Target, owner: Owner) -> Iterator[str]:
     for mapping in _pages(target, "lambda", "list_event_source_mappings", "EventSourceMappings"):
         if owner.owns(mapping["FunctionArn"].split(":")[6]):
             yield mapping["UUID"]
 
 
 def _scalable_targets(target: Target, owner: Owner) -> Iterator[str]:
-    """Ids are endpoint/NAME/variant/NAME."""
-    found = _pages(
+    """List scalable targets, whose ids are endpoint/NAME/variant/NAME."""
+    targets = _pages(
         target,
         "application-autoscaling",
         "describe_scalable_targets",
         "ScalableTargets",
         ServiceNamespace="sagemaker",
     )
-    ids = (str(item["ResourceId"]) for item in found)
+    ids = (str(item["ResourceId"]) for item in targets)
     return (id_ for id_ in ids if id_.startswith("endpoint/") and owner.owns(id_.split("/")[1]))
 
 
@@ -316,34 +315,37 @@ LISTERS: dict[str, Lister] = {
     "schedule group": _schedule_groups,
     "alarm": _named("cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
     "key alias": _key_aliases,
-    "event source": _mappings,
-    "vpc": _network("describe_vpcs", "Vpcs", "VpcId"),
-    "subnet": _network("describe_subnets", "Subnets", "SubnetId"),
-    "route table": _network("describe_route_tables", "RouteTables", "RouteTableId"),
-    "flow log": _network("describe_flow_logs", "FlowLogs", "FlowLogId", "Filter"),
-    "security group": _network("describe_security_groups", "SecurityGroups", "GroupId"),
+    "event source": _event_sources,
+    "vpc": _tagged("describe_vpcs", "Vpcs", "VpcId"),
+    "subnet": _tagged("describe_subnets", "Subnets", "SubnetId"),
+    "route table": _tagged("describe_route_tables", "RouteTables", "RouteTableId"),
+    "flow log": _tagged("describe_flow_logs", "FlowLogs", "FlowLogId", "Filter"),
+    "security group": _tagged("describe_security_groups", "SecurityGroups", "GroupId"),
     "nat gateway": _nat_gateways,
     "public address": _addresses,
-    "internet gateway": _network(
+    "internet gateway": _tagged(
         "describe_internet_gateways", "InternetGateways", "InternetGatewayId"
     ),
     "file system": _file_systems,
-    "vpc endpoint": _network("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
+    "vpc endpoint": _tagged("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
     "image repository": _repositories,
     "image parameter": _image_parameters,
     "pipeline": _pipelines,
-    "model package group": _narrowed(
+    "model package group": _filtered_by_name(
         "list_model_package_groups", "ModelPackageGroupSummaryList", "ModelPackageGroupName"
     ),
-    "model": _narrowed("list_models", "Models", "ModelName"),
-    "endpoint config": _narrowed("list_endpoint_configs", "EndpointConfigs", "EndpointConfigName"),
-    "endpoint": _narrowed("list_endpoints", "Endpoints", "EndpointName"),
+    "model": _filtered_by_name("list_models", "Models", "ModelName"),
+    "endpoint config": _filtered_by_name(
+        "list_endpoint_configs", "EndpointConfigs", "EndpointConfigName"
+    ),
+    "endpoint": _filtered_by_name("list_endpoints", "Endpoints", "EndpointName"),
     "scalable target": _scalable_targets,
-    "running training job": _running("Training"),
-    "running processing job": _running("Processing"),
+    "running training job": _running_jobs("Training"),
+    "running processing job": _running_jobs("Processing"),
 }
-"""One lister per kind of thing that the stacks or an execution make."""
+"""One lister per kind of resource that the stacks or an execution create."""
 MADE_BY_EXECUTIONS = ("model", "endpoint config", "endpoint", "scalable target", "log group")
-"""Kinds that executions make and that can be deleted; jobs and model packages are told by the
-steps.
+"""Kinds that executions create and that can be deleted.
+
+The steps themselves tell jobs and model packages.
 """

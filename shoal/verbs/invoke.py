@@ -1,7 +1,4 @@
-"""Asks a running endpoint about one digit of the test set.
-
-A digit's number comes in; question, answer and latency go out.
-"""
+"""Ask a running endpoint about one digit of the test set."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.verbs.dataset import Digit
-from shoal.verbs.errors import LifecycleError, NotFoundError
+from shoal.verbs.errors import NotFoundError, ShoalError
 from shoal.verbs.target import Target
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the endpoint said about a digit."""
+    """The endpoint's answer about a digit."""
 
     endpoint: str
     label: int
@@ -28,8 +25,9 @@ class Answer:
 
 
 def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> str:
-    """Name of the newest endpoint in service whose name starts with `prefix`, else the endpoint
-    `serving`. Raises NotFoundError.
+    """Return the newest endpoint in service with that prefix, else the endpoint `serving`.
+
+    Raises NotFoundError.
     """
     request = {
         "NameContains": serving or prefix,
@@ -52,9 +50,9 @@ def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> st
 
 
 def ask(target: Target, endpoint: str, digit: Digit, patience_s: float | None = None) -> Answer:
-    """Sends one image as JSON; with `patience_s` once and no longer (Target.client).
+    """Send one image as JSON; with `patience_s`, once and no longer (Target.client).
 
-    Raises LifecycleError if the answer is not one prediction of ten probabilities.
+    Raises ShoalError if the answer is not one prediction of ten probabilities.
     """
     body = json.dumps({"instances": [digit.rows]})
     started_at = time.monotonic()
@@ -76,6 +74,6 @@ def ask(target: Target, endpoint: str, digit: Digit, patience_s: float | None = 
             latency_ms,
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise LifecycleError(
+        raise ShoalError(
             f"endpoint {endpoint} gave an answer of another shape ({error!r}): {payload[:200]!r}"
         ) from error

@@ -1,6 +1,6 @@
 """A job's name from its ARN.
 
-ARNs are lower case; log streams and Describe operations need the name as it was given.
+ARNs are lower case; log streams and Describe operations need the name with its capitals.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ _CLOCK_SLACK = timedelta(minutes=5)
 
 
 def job_name(target: Target, kind: str, arn: str, started_at: datetime | None) -> str:
-    """Name of the `kind` (TrainingJob, ProcessingJob) with this ARN, looked up among those created
-    since the step started.
+    """Return the name of the `kind` (TrainingJob, ProcessingJob) with this ARN.
 
-    Raises NotFoundError.
+    Looks among the jobs created since the step started. Raises NotFoundError.
     """
     since = {"CreationTimeAfter": started_at - _CLOCK_SLACK} if started_at else {}
     operation = {"TrainingJob": "list_training_jobs", "ProcessingJob": "list_processing_jobs"}[kind]

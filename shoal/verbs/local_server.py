@@ -1,5 +1,5 @@
-"""The emulator as a child process: started on a free port with a state directory, found again
-through it, stopped and checked.
+"""shoal-local as a child process: start it on a free port with a state directory, find it again
+through that directory, stop it and check that nothing is left.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _POLL_S = 0.1
 
 
 @dataclass(frozen=True)
-class Running:
-    """An emulator that answers."""
+class RunningServer:
+    """A shoal-local that answers, as its state file describes it."""
 
     endpoint: str
     pid: int
     account: str
     region: str
     cores: int
-    """Of the machine, that it may use."""
+    """Number of the machine's cores that it may use."""
     enforces_iam: bool = False
     accounts: tuple[str, ...] = ()
     """Every account that it plays, `account` first."""
@@ -47,7 +47,7 @@ class Running:
 
     @property
     def notice(self) -> str | None:
-        """What the user should know of its machine."""
+        """Return a warning for the user when the machine limits what can be trained."""
         if self.cores > 1:
             return None
         return (
@@ -56,8 +56,8 @@ class Running:
         )
 
     @property
-    def played(self) -> str:
-        """For messages: which accounts where."""
+    def description(self) -> str:
+        """Return the accounts and the region, for messages."""
         return (
             f"account{'s' if len(self.accounts) > 1 else ''} {', '.join(self.accounts)} in"
             f" {self.region}"
@@ -69,8 +69,8 @@ class Running:
 
 
 @dataclass
-class EmulatorProcess:
-    """One emulator; `state` is its directory and is removed with it."""
+class LocalServer:
+    """One shoal-local; `state` is its directory and is removed with it."""
 
     root: Path
     state: Path
@@ -85,71 +85,58 @@ class EmulatorProcess:
         *,
         enforce_iam: bool = False,
         hosting_speed: float = 1.0,
-        others: Sequence[str] = (),
-    ) -> Running:
-        """Removes what a crash left, starts it in its own session, and returns when it answers.
+        other_accounts: Sequence[str] = (),
+    ) -> RunningServer:
+        """Remove what a crash left, start the server in its own session, and wait until it answers.
 
-        Raises CommandError if it does not.
-
-        `images`: runtimes by patterns of the user's own images; `others`: accounts beside the
-        first.
+        `images` maps patterns of the user's own images to runtimes. `other_accounts` are played in
+        addition to `account`. Raises CommandError if the server does not answer in time.
         """
         self.sweep()
         self.state.mkdir(parents=True)
-        accounts = tuple(part for each in (account, *others) for part in ("--account", each))
-        options = ("--port", "0", "--state-dir", str(self.state), *accounts, "--region", region)
-        own = tuple(
-            part
-            for pattern, runtime in (images or {}).items()
-            for part in ("--image", f"{pattern}={runtime}")
-        )
-        arguments = (
-            "serve",
-            *options,
-            "--hosting-speed",
-            f"{hosting_speed:g}",
-            *own,
-            *(("--enforce-iam",) if enforce_iam else ()),
-        )
+        arguments = ["serve", "--port", "0", "--state-dir", str(self.state)]
+        for each in (account, *other_accounts):
+            arguments += ["--account", each]
+        arguments += ["--region", region, "--hosting-speed", f"{hosting_speed:g}"]
+        for pattern, runtime in (images or {}).items():
+            arguments += ["--image", f"{pattern}={runtime}"]
+        if enforce_iam:
+            arguments.append("--enforce-iam")
         process = start_detached(self._command("emulator serve", arguments, _START_TIMEOUT_S))
         try:
-            running = self._wait_until_ready(process)
+            return self._wait_until_ready(process)
         except BaseException:
             stop(process)
             raise
-        return running
 
-    def find(self) -> Running | None:
-        """The emulator of this state directory, if it runs and answers."""
+    def find(self) -> RunningServer | None:
+        """Return the server of this state directory, if it runs and answers."""
         with suppress(OSError, ValueError, KeyError):
-            told = json.loads((self.state / "emulator.json").read_text())
-            shown = {
-                name: told[name]
-                for name in (
-                    "endpoint",
-                    "pid",
-                    "account",
-                    "region",
-                    "cores",
-                    "enforces_iam",
-                    "hosting_speed",
-                )
-            }
-            running = Running(**shown, accounts=tuple(told["accounts"]))
+            state = json.loads((self.state / "emulator.json").read_text())
+            running = RunningServer(
+                endpoint=state["endpoint"],
+                pid=state["pid"],
+                account=state["account"],
+                region=state["region"],
+                cores=state["cores"],
+                enforces_iam=state["enforces_iam"],
+                accounts=tuple(state["accounts"]),
+                hosting_speed=state["hosting_speed"],
+            )
             return running if is_alive(running.pid) and port_answers(running.endpoint) else None
         return None
 
-    def require(self) -> Running:
-        """The emulator of this state directory. Raises NotFoundError if none runs."""
+    def require(self) -> RunningServer:
+        """Return the server of this state directory; raise NotFoundError if none runs."""
         running = self.find()
         if running is None:
             raise NotFoundError("no local emulator is running; start one with `shoal local up`")
         return running
 
     def shut_down(self) -> None:
-        """Stops it and removes its state.
+        """Stop the server and remove its state.
 
-        Raises LeftBehindError if a process, the port or the directory is still there then.
+        Raises LeftBehindError if a process, the port or the directory is still there afterwards.
         """
         running = self.find()
         processes = {running.pid, *descendants(running.pid)} if running else set()
@@ -160,29 +147,29 @@ class EmulatorProcess:
                     "emulator down", down, _STOP_TIMEOUT_S, self.log.with_name("emulator-down.log")
                 )
             )
-        left = self._left(running, processes)
+        remains = self._remains(running, processes)
         shutil.rmtree(self.state, ignore_errors=True)
         if self.state.exists():
-            left.append(f"directory {self.state}")
-        if left:
-            raise LeftBehindError(f"the emulator left behind: {', '.join(left)}")
+            remains.append(f"directory {self.state}")
+        if remains:
+            raise LeftBehindError(f"the emulator left behind: {', '.join(remains)}")
 
     def sweep(self) -> None:
-        """Removes what an earlier emulator that crashed left in the state directory."""
+        """Remove what an earlier server that crashed left in the state directory."""
         if self.state.exists():
             self.shut_down()
 
-    def _left(self, running: Running | None, processes: set[int]) -> list[str]:
+    def _remains(self, running: RunningServer | None, processes: set[int]) -> list[str]:
         deadline = time.monotonic() + _EXIT_TIMEOUT_S
         while any(map(is_alive, processes)) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        left = [f"process {pid}" for pid in sorted(processes) if is_alive(pid)]
+        remains = [f"process {pid}" for pid in sorted(processes) if is_alive(pid)]
         if running and port_answers(running.endpoint):
-            left.append(f"port of {running.endpoint}")
-        return left
+            remains.append(f"port of {running.endpoint}")
+        return remains
 
     def _command(
-        self, what: str, arguments: tuple[str, ...], timeout_s: float, log: Path | None = None
+        self, what: str, arguments: Sequence[str], timeout_s: float, log: Path | None = None
     ) -> Command:
         variables = offline_environment(self.inherited) | {"PYTHONDONTWRITEBYTECODE": "1"}
         return Command(
@@ -194,7 +181,7 @@ class EmulatorProcess:
             timeout_s,
         )
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> Running:
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> RunningServer:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline:
             if process.poll() is not None:
@@ -213,8 +200,9 @@ def build_runtimes(
     log: Path,
     on_line: Callable[[str], None],
 ) -> None:
-    """Builds what stands in for the container images of `runtime`; returns at once if it is
-    there.
+    """Build the virtual environment that stands in for the container images of `runtime`.
+
+    Returns at once if it exists.
     """
     command = (sys.executable, "-m", "shoal_local", "runtime", "build", runtime)
     run_command(
@@ -231,7 +219,7 @@ def build_runtimes(
 
 
 def port_answers(endpoint: str) -> bool:
-    """Whether something accepts connections at the endpoint's port."""
+    """Return whether something accepts connections at the endpoint's port."""
     with socket.socket() as probe:
         probe.settimeout(2.0)
         return probe.connect_ex(("127.0.0.1", urlsplit(endpoint).port or 80)) == os.EX_OK

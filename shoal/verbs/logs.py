@@ -1,7 +1,4 @@
-"""What a step printed, from CloudWatch Logs.
-
-A step comes in; where its log is, and its lines, go out.
-"""
+"""What a step printed, from CloudWatch Logs."""
 
 from __future__ import annotations
 
@@ -26,8 +23,8 @@ _GROUPS = {
 
 @dataclass(frozen=True)
 class LogLocation:
-    """A log group, the prefix of the streams in it, and the time the lines are from (None: from the
-    first to the last).
+    """A log group, a prefix of its streams, and the time of the lines (None: from the first to the
+    last).
     """
 
     group: str
@@ -43,8 +40,9 @@ class LogLocation:
 
 @dataclass
 class LogTail:
-    """Reads a log from its beginning; each `new_lines()` returns what came since the last one,
-    stream by stream.
+    """Reads a log from its beginning.
+
+    Each `new_lines()` returns what came since the last one, stream by stream.
     """
 
     client: Any
@@ -53,7 +51,7 @@ class LogTail:
 
     def new_lines(self) -> Iterator[str]:
         for stream in self._streams():
-            yield from self._new_in(stream)
+            yield from self._new_lines_in(stream)
 
     def _streams(self) -> list[str]:
         prefix = (
@@ -71,7 +69,7 @@ class LogTail:
                 return []
             raise
 
-    def _new_in(self, stream: str) -> Iterator[str]:
+    def _new_lines_in(self, stream: str) -> Iterator[str]:
         while True:
             token = self._tokens.get(stream)
             response = self.client.get_log_events(
@@ -89,7 +87,7 @@ class LogTail:
 
 
 def location_of(target: Target, step: Step) -> LogLocation | None:
-    """Where the step's own output is; None for steps that run no code."""
+    """Return where the step's own output is, or None for steps that run no code."""
     for kind, group in _GROUPS.items():
         if arn := step.resource(kind):
             return LogLocation(group, f"{job_name(target, kind, arn, step.started_at)}/")

@@ -1,11 +1,11 @@
-"""Training metrics from the lines that the training script prints, the same lines CloudWatch's
-metric definitions read.
+"""Training metrics, parsed from the lines that the training script prints.
+
+CloudWatch's metric definitions read the same lines.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan|inf)"
@@ -24,28 +24,28 @@ _PARTS = re.compile(r"(?:^|[\s:>])processes=(?P<processes>\d+)(?P<parts>(?: [a-z
 
 @dataclass(frozen=True)
 class Parts:
-    """Who trains, in the job's own words: so many processes, and how many of what they are."""
+    """Who trains, as the job reports it: the number of processes, and how many of each kind."""
 
     processes: int
     parts: tuple[tuple[str, int], ...] = ()
-    """Such as (("chiefs", 1), ("parameter_servers", 3), ("workers", 2)); empty when the job does
-    not say.
+    """Such as (("chiefs", 1), ("parameter_servers", 3), ("workers", 2)); empty if the job does not
+    say.
     """
 
     def __str__(self) -> str:
-        """`2 ranks`, `1 process`, `2 replicas in one process`, `1 chief, 3 parameter servers, 2
-        workers`.
+        """Return words such as `2 ranks`, `1 process`, `2 replicas in one process` or `1 chief, 3
+        parameter servers, 2 workers`.
         """
         if self.processes == 1 and all(count == 1 for _, count in self.parts):
             return "1 process"
-        named = (
+        names = (
             ", ".join(f"{count} {_words(name, count)}" for name, count in self.parts)
             or f"{self.processes} processes"
         )
         if not self.parts or sum(count for _, count in self.parts) == self.processes:
-            return named
+            return names
         return (
-            f"{named} in {'one process' if self.processes == 1 else f'{self.processes} processes'}"
+            f"{names} in {'one process' if self.processes == 1 else f'{self.processes} processes'}"
         )
 
 
@@ -62,11 +62,11 @@ class Progress:
     """Of all ranks together."""
     elapsed_s: float
     world_size: int
-    """How many compute at once: ranks, replicas or workers, whichever the job has."""
+    """How many compute at once: ranks, replicas or workers."""
 
     @property
     def steps_done(self) -> float:
-        """Steps since the start of training; the training curve's x axis."""
+        """Return the steps since the start of training: the x axis of the training curve."""
         return (self.epoch - 1) * self.steps + self.step
 
 
@@ -89,30 +89,25 @@ def _words(name: str, count: int) -> str:
 
 
 def parse(line: str) -> Metrics | None:
-    """The metrics in one log line, or None if it has none."""
-    if found := _PROGRESS.search(line):
+    """Return the metrics in one log line, or None if it has none."""
+    if match := _PROGRESS.search(line):
         return Progress(
-            epoch=int(found["epoch"]),
-            step=int(found["step"]),
-            steps=int(found["steps"]),
-            train_loss=float(found["loss"]),
-            images_per_second=float(found["rate"]),
-            elapsed_s=float(found["elapsed"]),
-            world_size=int(found["world"]),
+            epoch=int(match["epoch"]),
+            step=int(match["step"]),
+            steps=int(match["steps"]),
+            train_loss=float(match["loss"]),
+            images_per_second=float(match["rate"]),
+            elapsed_s=float(match["elapsed"]),
+            world_size=int(match["world"]),
         )
-    if found := _EPOCH.search(line):
+    if match := _EPOCH.search(line):
         return Epoch(
-            int(found["epoch"]),
-            float(found["loss"]),
-            float(found["accuracy"]),
-            float(found["elapsed"]),
+            int(match["epoch"]),
+            float(match["loss"]),
+            float(match["accuracy"]),
+            float(match["elapsed"]),
         )
-    if found := _PARTS.search(line):
-        named = (part.split("=") for part in found["parts"].split())
-        return Parts(int(found["processes"]), tuple((name, int(count)) for name, count in named))
+    if match := _PARTS.search(line):
+        pairs = (part.split("=") for part in match["parts"].split())
+        return Parts(int(match["processes"]), tuple((name, int(count)) for name, count in pairs))
     return None
-
-
-def parse_all(lines: Iterable[str]) -> tuple[Metrics, ...]:
-    """The metrics of a whole log, in its order."""
-    return tuple(metrics for line in lines if (metrics := parse(line)) is not None)

@@ -1,9 +1,7 @@
-"""A model's archive in S3: where it lies and the version that is pinned go in; whether that is
-still what SageMaker would load comes out.
+"""Whether a model's archive in S3 is still the one that was pinned.
 
-A model package names an URL without a version, so SageMaker loads the newest object there, whatever
-was pinned. Source: API reference, ModelPackageContainerDefinition, whose ModelDataUrl has no place
-for one.
+A model package names a URL without a version, so SageMaker loads the newest object there. Source:
+API reference, ModelPackageContainerDefinition, whose ModelDataUrl has no version.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from shoal.verbs.target import Target
 _NOT_FOUND = 404
 
 
-def written_again(target: Target, url: str, version_id: str) -> str | None:
-    """What happened to `url` since `version_id` was pinned, in words; None where that is its newest
+def replacement_of(target: Target, url: str, version_id: str) -> str | None:
+    """Return what happened to `url` since `version_id` was pinned, or None if that is the newest
     version.
     """
-    place = urlsplit(url)
+    location = urlsplit(url)
     try:
         newest = (
             target.client("s3")
-            .head_object(Bucket=place.netloc, Key=place.path.lstrip("/"))
+            .head_object(Bucket=location.netloc, Key=location.path.lstrip("/"))
             .get("VersionId")
         )
     except ClientError as error:
@@ -37,8 +35,8 @@ def written_again(target: Target, url: str, version_id: str) -> str | None:
         raise
     if newest == version_id:
         return None
-    now = f"its newest version is {newest}, pinned is {version_id}"
+    versions = f"its newest version is {newest}, pinned is {version_id}"
     return (
         f"{url} was written again after it was pinned, and SageMaker loads the newest version:"
-        f" {now}"
+        f" {versions}"
     )

@@ -1,9 +1,7 @@
-"""What only AWS knows of an environment's network, asked before money is spent: an environment in,
-problems out.
+"""Check an environment's network against AWS before money is spent.
 
-Of a VPC that is to be made: whether the account has its availability zones. Of one that is there
-already: whether its subnets lie in those zones, have addresses left and reach S3, and whether its
-security group lets EFA work.
+For a new VPC: does the account have its availability zones? For an existing one: do its subnets lie
+in those zones, have free addresses and reach S3, and does its security group let EFA work?
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ from shoal.verbs.target import Target
 HTTPS = 443
 _SECTION = "network.existing"
 Permission = Mapping[str, Any]
-"""An entry of IpPermissions or IpPermissionsEgress, as DescribeSecurityGroups gives it."""
+"""An entry of IpPermissions or IpPermissionsEgress, as DescribeSecurityGroups returns it."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """How many free addresses the subnets must have."""
+    """The number of free addresses that the subnets must have."""
 
     training: int
     hosting: int
@@ -36,8 +34,9 @@ class Demand:
 
 
 def check_network(target: Target, environment: Environment, demand: Demand) -> list[Problem]:
-    """Every reason why training or hosting could not work in the network of `environment`; nothing
-    is changed.
+    """Return every reason why training or hosting could not work in the environment's network.
+
+    Changes nothing.
     """
     ec2 = target.client("ec2")
     if environment.network.existing is None:
@@ -48,16 +47,15 @@ def check_network(target: Target, environment: Environment, demand: Demand) -> l
 def require_fit(
     target: Target, environment: Environment, places: Mapping[str, str] | None = None
 ) -> str:
-    """Before a deployment into an existing VPC: raises ConfigError if that cannot work; `places`
-    says where each key stands.
+    """Raise ConfigError if a deployment into an existing VPC cannot work.
 
-    Free addresses are not counted: a job that runs has some. Returns a notice where the questions
-    are not allowed, else an empty text.
+    `places` says where each key stands in the file. Free addresses are not counted, because running
+    jobs use some. Returns a notice if the questions are not allowed, else an empty text.
     """
     if environment.network.existing is None:
         return ""
     try:
-        found = check_network(target, environment, Demand(training=0, hosting=0))
+        problems = check_network(target, environment, Demand(training=0, hosting=0))
     except ClientError as error:
         if error.response["Error"]["Code"] != "UnauthorizedOperation":
             raise
@@ -65,30 +63,30 @@ def require_fit(
             f"whether {environment.network.existing.vpc_id} fits was not checked:"
             f" {error.operation_name} is not allowed"
         )
-    if found:
-        raise ConfigError(environment_file(environment.name), found, places)
+    if problems:
+        raise ConfigError(environment_file(environment.name), problems, places)
     return ""
 
 
 def _zones(ec2: Any, environment: Environment) -> Iterator[Problem]:
     network = environment.network
-    found = {zone["ZoneId"] for zone in ec2.describe_availability_zones()["AvailabilityZones"]}
+    available = {zone["ZoneId"] for zone in ec2.describe_availability_zones()["AvailabilityZones"]}
     zones = {"network.training_az_id": network.training_az_id}
     zones |= {
         f"network.hosting_az_ids[{index}]": zone
         for index, zone in enumerate(network.hosting_az_ids)
     }
     for key, zone in zones.items():
-        if zone not in found:
+        if zone not in available:
             message = (
                 f"is not a zone that account {environment.account} has in {environment.region}"
             )
-            yield Problem(key, message, f"use one of {', '.join(sorted(found))}", zone)
+            yield Problem(key, message, f"use one of {', '.join(sorted(available))}", zone)
 
 
 @dataclass(frozen=True)
 class _Existing:
-    """The questions about one VPC that is there already."""
+    """The questions about one existing VPC."""
 
     ec2: Any
     environment: Environment
@@ -171,7 +169,7 @@ class _Existing:
         return f"com.amazonaws.{self.environment.region}.s3"
 
     def _route_table(self, subnet_id: str) -> Mapping[str, Any]:
-        """The one that the subnet names, or the VPC's main one."""
+        """Return the subnet's own route table, or the VPC's main one."""
         own = self.ec2.describe_route_tables(Filters=_filters(association__subnet_id=subnet_id))[
             "RouteTables"
         ]
@@ -217,24 +215,24 @@ class _Existing:
             )
 
 
-def _one(ask: Any) -> Mapping[str, Any] | None:
-    """The one thing that was asked for, or None where EC2 does not know it."""
+def _one(describe: Any) -> Mapping[str, Any] | None:
+    """Return the one item that `describe` returns, or None if EC2 does not know it."""
     try:
-        found: list[Mapping[str, Any]] = ask()
+        items: list[Mapping[str, Any]] = describe()
     except ClientError as error:
         if error.response["Error"]["Code"].endswith((".NotFound", ".Malformed")):
             return None
         raise
-    return found[0] if found else None
+    return items[0] if items else None
 
 
-def _absent(key: str, given: str, kind: str, environment: Environment) -> Problem:
+def _absent(key: str, identifier: str, kind: str, environment: Environment) -> Problem:
     message = f"is no {kind} of account {environment.account} in {environment.region}"
-    return Problem(key, message, f"give the id of a {kind} that is there", given)
+    return Problem(key, message, f"give the id of a {kind} that is there", identifier)
 
 
 def _filters(**values: str) -> list[dict[str, Any]]:
-    """`vpc_id=` as the filter vpc-id, `association__main=` as association.main."""
+    """Return EC2 filters: `vpc_id=` becomes vpc-id, `association__main=` association.main."""
     return [
         {"Name": name.replace("__", ".").replace("_", "-"), "Values": [value]}
         for name, value in values.items()
@@ -242,8 +240,10 @@ def _filters(**values: str) -> list[dict[str, Any]]:
 
 
 def _serves(endpoint: Mapping[str, Any], table_id: str) -> bool:
-    """A gateway endpoint serves by route tables; an interface endpoint with private names serves
-    the whole VPC.
+    """Return whether an endpoint serves a route table.
+
+    A gateway endpoint serves by route tables, an interface endpoint with private names the whole
+    VPC.
     """
     return table_id in endpoint.get("RouteTableIds", ()) or bool(
         endpoint.get("SubnetIds") and endpoint.get("PrivateDnsEnabled")
@@ -251,16 +251,16 @@ def _serves(endpoint: Mapping[str, Any], table_id: str) -> bool:
 
 
 def _leads_out(table: Mapping[str, Any]) -> bool:
-    """Whether what is not local has a way, such as a NAT or transit gateway.
+    """Return whether a route table has a way out, such as a NAT or transit gateway.
 
     An internet gateway is none: SageMaker's interfaces have no public address.
     """
-    ways = [
+    routes = [
         route
         for route in table["Routes"]
         if route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State") != "blackhole"
     ]
-    return any(not str(route.get("GatewayId", "")).startswith("igw-") for route in ways)
+    return any(not str(route.get("GatewayId", "")).startswith("igw-") for route in routes)
 
 
 def _is_everything_with(rule: Permission, group_id: str) -> bool:

@@ -1,6 +1,4 @@
-"""`--parameter KEY=VALUE` arguments in; pipeline parameters out, or what is wrong with them, before
-anything starts.
-"""
+"""Read and check pipeline parameters before anything starts."""
 
 from __future__ import annotations
 
@@ -17,13 +15,13 @@ from shoal.verbs import execution
 from shoal.verbs.errors import ParameterError
 
 _LIMITS = {"MinAccuracy": (0.0, 1.0), "InstanceCount": (1.0, float("inf"))}
-"""Of parameters that Shoal's pipeline has; a definition can declare a type, and no limits."""
+"""Limits of Shoal's own parameters; a definition can declare a type, and no limits."""
 
 
-def parse_parameters(given: tuple[str, ...]) -> dict[str, str]:
-    """`KEY=VALUE` arguments as a dictionary. Raises ParameterError."""
+def parse_parameters(arguments: tuple[str, ...]) -> dict[str, str]:
+    """Return `KEY=VALUE` arguments as a dictionary; raise ParameterError."""
     parameters = {}
-    for entry in given:
+    for entry in arguments:
         name, separator, value = entry.partition("=")
         if not separator or not name:
             raise ParameterError(f"--parameter {entry!r}: write KEY=VALUE")
@@ -31,36 +29,39 @@ def parse_parameters(given: tuple[str, ...]) -> dict[str, str]:
     return parameters
 
 
-def check_declared(environment: Environment, given: Mapping[str, str], root: Path) -> None:
-    """Raises ParameterError for what the pipeline of the environment, as it would be deployed now,
-    does not declare; ConfigError.
+def check_declared(environment: Environment, parameters: Mapping[str, str], root: Path) -> None:
+    """Raise ParameterError for a parameter that the environment's pipeline does not declare.
+
+    The pipeline is built as it would be deployed now. Raises ConfigError.
     """
-    if given:
+    if parameters:
         infrastructure = placeholder_infrastructure(environment)
         definition = definition_of(environment, infrastructure, launch_of(environment, root), root)
-        execution.check_parameters(definition.get("Parameters", []), given)
+        execution.check_parameters(definition.get("Parameters", []), parameters)
 
 
-def check_values(environment: Environment, given: Mapping[str, str], root: Path) -> None:
-    """Raises ParameterError for values that Shoal's own pipeline or the training script would
-    refuse only when they run.
+def check_values(environment: Environment, parameters: Mapping[str, str], root: Path) -> None:
+    """Raise ParameterError for values that Shoal's pipeline or the training script would refuse
+    only when they run.
     """
     if environment.pipeline is not None:  # the user's, whose parameters mean what they mean there
         return
-    _check_limits(given)
+    _check_limits(parameters)
     training = environment.training
     for name, option in parameters_of(training, training.entry_point, root).items():
-        if name in given and (mistake := option.mistake_in(given[name])):
-            raise ParameterError(f"parameter {name!r}: {given[name]!r} {mistake}")
+        if name in parameters and (mistake := option.mistake_in(parameters[name])):
+            raise ParameterError(f"parameter {name!r}: {parameters[name]!r} {mistake}")
 
 
-def _check_limits(given: Mapping[str, str]) -> None:
-    for name, (least, most) in _LIMITS.items():
+def _check_limits(parameters: Mapping[str, str]) -> None:
+    for name, (minimum, maximum) in _LIMITS.items():
         with suppress(ValueError):  # not a number, which the declared type refuses
-            if name in given and not least <= float(given[name]) <= most:
+            if name in parameters and not minimum <= float(parameters[name]) <= maximum:
                 allowed = (
-                    f"from {least:g} to {most:g}" if most < float("inf") else f"{least:g} or more"
+                    f"from {minimum:g} to {maximum:g}"
+                    if maximum < float("inf")
+                    else f"{minimum:g} or more"
                 )
                 raise ParameterError(
-                    f"parameter {name!r}: {given[name]!r} is not allowed; it must be {allowed}"
+                    f"parameter {name!r}: {parameters[name]!r} is not allowed; it must be {allowed}"
                 )

@@ -1,6 +1,4 @@
-"""A role of a template goes in; its trust, policies and boundary come out in a form in which two of
-the same meaning are equal.
-"""
+"""IAM policies in a canonical form, in which two of the same meaning are equal."""
 
 from __future__ import annotations
 
@@ -15,7 +13,8 @@ _LISTS = frozenset({"Action", "NotAction", "Resource", "NotResource"})
 
 
 def of_role(stack: DeployedStack, logical_id: str) -> Json:
-    """What the template gives the role: trust, inline policies by name, attached ones, boundary.
+    """Return what the template gives the role: trust, inline policies by name, attached ones,
+    boundary.
 
     Raises UnknownValueError.
     """
@@ -38,38 +37,37 @@ def of_role(stack: DeployedStack, logical_id: str) -> Json:
 
 
 def canonical(document: Mapping[str, Any]) -> Json:
-    """Lists for what may be one or several, in one order, and the statements in the order of their
-    Sid and content.
-    """
+    """Return the document with sorted lists, and its statements sorted by Sid and content."""
     statements = (
         document["Statement"]
         if isinstance(document["Statement"], list)
         else [document["Statement"]]
     )
-    made = [_statement(each) for each in statements]
+    canonical_statements = [_statement(each) for each in statements]
     return {
         "Statement": sorted(
-            made, key=lambda each: (each.get("Sid", ""), json.dumps(each, sort_keys=True))
+            canonical_statements,
+            key=lambda each: (each.get("Sid", ""), json.dumps(each, sort_keys=True)),
         )
     }
 
 
 def _statement(statement: Mapping[str, Any]) -> Json:
-    made: Json = {
+    result: Json = {
         key: _sorted(value) if key in _LISTS else value for key, value in statement.items()
     }
     for key in ("Principal", "NotPrincipal"):
         if isinstance(statement.get(key), Mapping):
-            made[key] = {kind: _sorted(each) for kind, each in statement[key].items()}
+            result[key] = {kind: _sorted(each) for kind, each in statement[key].items()}
     if "Condition" in statement:
-        made["Condition"] = {
+        result["Condition"] = {
             test: {key: _sorted(each) for key, each in keys.items()}
             for test, keys in statement["Condition"].items()
         }
-    return made
+    return result
 
 
 def _sorted(value: Any) -> list[str]:
-    """A condition's booleans are text for IAM."""
+    """Return one or several values as a sorted list; IAM writes a condition's booleans as text."""
     values = value if isinstance(value, list) else [value]
     return sorted({str(each).lower() if isinstance(each, bool) else str(each) for each in values})

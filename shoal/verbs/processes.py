@@ -1,5 +1,6 @@
-"""The one module that starts and stops child processes: own process group, explicit environment,
-deadline, output to a log file.
+"""Start and stop child processes: own process group, explicit environment, deadline, log file.
+
+No other module of the product starts one.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ class Command:
     """A program to run to its end."""
 
     what: str
-    """For messages: `cdk deploy`."""
+    """A name for messages, such as `cdk deploy`."""
     arguments: tuple[str, ...]
     cwd: Path
     environment: Mapping[str, str]
     log: Path
-    """Gets everything the program prints; written anew."""
+    """Gets everything that the program prints; overwritten."""
     timeout_s: float
 
 
 def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
-    """Runs a command to its end, `on_line` called with each line it prints.
+    """Run a command to its end, and call `on_line` with each line that it prints.
 
     Raises CommandError for an exit code other than 0 and at the deadline. Whatever is raised
     meanwhile (Ctrl-C too), the whole process group is gone afterwards.
@@ -66,9 +67,10 @@ def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
 def output_of(
     arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str], timeout_s: float
 ) -> str:
-    """Runs a program that answers at once, and returns what it printed.
+    """Run a program that answers at once, and return what it printed.
 
-    Raises AnswerError with its complaint, or at the deadline.
+    Raises AnswerError with its complaint, or at the deadline. Raises ToolMissingError if it is not
+    installed.
     """
     what = " ".join(arguments[:2])
     try:
@@ -92,8 +94,9 @@ def output_of(
 
 
 def start_detached(command: Command) -> subprocess.Popen[bytes]:
-    """Starts a program that goes on by itself, its output in `command.log`; `command.timeout_s` is
-    for the caller's own wait.
+    """Start a program that goes on by itself, with its output in `command.log`.
+
+    `command.timeout_s` is for the caller's own wait.
     """
     command.log.parent.mkdir(parents=True, exist_ok=True)
     with command.log.open("wb") as log:
@@ -109,7 +112,7 @@ def start_detached(command: Command) -> subprocess.Popen[bytes]:
 
 
 def stop(process: subprocess.Popen[bytes], grace_s: float = _GRACE_S) -> None:
-    """Ends a process and its group: asks, waits `grace_s`, then kills what is left of the group."""
+    """Stop a process and its group: ask, wait `grace_s`, then kill what is left of the group."""
     if process.poll() is None:
         _signal_group(process.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
@@ -119,7 +122,9 @@ def stop(process: subprocess.Popen[bytes], grace_s: float = _GRACE_S) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process exists (one that has ended and waits for its parent does not count)."""
+    """Return whether the process exists; one that has ended and waits for its parent does not
+    count.
+    """
     if _PROC.exists():
         with suppress(OSError):
             return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in {
@@ -136,28 +141,30 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def tail_of(log: Path, lines: int = TAIL_LINES) -> tuple[str, ...]:
-    """The last lines of a log file; none if there is no such file."""
+def tail_of(log: Path) -> tuple[str, ...]:
+    """Return the last lines of a log file; none if there is no such file."""
     if not log.is_file():
         return ()
-    return tuple(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    return tuple(log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:])
 
 
 def descendants(ancestor: int) -> tuple[int, ...]:
-    """Ids of the process's children, their children, and so on, as they are now."""
+    """Return the ids of the process's children, their children, and so on, as they are now."""
     children: dict[int, list[int]] = {}
     for pid, parent in _parents():
         children.setdefault(parent, []).append(pid)
-    found, queue = [], [ancestor]
+    pids, queue = [], [ancestor]
     while queue:
         queue += (more := children.get(queue.pop(), []))
-        found += more
-    return tuple(found)
+        pids += more
+    return tuple(pids)
 
 
 def mentioning(text: str) -> tuple[int, ...]:
-    """Ids of this user's other processes whose command line, folder or environment contains `text`
-    (Linux; elsewhere: command lines).
+    """Return the ids of this user's other processes with `text` in command line, folder or
+    environment.
+
+    Elsewhere than on Linux only in the command line.
     """
     if _PROC.exists():
         ids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
@@ -170,7 +177,7 @@ def mentioning(text: str) -> tuple[int, ...]:
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Id and parent's id of every process."""
+    """Yield every process's id and its parent's."""
     listing = (
         subprocess.run(
             ["ps", "-axo", "pid=,ppid="], check=True, capture_output=True, text=True
@@ -190,9 +197,9 @@ def _mentions(process: Path, text: str) -> bool:
     try:
         if not is_alive(int(process.name)):
             return False
-        where = str((process / "cwd").readlink())
+        cwd = str((process / "cwd").readlink())
         return any(
-            text in part for part in (_text(process / "cmdline"), _text(process / "environ"), where)
+            text in part for part in (_text(process / "cmdline"), _text(process / "environ"), cwd)
         )
     except OSError:  # ended meanwhile, or not ours to read
         return False

@@ -1,9 +1,8 @@
-"""What a version of the registry really consists of, looked at before it is promoted: a `Package`
-in, a `Release` out.
+"""Verify what a version of the registry consists of, before it is promoted.
 
-Nothing is taken on trust that can be looked at: the archive's bytes are read and hashed, the image
-is asked for by its digest, the definition is the one that the execution ran, and the commit is the
-one whose files are those that trained and those that will serve.
+Everything that can be read is read: the archive's bytes are hashed, the image is looked up by its
+digest, the definition is the one that the execution ran, and the commit is the one with the files
+that trained and the files that will serve.
 """
 
 from __future__ import annotations
@@ -24,24 +23,22 @@ from config.names import Names
 from config.release import Release
 from shoal.verbs.errors import AnswerError, PromotionError, error_code
 from shoal.verbs.evaluation import Evaluation
-from shoal.verbs.model_data import written_again
+from shoal.verbs.model_data import replacement_of
 from shoal.verbs.registry import APPROVED, Package
 from shoal.verbs.repository import Repository, hash_as
-from shoal.verbs.served_code import Committed, elsewhere
+from shoal.verbs.served_code import CommittedCode, foreign_code_variable
 from shoal.verbs.target import Target
 
 _BLOCK_BYTES = 1024 * 1024
 _COMMITS = 200
-_GONE = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "404"})
-Found = TypeVar("Found")
-_NOT_AT_HAND = frozenset({"ResourceNotFound", "ResourceNotFoundException", "ValidationException"})
+_NO_OBJECT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "404"})
+Value = TypeVar("Value")
+_NO_EXECUTION = frozenset({"ResourceNotFound", "ResourceNotFoundException", "ValidationException"})
 
 
 @dataclass(frozen=True)
 class Verification:
-    """One version of `names`' registry, at the target where it was trained, for the repository of
-    the checkout.
-    """
+    """One version of the registry of `names`, at the target where it was trained."""
 
     target: Target
     names: Names
@@ -49,7 +46,7 @@ class Verification:
     repository: Repository
 
     def release(self, pinned: Release | None = None) -> Release:
-        """The release to pin; with `pinned`, everything must still be as pinned there.
+        """Return the release to pin; with `pinned`, everything must still be as pinned there.
 
         Raises PromotionError at the first doubt.
         """
@@ -90,25 +87,24 @@ class Verification:
                 f"its status is {package.status}, not Completed", "promote another version"
             )
         if package.approval != APPROVED:
-            what_to_do = (
+            advice = (
                 f"whoever may judge it runs `shoal approve {self.names.environment.name}"
                 f" {package.version}`"
             )
-            raise self._refusal(f"it is {package.approval}, not {APPROVED}", what_to_do)
+            raise self._refusal(f"it is {package.approval}, not {APPROVED}", advice)
 
     def _definition(self, pinned: Release | None) -> str:
-        """Hash of the definition that the execution ran: the one deployed now, or, later on the
-        way, the one pinned.
+        """Return the hash of the definition that the execution ran.
 
-        A copy carries it: whoever copied had looked, and what trained it need not be there any
-        more.
+        It must be the deployed one or, with `pinned`, the pinned one. A copy carries the hash,
+        because the execution need not exist any more.
         """
         if pinned and pinned.copied_from:
             return self._copied_definition(pinned)
-        client, execution = self.target.client("sagemaker"), self._said("execution_id")
+        client, execution = self.target.client("sagemaker"), self._metadata_value("execution_id")
         arn = f"{self.names.pipeline_arn}/execution/{execution}"
         try:
-            ran = client.describe_pipeline_definition_for_execution(PipelineExecutionArn=arn)[
+            executed = client.describe_pipeline_definition_for_execution(PipelineExecutionArn=arn)[
                 "PipelineDefinition"
             ]
             current = (
@@ -119,7 +115,7 @@ class Verification:
                 ]
             )
         except ClientError as error:
-            if error_code(error) not in _NOT_AT_HAND:
+            if error_code(error) not in _NO_EXECUTION:
                 raise
             what = (
                 f"pipeline {self.names.pipeline} has no execution {execution} that could have"
@@ -127,48 +123,43 @@ class Verification:
             )
             raise self._refusal(what, "promote a version that this pipeline trained") from error
         expected = pinned.definition_sha256 if pinned else definition_sha256(str(current))
-        if (found := definition_sha256(ran)) != expected:
+        if (actual := definition_sha256(executed)) != expected:
             which = "pinned" if pinned else f"deployed in {self.names.environment.name} now"
             what = (
-                f"hash mismatch: the definition that trained it is {found}, the one {which} is"
+                f"hash mismatch: the definition that trained it is {actual}, the one {which} is"
                 f" {expected}"
             )
             raise self._refusal(
                 what, "train, approve and promote a version of the definition as it is"
             )
-        return found
+        return actual
 
     def _copied_definition(self, pinned: Release) -> str:
-        said = {key: self._said(key) for key in ("copied_from", "definition_sha256")}
-        if (said["copied_from"], said["definition_sha256"]) != (
+        metadata = {key: self._metadata_value(key) for key in ("copied_from", "definition_sha256")}
+        if (metadata["copied_from"], metadata["definition_sha256"]) != (
             pinned.copied_from,
             pinned.definition_sha256,
         ):
             what = (
-                f"hash mismatch: the registry says that it is a copy of {said['copied_from']},"
-                f" trained by {said['definition_sha256']}"
+                f"hash mismatch: the registry says that it is a copy of {metadata['copied_from']},"
+                f" trained by {metadata['definition_sha256']}"
             )
-            wanted = (
-                f"pinned is a copy of {pinned.copied_from}, trained by {pinned.definition_sha256}"
-            )
-            raise self._refusal(
-                f"{what}; {wanted}", "find out who wrote it; promote another version"
-            )
+            pin = f"pinned is a copy of {pinned.copied_from}, trained by {pinned.definition_sha256}"
+            raise self._refusal(f"{what}; {pin}", "find out who wrote it; promote another version")
         return pinned.definition_sha256
 
     def _commit(self) -> str:
-        """The newest commit whose source_dir has exactly the files of the archive that trained
-        it.
-        """
+        """Return the newest commit whose source_dir equals the archive that trained the version."""
         folder = self.names.environment.training.source_dir
-        archive = self._said("code_uri")
+        archive = self._metadata_value("code_uri")
         with tempfile.TemporaryFile() as file:
             self._download(archive, None, file)
-            trained = _each(file, lambda member: member.read())
+            archived = _map_files(file, lambda member: member.read())
         for commit in self.repository.commits_of(folder, _COMMITS):
-            known = self._committed(commit).files
-            if known.keys() == trained.keys() and all(
-                hash_as(known[path], content) == known[path] for path, content in trained.items()
+            committed = self._committed(commit).files
+            if committed.keys() == archived.keys() and all(
+                hash_as(committed[path], content) == committed[path]
+                for path, content in archived.items()
             ):
                 return commit
         what = (
@@ -177,8 +168,8 @@ class Verification:
         )
         raise self._refusal(what, "commit the code, deploy it and train again")
 
-    def _committed(self, commit: str) -> Committed:
-        """The files of source_dir that go into the code archive, as of a commit."""
+    def _committed(self, commit: str) -> CommittedCode:
+        """Return the files of source_dir that go into the code archive, as of a commit."""
         folder = self.names.environment.training.source_dir.rstrip("/")
         try:
             files = self.repository.files(commit, folder)
@@ -188,12 +179,12 @@ class Verification:
                 f" repository ({error})"
             )
             raise self._refusal(what, "fetch the whole history") from error
-        return Committed(
+        return CommittedCode(
             folder, commit, {path: sha for path, sha in files.items() if _is_archived(path)}
         )
 
     def _image_digest(self, pinned: Release | None) -> str:
-        """The digest of the serving image, which its repository must still have."""
+        """Return the digest of the serving image, which must still be in its repository."""
         host, _, path = self.package.image_uri.partition("/")
         parts, (repository, _, tag) = host.split("."), path.partition(":")
         if len(parts) < 4 or parts[1:3] != ["dkr", "ecr"]:
@@ -201,15 +192,19 @@ class Verification:
                 f"its image {self.package.image_uri} is not in ECR",
                 "register it with an image in ECR",
             )
-        wanted = pinned.image_digest if pinned else self.package.image_digest
-        image = {"imageDigest": wanted} if wanted else {"imageTag": tag or "latest"}
-        found = self._images(parts[0], repository, image, parts[3])
-        if not found:
-            which = f"{self.package.image_uri}@{wanted}" if wanted else self.package.image_uri
+        pinned_digest = pinned.image_digest if pinned else self.package.image_digest
+        image = {"imageDigest": pinned_digest} if pinned_digest else {"imageTag": tag or "latest"}
+        images = self._images(parts[0], repository, image, parts[3])
+        if not images:
+            which = (
+                f"{self.package.image_uri}@{pinned_digest}"
+                if pinned_digest
+                else self.package.image_uri
+            )
             raise self._refusal(
                 f"its image is gone: ECR has no {which}", "promote a version whose image is there"
             )
-        return str(found[0]["imageId"]["imageDigest"])
+        return str(images[0]["imageId"]["imageDigest"])
 
     def _images(
         self, registry: str, repository: str, image: dict[str, str], region: str
@@ -225,7 +220,7 @@ class Verification:
             return []
 
     def _report(self) -> Evaluation:
-        """What the evaluation wrote."""
+        """Return what the evaluation wrote."""
         url = self.package.statistics_url
         if url is None:
             raise self._refusal(
@@ -243,14 +238,15 @@ class Verification:
     def _model_data(
         self, report: Evaluation, commit: str, pinned: Release | None
     ) -> tuple[str, str]:
-        """Hash and S3 version of the archive, which must be the one that was registered, evaluated
-        and pinned, with the commit's code.
+        """Return the hash and the S3 version of the archive.
+
+        It must be the archive that was registered, evaluated and pinned, with the commit's code.
         """
         with tempfile.TemporaryFile() as file:
             etag, version_id = self._download(
                 self.package.model_data_url, pinned.model_data_version_id if pinned else None, file
             )
-            found = _sha256(file)
+            sha256 = _sha256(file)
             file.seek(0)
             self._require_evaluated(file, report)
             file.seek(0)
@@ -258,26 +254,27 @@ class Verification:
         if version_id is None:
             what = f"{self.package.model_data_url} has no versions, so its bytes cannot be pinned"
             raise self._refusal(what, "turn on the versions of its bucket, and train again")
-        noted = self.package.model_data_etag
-        if noted is not None and noted.strip('"') != etag:
+        registered_etag = self.package.model_data_etag
+        if registered_etag is not None and registered_etag.strip('"') != etag:
             what = (
                 f"hash mismatch: {self.package.model_data_url} has the ETag {etag}, the registry"
-                f" noted {noted}"
+                f" noted {registered_etag}"
             )
             raise self._refusal(what, "find out who wrote it; promote another version")
-        if pinned and found != pinned.model_data_sha256:
+        if pinned and sha256 != pinned.model_data_sha256:
             what = (
-                f"hash mismatch: the sha256 of {self.package.model_data_url} is {found}, pinned is"
+                f"hash mismatch: the sha256 of {self.package.model_data_url} is {sha256}, pinned is"
                 f" {pinned.model_data_sha256}"
             )
             raise self._refusal(what, "find out who wrote it; promote another version")
-        if changed := written_again(self.target, self.package.model_data_url, version_id):
-            raise self._refusal(changed, "find out who wrote it; promote another version")
-        return found, version_id
+        if replacement := replacement_of(self.target, self.package.model_data_url, version_id):
+            raise self._refusal(replacement, "find out who wrote it; promote another version")
+        return sha256, version_id
 
     def _weights(self, report: Evaluation, pinned: Release | None) -> str | None:
-        """Hash of the weights that were evaluated; a release that pinned none may be followed by
-        one that does.
+        """Return the hash of the weights that were evaluated.
+
+        A release that pins none may be followed by one that does.
         """
         measured = report.weights_sha256
         if pinned and pinned.weights_sha256 not in {None, measured}:
@@ -289,13 +286,14 @@ class Verification:
         return measured
 
     def _require_evaluated(self, archive: IO[bytes], report: Evaluation) -> None:
-        """The evaluation notes the hash of the weights that it measured, a file of the archive; a
-        report of your own need not.
+        """Raise PromotionError unless the archive has the weights that were evaluated.
+
+        The evaluation notes their hash, a file of the archive; a user's own report need not.
         """
         measured = report.weights_sha256
         if measured is None:
             return
-        if measured not in _each(archive, _sha256).values():
+        if measured not in _map_files(archive, _sha256).values():
             what = (
                 f"hash mismatch: no file of {self.package.model_data_url} has the sha256 {measured}"
                 " of the weights that were evaluated"
@@ -303,41 +301,42 @@ class Verification:
             raise self._refusal(what, "find out who wrote it; promote another version")
 
     def _require_code(self, archive: IO[bytes], commit: str) -> None:
-        """What serves must be in the commit, as what trains must: both run with the project's
-        rights, and only git was reviewed.
+        """Raise PromotionError unless the code that serves is in the commit.
+
+        It runs with the project's rights, and only git was reviewed.
         """
-        if variable := elsewhere(self.package.environment):
+        if variable := foreign_code_variable(self.package.environment):
             what = (
                 f"its container takes its code from elsewhere than code/ of the archive: {variable}"
             )
             raise self._refusal(what, "register it as Shoal's pipeline does")
-        if how := self._committed(commit).difference(archive):
-            what = f"hash mismatch in {self.package.model_data_url}: {how}"
+        if difference := self._committed(commit).difference(archive):
+            what = f"hash mismatch in {self.package.model_data_url}: {difference}"
             raise self._refusal(
                 what,
                 "find out who wrote it; promote a version whose train.py copied it from the commit",
             )
 
-    def _said(self, what: str) -> str:
-        """What the pipeline told the registry when it registered the version."""
-        found = self.package.metadata.get(what)
-        if not found:
-            says = f"it does not say where it comes from: no {what} in CustomerMetadataProperties"
-            raise self._refusal(says, "register it as Shoal's pipeline does")
-        return found
+    def _metadata_value(self, key: str) -> str:
+        """Return a value that the pipeline gave the registry with the version."""
+        value = self.package.metadata.get(key)
+        if not value:
+            message = f"it does not say where it comes from: no {key} in CustomerMetadataProperties"
+            raise self._refusal(message, "register it as Shoal's pipeline does")
+        return value
 
     def _download(
         self, url: str, version_id: str | None, file: IO[bytes]
     ) -> tuple[str, str | None]:
-        """Writes an S3 object, or a version of it, into `file`; returns its ETag and version."""
-        place = urlsplit(url)
-        which = {"VersionId": version_id} if version_id else {}
+        """Write an S3 object, or a version of it, into `file`; return its ETag and version."""
+        location = urlsplit(url)
+        version_argument = {"VersionId": version_id} if version_id else {}
         try:
             answer = self.target.client("s3").get_object(
-                Bucket=place.netloc, Key=place.path.lstrip("/"), **which
+                Bucket=location.netloc, Key=location.path.lstrip("/"), **version_argument
             )
         except ClientError as error:
-            if error_code(error) in _GONE:
+            if error_code(error) in _NO_OBJECT:
                 version = f" in the version {version_id}" if version_id else ""
                 raise self._refusal(f"{url} is gone{version}", "promote another version") from error
             raise
@@ -347,39 +346,39 @@ class Verification:
         version = answer.get("VersionId")
         return str(answer["ETag"]).strip('"'), None if version in {None, "null"} else str(version)
 
-    def _refusal(self, what: str, what_to_do: str) -> PromotionError:
+    def _refusal(self, what: str, advice: str) -> PromotionError:
         return PromotionError(
             f"version {self.package.version} of {self.names.model_package_group} is not promoted:"
-            f" {what}; {what_to_do}"
+            f" {what}; {advice}"
         )
 
 
 def definition_sha256(text: str) -> str:
-    """Hash of a pipeline definition, whatever the order of its keys and the spaces between them."""
+    """Return a pipeline definition's hash, independent of key order and spaces."""
     return hashlib.sha256(
         json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")).encode()
     ).hexdigest()
 
 
 def _approval(package: Package) -> tuple[str, str]:
-    """Who judged it and when, as the registry says."""
+    """Return who judged the version and when, as the registry says."""
     return package.changed_by, f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _is_archived(path: str) -> bool:
-    """Whether the code archive takes a file: what is hidden or compiled stays out
+    """Return whether the code archive takes a file: hidden and compiled ones stay out
     (stacks/constructs/code_archive.py).
     """
     parts = path.split("/")
     return "__pycache__" not in parts and not any(part.startswith(".") for part in parts)
 
 
-def _each(archive: IO[bytes], read: Callable[[IO[bytes]], Found]) -> dict[str, Found]:
-    """Name of every file in a .tar.gz -> what `read` makes of it; nothing when it cannot be
+def _map_files(archive: IO[bytes], read: Callable[[IO[bytes]], Value]) -> dict[str, Value]:
+    """Return what `read` makes of each file in a .tar.gz, by name; nothing if it cannot be
     unpacked.
 
-    Also of those behind an end or a damaged header, as in `served_code`: the last file of a name is
-    the one that stays.
+    Files behind an end or a damaged header count too, as in `served_code`: the last file of a name
+    is the one that stays.
     """
     try:
         with tarfile.open(fileobj=archive, mode="r:gz", ignore_zeros=True) as tar:

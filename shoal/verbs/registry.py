@@ -1,4 +1,4 @@
-"""The model registry: a group's versions in, frozen values out; and a person's approval of one."""
+"""The model registry: read the versions of a group, and approve one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from shoal.verbs.target import Target
 
 APPROVED, REJECTED = "Approved", "Rejected"
 UNNAMED = "somebody whom the registry does not name"
-_NO_SUCH = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
+_NOT_FOUND = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 
 
 @dataclass(frozen=True)
 class Package:
-    """One version of a group, as DescribeModelPackage tells it."""
+    """One version of a group, as DescribeModelPackage describes it."""
 
     arn: str
     version: int
@@ -28,75 +28,76 @@ class Package:
     image_uri: str
     model_data_url: str
     changed_by: str
-    """ARN of whoever changed its entry last: of an approved version, the approver."""
+    """ARN of who changed the entry last; for an approved version, the approver."""
     changed_at: datetime
-    """When, in UTC."""
+    """In UTC."""
     image_digest: str | None = None
-    """As the registry noted it; it need not."""
+    """Optional: the registry notes it for some images."""
     model_data_etag: str | None = None
-    """Of the S3 object when it was registered, where the registry noted it."""
+    """ETag of the S3 object when it was registered, if the registry noted it."""
     statistics_url: str | None = None
     """The evaluation's report in S3."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The container's variables."""
+    """The container's environment variables."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """What the pipeline said of it: execution_id, code_uri, training_job_name; and who copied it:
+    """What the pipeline wrote: execution_id, code_uri, training_job_name; for a copy also
     copied_from and hashes.
     """
 
     @property
     def origin(self) -> str:
-        """ARN of the version that was trained and judged: this one, or the one that this says it is
-        a copy of.
+        """Return the ARN of the version that was trained and judged: this one, or the copy's
+        original.
         """
         return self.metadata.get("copied_from", self.arn)
 
 
 def describe(target: Target, arn: str) -> Package:
-    """The version with this ARN.
+    """Return the version with this ARN.
 
-    Raises NotFoundError when the registry has none, or it is not one model in one container.
+    Raises NotFoundError if the registry has none, or if it is not one model in one container.
     """
     try:
-        found = target.client("sagemaker").describe_model_package(ModelPackageName=arn)
+        description = target.client("sagemaker").describe_model_package(ModelPackageName=arn)
     except ClientError as error:
-        if error_code(error) in _NO_SUCH:
+        if error_code(error) in _NOT_FOUND:
             raise NotFoundError(
                 f"there is no model package {arn} in {target.description}"
             ) from error
         raise
-    return _package(found)
+    return _package(description)
 
 
 def versions(target: Target, group: str) -> list[tuple[str, str]]:
-    """ARN and approval status of every version of the group, newest first; none when there is no
-    such group.
+    """Return the ARN and approval status of every version of the group, newest first.
+
+    Empty if there is no such group.
     """
     request = {"ModelPackageGroupName": group, "SortBy": "CreationTime", "SortOrder": "Descending"}
     pages = target.client("sagemaker").get_paginator("list_model_packages").paginate(**request)
-    found = [
+    entries = [
         (str(each["ModelPackageArn"]), str(each["ModelApprovalStatus"]))
         for page in pages
         for each in page["ModelPackageSummaryList"]
     ]
-    return sorted(found, key=lambda each: version_of(each[0]), reverse=True)
+    return sorted(entries, key=lambda each: version_of(each[0]), reverse=True)
 
 
 def newest_approved(target: Target, group: str, arguments: str) -> Package:
-    """The approved version with the highest number.
+    """Return the approved version with the highest number.
 
-    Raises NothingToPromoteError; `arguments` name the environment on a command line.
+    `arguments` name the environment on a command line. Raises NothingToPromoteError.
     """
-    known = versions(target, group)
-    for arn, approval in known:
+    entries = versions(target, group)
+    for arn, approval in entries:
         if approval == APPROVED:
             return describe(target, arn)
-    if not known:
+    if not entries:
         raise NothingToPromoteError(
             f"the registry has no version of {group} in {target.description}; train one: `shoal run"
             f" {arguments}`"
         )
-    arn, approval = known[0]
+    arn, approval = entries[0]
     message = f"no version of {group} is approved; the newest, {version_of(arn)}, is {approval}"
     raise NothingToPromoteError(
         f"{message}; whoever may judge it runs `shoal approve {arguments} {version_of(arn)}`"
@@ -104,27 +105,27 @@ def newest_approved(target: Target, group: str, arguments: str) -> Package:
 
 
 def approve(target: Target, arn: str, comment: str | None) -> Package:
-    """Sets the version's status to Approved, as whoever's credentials these are, and returns it.
+    """Approve the version, with the current credentials, and return it.
 
     Raises NotFoundError.
     """
     describe(target, arn)
-    said = {"ApprovalDescription": comment} if comment else {}
+    description = {"ApprovalDescription": comment} if comment else {}
     target.client("sagemaker").update_model_package(
-        ModelPackageArn=arn, ModelApprovalStatus=APPROVED, **said
+        ModelPackageArn=arn, ModelApprovalStatus=APPROVED, **description
     )
     return describe(target, arn)
 
 
 def version_of(arn: str) -> int:
-    """The number at the end of a version's ARN."""
+    """Return the number at the end of a version's ARN."""
     return int(arn.rpartition("/")[2])
 
 
-def _package(found: Mapping[str, Any]) -> Package:
+def _package(description: Mapping[str, Any]) -> Package:
     arn, containers = (
-        str(found["ModelPackageArn"]),
-        found.get("InferenceSpecification", {}).get("Containers", []),
+        str(description["ModelPackageArn"]),
+        description.get("InferenceSpecification", {}).get("Containers", []),
     )
     if len(containers) != 1 or "ModelDataUrl" not in containers[0] or "Image" not in containers[0]:
         raise NotFoundError(
@@ -133,23 +134,23 @@ def _package(found: Mapping[str, Any]) -> Package:
         )
     container = containers[0]
     image, _, digest = str(container["Image"]).partition("@")
-    changed_by = found.get("LastModifiedBy") or found.get("CreatedBy") or {}
-    changed_at = found.get("LastModifiedTime") or found["CreationTime"]
+    changed_by = description.get("LastModifiedBy") or description.get("CreatedBy") or {}
+    changed_at = description.get("LastModifiedTime") or description["CreationTime"]
     return Package(
         arn=arn,
         version=version_of(arn),
-        status=str(found["ModelPackageStatus"]),
-        approval=str(found["ModelApprovalStatus"]),
+        status=str(description["ModelPackageStatus"]),
+        approval=str(description["ModelApprovalStatus"]),
         image_uri=image,
         model_data_url=str(container["ModelDataUrl"]),
         image_digest=digest or container.get("ImageDigest"),
         model_data_etag=container.get("ModelDataETag"),
-        statistics_url=found.get("ModelMetrics", {})
+        statistics_url=description.get("ModelMetrics", {})
         .get("ModelQuality", {})
         .get("Statistics", {})
         .get("S3Uri"),
         environment=container.get("Environment", {}),
-        metadata=found.get("CustomerMetadataProperties", {}),
+        metadata=description.get("CustomerMetadataProperties", {}),
         changed_by=changed_by.get("IamIdentity", {}).get("Arn")
         or changed_by.get("UserProfileName")
         or UNNAMED,

@@ -1,9 +1,9 @@
-"""A verified release goes in; the same comes out, made of an archive, a report, an image and a
-registry entry of the environment that serves it.
+"""Copy a verified release (archive, report, image and registry entry) to the environment that
+serves it.
 
-Each part is made only where it is not there already, and the entry comes after what it names: a
-call that failed is simply repeated, and a call that is repeated makes nothing. Reading is done with
-the source's credentials, writing with the target's; neither needs the other's.
+Parts that exist are not copied again, and the entry comes last: a call that failed can simply be
+repeated, and a repeated call creates nothing. The source's credentials read, the target's write;
+neither needs the other's rights.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from shoal.verbs import registry
 from shoal.verbs.errors import (
     AWS_ERRORS,
     CopyError,
-    LifecycleError,
     NotFoundError,
     PromotionError,
+    ShoalError,
     error_code,
     refusal,
 )
@@ -33,14 +33,14 @@ from shoal.verbs.registry import APPROVED, REJECTED, Package
 from shoal.verbs.target import Target
 
 _BLOCK_BYTES = 1024 * 1024
-_DESCRIPTION_CHARACTERS = 1024
-_VALUE_CHARACTERS = 256
-_ABSENT = frozenset(
+_MAX_DESCRIPTION_CHARACTERS = 1024
+_MAX_VALUE_CHARACTERS = 256
+_NOT_FOUND = frozenset(
     {"404", "NoSuchKey", "NoSuchBucket", "NotFoundException", "ValidationException"}
 )
-_OF_AN_ARCHIVE = frozenset({"ModelDataUrl", "ModelDataSource", "ModelDataETag"})
-_NOTED = frozenset({"ModelDataSource", "ModelDataETag", "ImageDigest"})
-"""What the registry may note by itself of a container."""
+_ARCHIVE_KEYS = frozenset({"ModelDataUrl", "ModelDataSource", "ModelDataETag"})
+_REGISTRY_KEYS = frozenset({"ModelDataSource", "ModelDataETag", "ImageDigest"})
+"""Keys of a container that the registry may set by itself."""
 
 
 @dataclass(frozen=True)
@@ -55,21 +55,21 @@ class Stored:
 
 @dataclass(frozen=True)
 class ReleaseCopy:
-    """From `source`, where a release is, to `target`, the account of the environment that `names`
-    names.
+    """A copy from `source`, where a release is, to `target`, the account of the environment of
+    `names`.
     """
 
     source: Target
     target: Target
     names: Names
     say: Callable[[str], None]
-    """Is told of each part that was made, or found."""
+    """Called with a line for each part that was copied or already existed."""
 
     def require_deployed(self) -> str:
-        """ARN of the environment's key.
+        """Return the ARN of the environment's key.
 
-        Raises NotFoundError unless its bucket, key and registry are there, PromotionError
-        elsewhere.
+        Raises NotFoundError unless bucket, key and registry exist. Raises PromotionError for
+        another region, or a bucket without versions.
         """
         if self.source.region != self.target.region:
             regions = (
@@ -85,21 +85,21 @@ class ReleaseCopy:
             self._bucket,
             self.names.model_package_group,
         )
-        key = _unless_absent(lambda: self.target.client("kms").describe_key(KeyId=alias))
-        found = {
+        key = _none_if_missing(lambda: self.target.client("kms").describe_key(KeyId=alias))
+        resources = {
             f"key {alias}": key,
-            f"bucket {bucket}": _unless_absent(
+            f"bucket {bucket}": _none_if_missing(
                 lambda: self.target.client("s3").head_bucket(Bucket=bucket)
             ),
-            f"model package group {group}": _unless_absent(
+            f"model package group {group}": _none_if_missing(
                 lambda: self.target.client("sagemaker").describe_model_package_group(
                     ModelPackageGroupName=group
                 )
             ),
         }
-        if found[f"bucket {bucket}"] is not None:
+        if resources[f"bucket {bucket}"] is not None:
             self._require_versions()
-        if missing := [what for what, there in found.items() if there is None]:
+        if missing := [name for name, resource in resources.items() if resource is None]:
             message = (
                 f"{self._environment} is not deployed in {self.target.description}: there is no"
                 f" {', no '.join(missing)}"
@@ -110,7 +110,7 @@ class ReleaseCopy:
         return str((key or {})["KeyMetadata"]["Arn"])
 
     def _require_versions(self) -> None:
-        """Raises PromotionError for a bucket in which nothing can be pinned."""
+        """Raise PromotionError if the bucket keeps no versions: nothing in it can be pinned."""
         if (
             self.target.client("s3").get_bucket_versioning(Bucket=self._bucket).get("Status")
             != "Enabled"
@@ -120,30 +120,33 @@ class ReleaseCopy:
                 " them on"
             )
 
-    def make(self, release: Release, package: Package, key_arn: str) -> Release:
-        """Of `release`, verified, and its entry.
+    def copy(self, release: Release, package: Package, key_arn: str) -> Release:
+        """Copy `release`, which is verified, and return the release that stands for the copy.
 
-        Raises CopyError, which says what is there by then; PromotionError where it may not be.
+        Raises CopyError with what exists by then. Raises PromotionError where the copy is not
+        allowed.
         """
-        made: list[str] = []
+        copied: list[str] = []
         try:
-            return self._make(release, package, key_arn, made)
+            return self._copy_parts(release, package, key_arn, copied)
         except PromotionError:
             raise
-        except (*AWS_ERRORS, LifecycleError) as error:
+        except (*AWS_ERRORS, ShoalError) as error:
             reason = refusal(error)
-            there = (
-                f"copied by then, and used by the next call: {', '.join(made)}"
-                if made
+            remark = (
+                f"copied by then, and used by the next call: {', '.join(copied)}"
+                if copied
                 else "nothing was copied"
             )
             raise CopyError(
                 f"the release was not copied to {self._environment}: {reason}; no version was"
-                f" approved there; {there}"
+                f" approved there; {remark}"
             ) from error
 
-    def _make(self, release: Release, package: Package, key_arn: str, made: list[str]) -> Release:
-        image = self._image(release, made)
+    def _copy_parts(
+        self, release: Release, package: Package, key_arn: str, copied: list[str]
+    ) -> Release:
+        image = self._image(release, copied)
         origin = release.origin
         folder = f"{COPIES}/{origin.split(':')[4]}/{origin.partition('model-package/')[2]}/{release.model_data_sha256}"  # noqa: E501
         archive = self._object(
@@ -151,17 +154,17 @@ class ReleaseCopy:
             f"{folder}/model.tar.gz",
             release.model_data_sha256,
             key_arn,
-            made,
+            copied,
         )
-        told, evaluation = str(package.statistics_url), f"{folder}/evaluation.json"
+        report_url, evaluation = str(package.statistics_url), f"{folder}/evaluation.json"
         report = self._object(
-            lambda: self._read(told, None),
+            lambda: self._read(report_url, None),
             evaluation,
-            self._read(told, None).drain(),
+            self._read(report_url, None).drain(),
             key_arn,
-            made,
+            copied,
         )
-        entry = self._entry(release, package, archive, report, image, made)
+        entry = self._entry(release, package, archive, report, image, copied)
         changes: dict[str, Any] = {
             "model_package_arn": entry.arn,
             "model_package_version": entry.version,
@@ -172,73 +175,77 @@ class ReleaseCopy:
         }
         return Release(**release.model_dump() | changes)
 
-    def _image(self, release: Release, made: list[str]) -> str:
-        """The image to register: AWS's as it is; one of the source's account as it is in the
-        target's ECR then, by name and digest.
-        """
+    def _image(self, release: Release, copied: list[str]) -> str:
+        """Return the URI to register: AWS's own image, or the copy in the target's ECR."""
         host, _, path = release.image_uri.partition("/")
         account, _, rest = host.partition(".")
         if account != self.source.account or account == self.target.account:
             return release.image_uri
         repository = path.partition(":")[0]
-        ImageCopy(self.source, self.target, repository, self.say, made).make(release.image_digest)
+        ImageCopy(self.source, self.target, repository, self.say, copied).copy(release.image_digest)
         return f"{self.target.account}.{rest}/{repository}"
 
     def _object(
-        self, read: Callable[[], _Hashed], key: str, expected: str, key_arn: str, made: list[str]
+        self,
+        read: Callable[[], _HashingReader],
+        key: str,
+        expected: str,
+        key_arn: str,
+        copied: list[str],
     ) -> Stored:
-        """The object below `key`, whose sha256 is `expected`: as it is there already, or streamed
-        there from `read` and read back.
+        """Return the object `key` with the sha256 `expected`; stream it from `read` if it does not
+        exist.
         """
-        there = self._stored(key)
-        if there is not None and there.sha256 == expected:
-            return self._told("there already", there, made)
+        existing = self._read_back(key)
+        if existing is not None and existing.sha256 == expected:
+            return self._record("there already", existing, copied)
         body = read()
-        encrypted = {
+        encryption = {
             "ServerSideEncryption": "aws:kms",
             "SSEKMSKeyId": key_arn,
             "ExpectedBucketOwner": self.target.account,
         }
-        self.target.client("s3").upload_fileobj(body, self._bucket, key, ExtraArgs=encrypted)
-        stored = self._stored(key)
+        self.target.client("s3").upload_fileobj(body, self._bucket, key, ExtraArgs=encryption)
+        stored = self._read_back(key)
         if stored is None or {stored.sha256, body.sha256} != {expected}:
-            self._take_back(key, stored)
-            found = (
+            self._delete(key, stored)
+            mismatch = (
                 f"{body.sha256} when it was read, {stored.sha256 if stored else 'none'} when it was"
                 " read back"
             )
             raise CopyError(
-                f"hash mismatch: the sha256 of {key} is {expected}; it was {found}, and was removed"
+                f"hash mismatch: the sha256 of {key} is {expected}; it was {mismatch}, and was"
+                " removed"
             )
-        return self._told("copied", stored, made)
+        return self._record("copied", stored, copied)
 
-    def _read(self, url: str, version_id: str | None) -> _Hashed:
-        """An object of the source, from its beginning."""
-        place = urlsplit(url)
-        which = {"VersionId": version_id} if version_id else {}
-        return _Hashed(
+    def _read(self, url: str, version_id: str | None) -> _HashingReader:
+        """Return a reader of an object of the source."""
+        location = urlsplit(url)
+        version_argument = {"VersionId": version_id} if version_id else {}
+        return _HashingReader(
             self.source.client("s3").get_object(
-                Bucket=place.netloc, Key=place.path.lstrip("/"), **which
+                Bucket=location.netloc, Key=location.path.lstrip("/"), **version_argument
             )["Body"]
         )
 
-    def _stored(self, key: str) -> Stored | None:
-        """The newest version below `key`, read whole."""
-        found = _unless_absent(
+    def _read_back(self, key: str) -> Stored | None:
+        """Read the newest version of `key` as a whole; return None if there is none."""
+        answer = _none_if_missing(
             lambda: self.target.client("s3").get_object(
                 Bucket=self._bucket, Key=key, ExpectedBucketOwner=self.target.account
             )
         )
-        if found is None:
+        if answer is None:
             return None
         return Stored(
             f"s3://{self._bucket}/{key}",
-            str(found["VersionId"]),
-            str(found["ETag"]).strip('"'),
-            _Hashed(found["Body"]).drain(),
+            str(answer["VersionId"]),
+            str(answer["ETag"]).strip('"'),
+            _HashingReader(answer["Body"]).drain(),
         )
 
-    def _take_back(self, key: str, stored: Stored | None) -> None:
+    def _delete(self, key: str, stored: Stored | None) -> None:
         if stored is not None:
             self.target.client("s3").delete_object(
                 Bucket=self._bucket, Key=key, VersionId=stored.version_id
@@ -251,19 +258,17 @@ class ReleaseCopy:
         archive: Stored,
         report: Stored,
         image: str,
-        made: list[str],
+        copied: list[str],
     ) -> Package:
-        """The approved version of the environment's own registry that stands for the copy: the one
-        that is there, or a new one.
-        """
+        """Return the approved entry of the copy in the target's registry, existing or new."""
         # A tag of the target's own repository may be another image's, so there the digest is
         # registered.
-        own = None if image == release.image_uri else f"{image}@{release.image_digest}"
-        specification = self._specification(package, archive, own)
-        entry = self._registered(release, specification)
+        pinned_image = None if image == release.image_uri else f"{image}@{release.image_digest}"
+        specification = self._specification(package, archive, pinned_image)
+        entry = self._existing_entry(release, specification)
         if entry is None:
             entry = self._register(release, package, archive, report, specification)
-            made.append(entry.arn)
+            copied.append(entry.arn)
             self.say(f"registered: {entry.arn}")
         if entry.approval == REJECTED:
             raise PromotionError(
@@ -271,47 +276,48 @@ class ReleaseCopy:
                 " approves it there"
             )
         if entry.approval != APPROVED:
-            said = (
+            comment = (
                 f"Copy of {release.origin}, approved there by {release.approved_by} at"
                 f" {release.approved_at}"
             )
-            entry = registry.approve(self.target, entry.arn, said[:_DESCRIPTION_CHARACTERS])
+            entry = registry.approve(self.target, entry.arn, comment[:_MAX_DESCRIPTION_CHARACTERS])
         return entry
 
     def _specification(
         self, package: Package, archive: Stored, image: str | None
     ) -> dict[str, Any]:
-        """How the source's entry is served, with the copy's archive, and with `image` if it is
-        another.
+        """Return the source entry's specification, with the copy's archive and perhaps another
+        image.
         """
-        described = self.source.client("sagemaker").describe_model_package(
+        description = self.source.client("sagemaker").describe_model_package(
             ModelPackageName=package.arn
         )
-        found: dict[str, Any] = described["InferenceSpecification"]
-        (container,) = found["Containers"]
-        return found | {
+        specification: dict[str, Any] = description["InferenceSpecification"]
+        (container,) = specification["Containers"]
+        return specification | {
             "Containers": [
-                _without(container, _OF_AN_ARCHIVE)
+                _without(container, _ARCHIVE_KEYS)
                 | ({"Image": image} if image else {})
                 | {"ModelDataUrl": archive.url}
             ]
         }
 
-    def _registered(self, release: Release, specification: dict[str, Any]) -> Package | None:
-        """The entry that says it is this copy and is served likewise; whoever may register can say
-        the first of anything.
+    def _existing_entry(self, release: Release, specification: dict[str, Any]) -> Package | None:
+        """Return the entry that claims to be this copy and serves the same.
+
+        The claim alone proves nothing: anybody who may register can make it.
         """
         client = self.target.client("sagemaker")
         for arn, _ in registry.versions(self.target, self.names.model_package_group):
-            found = client.describe_model_package(ModelPackageName=arn)
-            said = found.get("CustomerMetadataProperties", {})
-            is_this = (said.get("copied_from"), said.get("model_data_sha256")) == (
+            description = client.describe_model_package(ModelPackageName=arn)
+            metadata = description.get("CustomerMetadataProperties", {})
+            is_same_release = (metadata.get("copied_from"), metadata.get("model_data_sha256")) == (
                 release.origin,
                 release.model_data_sha256,
             )
-            if is_this and _served(found.get("InferenceSpecification", {})) == _served(
-                specification
-            ):
+            if is_same_release and _effective(
+                description.get("InferenceSpecification", {})
+            ) == _effective(specification):
                 return registry.describe(self.target, arn)
         return None
 
@@ -323,8 +329,10 @@ class ReleaseCopy:
         report: Stored,
         specification: dict[str, Any],
     ) -> Package:
-        """Pending: who approves it says why, and CreateModelPackage has no word for that."""
-        made = self.target.client("sagemaker").create_model_package(
+        """Register a pending version. Its approval gives the reason, which CreateModelPackage
+        cannot.
+        """
+        answer = self.target.client("sagemaker").create_model_package(
             ModelPackageGroupName=self.names.model_package_group,
             ModelPackageDescription=f"Copy of {release.origin}",
             ModelApprovalStatus="PendingManualApproval",
@@ -336,10 +344,10 @@ class ReleaseCopy:
             },
             CustomerMetadataProperties=_metadata(release, package, archive),
         )
-        return registry.describe(self.target, made["ModelPackageArn"])
+        return registry.describe(self.target, answer["ModelPackageArn"])
 
-    def _told(self, what: str, stored: Stored, made: list[str]) -> Stored:
-        made.append(f"{stored.url} (version {stored.version_id})")
+    def _record(self, what: str, stored: Stored, copied: list[str]) -> Stored:
+        copied.append(f"{stored.url} (version {stored.version_id})")
         self.say(f"{what}: {stored.url} (version {stored.version_id}, sha256 {stored.sha256})")
         return stored
 
@@ -352,7 +360,7 @@ class ReleaseCopy:
         return self.names.environment.name
 
 
-class _Hashed:
+class _HashingReader:
     """A body that is read once, from beginning to end, and hashed on the way."""
 
     def __init__(self, body: Any) -> None:
@@ -364,22 +372,22 @@ class _Hashed:
         return block
 
     def drain(self) -> str:
-        """The hash of all of it."""
+        """Read the rest and return the hash of everything."""
         while self.read(_BLOCK_BYTES):
             pass
         return self.sha256
 
     @property
     def sha256(self) -> str:
-        """Of what was read by now."""
+        """Return the hash of what was read so far."""
         return self._digest.hexdigest()
 
 
 def _metadata(release: Release, package: Package, archive: Stored) -> dict[str, str]:
-    """Where the copy comes from; values have at most 256 characters (API reference,
+    """Return the copy's origin, in values of at most 256 characters (API reference,
     CustomerMetadataProperties).
     """
-    said = {
+    metadata = {
         **package.metadata,
         "copied_from": release.origin,
         "model_data_sha256": release.model_data_sha256,
@@ -390,13 +398,15 @@ def _metadata(release: Release, package: Package, archive: Stored) -> dict[str, 
         "approved_by": release.approved_by,
         "approved_at": release.approved_at,
     }
-    return {key: value[:_VALUE_CHARACTERS] for key, value in said.items()}
+    return {key: value[:_MAX_VALUE_CHARACTERS] for key, value in metadata.items()}
 
 
-def _served(specification: dict[str, Any]) -> dict[str, Any]:
-    """Of an entry's specification, what decides on what is run."""
+def _effective(specification: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of an entry's specification that decides what runs."""
     return specification | {
-        "Containers": [_without(each, _NOTED) for each in specification.get("Containers", [])]
+        "Containers": [
+            _without(each, _REGISTRY_KEYS) for each in specification.get("Containers", [])
+        ]
     }
 
 
@@ -404,11 +414,11 @@ def _without(container: dict[str, Any], keys: frozenset[str]) -> dict[str, Any]:
     return {key: value for key, value in container.items() if key not in keys}
 
 
-def _unless_absent(ask: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-    """None where the service says that there is no such thing."""
+def _none_if_missing(read: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """Return None if the service says that the resource does not exist."""
     try:
-        return ask()
+        return read()
     except ClientError as error:
-        if error_code(error) in _ABSENT:
+        if error_code(error) in _NOT_FOUND:
             return None
         raise

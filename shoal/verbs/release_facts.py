@@ -1,9 +1,8 @@
-"""The block `release` of an environment file, and the version of the registry that it names; what
-the block says otherwise comes out.
+"""Compare the block `release` of an environment file with the registry's version that it names.
 
-Whoever edits the file by hand edits what `shoal promote` had looked up. The policies that let
-another account serve a version give it neither the report nor the execution, and roles that only
-look may not decrypt: what cannot be read is named, and is no disagreement.
+A person may edit what `shoal promote` wrote. The policies that let another account serve a version
+give it neither the report nor the execution, and read-only roles may not decrypt. So a key that
+cannot be read is named, and is no disagreement.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from shoal.verbs.promotion import definition_sha256
 from shoal.verbs.registry import APPROVED, UNNAMED, Package
 from shoal.verbs.target import Target
 
-_REFUSED = frozenset({"AccessDenied", "AccessDeniedException", "403"})
-_GONE = frozenset(
+_ACCESS_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "403"})
+_NOT_FOUND = frozenset(
     {
         "NoSuchKey",
         "NoSuchBucket",
@@ -33,111 +32,114 @@ _GONE = frozenset(
         "ValidationException",
     }
 )
-_VALUE_CHARACTERS = 256
-"""Of a value in CustomerMetadataProperties (API reference); a copy's entry keeps no more of what
-was said of the original.
+_MAX_VALUE_CHARACTERS = 256
+"""Limit of a value in CustomerMetadataProperties (API reference).
+
+A copy's entry keeps only that much of the original's values.
 """
 
 
 @dataclass(frozen=True)
 class Facts:
-    """`otherwise`: one phrase for each key that is not as pinned; `unread`: keys that could not be
-    compared, and why.
+    """`differences`: one phrase for each key that differs from the pinned value. `unread`: one for
+    each key that could not be compared, with the reason.
     """
 
-    otherwise: tuple[str, ...]
+    differences: tuple[str, ...]
     unread: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "".join(f"; {each}" for each in (*self.otherwise, *self.unread))
+        return "".join(f"; {each}" for each in (*self.differences, *self.unread))
 
 
 class _UnreadError(Exception):
-    """Why a key could not be compared."""
+    """A key could not be compared."""
 
 
 def compare(target: Target, package: Package, release: Release, pipeline_arn: str) -> Facts:
-    """`pipeline_arn`: of the environment that trained it.
+    """Compare every key of `release` with the registry, the execution and the report.
 
-    Raises ClientError where a service fails otherwise than by refusing.
+    `pipeline_arn` is of the environment that trained the version. Raises ClientError where a
+    service fails otherwise than by refusing.
     """
-    found, unread = _said(package, release), []
-    for key, ask in (("definition_sha256", _definition), ("metrics", _measured)):
+    values, unread = _registry_values(package, release), []
+    for key, read in (("definition_sha256", _definition_values), ("metrics", _evaluation_values)):
         try:
-            found |= ask(target, package, release, pipeline_arn)
+            values |= read(target, package, release, pipeline_arn)
         except _UnreadError as error:
             unread.append(f"{key} not compared: {error}")
     pinned = release.model_dump()
-    otherwise = [
+    differences = [
         f"pinned is {key} {pinned[key]}, not {value}"
-        for key, value in found.items()
+        for key, value in values.items()
         if pinned[key] != value
     ]
-    return Facts(tuple(otherwise), tuple(unread))
+    return Facts(tuple(differences), tuple(unread))
 
 
-def _said(package: Package, release: Release) -> dict[str, Any]:
-    """What the registry's entry has itself.
+def _registry_values(package: Package, release: Release) -> dict[str, Any]:
+    """Return the values that the registry's entry has itself.
 
-    A copy's says who approved the original; who is not named there is not compared.
+    A copy's entry says who approved the original. An approval without a name is not compared.
     """
-    same = {
+    values = {
         "model_package_version": package.version,
         "model_data_url": package.model_data_url,
         "image_uri": package.image_uri,
     }
     if release.copied_from or "copied_from" in package.metadata:
-        copied = ("copied_from", "approved_by", "approved_at")
-        return same | {
-            key: _whole(package.metadata.get(key), getattr(release, key)) for key in copied
+        keys = ("copied_from", "approved_by", "approved_at")
+        return values | {
+            key: _untruncated(package.metadata.get(key), getattr(release, key)) for key in keys
         }
     if package.approval != APPROVED or package.changed_by == UNNAMED:
-        return same
-    return same | {
+        return values
+    return values | {
         "approved_by": package.changed_by,
         "approved_at": f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}",
     }
 
 
-def _whole(kept: str | None, pinned: str | None) -> str | None:
-    """What the entry keeps of a value; all of it where that is its beginning, cut off."""
-    is_cut = (
+def _untruncated(kept: str | None, pinned: str | None) -> str | None:
+    """Return `pinned` if `kept` is its beginning, cut off at the limit; else `kept`."""
+    is_truncated = (
         kept is not None
         and pinned is not None
-        and len(kept) == _VALUE_CHARACTERS
+        and len(kept) == _MAX_VALUE_CHARACTERS
         and pinned.startswith(kept)
     )
-    return pinned if is_cut else kept
+    return pinned if is_truncated else kept
 
 
-def _definition(
+def _definition_values(
     target: Target, package: Package, release: Release, pipeline_arn: str
 ) -> dict[str, Any]:
-    """Hash of what the execution ran, which a copy's entry carries."""
-    if noted := package.metadata.get("definition_sha256"):
-        return {"definition_sha256": noted}
+    """Return the hash of the definition that the execution ran. A copy's entry carries it."""
+    if sha256 := package.metadata.get("definition_sha256"):
+        return {"definition_sha256": sha256}
     arn = f"{pipeline_arn}/execution/{package.metadata.get('execution_id')}"
     client = target.client("sagemaker")
-    ran = _read(
+    execution = _read(
         target,
         release,
         arn,
         lambda: client.describe_pipeline_definition_for_execution(PipelineExecutionArn=arn),
     )
-    return {"definition_sha256": definition_sha256(str(ran["PipelineDefinition"]))}
+    return {"definition_sha256": definition_sha256(str(execution["PipelineDefinition"]))}
 
 
-def _measured(
+def _evaluation_values(
     target: Target, package: Package, release: Release, _pipeline_arn: str
 ) -> dict[str, Any]:
-    """What the evaluation's report says; a release may pin no weights where its report has some by
-    now.
+    """Return what the evaluation's report says.
+
+    The weights count only if the release pins some: their hash came later than the first releases.
     """
     if package.statistics_url is None:
         raise _UnreadError("the registry names no report")
-    place, client = urlsplit(package.statistics_url), target.client("s3")
-    which = {"Bucket": place.netloc, "Key": place.path.lstrip("/")}
-    report = _read(target, release, package.statistics_url, lambda: client.get_object(**which))
+    location, client = urlsplit(package.statistics_url), target.client("s3")
+    request = {"Bucket": location.netloc, "Key": location.path.lstrip("/")}
+    report = _read(target, release, package.statistics_url, lambda: client.get_object(**request))
     try:
         evaluation = Evaluation.of(report["Body"].read())
     except ValueError as error:
@@ -147,15 +149,15 @@ def _measured(
 
 
 def _read(
-    target: Target, release: Release, what: str, ask: Callable[[], Mapping[str, Any]]
+    target: Target, release: Release, what: str, read: Callable[[], Mapping[str, Any]]
 ) -> Mapping[str, Any]:
     if target.account != release.account:
         raise _UnreadError(f"only credentials of {release.account} may read {what}")
     try:
-        return ask()
+        return read()
     except ClientError as error:
-        if error_code(error) in _REFUSED:
+        if error_code(error) in _ACCESS_DENIED:
             raise _UnreadError(f"these credentials may not read {what}") from error
-        if error_code(error) in _GONE:
+        if error_code(error) in _NOT_FOUND:
             raise _UnreadError(f"{what} is gone") from error
         raise

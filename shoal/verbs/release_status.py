@@ -1,6 +1,4 @@
-"""What an environment pins, compared with what is there: a `Release` and the targets to ask in; one
-answer per question out.
-"""
+"""Compare what an environment pins with what exists: one answer per question."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ from botocore.exceptions import ClientError
 from config.release import Release
 from shoal.verbs import release_facts
 from shoal.verbs.deployed_stack import status_of_stack
-from shoal.verbs.errors import AWS_ERRORS, LifecycleError, refusal
-from shoal.verbs.model_data import written_again
+from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
+from shoal.verbs.model_data import replacement_of
 from shoal.verbs.registry import APPROVED, describe
-from shoal.verbs.serving import Live, live, told_of
+from shoal.verbs.serving import LiveEndpoint, failure_note, live_endpoint
 from shoal.verbs.target import Target
 
 _IN_SERVICE = "InService"
@@ -24,9 +22,7 @@ _IN_SERVICE = "InService"
 
 @dataclass(frozen=True)
 class Answer:
-    """`agrees` is None where nothing could be asked: neither agreement nor disagreement may be
-    claimed then.
-    """
+    """`agrees` is None where nothing could be asked: that is neither agreement nor disagreement."""
 
     question: str
     says: str
@@ -34,69 +30,74 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where to ask; each may refuse, for want of credentials, when it is opened."""
+class ReleaseTargets:
+    """Where to ask. Opening a target may fail, for want of credentials."""
 
     registry: Callable[[], Target]
-    """The account whose registry has the release: the one that trained it, or, of a copy, the one
-    that it was copied to.
+    """The account whose registry has the release: where it was trained or, for a copy, where it was
+    copied to.
     """
     serving: Callable[[], Target]
-    """The environment's own."""
+    """The environment's own account."""
     environment: str
-    """Its name, for advice."""
+    """The environment's name, for advice."""
     serving_stack: str
-    """Name of the stack that makes the endpoint."""
+    """Name of the stack that owns the endpoint."""
     pipeline_arn: str = ""
-    """Of the pipeline whose executions trained what the registry has."""
+    """The pipeline whose executions trained the versions of the registry."""
     serves: bool = False
     """Whether the environment's settings ask for that stack."""
 
 
-def compare(release: Release | None, places: Places, endpoint: str) -> Iterator[Answer]:
-    """Registry, archive and image as pinned, and what `endpoint` serves. Changes nothing."""
+def compare(release: Release | None, targets: ReleaseTargets, endpoint: str) -> Iterator[Answer]:
+    """Compare registry, archive and image with the pins, and what `endpoint` serves.
+
+    Changes nothing.
+    """
     if release is not None:
-        yield _asked("registry", lambda: _registry(places.registry(), release, places.pipeline_arn))
-        yield _asked("model data", lambda: _model_data(places.registry(), release))
-        yield _asked("image", lambda: _image(places.registry(), release))
-    yield _asked("live", lambda: _live(places.serving(), release, endpoint, places))
+        yield _answer(
+            "registry", lambda: _registry(targets.registry(), release, targets.pipeline_arn)
+        )
+        yield _answer("model data", lambda: _model_data(targets.registry(), release))
+        yield _answer("image", lambda: _image(targets.registry(), release))
+    yield _answer("live", lambda: _serving(targets.serving(), release, endpoint, targets))
 
 
-def _asked(question: str, ask: Callable[[], tuple[str, bool]]) -> Answer:
+def _answer(question: str, look_up: Callable[[], tuple[str, bool]]) -> Answer:
     try:
-        return Answer(question, *ask())
+        return Answer(question, *look_up())
     except AWS_ERRORS as error:
         return Answer(question, f"not known: {refusal(error)}", None)
-    except LifecycleError as error:
+    except ShoalError as error:
         return Answer(question, f"not known: {error}", None)
 
 
 def _registry(target: Target, release: Release, pipeline_arn: str) -> tuple[str, bool]:
-    """Whether it is approved, and as the block in the file says."""
+    """Return whether the version is approved and equals the block in the file."""
     package = describe(target, release.model_package_arn)
     facts = release_facts.compare(target, package, release, pipeline_arn)
     return (
         f"{package.approval}, by {package.changed_by}{facts}",
-        package.approval == APPROVED and not facts.otherwise,
+        package.approval == APPROVED and not facts.differences,
     )
 
 
 def _model_data(target: Target, release: Release) -> tuple[str, bool]:
-    place = urlsplit(release.model_data_url)
-    which = {
-        "Bucket": place.netloc,
-        "Key": place.path.lstrip("/"),
+    location = urlsplit(release.model_data_url)
+    request = {
+        "Bucket": location.netloc,
+        "Key": location.path.lstrip("/"),
         "VersionId": release.model_data_version_id,
     }
     try:
-        found = target.client("s3").head_object(**which)
+        head = target.client("s3").head_object(**request)
     except ClientError as error:
         if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
             return f"{release.model_data_url} is gone in the pinned version", False
         raise
-    if changed := written_again(target, release.model_data_url, release.model_data_version_id):
-        return changed, False
-    return f"the pinned version is there and the newest, {found['ContentLength']} bytes", True
+    if replacement := replacement_of(target, release.model_data_url, release.model_data_version_id):
+        return replacement, False
+    return f"the pinned version is there and the newest, {head['ContentLength']} bytes", True
 
 
 def _image(target: Target, release: Release) -> tuple[str, bool]:
@@ -105,58 +106,63 @@ def _image(target: Target, release: Release) -> tuple[str, bool]:
     ecr = Target(target.account, region, target.endpoint_url).client("ecr")
     repository, _, tag = path.partition(":")
     by_tag = [{"imageTag": tag}] if tag else []
-    wanted = {
+    request = {
         "registryId": registry,
         "repositoryName": repository,
         "imageIds": [*by_tag, {"imageDigest": release.image_digest}],
     }
     try:
-        found = {
-            str(each["imageId"]["imageDigest"]) for each in ecr.batch_get_image(**wanted)["images"]
+        digests = {
+            str(each["imageId"]["imageDigest"]) for each in ecr.batch_get_image(**request)["images"]
         }
     except ecr.exceptions.RepositoryNotFoundException:
-        found = set()
-    if release.image_digest not in found:
+        digests = set()
+    if release.image_digest not in digests:
         return f"ECR has no {release.image_uri}@{release.image_digest}", False
-    moved = ", ".join(sorted(found - {release.image_digest}))
+    other_digests = ", ".join(sorted(digests - {release.image_digest}))
     return "the pinned digest is there" + (
-        f"; the tag {tag} was moved to {moved}, so a deployment may be rolled back" if moved else ""
+        f"; the tag {tag} was moved to {other_digests}, so a deployment may be rolled back"
+        if other_digests
+        else ""
     ), True
 
 
-def _live(
-    target: Target, release: Release | None, endpoint: str, places: Places
+def _serving(
+    target: Target, release: Release | None, endpoint: str, targets: ReleaseTargets
 ) -> tuple[str, bool]:
-    """What the endpoint's models were made of; nothing is a disagreement only where the stack that
-    makes it is there.
+    """Return what the endpoint serves, and whether that is as pinned.
+
+    A missing endpoint is a disagreement only if its stack exists.
     """
-    found = live(target, endpoint)
-    if found is None:
-        status = status_of_stack(target, places.serving_stack)
+    served = live_endpoint(target, endpoint)
+    if served is None:
+        status = status_of_stack(target, targets.serving_stack)
         return (
             f"no endpoint {endpoint}"
-            + (f", and its stack {places.serving_stack} is {status}" if status else ""),
+            + (f", and its stack {targets.serving_stack} is {status}" if status else ""),
             status is None,
         )
-    otherwise = _otherwise(found, release, places)
+    remark = _remark(served, release, targets)
     as_pinned = (
-        found.status == _IN_SERVICE
-        and found.packages == ((release.model_package_arn,) if release else ())
-        and not otherwise
+        served.status == _IN_SERVICE
+        and served.packages == ((release.model_package_arn,) if release else ())
+        and not remark
     )
-    failure = told_of(found.failure, as_pinned=as_pinned)
-    return "; ".join(filter(None, (str(found), otherwise, failure))), as_pinned
+    failure = failure_note(served.failure, as_pinned=as_pinned)
+    return "; ".join(filter(None, (str(served), remark, failure))), as_pinned
 
 
-def _otherwise(found: Live, release: Release | None, places: Places) -> str:
-    """What to say where nothing is to be served, or the image that runs is not the pinned one;
-    nothing where SageMaker tells no digest.
+def _remark(served: LiveEndpoint, release: Release | None, targets: ReleaseTargets) -> str:
+    """Return a remark if nothing should be served, or if the running image is not the pinned one.
+
+    Empty if SageMaker tells no digest.
     """
-    if release is None or not places.serves:
-        why = "nothing is pinned" if release is None else "the file has no section `serving`"
-        return f"{why}: `shoal destroy {places.environment} --serving` deletes it"
-    if found.image_digests in {(), (release.image_digest,)}:
+    if release is None or not targets.serves:
+        reason = "nothing is pinned" if release is None else "the file has no section `serving`"
+        return f"{reason}: `shoal destroy {targets.environment} --serving` deletes it"
+    if served.image_digests in {(), (release.image_digest,)}:
         return ""
     return (
-        f"the image that runs is {', '.join(found.image_digests)}, pinned is {release.image_digest}"
+        f"the image that runs is {', '.join(served.image_digests)}, pinned is"
+        f" {release.image_digest}"
     )

@@ -1,5 +1,5 @@
-"""What a run amounted to: an execution, its evaluation, the endpoint's answers come in; the content
-of summary.json goes out.
+"""The results of a run: evaluation, answers, model package, throughput and resources of an
+execution.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from shoal.verbs.errors import LifecycleError
+from shoal.verbs.errors import ShoalError
 from shoal.verbs.execution import Execution
 from shoal.verbs.inventory import Resource
 from shoal.verbs.jobs import job_name
 from shoal.verbs.metrics import Epoch, Metrics, Parts, Progress
 from shoal.verbs.target import Target
 
+_EVALUATE, _REGISTER, _SMOKE_TEST = "Evaluate", "Register", "SmokeTest"
 _MADE_BY_STEPS = {
     "TrainingJob": "training job",
     "ProcessingJob": "processing job",
@@ -30,7 +31,7 @@ _MADE_BY_STEPS = {
 
 @dataclass(frozen=True)
 class EndpointAnswer:
-    """What the endpoint said about one of the smoke test's digits."""
+    """The endpoint's answer about one of the smoke test's digits."""
 
     label: int
     digit: int
@@ -47,24 +48,22 @@ class ModelPackage:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What evaluation.json says: accuracy (0 to 1), and on how many images it was measured if it
-    says so.
-    """
+    """The content of evaluation.json: accuracy (0 to 1), and the number of images if it says so."""
 
     accuracy: float
     images: int | None
 
 
-def evaluation_of(target: Target, execution: Execution, step: str = "Evaluate") -> Evaluation:
-    """From the evaluation.json that the processing job left in S3.
+def evaluation_of(target: Target, execution: Execution) -> Evaluation:
+    """Return the evaluation.json that the processing job wrote to S3.
 
-    Raises LifecycleError if it is not there.
+    Raises ShoalError if there is none.
     """
-    found = execution.step(step)
-    arn = found.resource("ProcessingJob") if found else None
-    if arn is None:
-        raise LifecycleError(f"execution {execution.id} has no processing job {step}")
-    name = job_name(target, "ProcessingJob", arn, found.started_at if found else None)
+    step = execution.step(_EVALUATE)
+    arn = step.resource("ProcessingJob") if step else None
+    if step is None or arn is None:
+        raise ShoalError(f"execution {execution.id} has no processing job {_EVALUATE}")
+    name = job_name(target, "ProcessingJob", arn, step.started_at)
     job = target.client("sagemaker").describe_processing_job(ProcessingJobName=name)
     uris = {
         output["OutputName"]: output["S3Output"]["S3Uri"]
@@ -81,12 +80,12 @@ def evaluation_of(target: Target, execution: Execution, step: str = "Evaluate") 
     return Evaluation(float(metrics["accuracy"]["value"]), None if images is None else int(images))
 
 
-def answers_of(execution: Execution, step: str = "SmokeTest") -> tuple[EndpointAnswer, ...]:
-    """The endpoint's answers, from the output parameter `answers` of the smoke test; none if it did
-    not get that far.
+def answers_of(execution: Execution) -> tuple[EndpointAnswer, ...]:
+    """Return the smoke test's output parameter `answers`; empty if the execution did not get that
+    far.
     """
-    found = execution.step(step)
-    text = found.output("answers") if found else None
+    step = execution.step(_SMOKE_TEST)
+    text = step.output("answers") if step else None
     if not text:
         return ()
     return tuple(
@@ -95,35 +94,29 @@ def answers_of(execution: Execution, step: str = "SmokeTest") -> tuple[EndpointA
     )
 
 
-def model_package_of(
-    target: Target, execution: Execution, step: str = "Register"
-) -> ModelPackage | None:
-    """The model package that the execution registered, with the approval status it has now."""
-    found = execution.step(step)
-    arn = found.resource("RegisterModel") if found else None
+def model_package_of(target: Target, execution: Execution) -> ModelPackage | None:
+    """Return the model package that the execution registered, with its current approval status."""
+    step = execution.step(_REGISTER)
+    arn = step.resource("RegisterModel") if step else None
     if arn is None:
         return None
-    return ModelPackage(
-        arn,
-        target.client("sagemaker").describe_model_package(ModelPackageName=arn)[
-            "ModelApprovalStatus"
-        ],
-    )
+    package = target.client("sagemaker").describe_model_package(ModelPackageName=arn)
+    return ModelPackage(arn, package["ModelApprovalStatus"])
 
 
 def parts_of(metrics: Iterable[Metrics]) -> Parts | None:
-    """Who trained, as the job said last; None if it did not."""
+    """Return who trained, as the job said last; None if it did not."""
     return next((entry for entry in reversed(list(metrics)) if isinstance(entry, Parts)), None)
 
 
 def throughput_of(metrics: Iterable[Metrics]) -> float | None:
-    """Median of the images per second that training printed, all processes together."""
+    """Return the median of the images per second that training printed, all processes together."""
     rates = [entry.images_per_second for entry in metrics if isinstance(entry, Progress)]
     return median(rates) if rates else None
 
 
 def made_by_steps(execution: Execution) -> tuple[Resource, ...]:
-    """What the steps made or ran, jobs included."""
+    """Return what the steps created or ran, jobs included."""
     pairs = (
         (kind, step.resource(key))
         for step in execution.steps
@@ -133,7 +126,7 @@ def made_by_steps(execution: Execution) -> tuple[Resource, ...]:
 
 
 def step_rows(execution: Execution) -> list[dict[str, Any]]:
-    """One row per step that started: name, type, status, seconds; with its reason if it failed."""
+    """Return one row per started step: name, type, status, seconds, and the reason if it failed."""
     return [
         {
             "name": step.name,
@@ -147,8 +140,9 @@ def step_rows(execution: Execution) -> list[dict[str, Any]]:
 
 
 def resource_rows(resources: Iterable[Resource]) -> list[dict[str, str]]:
-    """Resources as JSON, each once: names read from ARNs are lower case, and the name as it was
-    given wins (capitals sort first).
+    """Return resources as JSON, each once.
+
+    Names read from ARNs are lower case; the name with capitals wins, and sorts first.
     """
     once = {
         (resource.kind, resource.name.lower()): resource
@@ -160,7 +154,7 @@ def resource_rows(resources: Iterable[Resource]) -> list[dict[str, str]]:
 def curve(
     metrics: Sequence[Metrics],
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Points (step, training loss) and (step, test accuracy) of a training run."""
+    """Return the points (step, training loss) and (step, test accuracy) of a training run."""
     losses = [
         (entry.steps_done, entry.train_loss) for entry in metrics if isinstance(entry, Progress)
     ]

@@ -1,8 +1,7 @@
-"""The schedules of an environment as they are live: what is deployed comes out, and a state (paused
-or not) goes in.
+"""An environment's live schedules: list them, pause and resume them.
 
-Pausing changes the live schedule only. The environment file still says what it said, so
-`Live.differs` tells where the two part.
+Pausing changes the live schedule only, so `LiveSchedule.differs` compares it with the environment
+file.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from shoal.verbs.target import Target
 
 _ENABLED, _DISABLED = "ENABLED", "DISABLED"
 # UpdateSchedule replaces: what is left out gets its default (API reference).
-_KEPT = (
+_SETTINGS = (
     "ActionAfterCompletion",
     "Description",
     "EndDate",
@@ -33,7 +32,7 @@ _KEPT = (
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveSchedule:
     """One deployed schedule."""
 
     name: str
@@ -43,8 +42,9 @@ class Live:
     paused_in_file: bool | None
     """None: the environment file has no such schedule."""
     rings: bool | None
-    """Whether its alarm tells anybody; None: it has none, because its years are named, or it is too
-    rare.
+    """Whether its alarm notifies.
+
+    None: it has no alarm, because it names its years or is too rare.
     """
 
     @property
@@ -53,8 +53,9 @@ class Live:
 
     @property
     def is_silent(self) -> bool:
-        """Whether it starts executions while its alarm tells nobody: a deployment that changed a
-        paused schedule leaves it so.
+        """Return whether it starts executions while its alarm notifies nobody.
+
+        A deployment that changed a paused schedule leaves it so.
         """
         return not self.paused and self.rings is False
 
@@ -66,35 +67,38 @@ class Schedules:
         self._target, self._names = target, names
         self._client = target.client("scheduler")
 
-    def all(self) -> list[Live]:
-        """By name; none when none is deployed."""
+    def all(self) -> list[LiveSchedule]:
+        """Return all deployed schedules, by name."""
         return [self._live(self._get(name)) for name in self._deployed()]
 
-    def set_paused(self, name: str, paused: bool) -> Live:
-        """Pause or resume it, and its alarm, which would ring for the silence.
+    def set_paused(self, name: str, paused: bool) -> LiveSchedule:
+        """Pause or resume a schedule, and its alarm, which would ring for the silence.
 
         Raises NotFoundError.
         """
-        known = self._deployed()
-        if name not in known:
+        deployed = self._deployed()
+        if name not in deployed:
             raise NotFoundError(
                 f"there is no schedule {name!r} in {self._target.description}; deployed are:"
-                f" {', '.join(known) or 'none'}"
+                f" {', '.join(deployed) or 'none'}"
             )
-        found = self._get(name)
-        kept = {key: found[key] for key in _KEPT if key in found}
-        self._client.update_schedule(**kept, State=_DISABLED if paused else _ENABLED)
-        self._listen(name, not paused)
+        schedule = self._get(name)
+        settings = {key: schedule[key] for key in _SETTINGS if key in schedule}
+        self._client.update_schedule(**settings, State=_DISABLED if paused else _ENABLED)
+        self._set_alarm_enabled(name, not paused)
         return self._live(self._get(name))
 
-    def _listen(self, name: str, on: bool) -> None:
-        """Where there is an alarm: none waits for the signs of a schedule that names its years."""
-        cloudwatch = self._target.client("cloudwatch")
-        change = cloudwatch.enable_alarm_actions if on else cloudwatch.disable_alarm_actions
-        if self._rings(name) is not None:
-            change(AlarmNames=[self._alarm(name)])
+    def _set_alarm_enabled(self, name: str, enabled: bool) -> None:
+        """Switch the actions of the schedule's alarm, if it has one.
 
-    def _rings(self, name: str) -> bool | None:
+        A schedule that names its years has none.
+        """
+        cloudwatch = self._target.client("cloudwatch")
+        switch = cloudwatch.enable_alarm_actions if enabled else cloudwatch.disable_alarm_actions
+        if self._is_alarm_enabled(name) is not None:
+            switch(AlarmNames=[self._alarm(name)])
+
+    def _is_alarm_enabled(self, name: str) -> bool | None:
         alarms = self._target.client("cloudwatch").describe_alarms(AlarmNames=[self._alarm(name)])[
             "MetricAlarms"
         ]
@@ -119,13 +123,13 @@ class Schedules:
     def _get(self, name: str) -> dict[str, Any]:
         return dict(self._client.get_schedule(GroupName=self._names.schedule_group, Name=name))
 
-    def _live(self, found: dict[str, Any]) -> Live:
+    def _live(self, description: dict[str, Any]) -> LiveSchedule:
         in_file = {schedule.name: schedule.paused for schedule in self._names.environment.schedules}
-        return Live(
-            found["Name"],
-            found["ScheduleExpression"],
-            found.get("ScheduleExpressionTimezone", "UTC"),
-            found["State"] == _DISABLED,
-            in_file.get(found["Name"]),
-            self._rings(found["Name"]),
+        return LiveSchedule(
+            description["Name"],
+            description["ScheduleExpression"],
+            description.get("ScheduleExpressionTimezone", "UTC"),
+            description["State"] == _DISABLED,
+            in_file.get(description["Name"]),
+            self._is_alarm_enabled(description["Name"]),
         )

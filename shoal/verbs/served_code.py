@@ -1,6 +1,4 @@
-"""A model archive and the files of a commit go in; how the code that an endpoint would run differs
-from it comes out, in words.
-"""
+"""Compare the code in a model archive, which an endpoint would run, with the files of a commit."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ _CODE = "code/"
 _UNPACKED = "/opt/ml/model/code"
 _ENTRY_POINT = "inference.py"
 _LOADERS = ("LD_", "PYTHON")
-"""How variables begin by which the dynamic linker and Python find other code (ld.so(8),
+"""Prefixes of variables by which the dynamic linker and Python find other code (ld.so(8),
 "Environment"; Python, "Environment variables").
 """
 _HARMLESS = frozenset(
@@ -32,12 +30,12 @@ _HARMLESS = frozenset(
 )
 
 
-def elsewhere(environment: Mapping[str, str]) -> str | None:
-    """The variable by which a container takes code from somewhere else than the archive's code/,
-    with its value; None if none does.
+def foreign_code_variable(environment: Mapping[str, str]) -> str | None:
+    """Return the variable, with its value, that makes a container run code outside the archive's
+    code/.
 
-    sagemaker-inference-toolkit, environment.py: SAGEMAKER_SUBMIT_DIRECTORY is the folder,
-    SAGEMAKER_PROGRAM the module in it.
+    None if there is none. Source: sagemaker-inference-toolkit, environment.py:
+    SAGEMAKER_SUBMIT_DIRECTORY is the folder, SAGEMAKER_PROGRAM the module in it.
     """
     for name, value in environment.items():
         if name.startswith(_LOADERS) and name not in _HARMLESS:
@@ -54,9 +52,9 @@ def elsewhere(environment: Mapping[str, str]) -> str | None:
 
 
 @dataclass(frozen=True)
-class Committed:
-    """What `folder`, a SageMaker source_dir, has in `commit`: path below it -> git's hash of its
-    content.
+class CommittedCode:
+    """The files of `folder`, a SageMaker source_dir, in `commit`: git's hash of each by its
+    path.
     """
 
     folder: str
@@ -64,15 +62,15 @@ class Committed:
     files: Mapping[str, str]
 
     def difference(self, archive: IO[bytes]) -> str | None:
-        """The first file of a model.tar.gz that is not as committed, and how; None when there is
-        none.
+        """Return the first file of a model.tar.gz that differs from the commit, and how; None if
+        all agree.
 
-        Compared is what lies under code/, where the serving containers look for code
+        Only files under code/ are compared: there the serving containers look for code
         (sagemaker-pytorch-inference-toolkit, README: "code/inference.py"). A file of source_dir
-        that is not there is no difference, unless serving begins with it. Links and names that lead
-        elsewhere are, wherever they lie: code could be reached through them. So is what comes after
-        the end of the archive, or after a header that is damaged: there are programs that unpack it
-        (tar: "Skipping to next header").
+        that the archive lacks is no difference, unless it is the entry point. Links and names that
+        lead outside are differences anywhere, because code could be reached through them. What
+        follows the end of the archive or a damaged header is compared too, because some programs
+        unpack it (tar: "Skipping to next header").
         """
         try:
             with tarfile.open(fileobj=archive, mode="r:gz", ignore_zeros=True) as tar:
@@ -92,14 +90,14 @@ class Committed:
             elif member.isfile() and name.startswith(_CODE):
                 path = name.removeprefix(_CODE)
                 seen.add(path)
-                if how := self._compared(path, tar.extractfile(member)):
-                    yield f"{name} {how}"
+                if difference := self._file_difference(path, tar.extractfile(member)):
+                    yield f"{name} {difference}"
 
-    def _compared(self, path: str, file: IO[bytes] | None) -> str | None:
-        known = self.files.get(path)
-        if known is None:
+    def _file_difference(self, path: str, file: IO[bytes] | None) -> str | None:
+        committed_hash = self.files.get(path)
+        if committed_hash is None:
             return f"is not in the commit {self.commit}, which has no {self.folder}/{path}"
-        if file is None or hash_as(known, file.read()) != known:
+        if file is None or hash_as(committed_hash, file.read()) != committed_hash:
             return f"is not {self.folder}/{path} of the commit {self.commit}"
         return None
 

@@ -1,6 +1,4 @@
-"""The endpoint that serves an environment's release, as it is now: a target and a name in, what
-serves there out.
-"""
+"""The endpoint that serves an environment's release, as it is now."""
 
 from __future__ import annotations
 
@@ -16,22 +14,20 @@ _NOT_FOUND = "Could not find"
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveEndpoint:
     """An endpoint that exists."""
 
     name: str
     status: str
     config: str
     packages: tuple[str, ...]
-    """ARNs of the model packages behind it, sorted; none for models that were made of no package.
-    """
+    """ARNs of the model packages behind it, sorted; none for models without a package."""
     instances: int | None
-    """As many as there are now; None where there are none to count, as with serverless inference.
-    """
+    """The current number, or None if there are none to count, as with serverless inference."""
     failure: str = ""
-    """Why a deployment failed; an endpoint may be in service, with what it had before."""
+    """Why a deployment failed; the endpoint may still be in service, with its old configuration."""
     image_digests: tuple[str, ...] = ()
-    """Of the images that run, sorted; none where SageMaker does not tell them."""
+    """Digests of the running images, sorted; none if SageMaker does not tell them."""
 
     def __str__(self) -> str:
         serves = ", ".join(self.packages) or "models of no package"
@@ -39,12 +35,11 @@ class Live:
         return f"{self.name} is {self.status} and serves {serves}{count}"
 
 
-def told_of(failure: str, *, as_pinned: bool) -> str:
-    """What to say of an endpoint's FailureReason beside what the endpoint serves; nothing where
-    there is none.
+def failure_note(failure: str, *, as_pinned: bool) -> str:
+    """Return what to say about an endpoint's FailureReason; empty without one.
 
-    After a rollback it is told on and on (in the emulator; what AWS does is not documented), also
-    when git serves the old release again.
+    After a rollback shoal-local goes on telling it, even when git serves the old release again.
+    What AWS does is not documented.
     """
     if not failure:
         return ""
@@ -53,38 +48,37 @@ def told_of(failure: str, *, as_pinned: bool) -> str:
     return f"a deployment failed: {failure}"
 
 
-def live(target: Target, endpoint: str) -> Live | None:
-    """None when there is no such endpoint."""
+def live_endpoint(target: Target, endpoint: str) -> LiveEndpoint | None:
+    """Return the endpoint, or None if it does not exist."""
     client = target.client("sagemaker")
     try:
-        found = client.describe_endpoint(EndpointName=endpoint)
+        description = client.describe_endpoint(EndpointName=endpoint)
     except ClientError as error:
         if _NOT_FOUND in str(error):
             return None
         raise
     counts = [
         variant["CurrentInstanceCount"]
-        for variant in found.get("ProductionVariants", ())
+        for variant in description.get("ProductionVariants", ())
         if "CurrentInstanceCount" in variant
     ]
-    return Live(
+    return LiveEndpoint(
         endpoint,
-        found["EndpointStatus"],
-        found["EndpointConfigName"],
-        tuple(sorted(_packages(client, found["EndpointConfigName"]))),
+        description["EndpointStatus"],
+        description["EndpointConfigName"],
+        tuple(sorted(_packages(client, description["EndpointConfigName"]))),
         sum(counts) if counts else None,
-        found.get("FailureReason", ""),
-        image_digests(found),
+        description.get("FailureReason", ""),
+        image_digests(description),
     )
 
 
 def image_digests(endpoint: Mapping[str, Any]) -> tuple[str, ...]:
-    """Digests of the images that run behind an endpoint as DescribeEndpoint describes it, each
-    once, sorted.
+    """Return the digests of the images behind an endpoint, each once, sorted.
 
-    SageMaker resolves a tag when it deploys; `ResolvedImage` is then `registry/repository@digest`
-    (API reference, DeployedImage), also of serverless variants. What is not resolved to a digest is
-    left out.
+    `endpoint` is what DescribeEndpoint returns. SageMaker resolves a tag when it deploys;
+    `ResolvedImage` is then `registry/repository@digest` (API reference, DeployedImage), also for
+    serverless variants. An image without a digest is left out.
     """
     images = [
         image

@@ -1,8 +1,7 @@
-"""The end of the stack that serves a release, apart from its environment: names and a target in,
-what was deleted and what stays out.
+"""Delete the stack that serves a release, without the rest of its environment.
 
-A stack that has left the checkout (the first promotion was reverted) is left alone by the CDK's
-CLI, and its endpoint costs money.
+The CDK's CLI ignores a stack that has left the checkout (the first promotion was reverted), and its
+endpoint costs money.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from config.names import Names
 from shoal.verbs.deployed_stack import status_of_stack
 from shoal.verbs.errors import LeftBehindError, ProtectedError
 from shoal.verbs.events import Note, Report
-from shoal.verbs.serving import live
+from shoal.verbs.serving import live_endpoint
 from shoal.verbs.stacks import Stacks
 from shoal.verbs.target import Target
 
 _NEVER_SERVED = frozenset({"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"})
-"""Of a stack whose creation failed.
+"""Statuses of a stack whose creation failed.
 
-CloudFormation updates none, and termination protection keeps the CDK's CLI from making it anew.
+CloudFormation does not update it, and termination protection keeps the CDK's CLI from replacing it.
 """
 _LOG_GROUPS = "/aws/sagemaker/Endpoints/"
 
 
 @dataclass(frozen=True)
 class ServingRemoval:
-    """Of one environment's serving stack.
+    """The removal of one environment's serving stack.
 
-    Asks what is there and remembers nothing, so it may be interrupted, and begun again.
+    It reads the state each time and keeps none, so it can be interrupted and repeated.
     """
 
     target: Target
@@ -43,11 +42,11 @@ class ServingRemoval:
         return self.names.stack("serving")
 
     def require_allowed(self) -> None:
-        """Raises ProtectedError, before anything is touched, where the file protects the
-        environment and still has it serve a release.
+        """Raise ProtectedError if the file protects the environment and still pins a release to
+        serve.
 
-        Not where the stack failed when it was made: nothing is served then, and it has to go before
-        it can be made again.
+        A stack whose creation failed is an exception: nothing is served then, and it must go before
+        it can be created again.
         """
         environment = self.names.environment
         if (
@@ -62,35 +61,33 @@ class ServingRemoval:
             )
 
     def remove(self) -> tuple[str, ...] | None:
-        """Deletes the stack, and with it endpoint, scaling, alarms, configuration and model;
-        returns what stays, a line each.
+        """Delete the stack with endpoint, scaling, alarms, configuration and model.
 
-        None when there is no such stack. An update that is going on is waited for: its endpoint
-        could not be deleted. Raises ProtectedError; LeftBehindError when the stack is still there.
+        Returns a line for each resource that stays, or None if there is no such stack. Waits for an
+        update in progress, whose endpoint could not be deleted. Raises ProtectedError. Raises
+        LeftBehindError if the stack still exists afterwards.
         """
         self.require_allowed()
         stacks = Stacks(self.target, self.names, self.report, self.poll_s)
         if stacks.describe(self.stack) is None:
             return None
         kept = list(stacks.kept_of(self.stack))
-        if settled := stacks.settled(self.stack):
-            self._delete(stacks, settled)
+        if description := stacks.wait_until_settled(self.stack):
+            self._delete(stacks, description)
         return (*kept, *self._logs())
 
     def require_no_endpoint(self) -> None:
-        """Raises LeftBehindError when there is an endpoint of that name, which no stack has
-        made.
-        """
+        """Raise LeftBehindError if an endpoint of that name exists without a stack."""
         endpoint = self.names.serving_endpoint
-        if live(self.target, endpoint):
-            how = f"`aws sagemaker delete-endpoint --endpoint-name {endpoint}`"
+        if live_endpoint(self.target, endpoint):
+            command = f"`aws sagemaker delete-endpoint --endpoint-name {endpoint}`"
             raise LeftBehindError(
-                f"endpoint {endpoint} is there, and no stack {self.stack} that made it: {how}"
+                f"endpoint {endpoint} is there, and no stack {self.stack} that made it: {command}"
                 " deletes it"
             )
 
-    def _delete(self, stacks: Stacks, found: dict[str, Any]) -> None:
-        if found.get("EnableTerminationProtection"):
+    def _delete(self, stacks: Stacks, description: dict[str, Any]) -> None:
+        if description.get("EnableTerminationProtection"):
             self.report(Note(f"taking off the termination protection of stack {self.stack}"))
             self.target.client("cloudformation").update_termination_protection(
                 StackName=self.stack, EnableTerminationProtection=False
@@ -103,11 +100,13 @@ class ServingRemoval:
             )
 
     def _logs(self) -> list[str]:
-        """SageMaker made the log group by itself."""
+        """Return the endpoint's log group, which SageMaker made and no stack owns."""
         name = f"{_LOG_GROUPS}{self.names.serving_endpoint}"
-        found = self.target.client("logs").describe_log_groups(logGroupNamePrefix=name)["logGroups"]
+        groups = self.target.client("logs").describe_log_groups(logGroupNamePrefix=name)[
+            "logGroups"
+        ]
         return [
             f"log group {name}: what the containers said"
-            for group in found
+            for group in groups
             if group["logGroupName"] == name
         ]

@@ -1,7 +1,6 @@
-"""Whether an environment may read the release that it pins, asked before anything is deployed: the
-block in its file in, an error out.
+"""Whether an environment may read the release that it pins, asked before a deployment.
 
-The registry's policy and the bucket's are of one stack, so the registry is asked for both.
+The registry's policy and the bucket's belong to one stack, so asking the registry is enough.
 """
 
 from __future__ import annotations
@@ -14,19 +13,17 @@ from config.settings import Environment
 from shoal.verbs.errors import NotSharedError, error_code, refusal
 from shoal.verbs.target import Target
 
-_REFUSED = frozenset({"AccessDenied", "AccessDeniedException"})
-_OTHER_SIDE = "no resource-based policy allows"
-"""How AWS words a refusal that the caller's own policies are not the reason of (IAM user guide,
-"Troubleshoot access denied errors").
+_ACCESS_DENIED = frozenset({"AccessDenied", "AccessDeniedException"})
+_RESOURCE_POLICY_REFUSAL = "no resource-based policy allows"
+"""AWS's words if the other account's policy is the reason (IAM user guide, "Troubleshoot access
+denied errors").
 """
 
 
-def require_shared(target: Target, environment: Environment, release: Release, first: str) -> str:
-    """Raises NotSharedError where the release is another account's, and that does not let the
-    environment's account read it.
+def require_shared(target: Target, environment: Environment, release: Release, command: str) -> str:
+    """Raise NotSharedError if another account has the release and does not let this one read it.
 
-    `first` is the command that lets it. Returns a notice where the caller may not ask, else an
-    empty text.
+    `command` is what would let it. Returns a notice if the caller may not ask, else an empty text.
     """
     if release.account == environment.account:
         return ""
@@ -40,9 +37,9 @@ def require_shared(target: Target, environment: Environment, release: Release, f
             ModelPackageName=release.model_package_arn
         )
     except ClientError as error:
-        if error_code(error) not in _REFUSED:
+        if error_code(error) not in _ACCESS_DENIED:
             raise
-        if _OTHER_SIDE not in str(error):
+        if _RESOURCE_POLICY_REFUSAL not in str(error):
             return (
                 f"whether {environment.name} may read the release that it pins was not checked:"
                 f" {refusal(error)}"
@@ -51,7 +48,7 @@ def require_shared(target: Target, environment: Environment, release: Release, f
             f"account {release.account} does not let {environment.account} read"
             f" {release.model_package_arn}"
         )
-        advice = f"deploy what says so, from this commit, first: `{first}`"
+        advice = f"deploy what says so, from this commit, first: `{command}`"
         raise NotSharedError(
             f"{what}, which {environment_file(environment.name)} pins; nothing was deployed;"
             f" {advice}"

@@ -1,8 +1,8 @@
-"""An environment's stacks as CloudFormation has them: what will stay on purpose when they go, what
-holds them back, and the last of them.
+"""An environment's stacks in CloudFormation: what they keep, what blocks their deletion, and the
+deletion of those that `cdk destroy` does not see.
 
-`cdk destroy` deletes the stacks that the checkout describes. What is here sees those too that it
-does not describe any more.
+`cdk destroy` deletes the stacks that the checkout describes. Here are also those that it no longer
+describes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from shoal.verbs.events import Note, Report
 from shoal.verbs.target import Target
 
 ORDER = ("monitoring", "serving", "pipeline", "file-system", "image", "network", "data")
-"""Users before what they use; a part that is not named here uses others and is used by none."""
-_STAYS = {"Retain", "RetainExceptOnCreate", "Snapshot"}
+"""Users before what they use. A part that is not named here uses others and is used by none."""
+_RETAINED = {"Retain", "RetainExceptOnCreate", "Snapshot"}
 _DELETE_TIMEOUT_S = 3600.0
 _SETTLE_TIMEOUT_S = 2 * 14_400.0
-"""A release there and back.
+"""Time for the rollout of a release and its rollback.
 
 Source: API reference, BlueGreenUpdatePolicy: MaximumExecutionTimeoutInSeconds is at most 14,400.
 """
 _INTERFACES_TIMEOUT_S = 1200.0
-"""Interfaces of jobs and endpoints go some minutes after them (read: SageMaker developer guide)."""
+"""Network interfaces go some minutes after their jobs and endpoints (SageMaker developer guide)."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Stacks:
     poll_s: float
 
     def left(self) -> list[str]:
-        """Names of those that are there, in the order in which they can be deleted."""
+        """Return the names of the existing stacks, in the order in which they can be deleted."""
         owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
         return sorted(
             (stack.name for stack in inventory.of_environment(self.target, owner, ["stack"])),
@@ -54,44 +54,45 @@ class Stacks:
         )
 
     def busy(self) -> dict[str, str]:
-        """Status by name of those that something is being done to."""
-        found = {name: self.describe(name) for name in self.left()}
+        """Return the status, by name, of the stacks that CloudFormation is working on."""
+        stacks = {name: self.describe(name) for name in self.left()}
         return {
             name: str(stack["StackStatus"])
-            for name, stack in found.items()
+            for name, stack in stacks.items()
             if stack and _is_busy(stack)
         }
 
     def settle(self) -> None:
-        """Waits for what is being done to any of them, by a deployment that was interrupted or is
-        somebody else's.
+        """Wait until CloudFormation works on none of them.
 
-        CloudFormation neither updates nor deletes a stack in the middle of something. Raises
-        LeftBehindError at a deadline.
+        It neither updates nor deletes a stack in the middle of an operation. Raises LeftBehindError
+        at a deadline.
         """
         for name in self.busy():
-            self.settled(name)
+            self.wait_until_settled(name)
 
-    def settled(self, name: str) -> dict[str, Any] | None:
-        """The stack as CloudFormation tells it once nothing is being done to it; None when it is
-        gone. Raises LeftBehindError.
+    def wait_until_settled(self, name: str) -> dict[str, Any] | None:
+        """Return the stack once CloudFormation has ended its operation, or None if it is deleted.
+
+        Raises LeftBehindError at a deadline.
         """
-        deadline, told = time.monotonic() + _SETTLE_TIMEOUT_S, False
+        deadline, announced = time.monotonic() + _SETTLE_TIMEOUT_S, False
         while (stack := self.describe(name)) and _is_busy(stack):
             if time.monotonic() > deadline:
                 raise LeftBehindError(
                     f"stack {name} is still {stack['StackStatus']} after {_SETTLE_TIMEOUT_S:.0f} s;"
                     " run it again"
                 )
-            if not told:
+            if not announced:
                 self.report(Note(f"waiting for stack {name}, which is {stack['StackStatus']}"))
-                told = True
+                announced = True
             time.sleep(self.poll_s)
         return stack
 
     def kept_on_purpose(self) -> list[str]:
-        """What their templates keep, and what only looks like a part of the environment; ask before
-        they are deleted.
+        """Return what the templates keep, and what only looks like a part of the environment.
+
+        Call it before they are deleted.
         """
         kept = [line for stack in self.left() for line in self.kept_of(stack)]
         vpc = self.names.environment.network.existing
@@ -104,29 +105,28 @@ class Stacks:
         return kept
 
     def wait_for_interfaces(self, timeout_s: float = _INTERFACES_TIMEOUT_S) -> None:
-        """Subnets and security groups cannot be deleted while jobs' and endpoints' network
-        interfaces are in them.
+        """Wait until the network interfaces of jobs and endpoints are gone.
+
+        Until then their subnets and security groups cannot be deleted.
         """
         deadline = time.monotonic() + timeout_s
-        told = False
-        while found := self._interfaces():
+        announced = False
+        while interfaces := self._interfaces():
             if time.monotonic() > deadline:
                 self.report(
                     Note(
                         f"still there after {timeout_s:.0f} s: network interfaces"
-                        f" {', '.join(found)}; the network's deletion may fail"
+                        f" {', '.join(interfaces)}; the network's deletion may fail"
                     )
                 )
                 return
-            if not told:
-                self.report(Note(f"waiting for network interfaces to go: {', '.join(found)}"))
-                told = True
+            if not announced:
+                self.report(Note(f"waiting for network interfaces to go: {', '.join(interfaces)}"))
+                announced = True
             time.sleep(self.poll_s)
 
     def delete_rest(self) -> None:
-        """Deletes what `cdk destroy` did not: stacks that the checkout does not describe, and those
-        that failed before.
-        """
+        """Delete the stacks that `cdk destroy` left: unknown to the checkout, or failed before."""
         for name in self.left():
             self.report(Note(f"deleting stack {name}"))
             reason = self.delete(name)
@@ -138,7 +138,10 @@ class Stacks:
         return ORDER.index(part) if part in ORDER else -1
 
     def kept_of(self, stack: str) -> Iterator[str]:
-        """What one stack's template keeps, a line each; ask before it is deleted."""
+        """Yield a line for each resource that one stack's template keeps.
+
+        Call it before the stack is deleted.
+        """
         cloudformation = self.target.client("cloudformation")
         try:
             declared = _resources(cloudformation.get_template(StackName=stack)["TemplateBody"])
@@ -150,7 +153,7 @@ class Stacks:
             raise
         for resource in _all_of(cloudformation, stack):
             policy = declared.get(resource["LogicalResourceId"], {}).get("DeletionPolicy")
-            if policy in _STAYS and "PhysicalResourceId" in resource:
+            if policy in _RETAINED and "PhysicalResourceId" in resource:
                 yield (
                     f"{resource['ResourceType']} {resource['PhysicalResourceId']} of stack {stack}"
                     f" (DeletionPolicy {policy})"
@@ -165,12 +168,13 @@ class Stacks:
                 )
 
     def _interfaces(self) -> list[str]:
-        """Of jobs and endpoints; those of VPC endpoints, NAT gateways and file systems go with
-        their stacks.
+        """Return the interfaces of jobs and endpoints.
+
+        Those of VPC endpoints, NAT gateways and file systems go with their stacks.
         """
         ids = self._network_ids()
         ec2 = self.target.client("ec2")
-        found = {}
+        interfaces = {}
         for kind, name in (
             ("AWS::EC2::Subnet", "subnet-id"),
             ("AWS::EC2::SecurityGroup", "group-id"),
@@ -179,8 +183,8 @@ class Stacks:
                 for interface in ec2.describe_network_interfaces(
                     Filters=[{"Name": name, "Values": ids[kind]}]
                 )["NetworkInterfaces"]:
-                    found[interface["NetworkInterfaceId"]] = interface
-        return sorted(key for key, interface in found.items() if _is_of_a_job(interface))
+                    interfaces[interface["NetworkInterfaceId"]] = interface
+        return sorted(key for key, interface in interfaces.items() if _is_of_a_job(interface))
 
     def _network_ids(self) -> dict[str, list[str]]:
         try:
@@ -191,16 +195,14 @@ class Stacks:
             ):  # CloudFormation's word for a stack that does not exist
                 return {}
             raise
-        found: dict[str, list[str]] = {}
+        ids: dict[str, list[str]] = {}
         for resource in resources:
             if resource["ResourceStatus"] != "DELETE_COMPLETE" and "PhysicalResourceId" in resource:
-                found.setdefault(resource["ResourceType"], []).append(
-                    resource["PhysicalResourceId"]
-                )
-        return found
+                ids.setdefault(resource["ResourceType"], []).append(resource["PhysicalResourceId"])
+        return ids
 
     def delete(self, name: str) -> str | None:
-        """Why it is still there; None when it is gone."""
+        """Delete a stack; return why it still exists, or None."""
         cloudformation = self.target.client("cloudformation")
         try:
             cloudformation.delete_stack(StackName=name)
@@ -216,7 +218,7 @@ class Stacks:
         return None
 
     def describe(self, name: str) -> dict[str, Any] | None:
-        """As CloudFormation tells it; None when there is no such stack."""
+        """Return the stack as CloudFormation describes it, or None."""
         return describe_stack(self.target, name)
 
 
@@ -226,17 +228,22 @@ def _all_of(cloudformation: Any, stack: str) -> Sequence[dict[str, Any]]:
 
 
 def _resources(body: Any) -> dict[str, Any]:
-    """botocore reads JSON templates by itself; what it leaves as text is read here."""
+    """Return the resources of a template, which botocore returns parsed or as text."""
     template = json.loads(body) if isinstance(body, str) else body
     return dict(template.get("Resources", {}))
 
 
 def _is_busy(stack: dict[str, Any]) -> bool:
-    """A change set that nobody has executed keeps nobody waiting."""
+    """Return whether CloudFormation works on the stack. A change set that nobody executed does not
+    count.
+    """
     status = str(stack["StackStatus"])
     return status.endswith("IN_PROGRESS") and status != "REVIEW_IN_PROGRESS"
 
 
 def _is_of_a_job(interface: dict[str, Any]) -> bool:
-    said = str(interface.get("Description", ""))
-    return interface.get("InterfaceType", "interface") == "interface" and " fs-" not in f" {said}"
+    description = str(interface.get("Description", ""))
+    return (
+        interface.get("InterfaceType", "interface") == "interface"
+        and " fs-" not in f" {description}"
+    )

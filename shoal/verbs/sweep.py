@@ -1,9 +1,9 @@
-"""Calls an environment's sweeper: which function goes in, what it found and deleted comes out."""
+"""Calls an environment's sweeper, the function in stacks/functions/teardown/sweep.py."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shoal.verbs.errors import ExecutionError, NotFoundError
 from shoal.verbs.target import Target
@@ -14,7 +14,7 @@ _PATIENCE_S = 330.0
 
 @dataclass(frozen=True)
 class Swept:
-    """The function's report; see stacks/functions/teardown/sweep.py."""
+    """The function's report, as its own class `Report` describes it."""
 
     dry_run: bool
     endpoints: int
@@ -24,13 +24,14 @@ class Swept:
     deleted: list[str]
     pending: list[str]
     complete: bool = True
-    """Not said by a sweeper of an earlier deployment."""
+    unread: list[str] = field(default_factory=list)
+    """Like `complete`, missing from the report of a sweeper that was deployed earlier."""
 
 
 def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:
     """Run the sweeper now.
 
-    Raises NotFoundError when it is not deployed, ExecutionError when it failed.
+    Raises NotFoundError when it is not deployed, and ExecutionError when it failed.
     """
     client = target.client("lambda", patience_s=_PATIENCE_S)
     try:

@@ -1,8 +1,5 @@
-"""Where requests go: AWS, with the user's own credentials chain untouched, or a loopback
-endpoint, with nothing of the user's.
-
-An environment's account and region come in; boto3 clients and the environment variables of child
-processes go out.
+"""Where requests go: AWS with the user's own credentials chain, or a loopback endpoint with nothing
+of the user's.
 """
 
 from __future__ import annotations
@@ -36,9 +33,7 @@ class Target:
     region: str
     endpoint_url: str | None = None
     profile: str | None = None
-    """Of the user's own AWS configuration, where other credentials than those in use are meant;
-    nothing on loopback.
-    """
+    """A profile of the user's AWS configuration, to use other credentials; unused on loopback."""
     _session: Session = field(init=False, repr=False, compare=False)
     _clients: dict[tuple[str, float | None], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -69,17 +64,17 @@ class Target:
 
     @property
     def description(self) -> str:
-        """For messages: which account where."""
+        """Return account, region and endpoint, for messages."""
         return f"account {self.account} in {self.region}" + (
             f" at {self.endpoint_url}" if self.is_local else " on AWS"
         )
 
     def client(self, service: str, patience_s: float | None = None) -> Any:
-        """The boto3 client of `service`, made once (making one costs more than most calls); clients
-        may be shared between threads.
+        """Return the boto3 client of `service`, which threads may share.
 
-        With `patience_s`, each request is sent once and its answer awaited that long: for calls
-        that must not be repeated.
+        Each client is made once, because that costs more than most calls. With `patience_s`, each
+        request is sent once and waits that long for its answer: for calls that must not be
+        repeated.
         """
         if (service, patience_s) not in self._clients:
             self._clients[service, patience_s] = self._new_client(service, patience_s)
@@ -96,8 +91,9 @@ class Target:
         return self._session.client(service, endpoint_url=self.endpoint_url, config=config)  # type: ignore[call-overload]
 
     def child_environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a child process for this target: all of `inherited` for AWS, none of
-        its AWS settings for loopback.
+        """Return the environment variables of a child process for this target.
+
+        For AWS, all of `inherited`; for loopback, none of its AWS settings.
         """
         region = {"AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region}
         if self.endpoint_url is None:
@@ -109,7 +105,7 @@ class Target:
         )
 
     def check_account(self) -> None:
-        """Raises WrongAccountError unless the credentials in use belong to this account."""
+        """Raise WrongAccountError unless the credentials in use belong to this account."""
         account = self.client("sts").get_caller_identity()["Account"]
         if account != self.account:
             message = (
@@ -120,15 +116,13 @@ class Target:
 
 
 def offline_environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """For a child process that must ask no one: `inherited` without AWS settings, and nothing to
-    find credentials in.
-    """
-    kept = {name: value for name, value in inherited.items() if not name.startswith("AWS_")}
-    return kept | _ISOLATION
+    """Return `inherited` without AWS settings, and with no way to find credentials."""
+    rest = {name: value for name, value in inherited.items() if not name.startswith("AWS_")}
+    return rest | _ISOLATION
 
 
 def local_access_key(account: str) -> str:
-    """Stands for the account's root in the emulator, which verifies no secret.
+    """Return the access key of the account's root in shoal-local, which verifies no secret.
 
     AWS makes no such key: theirs have no 0, 1, 8 or 9.
     """
@@ -136,8 +130,9 @@ def local_access_key(account: str) -> str:
 
 
 def loopback_variables(endpoint_url: str, account: str) -> dict[str, str]:
-    """What points any AWS client at the emulator's account and away from the user's own settings
-    and from the instance metadata service.
+    """Return the variables that point any AWS client at shoal-local's account.
+
+    They also keep it away from the user's own settings and from the instance metadata service.
     """
     return {
         "AWS_ENDPOINT_URL": endpoint_url,

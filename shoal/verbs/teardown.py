@@ -9,7 +9,6 @@ their endpoints, and what it left is deleted here.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,21 +17,21 @@ from typing import Protocol
 
 from botocore.exceptions import ClientError
 
-from config.names import EXECUTION_TAG, PIPELINE_TAG, Names
+from config.names import Names
 from config.settings import Environment
 from shoal.verbs import inventory
 from shoal.verbs.cdk import TOOLKIT_STACK
 from shoal.verbs.errors import (
     CommandError,
     LeftBehindError,
-    LifecycleError,
     ProtectedError,
+    ShoalError,
     error_code,
 )
 from shoal.verbs.events import Note, Report
 from shoal.verbs.execution import Pipeline
 from shoal.verbs.image import remove_parameters
-from shoal.verbs.report import made_by_steps
+from shoal.verbs.leftovers import Leftovers
 from shoal.verbs.schedules import Schedules
 from shoal.verbs.serving_removal import ServingRemoval
 from shoal.verbs.stacks import Stacks
@@ -45,7 +44,6 @@ deleted in that state.
 """
 _FUNCTION_TIMEOUT_S = 910.0
 """A function runs at most 15 minutes."""
-_SERVING = ("scalable target", "endpoint", "endpoint config", "model")
 
 
 class DeletesStacks(Protocol):
@@ -62,7 +60,7 @@ class Destroyed:
     """What stays on purpose, a line each."""
     left: tuple[inventory.Resource, ...]
     """What could not be deleted."""
-    failure: LifecycleError | None
+    failure: ShoalError | None
 
     def raise_if_left(self) -> None:
         """Raises LeftBehindError with everything that is still there and should not be."""
@@ -106,7 +104,7 @@ class Teardown:
         owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
         return Destroyed(tuple(kept), inventory.of_environment(self.target, owner), failure)
 
-    def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> LifecycleError | None:
+    def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> ShoalError | None:
         """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by
         one.
         """
@@ -148,10 +146,11 @@ class Teardown:
         """Removes scalable targets, endpoints, endpoint configs and models of executions: by the
         teardown function, then directly.
         """
-        if not self._serving():
-            return
-        self._run_teardown_function()
-        self._wait(self._delete_serving, _ENDPOINT_TIMEOUT_S, "endpoints are still there")
+        leftovers = Leftovers(self.target, self.names, self.report)
+        if leftovers.all():
+            self._run_teardown_function()
+            self._wait(leftovers.delete, _ENDPOINT_TIMEOUT_S, "endpoints are still there")
+        leftovers.raise_if_unsearched()
 
     def remove_unpinned_serving(self) -> None:
         """Deletes the serving stack where the checkout has none any more; one that it has, the CLI
@@ -170,55 +169,6 @@ class Teardown:
             with suppress(logs.exceptions.ResourceNotFoundException):
                 logs.delete_log_group(logGroupName=group.name)
 
-    def _serving(self) -> list[inventory.Resource]:
-        """What this pipeline's executions made for serving: by their ids, exact names and tags,
-        never by the prefix alone, which `dev` and `dev-b` share.
-        """
-        executions = [
-            self._pipeline.look(summary["PipelineExecutionArn"])
-            for summary in self._pipeline.executions()
-        ]
-        made = {
-            _folded(resource) for execution in executions for resource in made_by_steps(execution)
-        }
-        ids = tuple(execution.id for execution in executions)
-        owner = inventory.Owner.of(self.names, ids, inventory.neighbours(self.target, self.names))
-        found = inventory.of_environment(self.target, owner, _SERVING)
-        return [
-            each
-            for each in found
-            if _folded(each) in made
-            or any(mark in each.name for mark in ids)
-            or self._is_attributed(each)
-        ]
-
-    def _is_attributed(self, resource: inventory.Resource) -> bool:
-        """Whether its name or tags say that an execution of this pipeline made it: one without a
-        record, or that did not report it.
-        """
-        name = resource.name.removeprefix("endpoint/").partition("/")[
-            0
-        ]  # a scalable target's is endpoint/NAME/variant/NAME
-        if re.match(rf"{re.escape(self.names.pipeline)}-[a-z0-9]{{12}}(-|$)", name):
-            return True
-        kind = "endpoint" if resource.kind == "scalable target" else resource.kind.replace(" ", "-")
-        pages = self.target.client("sagemaker").get_paginator("list_tags")
-        try:
-            listed = pages.paginate(
-                ResourceArn=self.names.arn("sagemaker", f"{kind}/{name.lower()}")
-            )
-            tags = {tag["Key"]: tag["Value"] for page in listed for tag in page["Tags"]}
-        except ClientError as error:
-            if error_code(error) != "ResourceNotFound":  # gone meanwhile
-                self.report(
-                    Note(
-                        f"the tags of {resource} cannot be read ({error_code(error)}); only its"
-                        " name counts"
-                    )
-                )
-            return False
-        return tags.get(PIPELINE_TAG) == self.names.pipeline and EXECUTION_TAG in tags
-
     @property
     def _pipeline(self) -> Pipeline:
         return Pipeline(self.target, self.names.pipeline)
@@ -227,10 +177,7 @@ class Teardown:
         client = self.target.client("lambda", patience_s=_FUNCTION_TIMEOUT_S)
         function = self.names.function("teardown")
         for summary in self._pipeline.executions():
-            payload = {
-                "pipeline_execution_arn": summary["PipelineExecutionArn"],
-                "pipeline_name": self.names.pipeline,
-            }
+            payload = {"pipeline_execution_arn": summary["PipelineExecutionArn"]}
             try:
                 response = client.invoke(
                     FunctionName=function, Payload=json.dumps(payload).encode()
@@ -250,63 +197,12 @@ class Teardown:
                 )
                 return
 
-    def _delete_serving(self) -> bool:
-        """Requests deletion of what can be deleted now; True when all of it is gone."""
-        sagemaker = self.target.client("sagemaker")
-        left = self._serving()
-        for resource in left:
-            if resource.kind == "scalable target":
-                self._deregister(resource.name)
-        endpoints = [resource.name for resource in left if resource.kind == "endpoint"]
-        for name in endpoints:
-            with suppress(ClientError):  # in progress, or gone meanwhile: the next look decides
-                sagemaker.delete_endpoint(EndpointName=name)
-        if endpoints:  # configs and models of a live endpoint must stay
-            return not self._serving()
-        for resource in left:
-            self.report(Note(f"deleting {resource}"))
-            if resource.kind == "endpoint config":
-                _unless_gone(sagemaker.delete_endpoint_config, EndpointConfigName=resource.name)
-            elif resource.kind == "model":
-                _unless_gone(sagemaker.delete_model, ModelName=resource.name)
-        return not self._serving()
-
-    def _deregister(self, resource_id: str) -> None:
-        """Application Auto Scaling must neither change nor keep an endpoint that is to go."""
-        scaling = self.target.client("application-autoscaling")
-        found = scaling.describe_scalable_targets(
-            ServiceNamespace="sagemaker", ResourceIds=[resource_id]
-        )["ScalableTargets"]
-        for target in found:
-            identity = {
-                key: target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")
-            }
-            with suppress(scaling.exceptions.ObjectNotFoundException):
-                scaling.deregister_scalable_target(**identity)
-
     def _wait(self, done: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
         deadline = time.monotonic() + timeout_s
         while not done():
             if time.monotonic() > deadline:
                 raise LeftBehindError(f"{otherwise} after {timeout_s:.0f} s")
             time.sleep(self.poll_s)
-
-
-def _unless_gone(delete: Callable[..., object], **name: str) -> None:
-    """Delete what may be gone by now: the end of a stopped execution brings its deleter, too.
-
-    SageMaker tells by the message only.
-    """
-    try:
-        delete(**name)
-    except ClientError as error:
-        if "Could not find" not in str(error):
-            raise
-
-
-def _folded(resource: inventory.Resource) -> tuple[str, str]:
-    """Names read from ARNs are lower case."""
-    return resource.kind, resource.name.lower()
 
 
 def refuse_if_protected(environment: Environment) -> None:

@@ -1,6 +1,4 @@
-"""One checkout as the verbs see it: its environments, its `.shoal` folder, and the target that an
-environment's name and `--local` mean.
-"""
+"""A checkout as the verbs see it: its environments, its `.shoal` folder, and where requests go."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from shoal.verbs.errors import WrongAccountError
 from shoal.verbs.events import Detail, Report
 from shoal.verbs.execution import Pipeline
 from shoal.verbs.flow import phase
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer
 from shoal.verbs.serving_removal import ServingRemoval
 from shoal.verbs.stacks import Stacks
 from shoal.verbs.target import Target
@@ -35,10 +33,9 @@ class Workspace:
     environ: Mapping[str, str]
 
     def open(self, name: str, local: bool, profile: str | None = None) -> Session:
-        """The environment `name` and its target, on AWS with the credentials of `profile` if one is
-        named.
+        """Return the environment `name` and its target, on AWS with the credentials of `profile`.
 
-        Raises ConfigError, NotFoundError (no emulator), WrongAccountError.
+        Raises ConfigError, NotFoundError (no shoal-local runs), WrongAccountError.
         """
         environment = load_environment(name, self.root)
         target = self.target_of(environment, local, profile)
@@ -46,10 +43,10 @@ class Workspace:
         return Session(self, environment, target)
 
     @property
-    def emulator(self) -> EmulatorProcess:
-        """The emulator that `shoal local up` starts."""
+    def local_server(self) -> LocalServer:
+        """Return the shoal-local that `shoal local up` starts."""
         folder = self.root / ".shoal" / "local"
-        return EmulatorProcess(
+        return LocalServer(
             self.root, folder, self.root / ".shoal" / "logs" / "emulator.log", self.environ
         )
 
@@ -61,15 +58,15 @@ class Workspace:
     def target_of(
         self, environment: Environment, local: bool, profile: str | None = None
     ) -> Target:
-        """Where requests for `environment` go; nothing is asked yet.
+        """Return where requests for `environment` go, without sending any.
 
-        Raises NotFoundError when that is an emulator and none runs.
+        Raises NotFoundError if that is shoal-local and none runs.
         """
         if not local and environment.target is TargetKind.AWS:
             return Target(environment.account, environment.region, profile=profile)
-        running = self.emulator.require()
+        running = self.local_server.require()
         if environment.account not in running.accounts or environment.region != running.region:
-            wanted = (
+            request = (
                 f"environment {environment.name} is for {environment.account} in"
                 f" {environment.region}"
             )
@@ -77,7 +74,9 @@ class Workspace:
                 f"run `shoal local down`, then `shoal local up {environment.name}`, with the other"
                 " environments that you want beside it"
             )
-            raise WrongAccountError(f"the emulator plays {running.played}, {wanted}; {advice}")
+            raise WrongAccountError(
+                f"the emulator plays {running.description}, {request}; {advice}"
+            )
         return Target(environment.account, environment.region, running.endpoint)
 
 
@@ -95,9 +94,7 @@ class Session:
 
     @property
     def arguments(self) -> str:
-        """What names this environment at this target on a command line, for messages that tell a
-        command.
-        """
+        """Return the words that name this environment and target in a command, for messages."""
         flag = (
             " --local" if self.target.is_local and self.environment.target is TargetKind.AWS else ""
         )
@@ -112,14 +109,15 @@ class Session:
         return LOCAL_POLL_S if self.target.is_local else AWS_POLL_S
 
     def cdk(self, report: Report) -> Cdk:
-        """The CLI with this environment's own assembly, so that `shoal synth` and other
-        environments do not change it.
+        """Return the CDK CLI with an assembly of this environment alone.
+
+        So `shoal synth` and other environments do not change it.
         """
         folder = self._folder
         return self.workspace.cdk(self.assembly, folder, folder / "tmp", report)
 
     def prepared(self, report: Report) -> Cdk:
-        """The same in an account that is bootstrapped, with the environment synthesised."""
+        """Return the CLI for a bootstrapped account, with the environment synthesised."""
         cdk = self.cdk(report)
         if not is_bootstrapped(self.target):
             with phase(f"bootstrap {self.target.description}", report):
@@ -130,7 +128,7 @@ class Session:
 
     @property
     def assembly(self) -> Path:
-        """Where this environment's templates are, once they were synthesised."""
+        """Return the folder of this environment's templates, which exist after a synth."""
         return self._folder / "cdk.out"
 
     @property

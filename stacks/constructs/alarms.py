@@ -1,14 +1,12 @@
-"""Names and what may go wrong go in; one topic, and an alarm on it for each thing that somebody
-must look at, come out.
-"""
+"""One topic, and an alarm on it for each thing that somebody must look at."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -18,11 +16,11 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from config.names import Names
+from stacks.constructs.alarm import Alarm
 from stacks.constructs.sweeper import EVERY, NAMESPACE
 
 PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"
 _PUBLISHERS = ("cloudwatch.amazonaws.com", "budgets.amazonaws.com")
-_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 
 
 class Alarms(Construct):
@@ -38,26 +36,26 @@ class Alarms(Construct):
         self._let_services_publish(key)
         for address in names.environment.observability.alert_emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(address))
-        self.alarms: dict[str, cloudwatch.Alarm] = {}
+        self.alarms: dict[str, Alarm] = {}
         self._watch_executions()
         self._watch_sweeps()
 
-    def ring(self, what: str, alarm: cloudwatch.Alarm) -> None:
-        """Send `alarm` to the topic, when it begins and when it is over."""
-        self.alarms[what] = alarm
-        alarm.add_alarm_action(actions.SnsAction(self.topic))
-        alarm.add_ok_action(actions.SnsAction(self.topic))
+    def add(self, purpose: str, alarm: Alarm) -> None:
+        """Send `alarm` to the topic."""
+        self.alarms[purpose] = alarm
+        alarm.notify(self.topic)
 
     def watch_dead_letters(self, dead_letters: sqs.IQueue) -> None:
         """Ring when a teardown has given up."""
         metric = dead_letters.metric_approximate_number_of_messages_visible(
             period=cdk.Duration.minutes(5), statistic=cloudwatch.Stats.MAXIMUM
         )
-        why = (
+        self._add(
+            "not-torn-down",
             f"An endpoint of {self._names.pipeline} may still run: its teardown gave up. See the"
-            " dead-letter queue."
+            " dead-letter queue.",
+            metric,
         )
-        self._add("not-torn-down", why, metric)
 
     def watch_functions(self, functions: Mapping[str, lambda_.IFunction]) -> None:
         """Ring when one of the functions (purpose -> function) has raised an error."""
@@ -73,11 +71,12 @@ class Alarms(Construct):
 
     def _watch_executions(self) -> None:
         metric = self._metric(PIPELINES, "ExecutionFailed", "PipelineName")
-        why = (
+        self._add(
+            "execution-failed",
             f"An execution of {self._names.pipeline} has failed: `shoal status"
-            f" {self._names.environment.name} latest` says at which step."
+            f" {self._names.environment.name} latest` says at which step.",
+            metric,
         )
-        self._add("execution-failed", why, metric)
 
     def _watch_sweeps(self) -> None:
         past_ttl = self._metric(
@@ -87,46 +86,38 @@ class Alarms(Construct):
             cloudwatch.Stats.MAXIMUM,
             2 * EVERY.to_minutes(),
         )
-        # Two sweeps in a row: the first one that sees an endpoint past its time deletes it.
-        why = (
+        self._add(
+            "endpoint-past-ttl",
             f"An endpoint of {self._names.pipeline} is older than"
-            f" {self._names.environment.endpoint.ttl_minutes} minutes and costs money."
+            f" {self._names.environment.endpoint.ttl_minutes} minutes and costs money.",
+            past_ttl,
+            # Two sweeps in a row: the first one that sees an endpoint past its time deletes it.
+            periods=2,
         )
-        self._add("endpoint-past-ttl", why, past_ttl, periods=2)
         sweeps = self._metric(
             NAMESPACE, "Sweeps", "Pipeline", cloudwatch.Stats.SUM, 4 * EVERY.to_minutes()
         )
-        self.ring(
+        self._add(
             "sweep-missed",
-            cloudwatch.Alarm(
-                self,
-                "sweep-missed",
-                alarm_name=self._names.alarm("sweep-missed"),
-                alarm_description=(
-                    f"Nothing has looked for forgotten endpoints of {self._names.pipeline} for an"
-                    " hour."
-                ),
-                metric=sweeps,
-                threshold=1,
-                evaluation_periods=1,
-                comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-                treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
-            ),
+            f"Nothing has looked for forgotten endpoints of {self._names.pipeline} for an hour.",
+            sweeps,
+            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            rings_without_values=True,
         )
 
-    def _add(self, what: str, why: str, metric: cloudwatch.Metric, *, periods: int = 1) -> None:
-        alarm = cloudwatch.Alarm(
+    def _add(
+        self, purpose: str, description: str, metric: cloudwatch.Metric, **options: Any
+    ) -> None:
+        alarm = Alarm(
             self,
-            what,
-            alarm_name=self._names.alarm(what),
-            alarm_description=why,
+            purpose,
+            names=self._names,
+            purpose=purpose,
+            description=description,
             metric=metric,
-            threshold=1,
-            evaluation_periods=periods,
-            comparison_operator=_AT_LEAST,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            **options,
         )
-        self.ring(what, alarm)
+        self.add(purpose, alarm)
 
     def _metric(
         self,
@@ -147,11 +138,13 @@ class Alarms(Construct):
         )
 
     def _let_services_publish(self, key: kms.Key) -> None:
-        """The two services publish without a role, so topic and key name them (SNS developer guide,
-        "Enable compatibility between event sources from AWS services and encrypted topics"), on
-        behalf of this account only.
+        """Name the services in the policies of topic and key, on behalf of this account only: they
+        publish without a role.
+
+        Source: SNS developer guide, "Enable compatibility between event sources from AWS services
+        and encrypted topics".
         """
-        here = {"StringEquals": {"aws:SourceAccount": self._account}}
+        own_account = {"StringEquals": {"aws:SourceAccount": self._account}}
         for service in _PUBLISHERS:
             principal = iam.ServicePrincipal(service)
             sid = service.partition(".")[0].capitalize()
@@ -161,7 +154,7 @@ class Alarms(Construct):
                     principals=[principal],
                     actions=["sns:Publish"],
                     resources=[self.topic.topic_arn],
-                    conditions=here,
+                    conditions=own_account,
                 )
             )
             key.add_to_resource_policy(
@@ -170,6 +163,6 @@ class Alarms(Construct):
                     principals=[principal],
                     actions=["kms:Decrypt", "kms:GenerateDataKey"],
                     resources=["*"],
-                    conditions=here,
+                    conditions=own_account,
                 )
             )

@@ -1,5 +1,5 @@
-"""An environment's schedules go in; alarms for starts that were not delivered, and for times at
-which nothing came at all, come out.
+"""Alarms for scheduled starts that were not delivered, and for times at which nothing came at
+all.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from constructs import Construct
 
 from config.names import Names
 from config.schedules import MAX_ALARM_HOURS, Schedule, rare, silent_hours
+from stacks.constructs.alarm import Alarm
 from stacks.constructs.alarms import Alarms
 from stacks.constructs.overdue_schedules import PURPOSE, OverdueSchedules
 from stacks.constructs.schedules import Schedules
 from stacks.constructs.sweeper import NAMESPACE
 
-_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
-
 
 class ScheduleAlarms(Construct):
-    """What rings, and what cannot: docs/decisions/schedules.md."""
+    """See docs/decisions/schedules.md for what rings, and for what cannot."""
 
     def __init__(
         self,
@@ -35,66 +34,66 @@ class ScheduleAlarms(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
-        self._overdue = self._watch_rare_ones(functions, alarms)
-        alarms.ring("schedule-undelivered", self._undelivered(schedules))
+        self._overdue = self._watch_rare(functions, alarms)
+        alarms.add("schedule-undelivered", self._undelivered(schedules))
         for schedule in names.environment.schedules:
             if hours := silent_hours(schedule):
-                alarms.ring(names.missed_schedule(schedule.name), self._missed(schedule, hours))
+                alarms.add(names.missed_schedule(schedule.name), self._missed(schedule, hours))
 
-    def _watch_rare_ones(self, functions: Path, alarms: Alarms) -> OverdueSchedules | None:
-        found = rare(self._names.environment.schedules)
-        if not found:
+    def _watch_rare(self, functions: Path, alarms: Alarms) -> OverdueSchedules | None:
+        hours = rare(self._names.environment.schedules)
+        if not hours:
             return None
         overdue = OverdueSchedules(
-            self, "Overdue", names=self._names, functions=functions, silent_hours=found
+            self, "Overdue", names=self._names, functions=functions, silent_hours=hours
         )
-        alarms.watch_functions({PURPOSE: overdue.watcher.function})
+        alarms.watch_functions({PURPOSE: overdue.scheduled.function})
         return overdue
 
-    def _undelivered(self, schedules: Schedules) -> cloudwatch.Alarm:
+    def _undelivered(self, schedules: Schedules) -> Alarm:
         metric = schedules.dead_letters.metric_approximate_number_of_messages_visible(
             period=cdk.Duration.minutes(5), statistic=cloudwatch.Stats.MAXIMUM
         )
-        return cloudwatch.Alarm(
+        return Alarm(
             self,
             "Undelivered",
-            alarm_name=self._names.alarm("schedule-undelivered"),
-            alarm_description=(
+            names=self._names,
+            purpose="schedule-undelivered",
+            description=(
                 f"A schedule could not start {self._names.pipeline}. The message in the dead-letter"
                 " queue says why."
             ),
             metric=metric,
-            threshold=1,
-            evaluation_periods=1,
-            comparison_operator=_AT_LEAST,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
 
-    def _missed(self, schedule: Schedule, hours: int) -> cloudwatch.Alarm:
-        """Rings when the function has measured nothing for longer than two times of the schedule
-        are apart.
+    def _missed(self, schedule: Schedule, hours: int) -> Alarm:
+        """Return an alarm that rings when no start was delivered for longer than the schedule's
+        times are apart.
 
-        Of a rare one another function says that. Either way silence rings: without a value nobody
-        knows that the schedule is on time.
+        For a rare schedule another function measures that. Either way missing values ring: without
+        one nobody knows that the schedule is on time.
         """
         overdue = self._overdue if hours > MAX_ALARM_HOURS else None
         unseen = ", is gone, or nobody looks" if overdue else ""
-        return cloudwatch.Alarm(
+        comparison = cloudwatch.ComparisonOperator
+        return Alarm(
             self,
             f"Missed-{schedule.name}",
-            alarm_name=self._names.alarm(self._names.missed_schedule(schedule.name)),
-            alarm_description=(
+            names=self._names,
+            purpose=self._names.missed_schedule(schedule.name),
+            description=(
                 f"The schedule {schedule.name} of {self._names.pipeline} has given no sign for"
                 f" {hours} hours{unseen}."
             ),
             metric=overdue.metric(schedule.name) if overdue else self._signs(schedule),
-            threshold=1,
-            evaluation_periods=1 if overdue else hours,
-            comparison_operator=(
-                _AT_LEAST if overdue else cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
+            periods=1 if overdue else hours,
+            comparison=(
+                comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+                if overdue
+                else comparison.LESS_THAN_THRESHOLD
             ),
-            treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
-            actions_enabled=not schedule.paused,
+            rings_without_values=True,
+            enabled=not schedule.paused,
         )
 
     def _signs(self, schedule: Schedule) -> cloudwatch.Metric:
@@ -102,8 +101,8 @@ class ScheduleAlarms(Construct):
             namespace=NAMESPACE,
             metric_name="ScheduledStarts",
             dimensions_map={"Pipeline": self._names.pipeline, "Schedule": schedule.name},
-            # Of deliveries, whether they started something or not: a start that an execution was in
-            # the way of has not been missed.
+            # The number of deliveries, whether they started something or not: a start that was
+            # skipped because an execution ran has not been missed.
             statistic=cloudwatch.Stats.SAMPLE_COUNT,
             period=cdk.Duration.hours(1),
         )

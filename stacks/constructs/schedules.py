@@ -46,7 +46,6 @@ class Schedules(Construct):
             names=names,
             purpose=PURPOSE,
             folder=functions / "start",
-            module="start",
             description=f"Starts executions of {names.pipeline} on schedule, one at a time",
             timeout=_FUNCTION_TIMEOUT,
             environment={"PIPELINE_NAME": names.pipeline, **manifest_variables(names)},

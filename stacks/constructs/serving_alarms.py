@@ -1,23 +1,21 @@
-"""Limits and an endpoint configuration go in; the alarms that roll its deployment back, and that
-ring at any other time, come out.
+"""Alarms that roll back a deployment of the serving endpoint, and that ring at any other time.
 
-They watch the new fleet alone, by the dimension EndpointConfigName: with the old one in sight, a
-release that repairs what is live would be rolled back by what it repairs (SageMaker developer
-guide, "Auto-Rollback Configuration and Monitoring"). Metrics and units: "Amazon SageMaker AI
-metrics in Amazon CloudWatch"; of the errors, each request sends 1 or 0, so that their average is a
-rate.
+They watch only the new fleet, by the dimension EndpointConfigName. If they watched the old one as
+well, a release that repairs what is live would be rolled back by what it repairs (SageMaker
+developer guide, "Auto-Rollback Configuration and Monitoring"). Metrics and units: "Amazon SageMaker
+AI metrics in Amazon CloudWatch". For errors each request sends 1 or 0, so their average is a rate.
 """
 
 from __future__ import annotations
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from config.names import Names
 from config.serving import Alarms
+from stacks.constructs.alarm import Alarm
 
 _NAMESPACE = "AWS/SageMaker"
 LATENCY, SERVER_ERRORS, MODEL_ERRORS = WATCHED = (
@@ -28,9 +26,9 @@ LATENCY, SERVER_ERRORS, MODEL_ERRORS = WATCHED = (
 
 
 class ServingAlarms(Construct):
-    """`names` in the order of WATCHED.
+    """`names` are in the order of WATCHED.
 
-    They must exist before the endpoint, and not ring when its deployment begins.
+    The alarms must exist before the endpoint, and not ring when its deployment begins.
     """
 
     def __init__(
@@ -81,14 +79,17 @@ class ServingAlarms(Construct):
 
     @property
     def names(self) -> list[str]:
-        return [self._names.alarm(what) for what in WATCHED]
+        return [self._names.alarm(purpose) for purpose in WATCHED]
 
-    def _add(self, what: str, why: str, metric: str, statistic: str, threshold: float) -> None:
-        alarm = cloudwatch.Alarm(
+    def _add(
+        self, purpose: str, description: str, metric: str, statistic: str, threshold: float
+    ) -> None:
+        alarm = Alarm(
             self,
-            what,
-            alarm_name=self._names.alarm(what),
-            alarm_description=f"The endpoint {self._names.serving_endpoint} {why}.",
+            purpose,
+            names=self._names,
+            purpose=purpose,
+            description=f"The endpoint {self._names.serving_endpoint} {description}.",
             metric=cloudwatch.Metric(
                 namespace=_NAMESPACE,
                 metric_name=metric,
@@ -97,9 +98,7 @@ class ServingAlarms(Construct):
                 period=cdk.Duration.minutes(1),
             ),
             threshold=threshold,
-            evaluation_periods=self._limits.minutes,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            periods=self._limits.minutes,
+            comparison=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
         )
-        alarm.add_alarm_action(actions.SnsAction(self._topic))
-        alarm.add_ok_action(actions.SnsAction(self._topic))
+        alarm.notify(self._topic)

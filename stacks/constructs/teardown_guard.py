@@ -56,6 +56,7 @@ class TeardownGuard(Construct):
             names=names,
             purpose=PURPOSE,
             folder=functions / "teardown",
+            module="teardown",
             description=(
                 f"Deletes endpoint, configuration and model of an execution of {names.pipeline}"
             ),

@@ -5,7 +5,6 @@ is kept.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from config.loader import load_environment
 from local.tests.bad_input.values import ANYTHING, TEXT, json_safe, spoilt
 from local.tests.bad_input.wire import Wire, require_refusal_or_success
 from pipelines.check import check
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 ROLE = "arn:aws:iam::123456789012:role/pipeline"
 
 

@@ -16,8 +16,8 @@ from config.errors import ConfigError
 from config.loader import environment_names, load
 from local.tests.bad_input.values import json_safe, spoilt
 from pipelines.check import check
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GOOD = {
     name: yaml.safe_load((ROOT / "environments" / f"{name}.yaml").read_text())
     for name in environment_names(ROOT)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +11,8 @@ from config.settings import Environment
 from local.tests.bad_input.values import TEXT
 from shoal.verbs.errors import ParameterError
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = st.one_of(
     TEXT,
     st.sampled_from(

@@ -306,18 +306,8 @@ _DISTURBED_TROUBLES = (
 FAST = (
     "nothing-wrong-all-layers",
     "Train-killed-all-layers",
-    "Train-stopped-all-layers",
-    "AccuracyGate-fails-all-layers",
-    "CreateModel-answer-lost-no-step",
-    "CreateEndpointConfig-limit-no-step",
-    "CreateEndpoint-stopped-no-sweeper",
     "CreateEndpoint-fails-no-rule",
-    "CreateEndpoint-answer-lost-events-lost",
-    "SmokeTest-fails-all-layers",
-    "nothing-wrong-events-in-disorder",
-    "nothing-wrong-events-twice",
     "SmokeTest-fails-sweeper-only",
-    "Teardown-killed-queue-only",
     "CreateEndpointConfig-answer-lost-only-tags",
 )
 

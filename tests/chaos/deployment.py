@@ -22,8 +22,8 @@ from config.names import Names
 from config.settings import Environment
 from pipelines.launch import launch_of
 from stacks.node import use_installed_node
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "tests/chaos/source"
 DIGITS = ROOT / "stacks" / "functions" / "smoke_test" / "digits.json"
 _LIMIT_S = 240.0

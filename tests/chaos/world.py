@@ -11,22 +11,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import boto3
 from botocore.config import Config
 
-from shoal_local.processes import started_at
-from tests.chaos.deployment import ROOT, Deployment
+from shoal_local.testing import LocalEmulator, clean_up, listener, processes_with
+from tests.chaos.deployment import Deployment
 
 SPEED = 150.0
 TTL_S = 600.0 / SPEED
@@ -35,7 +28,6 @@ SWEEP_EVERY_S = 900.0 / SPEED
 DURATIONS = {"stop_grace_s": 2.0, "lambda_step_s": 120.0}
 FUNCTION_TIMEOUT_S = 30
 VISIBILITY_S = 30
-_STOP_LIMIT_S = 60.0
 
 
 class World:
@@ -60,39 +52,24 @@ class World:
             for name, seconds in DURATIONS.items()
             for part in ("--duration", f"{name}={seconds}")
         ]
-        options = [
-            "--account",
-            self.names.environment.account,
-            "--schedule-speed",
-            str(SPEED),
-            "--enforce-iam",
-        ]
-        command = [
-            sys.executable,
-            "-m",
-            "shoal_local",
-            "serve",
-            "--state-dir",
-            str(self.state),
-            "--faults",
-            str(self._faults),
-        ]
+        options = ["--schedule-speed", str(SPEED), "--enforce-iam", "--faults", str(self._faults)]
         environment = {
             key: value for key, value in os.environ.items() if not key.startswith("AWS_")
         } | {"TMPDIR": str(self.scratch)}
         with (self.folder / "emulator.err").open("a") as errors:
-            self._process = subprocess.Popen(
-                [*command, *options, *durations],
-                cwd=ROOT,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
+            self._emulator = LocalEmulator.start(
+                self.state,
+                "--account",
+                self.names.environment.account,
+                *options,
+                *durations,
+                environment=environment,
+                errors=errors,
             )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"no emulator: {(self.folder / 'emulator.err').read_text()}"
-        self.endpoint = str(json.loads(line)["endpoint"])
+
+    @property
+    def endpoint(self) -> str:
+        return self._emulator.account.endpoint
 
     def deploy(self) -> None:
         """The real stacks; then the shorter times."""
@@ -131,14 +108,8 @@ class World:
     def client(self, service: str) -> Any:
         with self._lock:
             if service not in self._clients:
-                self._clients[service] = boto3.client(  # type: ignore[call-overload]
-                    service,
-                    region_name="us-east-1",
-                    endpoint_url=self.endpoint,
-                    aws_access_key_id="test",
-                    aws_secret_access_key="test",
-                    config=Config(max_pool_connections=50, retries={"total_max_attempts": 1}),
-                )
+                config = Config(max_pool_connections=50, retries={"total_max_attempts": 1})
+                self._clients[service] = self._emulator.account.client(service, config)
             return self._clients[service]
 
     def queue_url(self) -> str:
@@ -208,77 +179,31 @@ class World:
         """Processes on this machine that have `mark` in their command line or environment, without
         the emulator itself and us.
         """
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            pid = int(folder.name)
-            if pid in {os.getpid(), self._process.pid} or started_at(pid) is None:
-                continue
-            with contextlib.suppress(OSError):
-                command = (folder / "cmdline").read_bytes()
-                if mark.encode() in command or mark.encode() in (folder / "environ").read_bytes():
-                    found.append(
-                        f"process {pid}"
-                        f" {command[:120].replace(bytes(1), b' ').decode(errors='replace')}"
-                    )
-        return found
+        return processes_with(mark, without={self._emulator.process.pid})
 
     def stop(self) -> list[str]:
         """SIGTERM, as `shoal local down` does; what is left on the machine afterwards."""
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(_STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            return ["the emulator did not stop", *self.left()]
-        return self.left()
+        return [*self._emulator.stop(), *self._temporary()]
 
     def kill(self) -> None:
         """SIGKILL; nothing is said to anybody."""
-        self._process.kill()
-        self._process.wait()
+        self._emulator.kill()
 
     def clean_up(self) -> None:
         """`python -m shoal_local down`: what a person runs after a crash."""
-        subprocess.run(
-            [sys.executable, "-m", "shoal_local", "down", "--state-dir", str(self.state)],
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-        )
+        clean_up(self.state)
 
     def left(self) -> list[str]:
         """Processes, the port, locks and temporary files of this world, once they have had a moment
         to end.
         """
-        looks: list[Callable[[], list[str]]] = [
-            lambda: self.processes(str(self.state)),
-            lambda: port_answers(self.endpoint),
-            lambda: [f"temporary file {path}" for path in self.scratch.iterdir()],
-            lambda: (
-                [f"lock {path}" for path in self.state.rglob("*.lock")]
-                if self.state.exists()
-                else []
-            ),
-        ]
-        deadline = time.monotonic() + 10
-        while (
-            found := [each for look in looks for each in look()]
-        ) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        return found
+        return [*self._emulator.leftovers(), *self._temporary()]
 
     def left_of(self, endpoint: str) -> list[str]:
         """What is left of a killed emulator that was at `endpoint`, now that another one has its
         state directory.
         """
-        temporary = [f"temporary file {path}" for path in self.scratch.iterdir()]
-        return [*self.processes(str(self.state)), *port_answers(endpoint), *temporary]
+        return [*self.processes(str(self.state)), *listener(endpoint), *self._temporary()]
 
-
-def port_answers(endpoint: str) -> list[str]:
-    """The endpoint's port, if somebody listens there."""
-    port = urlsplit(endpoint).port or 0
-    with socket.socket() as probe:
-        probe.settimeout(2)
-        return [f"port {port}"] if probe.connect_ex(("127.0.0.1", port)) == 0 else []
+    def _temporary(self) -> list[str]:
+        return [f"temporary file {path}" for path in self.scratch.iterdir()]

@@ -10,25 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer
 from tests.cli.trained import Checkout, Package, Registry
-from tests.verbs.conftest import ACCOUNT, REGION, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, REGION
 
 STAGING, PROD = "222233334444", "333344445555"
 
 
 @pytest.fixture(scope="session")
-def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
+def local_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     folder = tmp_path_factory.mktemp("emulator")
-    process = EmulatorProcess(ROOT, folder / "state", folder / "emulator.log", os.environ)
+    process = LocalServer(ROOT, folder / "state", folder / "emulator.log", os.environ)
     process.start(ACCOUNT, REGION)
     yield process
     process.shut_down()
 
 
 @pytest.fixture(scope="session")
-def registry(emulator: EmulatorProcess) -> Registry:
-    return Registry(emulator.require().target)
+def registry(local_server: LocalServer) -> Registry:
+    return Registry(local_server.require().target)
 
 
 @pytest.fixture(scope="session")
@@ -38,20 +39,20 @@ def good(registry: Registry) -> Package:
 
 
 @pytest.fixture(scope="session")
-def three_accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
+def three_accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     """One that plays dev's, staging's and prod's account."""
     folder = tmp_path_factory.mktemp("accounts")
-    process = EmulatorProcess(ROOT, folder / "state", folder / "emulator.log", os.environ)
-    process.start(ACCOUNT, REGION, others=[STAGING, PROD])
+    process = LocalServer(ROOT, folder / "state", folder / "emulator.log", os.environ)
+    process.start(ACCOUNT, REGION, other_accounts=[STAGING, PROD])
     yield process
     process.shut_down()
 
 
 @pytest.fixture(scope="session")
-def registry_of_dev(three_accounts: EmulatorProcess) -> Registry:
+def registry_of_dev(three_accounts: LocalServer) -> Registry:
     return Registry(three_accounts.require().target)
 
 
 @pytest.fixture
-def released(tmp_path: Path, emulator: EmulatorProcess) -> Checkout:
-    return Checkout.new(tmp_path, emulator.state)
+def released(tmp_path: Path, local_server: LocalServer) -> Checkout:
+    return Checkout.new(tmp_path, local_server.state)

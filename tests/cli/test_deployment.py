@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from shoal.cli.deployment import told_what_goes_on
+from shoal.cli.deployment import reporting_unfinished_work
 from shoal.cli.interrupts import interrupted_once
 from shoal.verbs.errors import CommandError
 from shoal.verbs.workspace import Workspace
@@ -24,14 +24,14 @@ def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(
     body = json.dumps({"Resources": {"One": slow(session.target)}})
     capsys.readouterr()
     cloudformation.create_stack(StackName=stack, TemplateBody=body)
-    with pytest.raises(KeyboardInterrupt), interrupted_once(), told_what_goes_on(session):
+    with pytest.raises(KeyboardInterrupt), interrupted_once(), reporting_unfinished_work(session):
         os.kill(os.getpid(), signal.SIGTERM)
     said = capsys.readouterr().err.splitlines()
     cloudformation.get_waiter("stack_create_complete").wait(
         StackName=stack, WaiterConfig={"Delay": 1}
     )
     at_its_deadline = CommandError("cdk deploy", None, [], released.root)
-    with pytest.raises(CommandError), told_what_goes_on(session):
+    with pytest.raises(CommandError), reporting_unfinished_work(session):
         raise at_its_deadline
     cloudformation.delete_stack(StackName=stack)
     cloudformation.get_waiter("stack_delete_complete").wait(
@@ -50,6 +50,6 @@ def test_a_deployment_that_failed_by_itself_has_nothing_going_on(
 ) -> None:
     session = Workspace(released.root, dict(os.environ)).open("staging", local=True)
     failed = CommandError("cdk deploy", 1, [], released.root)
-    with pytest.raises(CommandError), told_what_goes_on(session):
+    with pytest.raises(CommandError), reporting_unfinished_work(session):
         raise failed
     assert capsys.readouterr().err == ""

@@ -16,16 +16,15 @@ from config.loader import load_environment
 from config.names import Names
 from local.tests.control.account import trust
 from local.tests.sagemaker.hosted import ENVIRONMENT, GOOD_MODEL
-from shoal.cli.deployment import tell_what_serves
+from shoal.cli.deployment import report_serving
 from shoal.verbs.inventory import Owner, of_environment
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer, build_runtimes
 from shoal.verbs.target import Target
 from shoal.verbs.workspace import Workspace
-from shoal_local.runtimes.build import build
-from shoal_local.runtimes.catalog import runtimes
 from tests.cli.test_promote import promoted
 from tests.cli.trained import IMAGE, Checkout, Package, Registry
-from tests.verbs.conftest import ACCOUNT, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT
 
 DESTROY = ("destroy", "staging", "--serving")
 NAMES = Names(load_environment("staging", ROOT).model_copy(update={"account": ACCOUNT}))
@@ -71,11 +70,11 @@ def template(model_data: str, role: str) -> str:
 
 
 @pytest.fixture
-def target(registry: Registry) -> Iterator[Target]:
+def target(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """The account with staging's serving stack, protected and with an endpoint in service, and
     another stack of staging's.
     """
-    build(runtimes()["pytorch"], None, print)
+    build_runtimes(ROOT, os.environ, "pytorch", tmp_path_factory.mktemp("runtimes") / "log", print)
     target = registry.target
     role = target.client("iam").create_role(
         RoleName="serves-staging",
@@ -122,7 +121,7 @@ def there(target: Target) -> set[str]:
 def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(
     reverted: Checkout,
     target: Target,
-    emulator: EmulatorProcess,
+    local_server: LocalServer,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shoal = partial(reverted.shoal, *DESTROY)
@@ -138,7 +137,7 @@ def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(
     assert there(target) == {"stack", "endpoint", "endpoint config", "model", "scalable target"}
 
     reverted.git("revert", "--no-edit", "HEAD")
-    tell_what_serves(Workspace(reverted.root, dict(os.environ)).open("staging", local=True))
+    report_serving(Workspace(reverted.root, dict(os.environ)).open("staging", local=True))
     said = capsys.readouterr()
     assert said.out.startswith(f"serving: {ENDPOINT} is InService")
     assert (
@@ -165,5 +164,5 @@ def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(
 
     assert shoal() == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"there is no stack {STACK} in ")
-    tell_what_serves(Workspace(reverted.root, dict(os.environ)).open("staging", local=True))
+    report_serving(Workspace(reverted.root, dict(os.environ)).open("staging", local=True))
     assert capsys.readouterr() == ("", "")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 
 PROGRAM = """
 import sys, time

@@ -13,15 +13,13 @@ from config.loader import load_environment
 from shoal.cli.main import shoal
 from shoal.verbs.errors import UsageError, WrongAccountError
 from shoal.verbs.workspace import Workspace
-from tests.verbs.conftest import ROOT
+from tests.repository import link_checkout
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
     """A checkout of its own, without an emulator at the end."""
-    for name in ("emulator", "environments", "node_modules"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    yield tmp_path
+    yield link_checkout(tmp_path)
     CliRunner().invoke(shoal, ["--root", str(tmp_path), "local", "down"])
 
 

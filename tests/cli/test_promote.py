@@ -12,11 +12,11 @@ import pytest
 
 from config.loader import load_environment
 from config.release import Release
-from shoal.cli.promote import Step
 from shoal.verbs.errors import PromotionError
+from shoal.verbs.promotion_path import PromotionStep
 from shoal.verbs.repository import Repository
 from tests.cli.trained import IMAGE, Checkout, Package, Registry
-from tests.config.test_release import numbered
+from tests.config.releases import numbered
 from tests.verbs.conftest import ACCOUNT
 
 TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
@@ -322,7 +322,7 @@ def propose(checkout: Checkout, release: Release) -> str:
     """The branch that pins it in staging; nobody looks at a registry."""
     dev, staging = (load_environment(name, checkout.root) for name in ("dev", "staging"))
     step, proposed = (
-        Step(checkout.root, Repository(checkout.root, os.environ), dev, staging, dev),
+        PromotionStep(checkout.root, Repository(checkout.root, os.environ), dev, staging, dev),
         release.replacing(staging.release),
     )
     step.commit(proposed, "Pin it")

@@ -13,7 +13,7 @@ import pytest
 from config.loader import load_environment
 from shoal.verbs.cdk import TOOLKIT_STACK
 from shoal.verbs.deployed_stack import describe_stack
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer
 from shoal.verbs.shared_release import require_shared
 from shoal.verbs.target import Target
 from tests.cli.conftest import PROD, STAGING
@@ -23,7 +23,7 @@ from tests.verbs.conftest import ACCOUNT, REGION
 
 
 def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
-    three_accounts: EmulatorProcess,
+    three_accounts: LocalServer,
     registry_of_dev: Registry,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -53,7 +53,7 @@ def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
 
 
 @pytest.fixture
-def pinning(three_accounts: EmulatorProcess, registry_of_dev: Registry, tmp_path: Path) -> Checkout:
+def pinning(three_accounts: LocalServer, registry_of_dev: Registry, tmp_path: Path) -> Checkout:
     """staging pins a version of dev's, whose registry names nobody."""
     checkout = Checkout.new(tmp_path, three_accounts.state, staging=STAGING)
     checkout.merge(promoted(checkout, registry_of_dev.approved()))
@@ -81,7 +81,7 @@ def shared(registry_of_dev: Registry) -> Iterator[None]:
 
 
 def test_what_another_account_reads_has_to_be_let_first_and_that_is_said(
-    three_accounts: EmulatorProcess,
+    three_accounts: LocalServer,
     registry_of_dev: Registry,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -105,7 +105,7 @@ def test_what_another_account_reads_has_to_be_let_first_and_that_is_said(
 
 
 def test_where_every_version_is_shared_nothing_has_to_be_let(
-    three_accounts: EmulatorProcess,
+    three_accounts: LocalServer,
     registry_of_dev: Registry,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -123,7 +123,7 @@ def test_where_every_version_is_shared_nothing_has_to_be_let(
 
 
 def test_a_deployment_of_what_may_not_be_read_is_one_error_before_anything_is_made(
-    pinning: Checkout, three_accounts: EmulatorProcess, capsys: pytest.CaptureFixture[str]
+    pinning: Checkout, three_accounts: LocalServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
     assert pinning.shoal("deploy", "staging") == 2
@@ -144,7 +144,7 @@ def test_a_deployment_of_what_may_not_be_read_is_one_error_before_anything_is_ma
 
 @pytest.mark.usefixtures("shared")
 def test_what_may_be_read_is_no_reason_to_stop(
-    pinning: Checkout, three_accounts: EmulatorProcess
+    pinning: Checkout, three_accounts: LocalServer
 ) -> None:
     environment = load_environment("staging", pinning.root)
     assert environment.release is not None

@@ -25,13 +25,14 @@ from local.tests.control.account import trust
 from shoal.verbs import registry as entries
 from shoal.verbs.errors import CopyError
 from shoal.verbs.image_copy import ImageCopy
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer
 from shoal.verbs.release_copy import ReleaseCopy
 from shoal.verbs.target import Target
 from tests.cli.conftest import PROD, STAGING
 from tests.cli.test_promote import pinned, refusal
 from tests.cli.trained import Checkout, Package, Registry
-from tests.verbs.conftest import ACCOUNT, REGION, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, REGION
 
 TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
 TO_PROD = ("promote", "--from", "staging", "--to", "prod")
@@ -40,7 +41,7 @@ TO_PROD = ("promote", "--from", "staging", "--to", "prod")
 class Own:
     """What the data stack of an environment has of it: key, bucket, registry."""
 
-    def __init__(self, three_accounts: EmulatorProcess, name: str) -> None:
+    def __init__(self, three_accounts: LocalServer, name: str) -> None:
         self.names = Names(load_environment(name, ROOT))
         running = three_accounts.require()
         self.target = Target(self.names.environment.account, REGION, running.endpoint)
@@ -88,17 +89,17 @@ class Own:
 
 
 @pytest.fixture(scope="module")
-def staging(three_accounts: EmulatorProcess) -> Own:
+def staging(three_accounts: LocalServer) -> Own:
     return Own(three_accounts, "staging").deploy()
 
 
 @pytest.fixture(scope="module")
-def prod(three_accounts: EmulatorProcess) -> Own:
+def prod(three_accounts: LocalServer) -> Own:
     return Own(three_accounts, "prod").deploy()
 
 
 @pytest.fixture
-def checkout(three_accounts: EmulatorProcess, tmp_path: Path) -> Checkout:
+def checkout(three_accounts: LocalServer, tmp_path: Path) -> Checkout:
     return Checkout.new(tmp_path, three_accounts.state, staging=STAGING)
 
 
@@ -304,14 +305,14 @@ def test_a_copy_that_breaks_off_says_what_is_there_and_the_next_call_uses_it(
             r" .*evaluation\.json"
         ),
     ):
-        copying.make(release, found, key)
+        copying.copy(release, found, key)
     prod.make_group()
     before = prod.objects()
     assert [prod.entries(), [line.partition(":")[0] for line in lines]] == [
         [],
         ["copied", "copied"],
     ]
-    assert copying.make(release, found, key).copied_from == package.arn
+    assert copying.copy(release, found, key).copied_from == package.arn
     assert (prod.objects(), [line.partition(":")[0] for line in lines[2:]]) == (
         before,
         ["there already", "there already", "registered"],
@@ -394,7 +395,7 @@ OCI_MANIFEST, OCI_INDEX = (
 )
 
 
-def sent(three_accounts: EmulatorProcess) -> int:
+def sent(three_accounts: LocalServer) -> int:
     """How many requests by now have put anything into an ECR."""
     writes = ("InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload", "PutImage")
     lines = (three_accounts.state / "requests.jsonl").read_text().splitlines()
@@ -410,7 +411,7 @@ def test_an_image_of_ones_own_is_copied_byte_for_byte_and_pinned_by_its_digest(
     checkout: Checkout,
     registry_of_dev: Registry,
     staging: Own,
-    three_accounts: EmulatorProcess,
+    three_accounts: LocalServer,
     index: bool,
 ) -> None:
     image = Image.pushed(registry_of_dev.target, index)
@@ -431,7 +432,7 @@ def test_an_image_of_ones_own_is_copied_byte_for_byte_and_pinned_by_its_digest(
     )
     assert image.pulled(staging.target) == image.blobs
     before, made = sent(three_accounts), list[str]()
-    copying(registry_of_dev, staging, image, made).make(image.digest)
+    copying(registry_of_dev, staging, image, made).copy(image.digest)
     assert before > 0
     assert (sent(three_accounts), made) == (before, [])
 
@@ -444,14 +445,14 @@ def test_a_copy_of_an_image_goes_on_from_the_layers_that_are_there(
     config, large, small = image.blobs
     push_blob(staging.target, image.repository, image.blobs[large])
     made: list[str] = []
-    copying(registry_of_dev, staging, image, made).make(image.digest)
+    copying(registry_of_dev, staging, image, made).copy(image.digest)
     assert made == [
         f"{STAGING}/{image.repository}@{digest}" for digest in (config, small, image.digest)
     ]
 
 
 def test_a_layer_that_is_not_what_its_digest_says_is_not_kept(
-    registry_of_dev: Registry, staging: Own, three_accounts: EmulatorProcess
+    registry_of_dev: Registry, staging: Own, three_accounts: LocalServer
 ) -> None:
     image = Image.pushed(registry_of_dev.target)
     ecr = staging.target.client("ecr")
@@ -467,7 +468,7 @@ def test_a_layer_that_is_not_what_its_digest_says_is_not_kept(
             rf"hash mismatch: what was read as {ACCOUNT}/{image.repository}@{large} has the digest"
         ),
     ):
-        copying(registry_of_dev, staging, image, []).make(image.digest)
+        copying(registry_of_dev, staging, image, []).copy(image.digest)
     there = ecr.batch_check_layer_availability(
         repositoryName=image.repository, layerDigests=[large, small]
     )
@@ -497,7 +498,7 @@ def test_an_image_of_ones_own_needs_a_repository_of_its_name_in_the_target(
 
 
 def test_where_the_target_is_not_deployed_nothing_is_copied(
-    emulator: EmulatorProcess, released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+    local_server: LocalServer, released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = refusal(released, capsys, *TO_STAGING, "--package", good.version, "--copy")
     assert "staging is not deployed in account 111122223333 in us-east-1" in line
@@ -509,10 +510,10 @@ def test_where_the_target_is_not_deployed_nothing_is_copied(
 
 
 def test_without_credentials_for_the_target_nothing_is_copied(
-    emulator: EmulatorProcess, good: Package, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    local_server: LocalServer, good: Package, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    elsewhere = Checkout.new(tmp_path, emulator.state, staging=STAGING)
-    line = refusal(elsewhere, capsys, *TO_STAGING, "--package", good.version, "--copy")
+    foreign_code_variable = Checkout.new(tmp_path, local_server.state, staging=STAGING)
+    line = refusal(foreign_code_variable, capsys, *TO_STAGING, "--package", good.version, "--copy")
     assert (
         f"the emulator plays account {ACCOUNT} in us-east-1, environment staging is for {STAGING}"
         in line

@@ -6,6 +6,7 @@ stack gives it, when nothing of dev is there any more.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -24,17 +25,16 @@ from local.tests.sagemaker.hosted import BUSY, ENVIRONMENT
 from shoal.verbs import registry as entries
 from shoal.verbs.errors import NotSharedError
 from shoal.verbs.image_copy import ImageCopy
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer, build_runtimes
 from shoal.verbs.release_copy import ReleaseCopy
 from shoal.verbs.shared_release import require_shared
 from shoal.verbs.target import Target
-from shoal_local.runtimes.build import build
-from shoal_local.runtimes.catalog import runtimes
 from tests.cli.conftest import STAGING
 from tests.cli.test_promote_copy import TO_STAGING, Image, delete_in_dev, promoted
 from tests.cli.trained import CODE, Checkout, Package, Registry
 from tests.identity.synth import synthesised
-from tests.verbs.conftest import ACCOUNT, REGION, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, REGION
 
 ENV = load_environment("staging", ROOT)
 NAMES = Names(ENV)
@@ -96,25 +96,25 @@ _REGISTERS = [
 
 
 @pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
-    assert build(runtimes()["pytorch"], None, print).exists()
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     folder = tmp_path_factory.mktemp("strict")
-    process = EmulatorProcess(
+    build_runtimes(ROOT, os.environ, "pytorch", folder / "runtimes.log", print)
+    process = LocalServer(
         ROOT, folder / "state", folder / "emulator.log", {"PATH": "/usr/bin:/bin"}
     )
-    process.start(ACCOUNT, REGION, enforce_iam=True, others=[STAGING])
+    process.start(ACCOUNT, REGION, enforce_iam=True, other_accounts=[STAGING])
     yield process
     process.shut_down()
 
 
 @pytest.fixture(scope="module")
-def registry(strict: EmulatorProcess) -> Registry:
+def registry(strict: LocalServer) -> Registry:
     """dev's."""
     return Registry(strict.require().target)
 
 
 @pytest.fixture(scope="module")
-def staging(strict: EmulatorProcess, tmp_path_factory: pytest.TempPathFactory) -> Target:
+def staging(strict: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Target:
     """With staging's own data stack: its key and bucket refuse what their policies refuse."""
     target = Target(STAGING, REGION, strict.require().endpoint)
     template = synthesised({"staging": ENV}, tmp_path_factory.mktemp("before"))["staging"].stacks[
@@ -135,7 +135,7 @@ def staging(strict: EmulatorProcess, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture
-def checkout(strict: EmulatorProcess, tmp_path: Path) -> Checkout:
+def checkout(strict: LocalServer, tmp_path: Path) -> Checkout:
     """With code that a container really serves."""
     made = Checkout.new(tmp_path, strict.state, staging=STAGING)
     (made.root / "training_code/pytorch/inference.py").write_bytes(PROGRAM)
@@ -257,7 +257,7 @@ def test_whoever_copies_needs_no_more_than_what_is_written_down(
         as_role(staging, "writes", writes(key_of(staging))),
     )
     copying = ReleaseCopy(reader, writer, NAMES, lambda _: None)
-    copied = copying.make(
+    copied = copying.copy(
         release, entries.describe(reader, package.arn), copying.require_deployed()
     )
     assert (copied.copied_from, copied.account) == (package.arn, STAGING)
@@ -297,7 +297,7 @@ def test_whoever_copies_an_image_needs_each_right_that_is_written_down_and_no_mo
         )
 
     def copy(source: Target, target: Target) -> None:
-        ImageCopy(source, target, image.repository, lambda _: None, []).make(image.digest)
+        ImageCopy(source, target, image.repository, lambda _: None, []).copy(image.digest)
 
     reader, writer = (
         role(registry.target, "reads-image", READS_IMAGE),

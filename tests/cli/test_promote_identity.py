@@ -13,14 +13,15 @@ import pytest
 
 from config.delivery import Delivery
 from config.loader import load_environment
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer
 from shoal_local.control.authorization.evaluator import OPEN_REPOSITORY, Evaluator, Policy
 from shoal_local.control.authorization.iam_request import Question
 from stacks.app import ShoalApp
 from tests.cli.test_promote import promoted
 from tests.cli.trained import Checkout, Package
+from tests.identity.recorded import question_of
 from tests.identity.templates import Templates
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 
 ROLE = "shoal-mnist-dev-us-east-1-promote"
 SESSION = f"arn:aws:sts::111122223333:assumed-role/{ROLE}/promote"
@@ -72,16 +73,16 @@ def allowed(evaluator: Evaluator, policies: dict[str, Any], question: Question) 
 def test_everything_that_a_promotion_asks_is_allowed(
     released: Checkout,
     good: Package,
-    emulator: EmulatorProcess,
+    local_server: LocalServer,
     evaluator: Evaluator,
     policies: dict[str, Any],
 ) -> None:
-    log = emulator.state / "requests.jsonl"
+    log = local_server.state / "requests.jsonl"
     before = log.stat().st_size
     promoted(released, good)
     lines = [json.loads(line) for line in _from(log, before).splitlines()]
     asked = {
-        json.dumps(each, sort_keys=True): Question.from_json(each)
+        json.dumps(each, sort_keys=True): question_of(each)
         for line in lines
         for each in line.get("questions", [])
     }

@@ -15,9 +15,9 @@ from config.loader import load_environment
 from config.names import Names
 from config.release import Release
 from config.settings import Environment
-from shoal.verbs.dependents import Find, reasons_to_keep
+from shoal.verbs.dependents import FindTarget, reasons_to_keep
 from shoal.verbs.errors import NotFoundError, WrongAccountError
-from shoal.verbs.release_status import Answer, Places, compare
+from shoal.verbs.release_status import Answer, ReleaseTargets, compare
 from shoal.verbs.target import Target
 from tests.cli.test_promote import pinned, promoted
 from tests.cli.trained import MANIFEST, WEIGHTS, Checkout, Package, Registry, archive
@@ -213,7 +213,7 @@ def live(
         raise NotFoundError("there is no registry here")
 
     serving = cast(Target, Serving(served, failure, stack, image, status))
-    places = Places(
+    places = ReleaseTargets(
         nobody, lambda: serving, "staging", "shoal-mnist-staging-serving", serves=serves
     )
     *_, answer = compare(release, places, "shoal-mnist-staging")
@@ -304,7 +304,7 @@ def test_an_endpoint_disagrees_where_the_file_says_nothing_of_serving_any_more(
     assert live(None, None, stack="ROLLBACK_COMPLETE", serves=False).agrees is False
 
 
-def kept(checkout: Checkout, find: Find) -> list[str]:
+def kept(checkout: Checkout, find: FindTarget) -> list[str]:
     """Why dev is not to be destroyed, when staging and prod are where `find` says."""
     dev, *others = (load_environment(name, checkout.root) for name in ("dev", "staging", "prod"))
     return list(reasons_to_keep(Names(dev), others, find))
@@ -460,7 +460,7 @@ def test_what_these_credentials_may_not_read_is_named_and_is_no_disagreement(
     report = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)[
         "ModelMetrics"
     ]["ModelQuality"]["Statistics"]["S3Uri"]
-    places = Places(
+    places = ReleaseTargets(
         lambda: target,
         lambda: target,
         "staging",

@@ -9,13 +9,13 @@ import pytest
 
 from config.loader import strategy_names
 from shoal.cli.main import main
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 
 
 def test_every_overlay_is_listed_with_framework_instances_and_launcher(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["strategies"]) == 0
+    assert main(["--root", str(ROOT), "strategies"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:-2]] == strategy_names(ROOT)
     assert re.search(
@@ -28,7 +28,7 @@ def test_every_overlay_is_listed_with_framework_instances_and_launcher(
 def test_allgather_is_shown_with_the_launcher_it_really_has(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    main(["strategies"])
+    main(["--root", str(ROOT), "strategies"])
     (line,) = [
         line for line in capsys.readouterr().out.splitlines() if line.startswith("smddp-allgather ")
     ]
@@ -43,7 +43,8 @@ def test_every_strategy_has_a_page() -> None:
 def test_an_unknown_strategy_is_refused_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["demo", "--strategy", "ring", "--output", str(tmp_path / "out")]) == 2
+    arguments = ["demo", "--strategy", "ring", "--output", str(tmp_path / "out")]
+    assert main(["--root", str(ROOT), *arguments]) == 2
     assert 'there is no strategy "ring"; there are: horovod, mirrored' in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -51,7 +52,7 @@ def test_an_unknown_strategy_is_refused_before_anything_starts(
 def test_check_warns_of_images_that_are_past_their_patches(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["check"]) == 0
+    assert main(["--root", str(ROOT), "check"]) == 0
     assert (
         "environments/dev.yaml: warning: training.framework_version: AWS's images of PyTorch 2.3.0"
         " have had no" in capsys.readouterr().out

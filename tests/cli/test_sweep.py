@@ -15,7 +15,8 @@ from config.loader import load_environment
 from config.names import Names
 from local.tests.control.account import trust
 from tests.cli.trained import IMAGE, Checkout, Registry
-from tests.verbs.conftest import ACCOUNT, REGION, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, REGION
 
 NAMES = Names(load_environment("dev", ROOT))
 FUNCTION, EXECUTION = NAMES.function("sweep"), "abcdefghijkl"

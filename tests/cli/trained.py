@@ -19,7 +19,8 @@ from config.loader import load_environment
 from config.names import Names
 from shoal.cli.main import main
 from shoal.verbs.target import Target
-from tests.verbs.conftest import ACCOUNT, ROOT, make_pipeline
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, make_pipeline
 
 CODE = {
     "train.py": "print('train')\n",

@@ -12,7 +12,7 @@ from config.loader import load_environment
 from config.release import Release
 from config.release_text import with_release
 from tests.config.environment_file import VALID, write
-from tests.config.test_release import CONTENT
+from tests.config.releases import CONTENT
 
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/{}"
 ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}

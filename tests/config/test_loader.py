@@ -12,8 +12,8 @@ from config.errors import ConfigError
 from config.loader import environment_names, load, load_environment
 from config.settings import Strategy
 from tests.config.environment_file import lines_of, lines_with, write
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 HEAD = 'name: test\naccount: "111122223333"\nregion: us-east-1\n'
 
 

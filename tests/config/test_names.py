@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from config.loader import load_environment
 from config.names import Names
+from tests.repository import ROOT
 
-NAMES = Names(load_environment("dev", Path(__file__).resolve().parents[2]))
+NAMES = Names(load_environment("dev", ROOT))
 
 
 def test_everything_starts_with_project_and_environment() -> None:

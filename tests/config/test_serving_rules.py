@@ -11,7 +11,7 @@ import pytest
 
 from config.serving import Serving, timeout_s, waits_s
 from tests.config.environment_file import lines_with
-from tests.config.test_release import CONTENT
+from tests.config.releases import CONTENT
 
 SCALING = {"min": 2, "max": 4, "invocations_per_instance": 600}
 AT_ONCE = {"traffic": {"type": "all_at_once"}}

@@ -14,8 +14,8 @@ from config.loader import load_environment, places, strategy_names
 from config.settings import Framework, Strategy, Training
 from config.strategies import defaults, strategies_of
 from tests.config.environment_file import lines_with
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = strategy_names(ROOT)
 ENVIRONMENT = (
     'name: test\naccount: "111122223333"\ntraining:\n  strategy: smddp\n  hyperparameters:\n   '

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from shoal.demo.broken_release import GOOD_ANSWERS, with_mistake, without_mistake
-from shoal.demo.gitops_report import last_line
-from shoal.demo.traffic import Answered, Traffic
+from shoal.demo.gitops.broken_release import GOOD_ANSWERS, with_mistake, without_mistake
+from shoal.demo.gitops.report import last_line
+from shoal.demo.gitops.traffic import Answer, Traffic
 from shoal.verbs.target import Target
 from tests.cli.trained import archive
 
 NOWHERE = Target("111122223333", "us-east-1", "http://localhost:1")
 
 
-def traffic(*answers: Answered) -> Traffic:
+def traffic(*answers: Answer) -> Traffic:
     return Traffic(NOWHERE, "endpoint", (), list(answers))
 
 
 def test_two_releases_served_side_by_side_when_the_old_one_answered_after_the_new_one() -> None:
-    seen = traffic(Answered(1, "old"), Answered(2, "new"), Answered(3, "old"), Answered(4, "new"))
+    seen = traffic(Answer(1, "old"), Answer(2, "new"), Answer(3, "old"), Answer(4, "new"))
     assert seen.served_side_by_side("old", "new")
     assert seen.by_weights == {"old": 2, "new": 2}
 
@@ -33,7 +33,7 @@ def test_two_releases_served_side_by_side_when_the_old_one_answered_after_the_ne
 @pytest.mark.parametrize("order", [["old", "old", "new"], ["old"], ["new"], []])
 def test_one_after_the_other_is_not_side_by_side(order: list[str]) -> None:
     assert not traffic(
-        *(Answered(at, weights) for at, weights in enumerate(order))
+        *(Answer(at, weights) for at, weights in enumerate(order))
     ).served_side_by_side("old", "new")
 
 

@@ -6,11 +6,11 @@ import json
 import struct
 from pathlib import Path
 
-from shoal.demo.pictures import draw_curve, draw_digits
-from shoal.demo.report import SMOKE_TEST_DIGITS
+from shoal.demo.pipeline.pictures import draw_curve, draw_digits
+from shoal.demo.pipeline.report import SMOKE_TEST_DIGITS
 from shoal.verbs.metrics import Epoch, Progress
 from shoal.verbs.report import EndpointAnswer
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 
 METRICS = [Progress(1, step, 100, 1 / step, 100.0, 1.0, 2) for step in range(10, 101, 10)] + [
     Epoch(1, 0.2, 0.97, 2.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from shoal.demo.report import (
+from shoal.demo.pipeline.report import (
     Facts,
     clear,
     message_of,
@@ -18,11 +18,11 @@ from shoal.demo.report import (
     write_pictures,
     write_summary,
 )
-from shoal.verbs.errors import ExecutionError, LifecycleError
+from shoal.verbs.errors import ExecutionError, ShoalError
 from shoal.verbs.flow import Failure, Outcome
 from shoal.verbs.inventory import Resource
 from shoal.verbs.report import EndpointAnswer, Evaluation
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 from tests.verbs.test_report import METRICS, SMOKE, TRAIN, execution
 
 GOOD = Outcome({"synth": 5.0, "deploy": 4.0, "execute": 60.0, "total": 90.0}, ())
@@ -127,5 +127,5 @@ def test_the_result_shows_steps_accuracy_and_what_is_still_there(
 def test_answers_about_other_digits_than_the_smoke_tests_own_are_not_drawn(
     facts: Facts, tmp_path: Path
 ) -> None:
-    with pytest.raises(LifecycleError, match="not about the digits"):
+    with pytest.raises(ShoalError, match="not about the digits"):
         write_pictures(facts, ROOT, tmp_path)

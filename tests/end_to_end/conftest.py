@@ -10,17 +10,22 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from local.tests.sagemaker.account import ACCOUNT_ID, Account
 from shoal.verbs.local_server import port_answers
 from shoal.verbs.processes import mentioning
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
+from shoal_local.testing import emulator
+from tests.repository import link_checkout
 
-ROOT = Path(__file__).resolve().parents[2]
-_NOT_SHARED = {".git", ".shoal", "cdk.out", "demo-out"}
+OWN_IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
 _TIMEOUT_S = 280
 
 
@@ -49,19 +54,21 @@ class Checkout:
             text=True,
         )
 
+    @classmethod
+    def new(cls, folder: Path) -> Checkout:
+        """In the empty `folder`."""
+        link_checkout(folder)
+        (folder / "home").mkdir()
+        (folder / "tmp").mkdir()
+        return cls(folder)
+
     def with_environment(self, folder: Path, name: str, text: str) -> Checkout:
-        """In the empty `folder`: the same with one environment; app.py is a copy, because it looks
-        for environments beside itself.
-        """
-        for entry in self.root.iterdir():
-            if entry.name not in {"app.py", "environments", ".shoal", "home", "tmp"}:
-                (folder / entry.name).symlink_to(entry.resolve())
-        for made in ("environments", "home", "tmp", ".shoal"):
-            (folder / made).mkdir()
-        _share_what_takes_long(folder)
-        shutil.copy(ROOT / "app.py", folder)
+        """In the empty `folder`: the same with one environment."""
+        checkout = Checkout.new(folder)
+        shutil.rmtree(folder / "environments")
+        (folder / "environments").mkdir()
         (folder / "environments" / f"{name}.yaml").write_text(text)
-        return Checkout(folder)
+        return checkout
 
     def run(self, *arguments: str) -> Finished:
         """Runs `shoal` to its end."""
@@ -94,24 +101,19 @@ class Finished:
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    folder = tmp_path_factory.mktemp("checkout")
-    for entry in ROOT.iterdir():
-        if entry.name not in _NOT_SHARED:
-            (folder / entry.name).symlink_to(entry)
-    (folder / ".shoal").mkdir()
-    (folder / "home").mkdir()
-    (folder / "tmp").mkdir()
-    _share_what_takes_long(folder)
-    return Checkout(folder)
+    return Checkout.new(tmp_path_factory.mktemp("checkout"))
 
 
-def _share_what_takes_long(folder: Path) -> None:
-    """The Python environments of jobs, and the CDK's library, which jsii unpacks once: both are
-    named by their content.
+@pytest.fixture(scope="session")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    """An account with what jobs need, for tests of single parts; deployments to endpoints are fast,
+    and the image `OWN_IMAGE` is declared.
     """
-    for name in ("runtimes", "jsii"):
-        (ROOT / ".shoal" / name).mkdir(parents=True, exist_ok=True)
-        (folder / ".shoal" / name).symlink_to(ROOT / ".shoal" / name)
+    build(runtimes()["pytorch"], None, print)
+    options = ("--account", ACCOUNT_ID, "--accelerators", "2", "--hosting-speed", "120")
+    image = ("--image", f"{OWN_IMAGE}=pytorch")
+    with emulator(tmp_path_factory.mktemp("account"), *options, *image) as local:
+        yield Account.at(local.account)
 
 
 @pytest.fixture(scope="session")

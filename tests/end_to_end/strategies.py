@@ -19,9 +19,9 @@ from local.tests.sagemaker.account import BUCKET, Account, archive, until
 from pipelines.check import placeholder_infrastructure
 from pipelines.definition import Infrastructure, build
 from pipelines.launch import launch_of
+from tests.repository import ROOT
 from tests.training_code.mnist import write_subset
 
-ROOT = Path(__file__).resolve().parents[2]
 SERVED = "mirrored"
 """The overlay whose pipeline is executed to its endpoint; of the others the training job."""
 IMAGES, TEST_IMAGES, BATCH = 256, 50, 64

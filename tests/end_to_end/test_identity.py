@@ -16,11 +16,12 @@ import yaml
 from config.loader import load_environment
 from config.names import Names
 from shoal_local.control.authorization.evaluator import Evaluator
-from tests.end_to_end.conftest import ROOT, Checkout, Finished
+from tests.end_to_end.conftest import Checkout, Finished
 from tests.identity.recorded import Recorded, every, recorded
 from tests.identity.roles import Roles, named
 from tests.identity.synth import synthesised
 from tests.identity.templates import like
+from tests.repository import ROOT
 
 NAMES = Names(load_environment("dev", ROOT))
 ACTORS = (

@@ -25,8 +25,9 @@ from local.tests.control.account import Account, eventually, running  # noqa: E4
 from stacks.constructs.alarms import Alarms  # noqa: E402
 from stacks.constructs.schedule_alarms import ScheduleAlarms  # noqa: E402
 from stacks.constructs.schedules import Schedules  # noqa: E402
-from tests.end_to_end.test_schedules import ROOT, STACK, deploy  # noqa: E402
+from tests.end_to_end.test_schedules import STACK, deploy  # noqa: E402
 from tests.functions.test_start import PIPELINE, make_pipeline  # noqa: E402
+from tests.repository import ROOT  # noqa: E402
 
 WEEKLY = Schedule(name="weekly", expression="cron(0 6 ? * MON *)")
 NAMES = Names(load_environment("dev", ROOT).model_copy(update={"schedules": (WEEKLY,)}))
@@ -57,7 +58,7 @@ def template(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     with running(
-        tmp_path_factory.mktemp("emulator"), None, "--enforce-iam", "--schedule-speed", "600"
+        tmp_path_factory.mktemp("emulator"), "--enforce-iam", "--schedule-speed", "600"
     ) as found:
         make_pipeline(found)
         deploy(found, template(tmp_path_factory.mktemp("cdk.out")))

@@ -16,7 +16,8 @@ import pytest
 
 from pipelines.launch.recipes import content_tag
 from shoal.verbs.target import Target
-from tests.end_to_end.conftest import ROOT, Checkout
+from tests.end_to_end.conftest import Checkout
+from tests.repository import ROOT
 
 PREFIX = "shoal-mnist-img"
 ENVIRONMENT = """name: img

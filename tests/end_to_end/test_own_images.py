@@ -4,8 +4,6 @@ is not is refused by name.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,16 +15,14 @@ from local.tests.sagemaker.account import (
     INFERENCE_IMAGE,
     TRAINING_IMAGE,
     Account,
-    until,
 )
 from pipelines.launch.recipes import recipe as recipe_named
 from shoal_local.errors import EmulatorError
 from shoal_local.runtimes.catalog import image
-from shoal_local.sagemaker.service import SageMakerService
-from shoal_local.sagemaker.settings import Settings
-from shoal_local.server import Emulator, Options
+from shoal_local.server import Options
+from tests.end_to_end.conftest import OWN_IMAGE
 
-OWN = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
+UNKNOWN = OWN_IMAGE.replace("mine", "theirs")
 GROUP = "/aws/sagemaker/TrainingJobs"
 
 
@@ -34,31 +30,15 @@ def algorithm(uri: str) -> dict[str, str]:
     return {"TrainingImage": uri, "TrainingInputMode": "File"}
 
 
-@pytest.fixture
-def declared(emulator: Emulator, tmp_path: Path) -> Iterator[SageMakerService]:
-    """A second service behind the same endpoint, which was told what the user's image is."""
-    context = dataclasses.replace(emulator.home.context(), state_dir=tmp_path)
-    service = SageMakerService(context, Settings(images={"*.amazonaws.com/mine:*": "pytorch"}))
-    yield service
-    service.close()
-
-
-def test_a_declared_image_trains_and_the_log_says_what_stands_for_it(
-    account: Account, declared: SageMakerService
-) -> None:
-    request = account.training(
-        "own-image", hyperparameters={"do": "succeed"}, AlgorithmSpecification=algorithm(OWN)
-    )
-    declared.handle("CreateTrainingJob", request, "caller")
-    job = until(
-        lambda: declared.handle("DescribeTrainingJob", {"TrainingJobName": "own-image"}, "caller"),
-        lambda each: each["TrainingJobStatus"] != "InProgress",
+def test_a_declared_image_trains_and_the_log_says_what_stands_for_it(account: Account) -> None:
+    job = account.train(
+        "own-image", hyperparameters={"do": "succeed"}, AlgorithmSpecification=algorithm(OWN_IMAGE)
     )
     assert (job["TrainingJobStatus"], "model.txt" in account.model_files(job)) == (
         "Completed",
         True,
     ), job.get("FailureReason")
-    said = f"{OWN} is an image of your own: the runtime pytorch stands for it"
+    said = f"{OWN_IMAGE} is an image of your own: the runtime pytorch stands for it"
     assert account.log(GROUP, "own-image/emulator-")[0].startswith(said)
 
 
@@ -67,10 +47,10 @@ def test_an_image_that_nobody_declared_is_refused_with_the_line_that_declares_it
 ) -> None:
     with pytest.raises(ClientError) as refused:
         account.sagemaker.create_training_job(
-            **account.training("unknown-image", AlgorithmSpecification=algorithm(OWN))
+            **account.training("unknown-image", AlgorithmSpecification=algorithm(UNKNOWN))
         )
-    assert f"does not emulate the image {OWN} for training" in str(refused.value)
-    assert f"`local: {{images: {{'{OWN}': pytorch}}}}` in the environment file" in str(
+    assert f"does not emulate the image {UNKNOWN} for training" in str(refused.value)
+    assert f"`local: {{images: {{'{UNKNOWN}': pytorch}}}}` in the environment file" in str(
         refused.value
     )
 

@@ -28,8 +28,8 @@ import aws_cdk as cdk  # noqa: E402 - starts Node.js
 from local.tests.control.account import Account, eventually, running  # noqa: E402
 from stacks.constructs.schedules import Schedules  # noqa: E402
 from tests.functions.test_start import PIPELINE, executions, make_pipeline  # noqa: E402
+from tests.repository import ROOT  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
 OFTEN = Schedule(
     name="often", expression="rate(1 minute)", parameters={"Epochs": 3, "Seconds": "2.5"}
 )
@@ -58,7 +58,7 @@ def archived(folder: Path) -> bytes:
 def deploy(account: Account, document: dict[str, Any]) -> None:
     """What the CLI does: the functions' code into the bootstrap bucket, then the template.
 
-    Their folders are called like their modules.
+    Their folders are called like their purposes, with which their names end.
     """
     functions = [
         each["Properties"]
@@ -70,7 +70,7 @@ def deploy(account: Account, document: dict[str, Any]) -> None:
         place = {"Bucket": each["Code"]["S3Bucket"], "Key": each["Code"]["S3Key"]}
         account.client("s3").put_object(
             **place,
-            Body=archived(ROOT / "stacks" / "functions" / each["Handler"].partition(".")[0]),
+            Body=archived(ROOT / "stacks" / "functions" / each["FunctionName"].rpartition("-")[2]),
         )
     account.client("ssm").put_parameter(
         Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"
@@ -99,7 +99,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def account(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    with running(root / ".shoal" / "local", None, "--enforce-iam") as found:
+    with running(root / ".shoal" / "local", "--enforce-iam") as found:
         make_pipeline(found)
         deploy(found, template(tmp_path_factory.mktemp("cdk.out"), OFTEN))
         yield found

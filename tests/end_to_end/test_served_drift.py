@@ -19,7 +19,7 @@ from shoal.verbs.deployed_stack import DeployedStack
 from shoal.verbs.drift import Item
 from shoal.verbs.drift_serving import Ask, compare
 from shoal.verbs.target import Target
-from tests.config.test_release import RELEASE
+from tests.config.releases import RELEASE
 
 STACK, ENDPOINT, GROUP = "drifting", "drifting-endpoint", "drifting-group"
 REPOSITORY, TAG = "pytorch-inference", "drifting-sagemaker"

@@ -16,11 +16,12 @@ import pytest
 
 from config.loader import load_environment, strategy_names
 from local.tests.sagemaker.account import Account
-from shoal.verbs.metrics import Parts, parse_all
+from shoal.verbs.metrics import Parts, parse
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
-from tests.end_to_end.strategies import ROOT, SERVED, TEST_IMAGES, Strategies
+from tests.end_to_end.strategies import SERVED, TEST_IMAGES, Strategies
+from tests.repository import ROOT
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 NAMES = strategy_names(ROOT)
@@ -77,14 +78,21 @@ def here(name: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("name", NAMES)
+GATE = ("smddp", "torchrun", "tensorflow-smddp", "parameter-server")
+"""One launcher each: mpirun with smddprun, torchrun, MPI under TensorFlow, several hosts."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in GATE else pytest.param(name, marks=pytest.mark.nightly) for name in NAMES],
+)
 def test_the_training_job_of_the_overlay_completes_on_the_processes_it_is_made_of(
     strategies: Strategies, name: str
 ) -> None:
     job = strategies.job(here(name))
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
-    printed = parse_all(strategies.account.log(GROUP, f"{job['TrainingJobName']}/"))
-    assert [str(said) for said in printed if isinstance(said, Parts)] == [
+    log = strategies.account.log(GROUP, f"{job['TrainingJobName']}/")
+    assert [str(parts) for parts in map(parse, log) if isinstance(parts, Parts)] == [
         TRAINED_BY.get(name, "2 ranks")
     ]
 

@@ -92,6 +92,7 @@ class Ended:
             {"Records": [record]},
             endpoint_url=self.account.endpoint,
             environment=environment,
+            module="teardown",
         )
         assert not outcome.error, outcome.log
         if outcome.result["batchItemFailures"]:
@@ -106,7 +107,7 @@ class Ended:
             *sagemaker.list_endpoint_configs(NameContains=self.endpoint)["EndpointConfigs"],
             *sagemaker.list_models(NameContains=self.endpoint)["Models"],
         ]
-        return [str(each) for each in found] + servers_of(self.endpoint)
+        return [*map(str, found), *servers_of(self.account, self.endpoint)]
 
 
 @pytest.fixture
@@ -153,12 +154,14 @@ def test_what_scales_an_endpoint_is_deregistered_and_then_the_endpoint_goes(ende
     target = scale(ended.account, ended.endpoint)
     event = {"pipeline_execution_arn": ENDED + ended.endpoint.rpartition("-")[2]}
     url, environment = ended.account.endpoint, {"PIPELINE_NAME": PIPELINE, "RETRY_AFTER_S": "1"}
-    outcome = invoke("teardown", event, endpoint_url=url, environment=environment)
+    outcome = invoke(
+        "teardown", event, endpoint_url=url, environment=environment, module="teardown"
+    )
     assert not outcome.error, outcome.log
     went = [f"{kind}/{ended.endpoint}" for kind in ("endpoint", "endpoint-config", "model")]
     assert json.loads(outcome.result["deleted"]) == [f"scalable-target/{target}", *went]
     assert targets(ended.account) == []
-    again = invoke("teardown", event, endpoint_url=url, environment=environment)
+    again = invoke("teardown", event, endpoint_url=url, environment=environment, module="teardown")
     assert again.result == {"status": "deleted", "deleted": "[]"}
 
 

@@ -20,8 +20,8 @@ from config.loader import load, load_environment
 from examples.cells import cells_of
 from examples.run import for_tensorflow
 from pipelines.launch import resolve
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 SCRIPT = (EXAMPLES / "train_without_pipeline.py").read_text(encoding="utf-8")
 NOTEBOOK: dict[str, Any] = json.loads(

@@ -51,7 +51,11 @@ class FakeSageMaker:
     lost_targets: set[str] = field(default_factory=set)
     """Those that are listed, and gone when they are to be deregistered."""
     refused: tuple[str, ...] = ()
-    """Operations that the role may not do."""
+    """Operations that end in an error."""
+    error_code: str = "AccessDeniedException"
+    """The code of that error."""
+    unreadable: tuple[str, ...] = ()
+    """Names of resources whose tags the role may not read."""
     updated_meanwhile: bool = False
     """Somebody updates an endpoint just before its deletion is asked for."""
     gone_after: int = 0
@@ -120,13 +124,16 @@ class FakeSageMaker:
         }
 
     def _list_tags(self, ResourceArn: str) -> dict[str, Any]:  # noqa: N803
-        tags = self.tags.get(ResourceArn.rpartition("/")[2])
+        name = ResourceArn.rpartition("/")[2]
+        if name in self.unreadable:
+            self._refuse()
+        tags = self.tags.get(name)
         if tags is None:
             raise RefusedError("ResourceNotFound", f"Resource {ResourceArn} does not exist.")
         return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
 
     def _refuse(self, **_: Any) -> dict[str, Any]:
-        raise RefusedError("AccessDeniedException", "not authorized to perform it")
+        raise RefusedError(self.error_code, "not authorized to perform it")
 
     def _describe_targets(self, ServiceNamespace: str, **_: Any) -> dict[str, Any]:  # noqa: N803
         known = {

@@ -51,9 +51,7 @@ def deliver(
         "MANIFEST_FILE": "manifest.json",
         "MANIFEST_PARAMETERS": json.dumps({"DataManifest": "{manifest}"}),
     }
-    return invoke(
-        "start", event, endpoint_url=account.endpoint, environment=variables, module="start"
-    )
+    return invoke("start", event, endpoint_url=account.endpoint, environment=variables)
 
 
 @pytest.mark.parametrize(

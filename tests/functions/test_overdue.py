@@ -52,9 +52,7 @@ def look(account: Account, *schedules: str, at: datetime | None = None) -> Outco
         "SCHEDULE_GROUP": PIPELINE,
         "SILENT_HOURS": f"{{{hours}}}",
     }
-    return invoke(
-        "overdue", event, endpoint_url=account.endpoint, environment=environment, module="overdue"
-    )
+    return invoke("overdue", event, endpoint_url=account.endpoint, environment=environment)
 
 
 def after(**time: float) -> datetime:

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from local.tests.control.account import ACCOUNT_ID, Account, eventually, running
+from local.tests.control.account import Account, eventually, running
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
+from shoal_local.testing import ACCOUNT_ID
 from tests.functions.invocation import FUNCTIONS, invoke
 from tests.functions.loopback import Request, serving
 from tests.functions.make_digits import TARGET

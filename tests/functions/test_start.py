@@ -77,7 +77,6 @@ def deliver(
         given,
         endpoint_url=account.endpoint,
         environment={"PIPELINE_NAME": PIPELINE},
-        module="start",
     )
 
 
@@ -98,7 +97,7 @@ def load(folder: str) -> ModuleType:
     """
     level = logging.getLogger().level
     spec = importlib.util.spec_from_file_location(
-        f"{folder}_module", FUNCTIONS / folder / f"{folder}.py"
+        f"{folder}_module", FUNCTIONS / folder / "handler.py"
     )
     assert spec is not None
     assert spec.loader is not None
@@ -187,8 +186,8 @@ def test_the_younger_of_two_that_nobody_saw_coming_is_stopped(
     first = deliver(account, "2026-11-28T03:00:00Z", Seconds="6").result["execution"]
     monkeypatch.setenv("PIPELINE_NAME", PIPELINE)
     handler = load("start")
-    wanted = handler.of_schedule(event("other", "2026-11-28T03:00:00Z", {}))
-    outcome = handler.start(BlindAtFirst(account.client("sagemaker")), wanted)
+    request = handler.of_schedule(event("other", "2026-11-28T03:00:00Z", {}))
+    outcome = handler.start(BlindAtFirst(account.client("sagemaker")), request)
     assert (outcome.status, outcome.execution) == ("overlap", first)
     assert [each["PipelineExecutionArn"] for each in executions(account, "Executing")] == [first]
     ended(account)

@@ -5,7 +5,6 @@ what it expects comes back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from tests.functions.fake_sagemaker import ARN, FakeSageMaker
 from tests.functions.invocation import invoke
 from tests.functions.loopback import serving
 from tests.functions.test_smoke_test import JOB, WEIGHTS, Endpoint
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 # What the service puts in for expressions, by the step's argument.
 RESOLVED = {
     "endpoint_name": "shoal-mnist-dev-abcdefghijkl",
@@ -67,6 +66,7 @@ def test_teardown_understands_its_step_and_answers_every_output(
             _event(steps["Teardown"]),
             endpoint_url=url,
             environment={"PIPELINE_NAME": "shoal-mnist-dev"},
+            module="teardown",
         )
     assert not outcome.error
     assert _expected(steps["Teardown"]) <= outcome.result.keys()

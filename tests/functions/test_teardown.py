@@ -66,6 +66,7 @@ class Account:
             endpoint_url=self.url,
             remaining_ms=remaining_ms,
             environment=environment,
+            module="teardown",
         )
 
 
@@ -316,6 +317,51 @@ def test_tags_that_may_not_be_read_keep_nothing_that_is_known_and_the_message_co
     account.sagemaker.configs[NAMELESS], account.sagemaker.refused = MODEL, ("ListTags",)
     assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
     assert account.sagemaker.deleted == DELETED
+
+
+@pytest.mark.parametrize(
+    ("operation", "search"),
+    [
+        ("ListPipelineExecutionSteps", "steps of"),
+        ("ListEndpoints", "names of endpoints"),
+        ("ListEndpointConfigs", "names of endpoint configs"),
+        ("ListModels", "names of models"),
+        ("DescribeEndpointConfig", "references of endpoint config"),
+        ("ListTags", "tags of endpoint config"),
+    ],
+)
+def test_an_error_of_one_search_is_reported_and_hides_nothing_that_the_others_find(
+    account: Account, operation: str, search: str
+) -> None:
+    account.sagemaker.refused = (operation,)
+    account.sagemaker.configs[NAMELESS] = "of-nobody"
+    outcome = account.step()
+    assert outcome.result == {"status": "pending", "deleted": json.dumps(DELETED)}
+    assert search in outcome.log
+
+
+@pytest.mark.parametrize("operation", ["ListPipelineExecutionSteps", "ListEndpoints"])
+def test_an_error_of_one_search_brings_the_message_back(account: Account, operation: str) -> None:
+    account.sagemaker.refused = (operation,)
+    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
+    assert account.sagemaker.deleted == DELETED
+
+
+def test_tags_of_one_resource_that_may_not_be_read_hide_no_others(account: Account) -> None:
+    unreadable = "shoal-mnist-dev-a1"
+    account.sagemaker.configs |= {unreadable: "of-nobody", NAMELESS: "of-nobody"}
+    account.sagemaker.unreadable = (unreadable,)
+    account.sagemaker.tags[NAMELESS] = TAGS
+    assert account.step().result["status"] == "pending"
+    assert account.sagemaker.configs == {unreadable: "of-nobody"}
+
+
+def test_tags_are_not_read_on_after_an_error_that_is_no_refusal(account: Account) -> None:
+    account.sagemaker.configs |= {"shoal-mnist-dev-a1": "of-nobody", NAMELESS: "of-nobody"}
+    account.sagemaker.refused, account.sagemaker.error_code = ("ListTags",), "InvalidRequest"
+    assert account.step().result["status"] == "pending"
+    operations = [operation for operation, _ in account.sagemaker.calls]
+    assert operations.count("ListTags") == 1
 
 
 @pytest.mark.parametrize("execution_id", ["", "a", "ABCDEFGHIJKL"])

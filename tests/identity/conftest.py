@@ -12,9 +12,9 @@ import pytest
 from config.loader import load_environment
 from config.settings import Environment
 from shoal_local.control.authorization.evaluator import Evaluator
-from tests.identity.roles import ROOT
 from tests.identity.synth import synthesised
 from tests.identity.templates import Templates
+from tests.repository import ROOT
 from tests.stacks.test_serving import RELEASE
 
 BOUNDARY = "platform/Boundary"

@@ -66,9 +66,19 @@ def _note_questions(run: Recorded, line: Mapping[str, Any]) -> None:
     if not role.startswith(run.prefix):
         return
     for written in line.get("questions", []):
-        run.questions.setdefault(role, {})[json.dumps(written, sort_keys=True)] = (
-            Question.from_json(written)
+        run.questions.setdefault(role, {})[json.dumps(written, sort_keys=True)] = question_of(
+            written
         )
+
+
+def question_of(written: Mapping[str, Any]) -> Question:
+    """Return a question of requests.jsonl."""
+    return Question(
+        written["action"],
+        written["resource"],
+        written.get("context", {}),
+        written.get("implied", ""),
+    )
 
 
 def _role(caller: str) -> str:

@@ -6,13 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policy
 from shoal_local.control.authorization.iam_request import Question
 from tests.identity.templates import ACCOUNT
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from pathlib import Path
 from config.settings import Environment
 from pipelines.launch import launch_of
 from stacks.node import use_installed_node
-from tests.identity.roles import ROOT
 from tests.identity.templates import Templates
 
 use_installed_node()
 
 from stacks.app import ShoalApp  # noqa: E402 - starts Node.js
 from stacks.stage import EnvironmentStage  # noqa: E402
+from tests.repository import ROOT  # noqa: E402
 
 
 def synthesised(environments: Mapping[str, Environment], folder: Path) -> dict[str, Templates]:

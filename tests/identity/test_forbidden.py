@@ -17,8 +17,9 @@ from config.names import Names
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.iam_request import ContextValue, Question
 from stacks.constructs.guard_rails import ours
-from tests.identity.roles import ROOT, Roles
+from tests.identity.roles import Roles
 from tests.identity.templates import ARNS, Templates
+from tests.repository import ROOT
 
 PREFIX = "shoal-mnist-dev-us-east-1-"
 DATA, ARTIFACTS = (

@@ -22,8 +22,9 @@ from shoal_local.control.authorization.iam_request import Question
 from stacks.constructs.teardown_guard import SCALED
 from tests.functions.invocation import Outcome, invoke
 from tests.identity.recorded import recorded
-from tests.identity.roles import ROOT, Roles
+from tests.identity.roles import Roles
 from tests.identity.templates import Templates
+from tests.repository import ROOT
 
 NAMES = Names(load_environment("dev", ROOT))
 ACCOUNT, REGION = NAMES.environment.account, NAMES.environment.region
@@ -96,6 +97,7 @@ class Scaled:
             event,
             endpoint_url=self.account.endpoint,
             environment=self._environment("teardown"),
+            module="teardown",
         )
 
     def sweep(self, event: dict[str, Any]) -> Outcome:
@@ -129,8 +131,8 @@ class Scaled:
 
 @pytest.fixture(scope="module")
 def scaled(tmp_path_factory: pytest.TempPathFactory, dev: Templates) -> Iterator[Scaled]:
-    with running(tmp_path_factory.mktemp("scaled"), None, "--enforce-iam") as found:
-        account = Account.at(found.endpoint, found.state_dir, ACCOUNT)
+    with running(tmp_path_factory.mktemp("scaled"), "--enforce-iam") as found:
+        account = Account.at(found)
         _let(account, "jobs", {"all": allow("*")})
         for actor in ("teardown", "sweep"):
             account.client("iam").create_role(
@@ -254,3 +256,26 @@ def test_a_sweeper_that_may_not_read_tags_deletes_what_names_attribute_and_fails
     assert not by_hand.result["complete"]
     assert scheduled.error.startswith("RuntimeError: tags could not be read")
     assert scaled.sweep({}).result["complete"]
+
+
+def test_a_sweeper_that_may_not_list_endpoints_deletes_the_rest_and_says_what_it_could_not_read(
+    scaled: Scaled,
+) -> None:
+    configure(scaled.account, scaled.endpoint, GOOD_MODEL)
+    arn = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
+    for kind in ("model", "endpoint-config"):
+        scaled.account.sagemaker.add_tags(
+            ResourceArn=f"{arn}:{kind}/{scaled.endpoint}",
+            Tags=[{"Key": "shoal:pipeline", "Value": NAMES.pipeline}],
+        )
+    deny = {"Effect": "Deny", "Action": "sagemaker:ListEndpoints", "Resource": "*"}
+    document = {"Version": "2012-10-17", "Statement": [deny]}
+    _let(scaled.account, NAMES.role("sweep"), {"deny": document})
+    requested, scheduled = scaled.sweep({"dry_run": False}), scaled.sweep({})
+    scaled.account.client("iam").delete_role_policy(RoleName=NAMES.role("sweep"), PolicyName="deny")
+    assert requested.result["deleted"] == [
+        f"endpoint-config/{scaled.endpoint}",
+        f"model/{scaled.endpoint}",
+    ]
+    assert requested.result["unread"] == ["names", "tags"]
+    assert scheduled.error.startswith("RuntimeError: names and tags could not be read")

@@ -1,6 +1,4 @@
-"""The recipes are built from what the compatibility tables say, for every region, and the code they
-copy is there.
-"""
+"""The recipes are built from the compatibility tables, for every region, with files that exist."""
 
 from __future__ import annotations
 
@@ -57,42 +55,42 @@ def test_the_account_follows_the_region() -> None:
 
 
 def test_the_wheel_of_smddp_fits_pytorch_python_and_cuda() -> None:
-    given = recipes.build_arguments("own-container", "us-east-1")
+    arguments = recipes.build_arguments("own-container", "us-east-1")
     python, cuda = (
-        "".join(given["PYTHON_VERSION"].split(".")[:2]),
-        "".join(given["CUDA_TAG"].split(".")[:2]),
+        "".join(arguments["PYTHON_VERSION"].split(".")[:2]),
+        "".join(arguments["CUDA_TAG"].split(".")[:2]),
     )
-    version = tables.smddp_releases("pytorch")[given["PYTORCH_VERSION"]].smddp_version
+    version = tables.smddp_releases("pytorch")[arguments["PYTORCH_VERSION"]].smddp_version
     assert re.search(
-        rf"/{given['PYTORCH_VERSION']}/cu{cuda}/\d+-\d+-\d+/smdistributed_dataparallel-{version}-cp{python}-",
-        given["SMDDP_WHEEL"],
+        rf"/{arguments['PYTORCH_VERSION']}/cu{cuda}/\d+-\d+-\d+/smdistributed_dataparallel-{version}-cp{python}-",
+        arguments["SMDDP_WHEEL"],
     )
 
 
 @pytest.mark.parametrize(("name", "framework"), EXTENDED.items())
 def test_the_script_that_an_image_with_code_starts_is_there(name: str, framework: str) -> None:
     file = parse(recipes.dockerfile_of(name).read_text(encoding="utf-8"))
-    (stage,) = [each for each in file.stages if each.name == "with-code"]
+    (stage,) = [stage for stage in file.stages if stage.name == "with-code"]
     assert (
         ROOT / "training_code" / framework / file.environment(stage)["SAGEMAKER_PROGRAM"]
     ).is_file()
 
 
 @pytest.mark.parametrize("name", recipes.names())
-def test_every_file_that_a_recipe_copies_is_beside_it(name: str) -> None:
+def test_every_file_that_a_recipe_copies_is_in_its_folder(name: str) -> None:
     file = parse(recipes.dockerfile_of(name).read_text(encoding="utf-8"))
-    copied = [
-        each.value.split()[0]
+    sources = [
+        instruction.value.split()[0]
         for stage in file.stages
-        for each in stage.of("COPY")
-        if not each.value.startswith("--from=")
+        for instruction in stage.of("COPY")
+        if not instruction.value.startswith("--from=")
     ]
-    assert copied
-    assert [path for path in copied if not (recipes.HERE / name / path).is_file()] == []
+    assert sources
+    assert [path for path in sources if not (recipes.HERE / name / path).is_file()] == []
 
 
 @pytest.mark.parametrize("name", EXTENDED)
-def test_packages_of_ones_own_are_pinned(name: str) -> None:
+def test_additional_packages_are_pinned(name: str) -> None:
     lines = (recipes.HERE / name / "requirements.txt").read_text(encoding="utf-8").splitlines()
     assert [
         line
@@ -113,7 +111,7 @@ def test_the_command_builds_for_the_machines_that_sagemaker_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "wanted"),
+    ("arguments", "code", "text"),
     [
         (["lint"], 0, "every recipe keeps the rules"),
         ([], 0, "own-container\npytorch-smddp\ntensorflow-smddp"),
@@ -122,7 +120,7 @@ def test_the_command_builds_for_the_machines_that_sagemaker_has() -> None:
         (["pytorch-smddp", "mars-1"], 2, "AWS has no registry in 'mars-1'"),
     ],
 )
-def test_the_command_line(arguments: list[str], code: int, wanted: str) -> None:
+def test_the_command_line(arguments: list[str], code: int, text: str) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "images", *arguments],
         cwd=ROOT,
@@ -130,4 +128,4 @@ def test_the_command_line(arguments: list[str], code: int, wanted: str) -> None:
         text=True,
         check=False,
     )
-    assert (result.returncode, wanted in result.stdout + result.stderr) == (code, True)
+    assert (result.returncode, text in result.stdout + result.stderr) == (code, True)

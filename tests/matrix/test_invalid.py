@@ -16,8 +16,7 @@ from config.regions import az_id_prefixes
 from pipelines.check import check
 from tests.matrix.invalid import CASES, Wrong
 from tests.matrix.valid import zones
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.repository import ROOT
 
 
 def _lines(folder: Path, wrong: Wrong) -> list[str]:

@@ -26,8 +26,10 @@ from tests.matrix.valid import CASES, environment
 use_installed_node()
 
 from stacks.app import ShoalApp  # noqa: E402 - starts Node.js
+from tests.repository import ROOT  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.nightly
+"""Each option is synthesised once in tests/stacks; here are their combinations, and all regions."""
 LINTED = ("all", "vpc-fsx")
 """Between them they have every type of resource."""
 IGNORED = [

@@ -13,7 +13,7 @@ import yaml
 from config.loader import load
 from config.regions import az_id_prefixes
 from config.settings import Environment
-from tests.config.test_release import CONTENT as RELEASE
+from tests.config.releases import CONTENT as RELEASE
 from tests.matrix.regions import smddp_regions
 
 FSX: dict[str, Any] = {"data": {"input_mode": "FSx"}}

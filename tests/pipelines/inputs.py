@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from config.file_system import FileSystem
@@ -14,8 +13,8 @@ from config.loader import load
 from config.settings import Environment, InputMode
 from pipelines.definition import Infrastructure, MountedFileSystem, build
 from pipelines.launch import launch_of
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GOLDENS = ROOT / "tests" / "goldens"
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from local.tests.counting import calls_of
 from pipelines.check import placeholder_infrastructure
 from pipelines.definition import build
 from pipelines.launch import launch_of
 from pipelines.own_pipeline import definition_of
-from tests.counting import calls_of
 from tests.pipelines.inputs import environment, infrastructure
 from tests.pipelines.test_own_pipeline import TINY, module
 

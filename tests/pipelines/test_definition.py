@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from config.settings import Framework, InputMode, Strategy, TeardownStep, Traini
 from pipelines import shapes
 from tests.pipelines.inputs import (
     GOLDENS,
-    ROOT,
     definition,
     definition_for,
     definition_with_file_system,
@@ -29,6 +27,7 @@ from tests.pipelines.inputs import (
     infrastructure,
     steps_by_name,
 )
+from tests.repository import ROOT
 
 EXECUTION_ID = {"Get": "Execution.PipelineExecutionId"}
 SDK_ONLY = {
@@ -283,14 +282,6 @@ def test_two_processes_without_network_or_credentials_write_the_same_bytes() -> 
     assert (
         _build_in_new_process("1") == _build_in_new_process("2") == json.dumps(definition()) + "\n"
     )
-
-
-def test_building_takes_milliseconds() -> None:
-    settings, into = environment(), infrastructure()
-    started = time.perf_counter()
-    for _ in range(10):
-        definition_for(settings, into)
-    assert (time.perf_counter() - started) / 10 < 0.05
 
 
 def test_tensorflow_has_its_images_its_model_dir_and_its_servers_environment() -> None:

@@ -5,7 +5,6 @@ schedule does unexpectedly.
 from __future__ import annotations
 
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from config.schedules import Schedule
 from config.settings import Environment
 from pipelines.check import check
 from pipelines.schedules import notices, outdated, problems
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = {
     "Parameters": [
         {"Name": "Epochs", "Type": "Integer"},

@@ -8,7 +8,7 @@ import pytest
 
 from config.settings import Training
 from pipelines.script_options import options_of, problems_of
-from tests.pipelines.inputs import ROOT
+from tests.repository import ROOT
 
 SCRIPTS = sorted(path.relative_to(ROOT) for path in (ROOT / "training_code").glob("*/train*.py"))
 

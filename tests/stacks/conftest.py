@@ -6,7 +6,6 @@ The gates are off; test_gates has them on.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +20,7 @@ from aws_cdk.assertions import Template  # noqa: E402 - starts Node.js
 
 from stacks.app import ShoalApp  # noqa: E402
 from stacks.stage import EnvironmentStage  # noqa: E402
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.repository import ROOT  # noqa: E402
 
 
 @pytest.fixture(scope="session")

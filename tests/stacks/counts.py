@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 from config.loader import load_environment
+from local.tests.counting import calls_of
 from stacks.node import use_installed_node
-from tests.counting import calls_of
 
 use_installed_node()
 
 from stacks.app import ShoalApp  # noqa: E402 - starts Node.js
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.repository import ROOT  # noqa: E402
 
 
 def main(folder: str) -> None:

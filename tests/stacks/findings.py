@@ -22,8 +22,8 @@ import yaml
 
 from stacks.node import use_installed_node
 from tests.matrix.valid import environment
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "security.md"
 ANSWERS = ROOT / "docs" / "security-answers.yaml"
 REVIEWED = ("all", "all-kept", "vpc-fsx", "plain")

@@ -14,9 +14,9 @@ from pathlib import Path
 from config.loader import load_environment
 from pipelines.launch import launch_of
 from stacks.node import use_installed_node
-from tests.config.test_release import RELEASE
+from tests.config.releases import RELEASE
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 FILE = Path(__file__).with_name("logical_ids.json")
 
 

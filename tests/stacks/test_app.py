@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.matrix.regions import smddp_regions
-from tests.stacks.conftest import ROOT
+from tests.repository import CHECKOUT, ROOT
 
 SOURCES = ("app.py", "cdk.json", "config", "environments", "pipelines", "stacks", "training_code")
 # Both ends of jsii: the app's Python, and the Node.js that runs the CDK's library.
@@ -105,6 +105,7 @@ def test_another_synth_in_another_folder_gives_the_same_bytes(
 def test_the_assembly_names_no_path_of_this_machine(assembly: Path) -> None:
     text = b"".join(path.read_bytes() for path in assembly.rglob("*.json"))
     assert str(ROOT).encode() not in text
+    assert str(CHECKOUT).encode() not in text
     assert str(assembly).encode() not in text
 
 

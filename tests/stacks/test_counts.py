@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.stacks.conftest import ROOT
+from tests.repository import ROOT
 
 LIMITS = {"python_calls": 357_000 * 5 // 4, "jsii_messages": 678 * 5 // 4}
 

@@ -11,7 +11,7 @@ from aws_cdk.assertions import Match, Template
 
 from config.loader import environment_names, load_environment
 from stacks.stage import EnvironmentStage
-from tests.stacks.conftest import ROOT
+from tests.repository import ROOT
 from tests.stacks.reading import as_list, properties, resources, statements
 
 KEPT = (

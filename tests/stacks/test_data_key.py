@@ -16,7 +16,7 @@ from config.file_system import DeploymentType, FileSystem
 from config.loader import load_environment
 from config.names import Names
 from stacks.constructs.data_key import DataKey
-from tests.stacks.conftest import ROOT
+from tests.repository import ROOT
 from tests.stacks.reading import as_list, properties
 
 ACCOUNT_ROOT = {"AWS": "arn:aws:iam::111122223333:root"}

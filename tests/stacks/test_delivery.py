@@ -21,7 +21,7 @@ from config.settings import Environment
 from local.tests.control.account import eventually, running
 from stacks.app import ShoalApp
 from tests.identity.reference import mistakes
-from tests.stacks.conftest import ROOT
+from tests.repository import ROOT
 from tests.stacks.reading import properties, role, statements
 from tests.stacks.test_app import _checkout as copied
 from tests.stacks.test_app import _run as run_app

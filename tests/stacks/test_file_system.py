@@ -12,8 +12,9 @@ from aws_cdk.assertions import Template
 
 from pipelines.launch import launch_of
 from stacks.stage import EnvironmentStage
+from tests.repository import ROOT
 from tests.stacks.reading import definition, properties, resources
-from tests.stacks.variants import ROOT, variant
+from tests.stacks.variants import variant
 
 PERSISTENT = {
     "deployment_type": "PERSISTENT_2",

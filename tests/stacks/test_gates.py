@@ -6,8 +6,6 @@ That our own stacks pass is in test_app.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +15,10 @@ import pytest
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-import app
+from local.tests.counting import calls_of
 from stacks.app import ShoalApp
 from stacks.constructs.acknowledge import acknowledge
 from stacks.validation.validator import Validator, started
-from tests.counting import calls_of
-from tests.stacks.conftest import ROOT
 
 WILDCARD = "arn:aws:s3:::one-bucket/*"
 OURS = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
@@ -159,22 +155,3 @@ def test_none_is_started_where_the_cli_is_told_not_to_validate(
     monkeypatch.setenv("CDK_VALIDATION", "false")
     with started() as validator:
         assert validator is None
-
-
-@pytest.mark.parametrize(
-    "read_meanwhile", [app.PLAIN, [f"aws_cdk.{service}" for service in app.SERVICES]]
-)
-def test_what_is_read_while_node_starts_is_what_a_synth_of_dev_needs(
-    read_meanwhile: list[str],
-) -> None:
-    command = (
-        "from stacks.node import use_installed_node; use_installed_node(); import stacks.app, sys;"
-        " print(*sys.modules)"
-    )
-    needed = subprocess.run(
-        [sys.executable, "-c", command], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.split()
-    assert {name for name in read_meanwhile if not name.startswith("botocore")} <= {
-        *needed,
-        "config.loader",
-    }

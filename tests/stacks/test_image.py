@@ -25,7 +25,7 @@ from pipelines.launch import launch_of
 from pipelines.launch.recipes import content_tag
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
-from tests.stacks.conftest import ROOT
+from tests.repository import ROOT
 from tests.stacks.reading import definition, properties, resources, statements
 
 RECIPE = "pytorch-smddp"
@@ -293,7 +293,7 @@ def build(tmp_path_factory: pytest.TempPathFactory, image: Template) -> Iterator
     """A repository as the stack makes it, in which the script has run once, where every call is
     asked of IAM.
     """
-    with running(tmp_path_factory.mktemp("emulator"), None, "--enforce-iam") as account:
+    with running(tmp_path_factory.mktemp("emulator"), "--enforce-iam") as account:
         for name in (REPOSITORY, f"{REPOSITORY}-other"):
             account.client("ecr").create_repository(
                 repositoryName=name, imageTagMutability="IMMUTABLE"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,8 @@ from pipelines.launch import launch_of
 from pipelines.requests import METRICS
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
+from tests.repository import ROOT
 from tests.stacks.reading import definition, properties, resources, statements
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,9 @@ from pipelines.costs.plan import plan
 from pipelines.launch import launch_of
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
-from tests.config.test_release import CONTENT
-from tests.stacks.variants import ROOT, variant
+from tests.config.releases import CONTENT
+from tests.repository import ROOT
+from tests.stacks.variants import variant
 
 
 def _stacks(stage: EnvironmentStage) -> dict[str, cdk.Stack]:

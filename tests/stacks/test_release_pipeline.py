@@ -18,7 +18,7 @@ from config.settings import Environment
 from shoal.verbs.assembly import stacks_of
 from stacks.app import ShoalApp
 from stacks.release_pipeline_stack import CLI_VERSION
-from tests.stacks.conftest import ROOT
+from tests.repository import ROOT
 from tests.stacks.reading import properties
 
 CONNECTION = (

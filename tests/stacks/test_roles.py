@@ -13,7 +13,7 @@ from config.loader import load_environment
 from config.names import Names
 from stacks.constructs.actor_role import ActorRole
 from stacks.constructs.sagemaker_role import repository_arn
-from tests.stacks.conftest import ROOT
+from tests.repository import ROOT
 from tests.stacks.reading import as_list, definition, properties, role, statements
 
 PREFIX = "shoal-mnist-dev-us-east-1-"

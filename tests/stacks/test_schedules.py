@@ -5,7 +5,6 @@ fails, and what rings.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +16,9 @@ from config.schedules import Schedule
 from pipelines.launch import launch_of
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
+from tests.repository import ROOT
 from tests.stacks.reading import properties, resources, role, statements
 
-ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "shoal-mnist-dev"
 GROUP = f"arn:aws:scheduler:us-east-1:111122223333:schedule-group/{PREFIX}"
 SCHEDULES = (
@@ -260,7 +259,7 @@ def test_a_call_that_was_given_up_rings_and_so_does_a_function_that_fails(
 
 
 def test_the_function_measures_what_the_alarm_watches() -> None:
-    source = (ROOT / "stacks" / "functions" / "start" / "start.py").read_text()
+    source = (ROOT / "stacks" / "functions" / "start" / "handler.py").read_text()
     assert 'Namespace="Shoal"' in source
     assert all(
         f'"{name}"' in source

@@ -16,9 +16,10 @@ from config.settings import Environment
 from pipelines.launch import launch_of
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
-from tests.config.test_release import CONTENT
+from tests.config.releases import CONTENT
+from tests.repository import ROOT
 from tests.stacks.reading import as_list, properties, resources, statements
-from tests.stacks.variants import ROOT, variant
+from tests.stacks.variants import variant
 
 RELEASE = CONTENT | {"weights_sha256": "5" * 64}
 NEXT = RELEASE | {

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
-import boto3
 import pytest
 from aws_cdk.assertions import Template
 from botocore.exceptions import ClientError
@@ -24,11 +23,11 @@ from config.release import Release
 from config.release_text import with_release
 from config.settings import Environment, SharedVersions
 from local.tests.control.account import allow, eventually, trust
-from shoal_local.server import Emulator, Options
+from shoal_local.testing import LocalAccount, in_process
 from stacks.constructs.shared_releases import bucket_statements, registry_policy, what_is_shared
 from stacks.data_stack import DataStack
-from tests.config.test_release import CONTENT
-from tests.stacks.conftest import ROOT
+from tests.config.releases import CONTENT
+from tests.repository import ROOT
 
 DEV, STAGING, PROD = (load_environment(name, ROOT) for name in ("dev", "staging", "prod"))
 NAMES = Names(DEV)
@@ -104,30 +103,15 @@ def data_template(
 class Accounts:
     """Clients of the emulator."""
 
-    endpoint: str
+    local: LocalAccount
 
     def root(self, account: str, service: str) -> Any:
-        return self._client(service, f"AKIA{account}ROOT", "unverified", None)
+        return self.local.other(account).client(service)
 
     def role(self, account: str, name: str, service: str) -> Any:
         """As a session of the role."""
         arn = f"arn:aws:iam::{account}:role/{name}"
-        made = self.root(account, "sts").assume_role(RoleArn=arn, RoleSessionName="tests")[
-            "Credentials"
-        ]
-        return self._client(
-            service, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"]
-        )
-
-    def _client(self, service: str, key: str, secret: str, token: str | None) -> Any:
-        return boto3.client(  # type: ignore[call-overload]
-            service,
-            region_name=DEV.region,
-            endpoint_url=self.endpoint,
-            aws_access_key_id=key,
-            aws_secret_access_key=secret,
-            aws_session_token=token,
-        )
+        return self.local.other(account).as_role(service, arn)
 
     def make_role(self, account: str, name: str) -> None:
         """One that its account lets do everything."""
@@ -144,30 +128,23 @@ def accounts(
     tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
 ) -> Iterator[Accounts]:
     folder = tmp_path_factory.mktemp("shared")
-    emulator = Emulator(
-        Options(
-            folder / "state",
-            DEV.account,
-            DEV.region,
-            others=(STAGING.account, PROD.account, "999900001111"),
-            enforce_iam=True,
+    others = (STAGING.account, PROD.account, "999900001111")
+    state = folder / "state"
+    with in_process(state, DEV.account, DEV.region, others=others, enforce_iam=True) as emulator:
+        found = Accounts(LocalAccount.of(emulator))
+        deploy(
+            found,
+            data_template(
+                folder / "cdk.out", cdk_context, consumers(folder / "repository", PINNED)
+            ),
         )
-    )
-    (folder / "state").mkdir()
-    emulator.start()
-    found = Accounts(emulator.endpoint_url())
-    deploy(
-        found,
-        data_template(folder / "cdk.out", cdk_context, consumers(folder / "repository", PINNED)),
-    )
-    for environment in (STAGING, PROD):
-        for actor in READERS:
-            found.make_role(environment.account, Names(environment).role(actor))
-        found.make_role(environment.account, "admin")
-    found.make_role("999900001111", "admin")
-    register(found)
-    yield found
-    emulator.close()
+        for environment in (STAGING, PROD):
+            for actor in READERS:
+                found.make_role(environment.account, Names(environment).role(actor))
+            found.make_role(environment.account, "admin")
+        found.make_role("999900001111", "admin")
+        register(found)
+        yield found
 
 
 def deploy(accounts: Accounts, template: dict[str, Any], verb: str = "create") -> None:

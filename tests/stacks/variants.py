@@ -21,8 +21,8 @@ from aws_cdk.assertions import Template  # noqa: E402
 
 from stacks.app import ShoalApp  # noqa: E402
 from stacks.network_stack import NetworkStack  # noqa: E402
+from tests.repository import ROOT  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
 TRAINING_SUBNET, HOSTING_SUBNETS = (
     "subnet-0123456789abcdef0",
     ("subnet-0123456789abcdef1", "subnet-0123456789abcdef2"),

@@ -1,4 +1,4 @@
-"""A small set of real digits, and one undisturbed training job that many tests look at."""
+"""A small set of real digits, and one undisturbed training job that many tests use."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ STEPS = IMAGES // GLOBAL_BATCH
 
 @pytest.fixture(scope="session")
 def runtime() -> Runtime:
-    """The Python environment that stands in for the training image."""
+    """Return the Python environment that stands in for the training image."""
     return find_runtime()
 
 
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 2560 training and 1000 test digits, in folders train and test."""
+    """Return the first 2560 training and 1000 test digits, in folders train and test."""
     folder = tmp_path_factory.mktemp("mnist")
     write_subset(folder, train=IMAGES, test=1000)
     return folder
@@ -32,7 +32,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Trained:
-    """A job that ended, and how."""
+    """A job that ended, with its outcome."""
 
     job: Job
     outcome: Outcome
@@ -40,7 +40,7 @@ class Trained:
 
 @pytest.fixture(scope="session")
 def trained(runtime: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """Two epochs on one rank, undisturbed."""
+    """Run two epochs on one rank, undisturbed."""
     job = Job(runtime, dataset, tmp_path_factory.mktemp("trained"))
     outcome = job.run()
     assert outcome.returncode == 0, outcome.output

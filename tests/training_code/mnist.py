@@ -1,6 +1,4 @@
-"""Small sets of real digits: the first images of the original files come in, idx files of the same
-form go out.
-"""
+"""Writes small sets of real digits: the first images of the original files, as idx files."""
 
 from __future__ import annotations
 
@@ -28,12 +26,12 @@ def write_subset(folder: Path, *, train: int, test: int) -> None:
 
 
 def write_images(path: Path, pixels: bytes) -> None:
-    """An idx file of 28x28 images."""
+    """Write an idx file of 28x28 images."""
     path.write_bytes(struct.pack(">4I", 0x803, len(pixels) // IMAGE_BYTES, 28, 28) + pixels)
 
 
 def write_labels(path: Path, labels: bytes) -> None:
-    """An idx file of labels."""
+    """Write an idx file of labels."""
     path.write_bytes(struct.pack(">2I", 0x801, len(labels)) + labels)
 
 

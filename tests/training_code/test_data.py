@@ -35,8 +35,8 @@ def answers(
         runtime.alone(SCRIPT, CODE, dataset / "train", folder, folder / "answer.json"), folder
     )
     assert outcome.returncode == 0, outcome.output
-    found: dict[str, str] = json.loads((folder / "answer.json").read_text())
-    return found
+    errors: dict[str, str] = json.loads((folder / "answer.json").read_text())
+    return errors
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def evaluate(runtime: Runtime, dataset: Path, tmp_path: Path) -> Callable[[], Ou
 
 
 def pack(source: Path, archive: Path) -> None:
-    """What SageMaker does with the model folder."""
+    """Pack the model folder as SageMaker does."""
     with tarfile.open(archive, "w:gz") as tar:
         for entry in sorted(source.iterdir()):
             tar.add(entry, entry.name)

@@ -1,6 +1,6 @@
 """The network is read from NCCL's log.
 
-The samples are lines that people have posted; their sources are beside them.
+The samples are lines that people have posted, each with its source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.training_code.training import CODE, Job
 
 
 def _load(name: str) -> ModuleType:
-    """A module of the source_dir that needs no torch."""
+    """Import a module of the source_dir that needs no torch."""
     spec = spec_from_file_location(name, CODE / f"{name}.py")
     assert spec
     assert spec.loader
@@ -80,9 +80,9 @@ FAILED_ONLY = "ip-10-0-0-7:1:2 [0] NCCL WARN NET/OFI aws-ofi-nccl initialization
 
 @pytest.mark.parametrize("log", [EFA_2020, EFA_P5EN, EFA_DIRECT])
 def test_efa_is_found_in_the_logs_of_every_plugin(log: str) -> None:
-    found = nccl_log.parse(log)
-    assert found.provider == "efa"
-    assert "elected" in found.evidence
+    fabric = nccl_log.parse(log)
+    assert fabric.provider == "efa"
+    assert "elected" in fabric.evidence
 
 
 @pytest.mark.parametrize("log", [FALLS_BACK, NO_PROVIDER, NO_PLUGIN, OFI_TCP])

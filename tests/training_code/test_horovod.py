@@ -19,8 +19,9 @@ OPTIONS = ("--epochs", "12", "--log-every", "1", "--checkpoint-every", "3")
 
 @dataclass(frozen=True)
 class HorovodRuntime(Runtime):
-    """The same environment, whose mpirun starts the ranks as the toolkit does for Horovod: without
-    smddprun.
+    """The same environment; its mpirun starts the ranks as the toolkit does for Horovod.
+
+    That is without smddprun.
     """
 
     def mpirun(self, ranks: int, *arguments: str | Path) -> list[str]:
@@ -61,7 +62,7 @@ def test_two_horovod_ranks_give_the_loss_curve_and_the_accuracy_of_one(
 
 @pytest.fixture(scope="module")
 def undisturbed(horovod: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The weights of a job that nothing happened to."""
+    """Return the weights of a job that nothing happened to."""
     job = new_job(horovod, dataset, tmp_path_factory.mktemp("undisturbed"), OPTIONS)
     assert job.run().returncode == 0
     return (job.model_dir / "model.pt").read_bytes()
@@ -79,7 +80,7 @@ def test_a_killed_and_resumed_horovod_job_equals_an_undisturbed_one_to_the_bit(
 def test_sigterm_ends_a_horovod_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
     horovod: Runtime, dataset: Path, tmp_path: Path, undisturbed: bytes
 ) -> None:
-    """Each rank is told, and not mpirun, which would kill them about a second later."""
+    """Each rank gets the signal, not mpirun, which would kill them about a second later."""
     job = new_job(horovod, dataset, tmp_path, OPTIONS)
     process = job.start()
     stopped = stop_at(process, f"epoch=2 step=4/{STEPS}", lambda: children(process))
@@ -87,7 +88,6 @@ def test_sigterm_ends_a_horovod_job_with_a_checkpoint_from_which_it_resumes_to_t
         stopped.output
     )
     assert "stopped on SIGTERM at epoch=" in stopped.output
-    assert (
-        (2, 4) <= position_of(job.run().output) < (12, STEPS)
-    )  # killed, it would have continued at step 3
+    # A job that was killed would continue at step 3.
+    assert (2, 4) <= position_of(job.run().output) < (12, STEPS)
     assert (job.model_dir / "model.pt").read_bytes() == undisturbed

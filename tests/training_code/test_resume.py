@@ -30,7 +30,7 @@ ONE_LONG_EPOCH = (
 
 
 def jobs(runtime: Runtime, dataset: Path, folder: Path, ranks: int) -> tuple[Job, Job]:
-    """The same job twice, each with its own folders."""
+    """Return the same job twice, each with its own folders."""
     undisturbed, disturbed = (
         Job(runtime, dataset, folder / name, launcher="mpirun", ranks=ranks, options=OPTIONS)
         for name in ("undisturbed", "disturbed")
@@ -69,9 +69,8 @@ def test_sigterm_ends_the_job_with_a_checkpoint_and_without_a_model(
         True,
         False,
     )
-    assert (
-        outcome.returncode == STOPPED or launcher == "torchrun"
-    )  # torchrun itself reports that it was told to stop
+    # torchrun has an exit code of its own for SIGTERM.
+    assert outcome.returncode == STOPPED or launcher == "torchrun"
 
 
 def test_sigterm_reaches_the_ranks_of_mpirun(

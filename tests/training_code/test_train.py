@@ -23,8 +23,9 @@ def two_ranks(
     dataset: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Trained:
-    """The same on two ranks; on CPUs they average gradients after backward() unless `--averaging
-    ddp` asks for what GPUs get.
+    """Run the same on two ranks.
+
+    On CPUs they average gradients after backward() unless `--averaging ddp` asks for GPUs' way.
     """
     launcher, _, averaging = request.param.partition(" ")
     options = (*Job.options, "--averaging", averaging or "auto")

@@ -1,6 +1,4 @@
-"""Runs training_code/pytorch as a training job would: a dataset and options come in, metrics and a
-model folder go out.
-"""
+"""Runs training_code/pytorch as a training job would."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ EPOCH = re.compile(
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a script, train.py unless said: its folders, its launcher and its options."""
+    """One run of a script, train.py by default: its folders, its launcher and its options."""
 
     runtime: Runtime
     dataset: Path
@@ -61,8 +59,9 @@ class Job:
         return self.folder / "checkpoints"
 
     def start(self) -> subprocess.Popen[str]:
-        """Start it, as the toolkit does: folders by SM_* variables, hyperparameters on the command
-        line.
+        """Start the job as the toolkit does.
+
+        Folders are SM_* variables, hyperparameters are on the command line.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         arguments = [str(CODE / self.script), *self.options]
@@ -84,8 +83,9 @@ class Job:
         return finish(self.start())
 
     def run_until(self, text: str, sent: signal.Signals) -> Outcome:
-        """Start it, send its whole process group a signal when it prints a line with `text`, wait
-        for its end.
+        """Start the job and send its process group a signal when it prints a line with `text`.
+
+        Return how it ended.
         """
         return finish_after(self.start(), text, sent)
 
@@ -93,8 +93,9 @@ class Job:
 def stop_at(
     process: subprocess.Popen[str], text: str, targets: Callable[[], Sequence[int]]
 ) -> Outcome:
-    """Send SIGTERM to the `targets`, which are process ids, when the process prints a line with
-    `text`; how the process ended.
+    """Send SIGTERM to the processes `targets` when the process prints a line with `text`.
+
+    Return how the process ended.
     """
     assert process.stdout
     next(line for line in process.stdout if text in line)
@@ -104,7 +105,7 @@ def stop_at(
 
 
 def children(process: subprocess.Popen[str]) -> list[int]:
-    """Ids of what a launcher started."""
+    """Return the ids of the processes that a launcher started."""
     return [
         int(each)
         for each in subprocess.run(
@@ -114,16 +115,16 @@ def children(process: subprocess.Popen[str]) -> list[int]:
 
 
 def losses(output: str) -> dict[tuple[int, int], float]:
-    """The training loss at each (epoch, step) that was printed."""
+    """Return the training loss at each (epoch, step) that was printed."""
     return {(int(match[1]), int(match[2])): float(match[4]) for match in PROGRESS.finditer(output)}
 
 
 def position_of(output: str) -> tuple[int, int]:
-    """Epoch and step of the checkpoint from which the job went on."""
-    (found,) = RESUMED.findall(output)
-    return int(found[0]), int(found[1])
+    """Return epoch and step of the checkpoint from which the job went on."""
+    (position,) = RESUMED.findall(output)
+    return int(position[0]), int(position[1])
 
 
 def accuracies(output: str) -> list[float]:
-    """The test accuracy after each epoch."""
+    """Return the test accuracy after each epoch."""
     return [float(match[3]) for match in EPOCH.finditer(output)]

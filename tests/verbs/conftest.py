@@ -6,25 +6,24 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shoal.verbs.execution import Pipeline
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer
 from shoal.verbs.target import Target
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT, REGION = "111122223333", "us-east-1"
 
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     folder = tmp_path_factory.mktemp("emulator")
-    emulator = EmulatorProcess(ROOT, folder / "state", folder / "emulator.log", os.environ)
-    yield emulator.start(ACCOUNT, REGION).target
-    emulator.shut_down()
+    local_server = LocalServer(ROOT, folder / "state", folder / "emulator.log", os.environ)
+    yield local_server.start(ACCOUNT, REGION).target
+    local_server.shut_down()
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ def handler(event, context):
 """  # noqa: E501
 
 
-def slow(target: Target, name: str = "slow") -> dict[str, Any]:
+def slow(target: Target) -> dict[str, Any]:
     """A custom resource, with a function and a role of its own."""
     made = target.client("iam").create_role(
-        RoleName=name, AssumeRolePolicyDocument=trust({"Service": "lambda.amazonaws.com"})
+        RoleName="slow", AssumeRolePolicyDocument=trust({"Service": "lambda.amazonaws.com"})
     )
     settings = {
         "Runtime": "python3.12",
@@ -35,6 +35,6 @@ def slow(target: Target, name: str = "slow") -> dict[str, Any]:
         "Timeout": 15,
     }
     function = target.client("lambda").create_function(
-        FunctionName=name, Code={"ZipFile": zipped(_SLOW)}, **settings
+        FunctionName="slow", Code={"ZipFile": zipped(_SLOW)}, **settings
     )
     return {"Type": "Custom::Slow", "Properties": {"ServiceToken": function["FunctionArn"]}}

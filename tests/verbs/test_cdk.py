@@ -11,7 +11,7 @@ import pytest
 
 from shoal.verbs.cdk import Cdk, cli, node
 from shoal.verbs.errors import CommandError, ToolMissingError
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 
 
 def cdk(tmp_path: Path, root: Path = ROOT) -> Cdk:

@@ -11,7 +11,7 @@ from shoal.verbs import dataset
 from shoal.verbs.errors import DatasetError
 from shoal.verbs.events import Event, Note, Transferred
 from shoal.verbs.target import Target
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 
 FOLDER = ROOT / dataset.FOLDER
 TOTAL_BYTES = 54_950_048

@@ -21,7 +21,7 @@ from shoal.cli.doctor import needs_of
 from shoal.verbs.doctor import Doctor, Finding, Needs, State
 from shoal.verbs.image import Image
 from shoal.verbs.target import Target
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 
 
 def changed(**sections: dict[str, Any]) -> Environment:

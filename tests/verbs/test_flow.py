@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.verbs.errors import LifecycleError
+from shoal.verbs.errors import ShoalError
 from shoal.verbs.events import Event, PhaseEnded
 from shoal.verbs.flow import Phase, run_phases
 
@@ -34,9 +34,7 @@ def test_phases_run_in_order_and_are_undone_in_reverse() -> None:
 
 def test_after_a_failure_nothing_more_is_run_and_everything_begun_is_undone() -> None:
     log: Log = []
-    outcome = run_phases(
-        [note("a"), fail(LifecycleError("no")), note("c")], log, ignore, lambda: None
-    )
+    outcome = run_phases([note("a"), fail(ShoalError("no")), note("c")], log, ignore, lambda: None)
     assert log == ["a", "undo bad", "undo a"]
     assert [failure.phase for failure in outcome.failures] == ["bad"]
 
@@ -52,7 +50,7 @@ def test_an_undoing_that_fails_does_not_stop_the_others() -> None:
     log: Log = []
 
     def refuse(_log: Log) -> None:
-        raise LifecycleError("stuck")
+        raise ShoalError("stuck")
 
     outcome = run_phases([note("a"), Phase[Log]("b", None, refuse)], log, ignore, lambda: None)
     assert log[-1] == "undo a"
@@ -67,7 +65,7 @@ def test_a_bug_is_raised_after_the_undoing() -> None:
 
 
 def test_only_phases_that_ended_well_have_seconds() -> None:
-    outcome = run_phases([note("a"), fail(LifecycleError("no"))], [], ignore, lambda: None)
+    outcome = run_phases([note("a"), fail(ShoalError("no"))], [], ignore, lambda: None)
     assert "a" in outcome.seconds
     assert "bad" not in outcome.seconds
 
@@ -75,7 +73,7 @@ def test_only_phases_that_ended_well_have_seconds() -> None:
 def test_each_end_says_whether_it_failed() -> None:
     events: list[Event] = []
     run_phases(
-        [Phase[Log]("a", lambda _: None), fail(LifecycleError("no"))],
+        [Phase[Log]("a", lambda _: None), fail(ShoalError("no"))],
         [],
         events.append,
         lambda: None,

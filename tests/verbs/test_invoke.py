@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shoal.verbs.dataset import Digit
-from shoal.verbs.errors import LifecycleError, NotFoundError
+from shoal.verbs.errors import NotFoundError, ShoalError
 from shoal.verbs.invoke import ask, find_endpoint
 from shoal.verbs.target import Target
 
@@ -68,7 +68,7 @@ def test_the_image_is_sent_and_the_answer_is_returned() -> None:
 def test_an_answer_of_another_shape_is_an_error_that_shows_it(body: Any) -> None:
     with (
         endpoint(lambda _: body) as target,
-        pytest.raises(LifecycleError, match="answer of another shape"),
+        pytest.raises(ShoalError, match="answer of another shape"),
     ):
         ask(target, "e", SEVEN)
 

@@ -10,59 +10,60 @@ from pathlib import Path
 import pytest
 
 from shoal.verbs.errors import CommandError, NotFoundError
-from shoal.verbs.local_server import EmulatorProcess, port_answers
+from shoal.verbs.local_server import LocalServer, port_answers
 from shoal.verbs.processes import is_alive, mentioning
-from tests.verbs.conftest import ACCOUNT, REGION, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, REGION
 
 
 @pytest.fixture
-def emulator(tmp_path: Path) -> EmulatorProcess:
-    return EmulatorProcess(ROOT, tmp_path / "state", tmp_path / "emulator.log", os.environ)
+def local_server(tmp_path: Path) -> LocalServer:
+    return LocalServer(ROOT, tmp_path / "state", tmp_path / "emulator.log", os.environ)
 
 
 def test_it_answers_as_the_account_when_start_returns_and_is_gone_when_shut_down(
-    emulator: EmulatorProcess,
+    local_server: LocalServer,
 ) -> None:
-    running = emulator.start(ACCOUNT, REGION)
+    running = local_server.start(ACCOUNT, REGION)
     running.target.check_account()
-    assert emulator.find() == running
-    emulator.shut_down()
+    assert local_server.find() == running
+    local_server.shut_down()
     assert not port_answers(running.endpoint)
     assert not is_alive(running.pid)
-    assert not emulator.state.exists()
+    assert not local_server.state.exists()
 
 
-def test_where_one_rank_is_all_there_can_be_it_says_so(emulator: EmulatorProcess) -> None:
+def test_where_one_rank_is_all_there_can_be_it_says_so(local_server: LocalServer) -> None:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
-        running = emulator.start(ACCOUNT, REGION)
+        running = local_server.start(ACCOUNT, REGION)
     finally:
         os.sched_setaffinity(0, allowed)
-    emulator.shut_down()
+    local_server.shut_down()
     assert "this machine has one core: each host shows one GPU, so one rank trains" in (
         running.notice or ""
     )
 
 
-def test_it_is_told_the_users_own_images(emulator: EmulatorProcess) -> None:
+def test_it_is_told_the_users_own_images(local_server: LocalServer) -> None:
     with pytest.raises(CommandError, match=r"--image mine:\*=jax: there is no runtime 'jax'"):
-        emulator.start(ACCOUNT, REGION, {"*": "pytorch", "mine:*": "jax"})
+        local_server.start(ACCOUNT, REGION, {"*": "pytorch", "mine:*": "jax"})
 
 
-def test_what_a_killed_one_left_is_removed_by_the_next(emulator: EmulatorProcess) -> None:
-    first = emulator.start(ACCOUNT, REGION)
+def test_what_a_killed_one_left_is_removed_by_the_next(local_server: LocalServer) -> None:
+    first = local_server.start(ACCOUNT, REGION)
     os.kill(first.pid, signal.SIGKILL)
-    second = emulator.start(ACCOUNT, REGION)
+    second = local_server.start(ACCOUNT, REGION)
     assert second.pid != first.pid
-    emulator.shut_down()
-    assert mentioning(str(emulator.state)) == ()
+    local_server.shut_down()
+    assert mentioning(str(local_server.state)) == ()
 
 
 def test_a_state_file_of_a_dead_process_is_not_taken_for_an_emulator(
-    emulator: EmulatorProcess,
+    local_server: LocalServer,
 ) -> None:
-    emulator.state.mkdir()
+    local_server.state.mkdir()
     told = {
         "endpoint": "http://localhost:9",
         "pid": 2**22 - 1,
@@ -70,7 +71,7 @@ def test_a_state_file_of_a_dead_process_is_not_taken_for_an_emulator(
         "region": REGION,
         "cores": 2,
     }
-    (emulator.state / "emulator.json").write_text(json.dumps(told))
-    assert emulator.find() is None
+    (local_server.state / "emulator.json").write_text(json.dumps(told))
+    assert local_server.find() is None
     with pytest.raises(NotFoundError, match="shoal local up"):
-        emulator.require()
+        local_server.require()

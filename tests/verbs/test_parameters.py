@@ -7,7 +7,7 @@ import pytest
 from config.loader import load_environment
 from shoal.verbs.errors import ParameterError
 from shoal.verbs.parameters import check_declared, check_values
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 
 DEV = load_environment("dev", ROOT)
 

@@ -25,14 +25,14 @@ from shoal.verbs.processes import (
 )
 
 
-def command(tmp_path: Path, program: str, timeout_s: float = 20.0) -> Command:
+def command(tmp_path: Path, program: str) -> Command:
     return Command(
         "the program",
         (sys.executable, "-c", program),
         tmp_path,
         {"MARK": str(tmp_path)},
         tmp_path / "log",
-        timeout_s,
+        20.0,
     )
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +16,11 @@ from config.schedules import Schedule
 from shoal.verbs.errors import NotFoundError
 from shoal.verbs.events import Event, Note
 from shoal.verbs.inventory import Owner, Resource, of_environment
-from shoal.verbs.schedules import Live, Schedules
+from shoal.verbs.schedules import LiveSchedule, Schedules
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SCHEDULE = Schedule(name="nightly", expression="cron(0 3 * * ? *)", time_zone="Europe/Berlin")
 NAMES = Names(
     load_environment("dev", ROOT).model_copy(update={"project": "timed", "schedules": (SCHEDULE,)})
@@ -88,7 +87,7 @@ def live(target: Target) -> dict[str, Any]:
 
 def test_a_deployed_schedule_is_as_the_file_says(schedules: Schedules) -> None:
     assert schedules.all() == [
-        Live(
+        LiveSchedule(
             "nightly",
             "cron(0 3 * * ? *)",
             "Europe/Berlin",

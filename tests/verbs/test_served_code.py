@@ -11,7 +11,7 @@ import tarfile
 
 import pytest
 
-from shoal.verbs.served_code import Committed, elsewhere
+from shoal.verbs.served_code import CommittedCode, foreign_code_variable
 from tests.cli.trained import archive
 
 FILES = {"inference.py": b"serve", "model.py": b"network", "train.py": b"train"}
@@ -23,12 +23,12 @@ GOOD = {
 }
 
 
-def committed(**changes: bytes) -> Committed:
+def committed(**changes: bytes) -> CommittedCode:
     known = {
         path: hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
         for path, content in {**FILES, **changes}.items()
     }
-    return Committed("training_code/pytorch", "abc", known)
+    return CommittedCode("training_code/pytorch", "abc", known)
 
 
 def linked(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> bytes:
@@ -68,7 +68,7 @@ def test_code_that_was_copied_from_the_commit_is_no_difference(prefix: str) -> N
 
 def test_a_commit_in_a_repository_of_sha256_is_compared_by_it() -> None:
     known = {"inference.py": hashlib.sha256(b"blob 5\0serve").hexdigest()}
-    of_sha256 = Committed("training_code/pytorch", "abc", known)
+    of_sha256 = CommittedCode("training_code/pytorch", "abc", known)
     assert of_sha256.difference(io.BytesIO(archive({"code/inference.py": b"serve"}))) is None
     assert of_sha256.difference(io.BytesIO(archive({"code/inference.py": b"other"}))) is not None
 
@@ -170,4 +170,4 @@ def test_what_cannot_be_unpacked_is_a_difference(content: bytes) -> None:
 def test_a_container_that_takes_its_code_from_elsewhere_is_found(
     environment: dict[str, str], found: str | None
 ) -> None:
-    assert elsewhere(environment) == found
+    assert foreign_code_variable(environment) == found

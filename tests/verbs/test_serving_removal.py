@@ -20,7 +20,7 @@ from shoal.verbs.events import Event, Note
 from shoal.verbs.serving_removal import ServingRemoval
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown
-from tests.config.test_release import RELEASE
+from tests.config.releases import RELEASE
 from tests.verbs.conftest import ACCOUNT
 from tests.verbs.slow_stack import slow
 from tests.verbs.test_stacks import Cdk

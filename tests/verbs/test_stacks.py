@@ -22,7 +22,8 @@ from shoal.verbs.inventory import Resource
 from shoal.verbs.stacks import Stacks
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown
-from tests.verbs.conftest import ACCOUNT, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT
 
 NETWORK = {
     "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.44.0.0/16"}},

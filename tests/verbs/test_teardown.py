@@ -6,22 +6,25 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from config.names import Names
 from config.serving import Serving
 from config.settings import Environment
-from shoal.verbs.errors import ProtectedError
+from shoal.verbs.errors import LeftBehindError, ProtectedError
 from shoal.verbs.events import Event, Note
 from shoal.verbs.execution import Pipeline
 from shoal.verbs.inventory import of_bootstrap
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown, is_bootstrapped, refuse_if_protected, remove_bootstrap
-from tests.config.test_release import RELEASE
+from tests.config.releases import RELEASE
 from tests.verbs.conftest import ACCOUNT, REGION, make_pipeline
-from tests.verbs.test_execution import gate
+from tests.verbs.test_execution import ended, gate
 
 
 def environment(name: str = "dev", protect: bool = False) -> Environment:
@@ -165,6 +168,121 @@ def test_what_another_deleter_takes_meanwhile_is_no_trouble(target: Target) -> N
 
     Teardown(target, names, take, poll_s=0.05).remove_endpoints()
     assert deleted == [model]
+
+
+@pytest.mark.parametrize(
+    ("operation", "subject", "kept"),
+    [
+        ("ListPipelineExecutionSteps", "steps", {"reported"}),
+        ("ListEndpoints", "names failed for endpoints", set()),
+        ("ListModels", "names failed for models", {"tagged"}),
+        ("DescribeScalableTargets", "scaling failed for scalable targets", set()),
+    ],
+)
+def test_an_error_of_one_search_is_reported_and_hides_nothing_that_the_others_find(
+    target: Target, operation: str, subject: str, kept: set[str]
+) -> None:
+    settings, events = environment(), list[Event]()
+    made = make_leftovers(target, settings)
+    assert all(exists() for exists in made.values())
+    with pytest.raises(LeftBehindError, match=f"{operation} was refused: AccessDenied"):
+        teardown(refusing(target, operation), settings, events).remove_endpoints()
+    texts = [event.text for event in events if isinstance(event, Note)]
+    assert len(texts) == len(set(texts))
+    assert any(subject in text for text in texts)
+    assert {what for what, exists in made.items() if exists()} == kept
+    teardown(target, settings, []).remove_endpoints()
+    assert not any(exists() for exists in made.values())
+
+
+def test_what_may_not_be_described_stays_and_is_reported(target: Target) -> None:
+    settings, events = environment(), list[Event]()
+    made = make_leftovers(target, settings)
+    with pytest.raises(LeftBehindError, match="DescribeEndpointConfig was refused"):
+        teardown(refusing(target, "DescribeEndpointConfig"), settings, events).remove_endpoints()
+    assert {what for what, exists in made.items() if exists()} == {"reported"}
+    teardown(target, settings, []).remove_endpoints()
+
+
+def test_tags_that_may_not_be_read_are_reported_and_what_names_and_steps_tell_is_deleted(
+    target: Target,
+) -> None:
+    settings, events = environment(), list[Event]()
+    made = make_leftovers(target, settings)
+    teardown(refusing(target, "ListTags"), settings, events).remove_endpoints()
+    assert {what for what, exists in made.items() if exists()} == {"tagged"}
+    texts = [event.text for event in events if isinstance(event, Note)]
+    assert (
+        f"the tags of model {Names(settings).pipeline}-x9 cannot be read (AccessDenied); only its"
+        " name counts"
+    ) in texts
+    teardown(target, settings, []).remove_endpoints()
+
+
+@pytest.mark.parametrize("value", ["", "1", "zzzzzzzzzzzz-2"])
+def test_a_tag_whose_value_is_no_execution_attributes_nothing(target: Target, value: str) -> None:
+    settings, names = environment(), Names(environment())
+    pipeline = make_pipeline(target, [gate(met=True)], name=names.pipeline)
+    model = f"{names.pipeline}-own"
+    make_model(target, pipeline, model, tags_of(names) | {"shoal:execution": value})
+    teardown(target, settings, []).remove_endpoints()
+    assert exists(target, model)
+    target.client("sagemaker").delete_model(ModelName=model)
+
+
+def tags_of(names: Names) -> dict[str, str]:
+    return {"shoal:pipeline": names.pipeline, "shoal:execution": "abcdefghijkl"}
+
+
+def refusing(target: Target, operation: str) -> Target:
+    """The same account for somebody who may not do `operation`."""
+    limited = Target(ACCOUNT, REGION, target.endpoint_url)
+
+    def refuse(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not you"}}, operation)
+
+    for service in ("sagemaker", "application-autoscaling"):
+        limited.client(service).meta.events.register(f"before-call.{service}.{operation}", refuse)
+    return limited
+
+
+def make_leftovers(target: Target, settings: Environment) -> dict[str, Callable[[], bool]]:
+    """A model that only tags attribute, a configuration that only a step reports, and the model
+    that it uses, named after the execution; and whether each exists.
+    """
+    names, sagemaker = Names(settings), target.client("sagemaker")
+    config, model, nameless = (f"{names.pipeline}-{end}" for end in ("c1", "abcdefghijkl", "x9"))
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": model,
+        "InstanceType": "ml.m5.large",
+        "InitialInstanceCount": 1,
+    }
+    arguments = {"EndpointConfigName": config, "ProductionVariants": [variant]}
+    step = {"Name": "Configure", "Type": "EndpointConfig", "Arguments": arguments}
+    pipeline = make_pipeline(target, [step], name=names.pipeline)
+    allowed = {"Effect": "Allow", "Action": "sagemaker:*", "Resource": "*"}
+    target.client("iam").put_role_policy(
+        RoleName=f"{names.pipeline}-role",
+        PolicyName="configure",
+        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}),
+    )
+    make_model(target, pipeline, model)
+    make_model(target, pipeline, nameless, tags_of(names))
+    assert ended(pipeline, pipeline.start({})).status == "Succeeded"
+    return {
+        # SageMaker completes the name that a step gives.
+        "reported": lambda: bool(
+            sagemaker.list_endpoint_configs(NameContains=config)["EndpointConfigs"]
+        ),
+        "named": partial(exists, target, model),
+        "tagged": partial(exists, target, nameless),
+    }
+
+
+def exists(target: Target, model: str) -> bool:
+    models = target.client("sagemaker").list_models(NameContains=model)["Models"]
+    return [each["ModelName"] for each in models] == [model]
 
 
 def make_model(

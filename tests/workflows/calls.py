@@ -19,8 +19,9 @@ _PLACEHOLDER = "dev"
 
 
 def calls(script: str) -> Iterator[list[str]]:
-    """What each call hands to `shoal`: variables have a value, `${NAME:+words}` is there, and what
-    the shell keeps is not.
+    """Yield the words that each call hands to `shoal`.
+
+    Variables have a value, `${NAME:+words}` counts, and what the shell keeps does not.
     """
     for line in script.replace("\\\n", " ").splitlines():
         for call in CALL.finditer(line):
@@ -29,7 +30,7 @@ def calls(script: str) -> Iterator[list[str]]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Up to the first sign that ends a command or redirects what it prints."""
+    """Yield the words before the first sign that ends a command or redirects its output."""
     lexer = shlex.shlex(re.sub(r"\s\d+(?=>)", " ", text), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     for word in lexer:
@@ -39,8 +40,9 @@ def _words(text: str) -> Iterator[str]:
 
 
 def refusal(words: list[str]) -> str | None:
-    """Why click would not start the verb with these words; options of `shoal` itself, before the
-    verb, are not known here.
+    """Return why click would not start the verb with these words, None if it would.
+
+    Options of `shoal` itself, before the verb, are not supported.
     """
     try:
         verb, rest = _verb(shoal, words)
@@ -51,11 +53,11 @@ def refusal(words: list[str]) -> str | None:
 
 
 def _verb(command: click.Command, words: list[str]) -> tuple[click.Command, list[str]]:
-    """Raises UsageError for words that name none."""
+    """Return the verb and the rest of the words. Raises UsageError if they name no verb."""
     if not isinstance(command, click.Group):
         return command, words
     if not words:
         raise click.UsageError("No verb.")
-    _, found, rest = command.resolve_command(click.Context(command), words)
-    assert found is not None
-    return _verb(found, rest)
+    _, verb, rest = command.resolve_command(click.Context(command), words)
+    assert verb is not None
+    return _verb(verb, rest)

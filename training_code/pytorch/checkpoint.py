@@ -1,7 +1,7 @@
-"""The state of a run between two steps: written by rank 0, whole or not at all, and read back
-exactly.
+"""The checkpoint: the state of a run between two steps.
 
-One file, `checkpoint.pt`, in the folder that SageMaker copies to and from S3 (/opt/ml/checkpoints).
+Rank 0 writes it, whole or not at all, to one file in the folder that SageMaker copies to and from
+S3 (/opt/ml/checkpoints). Every rank reads it back exactly.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ FILE = "checkpoint.pt"
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run is: `step` batches of epoch `epoch` (from 1) are done. It also fixes the data
-    order and the learning rate.
+    """How far a run is: `step` batches of epoch `epoch` (from 1) are done.
+
+    The data order and the learning rate follow from it.
     """
 
     epoch: int
@@ -34,9 +35,7 @@ def write(
     network: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
 ) -> None:
-    """Replace the checkpoint in `folder`; `run` is what a resumed run must have been started
-    with.
-    """
+    """Replace the checkpoint in `folder`; `run` has the settings that a resumed run must share."""
     folder.mkdir(parents=True, exist_ok=True)
     state = {
         "run": run,
@@ -61,9 +60,10 @@ def read(
     optimizer: torch.optim.Optimizer,
     device: torch.device,
 ) -> Position | None:
-    """Restore network, optimiser and random state; None if there is no checkpoint.
+    """Restore network, optimiser and random state.
 
-    Raises ValueError if it cannot be read or belongs to a run with other settings.
+    Return None without a checkpoint. Raise ValueError if it cannot be read, or if its run had other
+    settings.
     """
     path = folder / FILE
     if not path.is_file():
@@ -79,14 +79,14 @@ def read(
     return Position(state["epoch"], state["step"])
 
 
-def _require_same_run(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    different = [
-        f"{key} {found.get(key)} (now {value})"
-        for key, value in wanted.items()
-        if found.get(key) != value
+def _require_same_run(path: Path, settings: dict[str, Any], expected: dict[str, Any]) -> None:
+    differences = [
+        f"{key} {settings.get(key)} (now {value})"
+        for key, value in expected.items()
+        if settings.get(key) != value
     ]
-    if different:
+    if differences:
         raise ValueError(
-            f"{path} is from a run with other settings: {', '.join(different)}; use them or another"
-            " --checkpoint-dir"
+            f"{path} is from a run with other settings: {', '.join(differences)}; use them or"
+            " another --checkpoint-dir"
         )

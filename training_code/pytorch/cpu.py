@@ -1,8 +1,7 @@
-"""What makes training faster on CPUs, and only there: called when the device is one, and without
-effect on what is computed.
+"""Faster training on CPUs: nothing here changes what is computed, and GPUs use none of it.
 
-The figures are in docs/performance.md. On a GPU the allocator is CUDA's, DistributedDataParallel
-overlaps its messages with the backward pass, and none of this is wanted.
+The figures are in docs/lab/2026-11-performance.md. On a GPU the allocator is CUDA's, and
+DistributedDataParallel overlaps its messages with the backward pass.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ fixed part.
 """
 
 FIRST_RANK_PATIENCE_S = 10.0
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.1
+MIN_PAUSE_S, MAX_PAUSE_S = 0.005, 0.1
 
 
 def tune_process(local_world_size: int, environ: Mapping[str, str]) -> None:
-    """Make this process fit for training on its share of the host's cores; OMP_NUM_THREADS
-    overrides how many those are.
+    """Prepare this process for training on its share of the host's cores.
+
+    OMP_NUM_THREADS, where it is set, is the number of threads.
     """
     keep_freed_memory()
     leave_the_compiler_out()
-    if (
-        "OMP_NUM_THREADS" not in environ
-    ):  # ranks that each start a thread per core slow each other down
+    # Ranks that each start a thread per core slow each other down.
+    if "OMP_NUM_THREADS" not in environ:
         torch.set_num_threads(max(1, len(usable_cores()) // local_world_size))
 
 
 def usable_cores() -> list[int]:
-    """The cores that this process may run on."""
+    """Return the cores that this process may run on."""
     return (
         sorted(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
@@ -51,8 +50,9 @@ def usable_cores() -> list[int]:
 
 
 def keep_freed_memory() -> None:
-    """Let the allocator reuse big blocks; glibc hands them back to the kernel, which clears each
-    page again for the next tensor.
+    """Let the allocator reuse large blocks.
+
+    glibc returns them to the kernel, which clears each page again for the next tensor.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -64,11 +64,11 @@ def keep_freed_memory() -> None:
 
 
 def leave_the_compiler_out() -> None:
-    """Spare the second it takes to import torch's compiler.
+    """Spare the second that it takes to import torch's compiler.
 
-    Optimizers import it on first use, only to mark their methods as not to be compiled; nothing is
-    compiled here. The mark is a private attribute of torch (torch/_compile.py): where a version
-    does not look for it, nothing changes.
+    Optimizers import it on first use, only to mark methods that must not be compiled; nothing is
+    compiled here. The mark is a private attribute of torch (torch/_compile.py). A version of torch
+    that does not look for it imports the compiler as before.
     """
     for method in vars(torch.optim.Optimizer).values():
         function = getattr(method, "__wrapped__", None)
@@ -77,16 +77,18 @@ def leave_the_compiler_out() -> None:
 
 
 class Adam(torch.optim.Adam):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
-    """torch's Adam without the wrapper around step() that imports the compiler; the same
-    arithmetic.
+    """torch's Adam without the wrapper around step(), which imports the compiler.
+
+    The arithmetic is the same.
     """
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
 
 
 def computes_bf16() -> bool:
-    """Whether the CPU has instructions for bfloat16 (AVX512-BF16 or AMX); elsewhere it is emulated
-    and slow.
+    """Return whether the CPU has instructions for bfloat16 (AVX512-BF16 or AMX).
+
+    Other CPUs emulate it, slowly.
     """
     has_avx = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     has_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
@@ -98,8 +100,8 @@ def average_gradients(
 ) -> None:
     """Average the gradients over the ranks at the end of each backward().
 
-    DistributedDataParallel does the same in buckets during the pass, which gains nothing where the
-    core that would carry the message is the one that computes, and imports torch's compiler.
+    DistributedDataParallel does the same in buckets during the pass. That gains nothing where one
+    core both computes and carries the messages, and it imports torch's compiler.
     """
     parameters = list(network.parameters())
     missing = len(parameters)
@@ -122,11 +124,11 @@ def average_gradients(
 def average(
     parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None], world_size: int
 ) -> None:
-    """Average the gradients over the ranks: each large one where it is, the small ones as one
-    message, of which they become views.
+    """Average the gradients over the ranks.
 
-    A gradient fills one piece of memory, in the order of its parameter's strides or row by row, the
-    same on every rank ("Gradient Layout Contract" in
+    Each large one is a message of its own; the small ones are one message, of which they become
+    views. A gradient fills one piece of memory, in the order of its parameter's strides or row by
+    row, the same on every rank ("Gradient Layout Contract" in
     torch/csrc/autograd/functions/accumulate_grad.h): it is sent as it lies there.
     """
     small = []
@@ -154,12 +156,12 @@ def _flat(gradient: torch.Tensor) -> torch.Tensor:
 def wait_for_first_rank(
     environ: Mapping[str, str], patience_s: float = FIRST_RANK_PATIENCE_S
 ) -> bool:
-    """Return once rank 0 of this host listens for the others, False if it did not within
-    `patience_s`; torch's own client then says why.
+    """Wait until rank 0 of this host listens for the others.
 
-    That client, refused once, sleeps for up to half a second; of ranks that start together on one
-    host it is refused in every second run. With several hosts there is more to wait for than that,
-    and many ranks would ask one host.
+    Return False if it does not within `patience_s`; torch's own client then says why. That client
+    sleeps for up to half a second when it is refused once, which happens in every second run of
+    ranks that start together on one host. With several hosts this returns at once: starting takes
+    longer there, and many ranks would ask one host.
     """
     if (
         environ.get("RANK", "0") == "0"
@@ -168,20 +170,19 @@ def wait_for_first_rank(
     ):
         return True
     address = (environ.get("MASTER_ADDR", "localhost"), int(environ["MASTER_PORT"]))
-    deadline, pause_s = time.monotonic() + patience_s, SHORTEST_PAUSE_S
+    deadline, pause_s = time.monotonic() + patience_s, MIN_PAUSE_S
     while (left_s := deadline - time.monotonic()) > 0:
         if _listens(address, left_s):
             return True
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        pause_s = min(2 * pause_s, MAX_PAUSE_S)
     return False
 
 
 def _listens(address: tuple[str, int], timeout_s: float) -> bool:
     try:
         with socket.create_connection(address, timeout_s) as connection:
-            return bool(
-                connection.getsockname() != connection.getpeername()
-            )  # a closed port of one's own host may connect to itself
+            # A closed port of this host may connect to itself.
+            return bool(connection.getsockname() != connection.getpeername())
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Original MNIST files come in (idx format, unpacked), two uint8 tensors go out, checked.
+"""Reads the original MNIST files (idx format, unpacked) into two uint8 tensors, and checks them.
 
 Format: http://yann.lecun.com/exdb/mnist (big-endian magic number, one 32-bit size per dimension,
 then the bytes).
@@ -30,8 +30,9 @@ class Digits:
         return len(self.labels)
 
     def to(self, device: torch.device) -> Digits:
-        """The same digits on `device`; small enough to live there whole, which spares a loader and
-        its copies.
+        """Return the same digits on `device`.
+
+        All of them fit there, which spares a loader and its copies.
         """
         return Digits(self.images.to(device), self.labels.to(device))
 
@@ -39,7 +40,7 @@ class Digits:
 def read_train(folder: Path) -> Digits:
     """Read train-images-idx3-ubyte and train-labels-idx1-ubyte.
 
-    Raises ValueError with the file and what is wrong.
+    Raise ValueError with the file and what is wrong.
     """
     return _read(folder, "train")
 
@@ -47,7 +48,7 @@ def read_train(folder: Path) -> Digits:
 def read_test(folder: Path) -> Digits:
     """Read t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte.
 
-    Raises ValueError with the file and what is wrong.
+    Raise ValueError with the file and what is wrong.
     """
     return _read(folder, "t10k")
 
@@ -67,8 +68,9 @@ def _read(folder: Path, prefix: str) -> Digits:
 
 
 def read_idx(path: Path, magic: int, *, dimensions: int) -> torch.Tensor:
-    """One idx file of unsigned bytes as a uint8 tensor; ValueError if it is missing, empty,
-    truncated or another kind of file.
+    """Read one idx file of unsigned bytes as a uint8 tensor.
+
+    Raise ValueError if it is missing, empty, truncated or another kind of file.
     """
     if not path.is_file():
         raise ValueError(f"{path} does not exist; the folder holds {_names(path.parent)}")
@@ -81,10 +83,10 @@ def read_idx(path: Path, magic: int, *, dimensions: int) -> torch.Tensor:
             f"{path} is {'empty' if not content else 'truncated'}: {len(content)} bytes, the header"
             f" alone has {header_bytes}"
         )
-    found, *shape = struct.unpack(f">{1 + dimensions}I", content[:header_bytes])
-    if found != magic:
+    actual_magic, *shape = struct.unpack(f">{1 + dimensions}I", content[:header_bytes])
+    if actual_magic != magic:
         raise ValueError(
-            f"{path} is not the expected idx file: magic number 0x{found:08x}, not"
+            f"{path} is not the expected idx file: magic number 0x{actual_magic:08x}, not"
             f" 0x{magic:08x}{_hint(content)}"
         )
     if len(content) - header_bytes != math.prod(shape):

@@ -1,8 +1,7 @@
-"""Which network carries the gradients: NCCL's own log of a short all-reduce goes in; the
-provider, its speed and one line go out.
+"""Proves which network carries the gradients, from NCCL's own log of a short all-reduce.
 
 On instances with EFA a wrong security group, image or variable does not fail a job: NCCL falls back
-to TCP and the job runs for days at a tenth of the speed. So the provider is read from what NCCL
+to TCP, and the job runs for days at a tenth of the speed. So the provider is read from what NCCL
 logs while it connects (aws-ofi-nccl's `NET/OFI Selected provider is efa`, NCCL's `Using network
 ...`), never from settings.
 """
@@ -30,13 +29,13 @@ _REPEATS = 3
 
 
 class FabricError(RuntimeError):
-    """The gradients do not go over EFA, and the job must not run without."""
+    """The job requires EFA, and the gradients do not go over it."""
 
 
 def listen(environ: MutableMapping[str, str]) -> None:
-    """Make NCCL write how it connects to a file.
+    """Make NCCL log to a file how it connects.
 
-    To be called before the first process group; without GPUs there is no NCCL.
+    Call this before the first process group. Without GPUs there is no NCCL.
     """
     if torch.cuda.is_available():
         environ["NCCL_DEBUG"] = "INFO"
@@ -45,36 +44,36 @@ def listen(environ: MutableMapping[str, str]) -> None:
 
 
 def prove(ranks: Ranks, environ: Mapping[str, str]) -> str:
-    """One line about the network, the same on all ranks.
+    """Return one line about the network, the same on all ranks.
 
-    Raises FabricError on all of them when EFA is required and not used.
+    Raise FabricError on all of them if EFA is required and not used.
     """
     speed = measure(ranks)
-    found = look(ranks, environ)
-    over_efa = int(ranks.sum(float(found.is_efa))[0])
-    on_network = int(ranks.sum(float(found.provider != "loopback"))[0])
+    network = look(ranks, environ)
+    over_efa = int(ranks.sum(float(network.is_efa))[0])
+    on_network = int(ranks.sum(float(network.provider != "loopback"))[0])
     line = (
-        f"fabric={found.provider} efa={int(over_efa == ranks.world_size)} hosts={hosts(environ)}"
+        f"fabric={network.provider} efa={int(over_efa == ranks.world_size)} hosts={hosts(environ)}"
         f" ranks={ranks.world_size} allreduce_gigabytes_per_second={speed:.3f}"
-        f" evidence={found.evidence!r}"
+        f" evidence={network.evidence!r}"
     )
     if environ.get(REQUIRE) == "1" and on_network and over_efa < ranks.world_size:
-        if (
-            ranks.rank == 0
-        ):  # the metric fabric:efa is read from this line, and the caller will not print it
+        # The metric fabric:efa is read from this line, and the caller will not print it.
+        if ranks.rank == 0:
             print(line, flush=True)
         raise FabricError(
             f"require_efa: {ranks.world_size - over_efa} of {ranks.world_size} ranks do not use"
-            f" EFA; rank {ranks.rank} uses {found.provider} ({found.evidence}). Check the security"
-            " group (all traffic to and from itself), the image (aws-ofi-nccl) and FI_PROVIDER, or"
-            " set training.require_efa: false"
+            f" EFA; rank {ranks.rank} uses {network.provider} ({network.evidence}). Check the"
+            " security group (all traffic to and from itself), the image (aws-ofi-nccl) and"
+            " FI_PROVIDER, or set training.require_efa: false"
         )
     return line
 
 
 def measure(ranks: Ranks) -> float:
-    """Gigabytes per second of an all-reduce of 16 MiB, as each rank sees it: bytes of the tensor
-    over the time of one call.
+    """Return the gigabytes per second of an all-reduce of 16 MiB, as this rank sees it.
+
+    That is the bytes of the tensor over the time of one call.
     """
     tensor = torch.ones(_ELEMENTS, dtype=torch.float32, device=ranks.device)
     ranks.all_reduce(tensor)  # connects, which must not be timed
@@ -90,7 +89,7 @@ def measure(ranks: Ranks) -> float:
 
 
 def look(ranks: Ranks, environ: Mapping[str, str]) -> Fabric:
-    """What this rank uses."""
+    """Return the network that this rank uses."""
     if ranks.device.type != "cuda":
         return without_nccl(hosts(environ))
     if ranks.backend == "smddp":
@@ -104,14 +103,17 @@ def look(ranks: Ranks, environ: Mapping[str, str]) -> Fabric:
 
 
 def without_nccl(host_count: int) -> Fabric:
-    """CPUs talk with gloo or MPI: within one host over loopback, between hosts over TCP."""
+    """Return the network of CPUs, which talk with gloo or MPI.
+
+    Within one host that is loopback, between hosts TCP.
+    """
     if host_count == 1:
         return Fabric("loopback", "the CPUs of one host")
     return Fabric("tcp", f"the CPUs of {host_count} hosts")
 
 
 def hosts(environ: Mapping[str, str]) -> int:
-    """How many hosts SageMaker's toolkit says the job has; one where no toolkit started it."""
+    """Return how many hosts the job has, as SageMaker's toolkit says; 1 without the toolkit."""
     return len(json.loads(environ.get("SM_HOSTS", '["localhost"]')))
 
 

@@ -1,9 +1,8 @@
-"""What the endpoint runs: a request's bytes come in, the digits' probabilities go out, with the
-model they came from.
+"""The endpoint's code: a request's images become the digits' probabilities, with the model's name.
 
-The four functions are the ones that SageMaker's PyTorch serving container looks for. A request is
-JSON `{"instances": [28x28 integers 0..255, ...]}` or an npy file, uint8 (N, 28, 28). The answer is
-JSON or npy, float32 (N, 10).
+SageMaker's PyTorch serving container looks for these four functions. A request is JSON
+`{"instances": [28x28 integers 0..255, ...]}` or an npy file, uint8 (N, 28, 28). The answer is JSON
+or npy, float32 (N, 10).
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ class Prediction:
 def model_fn(model_dir: str) -> SavedModel:
     """Read the model that the archive was unpacked to.
 
-    Raises ValueError if it is not one of ours.
+    Raise ValueError if it is not one of ours.
     """
     return load(Path(model_dir), torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def input_fn(body: bytes | bytearray | str, content_type: str) -> torch.Tensor:
-    """The request's images as uint8 (N, 28, 28).
+    """Return the request's images as uint8 (N, 28, 28).
 
-    Raises ValueError that says what is wrong with the request.
+    Raise ValueError that says what is wrong with the request.
     """
     kind = _media_type(content_type)
     if kind == JSON:
@@ -64,9 +63,9 @@ def predict_fn(images: torch.Tensor, model: SavedModel) -> Prediction:
 
 
 def output_fn(prediction: Prediction, accept: str) -> str | bytes:
-    """The answer in the format that the client accepts.
+    """Return the answer in the format that the client accepts.
 
-    Raises ValueError if that is neither JSON nor npy.
+    Raise ValueError if that is neither JSON nor npy.
     """
     kind = _media_type(accept) or JSON
     if kind in (JSON, "*/*", "application/*"):
@@ -126,8 +125,8 @@ def _checked(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def _to_json(prediction: Prediction) -> str:
-    answers = [
+    predictions = [
         {"digit": int(row.argmax()), "probabilities": [float(value) for value in row]}
         for row in prediction.probabilities
     ]
-    return json.dumps({"predictions": answers, "model": prediction.model})
+    return json.dumps({"predictions": predictions, "model": prediction.model})

@@ -1,7 +1,6 @@
-"""The network, its preprocessing and its file format: the part that training, evaluation and
-inference share.
+"""The network, its preprocessing and its file format, for training, evaluation and inference.
 
-uint8 images (N, 28, 28) come in, logits or probabilities (N, 10) go out. A saved model is a folder
+It turns uint8 images (N, 28, 28) into logits or probabilities (N, 10). A saved model is a folder
 with `model.pt` (the weights) and `model.json` (where they come from).
 """
 
@@ -44,7 +43,7 @@ class DigitNet(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where 
         self.dense2 = nn.Linear(128, 10)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Logits (N, 10) of prepared images (N, 1, 28, 28)."""
+        """Return the logits (N, 10) of prepared images (N, 1, 28, 28)."""
         features = functional.relu(self.conv1(pixels))
         # Pooling before relu gives the same result with a quarter of the work.
         features = functional.relu(functional.max_pool2d(self.conv2(features), 2))
@@ -55,7 +54,7 @@ class DigitNet(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where 
 
 
 def new_network(device: torch.device) -> DigitNet:
-    """A network with fresh weights, in the memory format that convolutions are fastest in."""
+    """Return a network with fresh weights, in the memory format that suits convolutions."""
     network = DigitNet()
     network.to(device)
     network.to(memory_format=torch.channels_last)
@@ -71,14 +70,14 @@ def prepare(images: torch.Tensor) -> torch.Tensor:
 
 
 def predict(network: nn.Module, images: torch.Tensor) -> torch.Tensor:
-    """Probabilities float32 (N, 10) of uint8 images (N, 28, 28)."""
+    """Return probabilities float32 (N, 10) of uint8 images (N, 28, 28)."""
     with torch.inference_mode():
         return functional.softmax(network(prepare(images)), dim=1)
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model as it was read from its folder, ready to predict."""
+    """A model read from its folder, ready to predict."""
 
     network: nn.Module
     metadata: dict[str, Any]
@@ -87,11 +86,10 @@ class SavedModel:
 
 
 def save(network: nn.Module, metadata: dict[str, Any], folder: Path) -> None:
-    """Write the weights (on CPU, so that any machine can read them) and the metadata into `folder`,
-    the weights whole or not at all.
+    """Write weights and metadata into `folder`, the weights whole or not at all.
 
-    Raises ValueError if weights are not numbers any more: the last step may have spoilt them, after
-    the last loss.
+    The weights are written from the CPU, so that any machine can read them. Raise ValueError if
+    some are not numbers any more: the last step may have spoilt them, after the last loss.
     """
     folder.mkdir(parents=True, exist_ok=True)
     weights = {
@@ -103,15 +101,14 @@ def save(network: nn.Module, metadata: dict[str, Any], folder: Path) -> None:
         )
     partial = folder / f"{WEIGHTS_FILE}.partial"
     torch.save(weights, partial)
-    partial.replace(
-        folder / WEIGHTS_FILE
-    )  # a job that is killed now may still have its folder packed
+    # SageMaker may pack the folder of a job that is killed now.
+    partial.replace(folder / WEIGHTS_FILE)
     metadata = {**metadata, "network_version": NETWORK_VERSION}
     (folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2, sort_keys=True) + "\n")
 
 
 def load(folder: Path, device: torch.device) -> SavedModel:
-    """Read what `save` wrote. Raises ValueError if the folder holds no model of ours."""
+    """Read what `save` wrote. Raise ValueError if the folder holds no model of ours."""
     weights_file, metadata_file = folder / WEIGHTS_FILE, folder / METADATA_FILE
     for file in (weights_file, metadata_file):
         if not file.is_file():

@@ -1,7 +1,7 @@
-"""What NCCL logs while it connects goes in; the network that it chose comes out.
+"""Reads from NCCL's log which network it chose.
 
 aws-ofi-nccl, the plugin that brings EFA to NCCL, says which libfabric provider it selected; NCCL
-says which network it uses then. Only both together are a proof.
+then says which network it uses. Only both together are a proof.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TCP = {"tcp", "sockets", "tcp;ofi_rxm", "tcp;ofi_rxd"}
 
 @dataclass(frozen=True)
 class Fabric:
-    """What the ranks of this job talk over."""
+    """The network between the ranks of this job."""
 
     provider: str
     """efa, tcp, infiniband, loopback (CPUs of one host), or unknown: NCCL logged nothing that
@@ -38,7 +38,7 @@ class Fabric:
 
 
 def parse(log: str) -> Fabric:
-    """The provider that a log of NCCL says is used.
+    """Return the provider that a log of NCCL says is used.
 
     The last word counts: a plugin may select EFA, fail, and leave NCCL to TCP.
     """
@@ -63,10 +63,10 @@ def parse(log: str) -> Fabric:
 
 
 def read(pattern: str, host: str, pid: int) -> str:
-    """What the process `pid` on `host` has logged to NCCL_DEBUG_FILE; nothing where that is no
-    file, such as /dev/stdout.
+    """Return what the process `pid` on `host` has logged to NCCL_DEBUG_FILE.
 
-    NCCL writes only the part of the host's name before the first dot for %h.
+    Return nothing where that is no file, such as /dev/stdout. For %h NCCL writes only the part of
+    the host's name before the first dot.
     """
     for name in (host.split(".")[0], host):
         log = Path(pattern.replace("%h", name).replace("%p", str(pid)))

@@ -1,8 +1,7 @@
-"""Imports PyTorch, and nothing else: a program that imports this before anything that needs torch
-starts and ends half a second sooner.
+"""Imports PyTorch and nothing else; import this first, and the program starts half a second sooner.
 
-Python otherwise looks for garbage among torch's new objects again and again while they are made,
-and once more through all of them at its exit. Nearly all of them stay to the end.
+Python otherwise looks for garbage among torch's new objects again and again while torch is
+imported, and through all of them once more at exit. Nearly all of them live to the end.
 """
 
 import gc

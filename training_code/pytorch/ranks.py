@@ -1,5 +1,4 @@
-"""Joining the job: the launcher's environment comes in, this process's place among the ranks goes
-out.
+"""Joins the job: finds this process's place among the ranks in the launcher's environment.
 
 The same code runs with smddp on p4d, with NCCL on other GPUs, with gloo on CPUs and alone.
 """
@@ -46,7 +45,7 @@ class Ranks:
         dist.all_reduce(tensor)
 
     def sum(self, *values: float | torch.Tensor) -> list[float]:
-        """Add each value over all ranks; float32, which every backend reduces."""
+        """Add each value over all ranks, as float32, which every backend reduces."""
         total = torch.stack(
             [torch.as_tensor(value, dtype=torch.float32, device=self.device) for value in values]
         )
@@ -58,7 +57,7 @@ class Ranks:
         dist.barrier()
 
     def wrap(self, network: torch.nn.Module, averaging: str) -> torch.nn.Module:
-        """The network with its gradients averaged over the ranks in backward().
+        """Return the network with its gradients averaged over the ranks in backward().
 
         `averaging` is auto, ddp or flat.
         """
@@ -75,11 +74,10 @@ class Ranks:
 @contextmanager
 def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     """Be part of the job while the block runs. `backend` is auto, smddp, nccl or gloo."""
-    chosen = choose_backend(backend, environ)
-    if chosen == "smddp":
-        importlib.import_module(
-            SMDDP_MODULE
-        )  # registers the backend; under mpirun the stand-in also sets RANK and its like
+    backend = choose_backend(backend, environ)
+    if backend == "smddp":
+        # This registers the backend; under mpirun the stand-in also sets RANK and its like.
+        importlib.import_module(SMDDP_MODULE)
     local_rank, local_world_size = _local(environ)
     device = choose_device(local_rank)
     if device.type == "cpu":
@@ -88,9 +86,9 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     # torch's own objects stay to the end: no collection needs to look through them, nor the
     # interpreter at its exit (0.4 s)
     gc.freeze()
-    _join(chosen, environ)
+    _join(backend, environ)
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, chosen, device)
+        yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, backend, device)
     finally:
         # A process group that something still refers to (DistributedDataParallel sits in reference
         # cycles) keeps its threads, and gloo's abort the interpreter at exit: collect the cycles,
@@ -99,12 +97,14 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
         dist.destroy_process_group()
 
 
-def choose_backend(wanted: str, environ: Mapping[str, str]) -> str:
-    """With "auto": smddp if the launcher was told so and the library is there, else NCCL with CUDA,
-    else gloo.
+def choose_backend(backend: str, environ: Mapping[str, str]) -> str:
+    """Decide "auto".
+
+    That is smddp if the launcher was told so and the library is there, else NCCL with CUDA, else
+    gloo.
     """
-    if wanted != "auto":
-        return wanted
+    if backend != "auto":
+        return backend
     if any(flag in environ for flag in SMDDP_FLAGS) and _importable(SMDDP_MODULE):
         return "smddp"
     return "nccl" if torch.cuda.is_available() else "gloo"
@@ -135,7 +135,7 @@ def _local(environ: Mapping[str, str]) -> tuple[int, int]:
 
 
 def choose_device(local_rank: int) -> torch.device:
-    """The GPU of this rank of the host, made current; without GPUs the CPU."""
+    """Return the GPU of this rank of the host, made current; without GPUs the CPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     torch.cuda.set_device(local_rank)

@@ -1,13 +1,12 @@
-"""Train a digit classifier on MNIST with any number of ranks: idx files and hyperparameters come
-in, a model folder goes out.
+"""Train a digit classifier on MNIST with any number of ranks.
 
-    python train.py --train-dir mnist/train --test-dir mnist/test --model-dir model torchrun
-    --nproc_per_node 2 train.py ... mpirun -np 2 smddprun python -m mpi4py train.py ...        (what
-    SageMaker's toolkit runs for smddp)
+    python train.py --train-dir mnist/train --test-dir mnist/test --model-dir model
+    torchrun --nproc_per_node 2 train.py ...
+    mpirun -np 2 smddprun python -m mpi4py train.py ...        (SageMaker's toolkit, for smddp)
 
 The batch size is the *global* one: at equal settings, 1 rank and N ranks see the same batches in
 the same order and give the same loss curve. Rank 0 prints the metrics that SageMaker's metric
-definitions look for and writes all files.
+definitions look for, and writes all files.
 """
 
 from __future__ import annotations
@@ -37,8 +36,9 @@ from torch.nn import functional
 
 WARM_UP_SHARE = 0.3
 BETAS = (0.8, 0.95)
-"""Adam's: shorter memories than usual, for a run of some hundred steps (docs/performance.md has the
-comparison).
+"""Adam's: shorter memories than usual, for a run of some hundred steps.
+
+docs/lab/2026-11-performance.md has the comparison.
 """
 EVALUATION_BATCH = 1000
 SERVED_FILES = ("inference.py", "model.py")
@@ -46,7 +46,7 @@ SERVED_FILES = ("inference.py", "model.py")
 
 @dataclass(frozen=True)
 class Options:
-    """A run, completely: two runs with equal options (but for folders) give equal models."""
+    """The settings of a run: runs with equal options (but for folders) give equal models."""
 
     epochs: float
     batch_size: int | None
@@ -83,17 +83,16 @@ class Options:
         return batch
 
     def peak_learning_rate(self, world_size: int) -> float:
-        """Linear scaling (Goyal et al., arXiv 1706.02677): the rate was chosen for the reference
-        batch and grows with the batch.
+        """Scale the rate with the batch (Goyal et al., arXiv 1706.02677).
 
-        More ranks at the same global batch change nothing; more ranks at the same batch per rank
-        raise the rate.
+        It was chosen for the reference batch. More ranks at the same global batch change nothing;
+        more ranks at the same batch per rank raise the rate.
         """
         return self.learning_rate * self.global_batch(world_size) / self.reference_batch_size
 
 
 def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """Command line first, then SageMaker's SM_* variables, then defaults."""
+    """Read the command line, then SageMaker's SM_* variables, then defaults."""
     parser = argparse.ArgumentParser(
         description="Train a digit classifier on MNIST.", allow_abbrev=False
     )
@@ -193,8 +192,9 @@ def _positive_number(text: str) -> float:
 
 
 class StopRequest:
-    """Remembers SIGTERM, which SageMaker sends 120 s before it kills a stopped or interrupted
-    job.
+    """Remembers SIGTERM.
+
+    SageMaker sends it 120 s before it kills a job that is stopped or interrupted.
     """
 
     def __init__(self) -> None:
@@ -207,7 +207,7 @@ class StopRequest:
 
 @dataclass
 class Run:
-    """What one rank works with."""
+    """The objects that one rank works with."""
 
     options: Options
     ranks: Ranks
@@ -229,8 +229,9 @@ class Run:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole global batches only: an uneven last one would weigh its images differently on each
-        rank.
+        """Steps over whole global batches.
+
+        An uneven last batch would weigh its images differently on each rank.
         """
         return len(self.train) // self.global_batch
 
@@ -240,13 +241,14 @@ class Run:
         return max(1, round(self.options.epochs * self.steps_per_epoch))
 
     def last_step(self, epoch: int) -> int:
-        """The last step of an epoch: the run may end inside of its last one."""
+        """Return the last step of an epoch; the run may end within its last epoch."""
         return min(self.steps_per_epoch, self.total_steps - (epoch - 1) * self.steps_per_epoch)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings that a checkpoint must share with the run that resumes from it; the number
-        of ranks is not among them.
+        """The settings that a checkpoint must share with the run that resumes from it.
+
+        The number of ranks is not among them.
         """
         options = self.options
         return {
@@ -266,12 +268,12 @@ class Run:
             print(line, flush=True)
 
     def elapsed_s(self) -> float:
-        """Seconds since this process began to train."""
+        """Return the seconds since this process began to train."""
         return time.monotonic() - self.started_at
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """One rank, from joining the job to leaving it."""
+    """Run one rank, from joining the job to leaving it."""
     options = parse_options(arguments, environ)
     fabric.listen(os.environ)
     with joined(options.backend, environ) as ranks:
@@ -288,7 +290,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 
 
 def set_up(options: Options, ranks: Ranks) -> Run:
-    """Read the data, make the network: the same on every rank, because the seed is."""
+    """Read the data and make the network, the same on every rank because the seed is the same."""
     stop = StopRequest()
     torch.manual_seed(options.seed)
     train_digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
@@ -320,15 +322,13 @@ def set_up(options: Options, ranks: Ranks) -> Run:
     )
 
 
-def choose_precision(wanted: str, device: torch.device) -> str:
-    """With "auto": bf16 where the device has instructions for it, else fp32."""
-    if wanted != "auto":
-        return wanted
-    return (
-        "bf16"
-        if (torch.cuda.is_bf16_supported() if device.type == "cuda" else cpu.computes_bf16())
-        else "fp32"
-    )
+def choose_precision(precision: str, device: torch.device) -> str:
+    """Decide "auto": bf16 where the device has instructions for it, else fp32."""
+    if precision != "auto":
+        return precision
+    on_gpu = device.type == "cuda"
+    fast_bf16 = torch.cuda.is_bf16_supported() if on_gpu else cpu.computes_bf16()
+    return "bf16" if fast_bf16 else "fp32"
 
 
 def _has_fused_adam(device: torch.device) -> bool:
@@ -337,20 +337,21 @@ def _has_fused_adam(device: torch.device) -> bool:
 
 
 def resume(run: Run) -> Position:
-    """Continue from the checkpoint, if there is one; every host has its own copy, so all ranks must
-    have read the same.
+    """Continue from the checkpoint, if there is one.
+
+    Raise ValueError if the ranks have read different ones: every host has its own copy.
     """
-    found = checkpoint.read(
+    saved_position = checkpoint.read(
         run.options.checkpoint_dir, run.identity, run.network, run.optimizer, run.ranks.device
     )
-    position = found or Position(epoch=1, step=0)
+    position = saved_position or Position(epoch=1, step=0)
     done = (position.epoch - 1) * run.steps_per_epoch + position.step
     if run.ranks.sum(float(done))[0] != done * run.ranks.world_size:
         raise ValueError(
             f"the ranks' checkpoints differ; rank {run.ranks.rank} has epoch {position.epoch} step"
             f" {position.step}"
         )
-    if found:
+    if saved_position:
         run.say(
             f"resumed at epoch={position.epoch} step={position.step} from"
             f" {run.options.checkpoint_dir}"
@@ -359,8 +360,9 @@ def resume(run: Run) -> Position:
 
 
 def train(run: Run, position: Position) -> float | None:
-    """Train from `position` to the end; the last test accuracy, or None if the job was asked to
-    stop first.
+    """Train from `position` to the end and return the last test accuracy.
+
+    Return None if the job was asked to stop first.
     """
     accuracy = None
     for epoch in range(position.epoch, math.ceil(run.total_steps / run.steps_per_epoch) + 1):
@@ -372,8 +374,9 @@ def train(run: Run, position: Position) -> float | None:
 
 
 def train_epoch(run: Run, epoch: int, first_step: int) -> bool:
-    """Train the rest of one epoch; False if the job was asked to stop, with a checkpoint
-    written.
+    """Train the rest of one epoch.
+
+    Return False if the job was asked to stop; the checkpoint is written then.
     """
     run.parallel.train()
     since, since_step = time.monotonic(), first_step
@@ -400,8 +403,9 @@ def train_epoch(run: Run, epoch: int, first_step: int) -> bool:
 
 
 def batches(run: Run, epoch: int, first_step: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """This rank's slice of each global batch of the epoch; the order depends on seed and epoch
-    only, so it can be resumed.
+    """Yield this rank's slice of each global batch of the epoch.
+
+    The order depends on seed and epoch only, so a run can be resumed.
     """
     order = torch.randperm(
         len(run.train),
@@ -410,13 +414,14 @@ def batches(run: Run, epoch: int, first_step: int) -> Iterator[tuple[torch.Tenso
     share = run.global_batch // run.ranks.world_size
     for step in range(first_step, run.last_step(epoch)):
         start = step * run.global_batch + run.ranks.rank * share
-        mine = order[start : start + share].to(run.ranks.device)
-        yield run.train.images[mine], run.train.labels[mine]
+        indices = order[start : start + share].to(run.ranks.device)
+        yield run.train.images[indices], run.train.labels[indices]
 
 
 def train_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Forward, backward (which averages the gradients over the ranks), update; this rank's mean
-    loss.
+    """Run one step and return this rank's mean loss.
+
+    backward() averages the gradients over the ranks.
     """
     run.optimizer.zero_grad(set_to_none=True)
     with autocast(run):
@@ -430,8 +435,9 @@ def train_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> torch.Te
 
 
 def autocast(run: Run) -> torch.autocast:
-    """Convolutions and products in the run's precision; weights, loss and optimizer stay
-    float32.
+    """Return the context in which convolutions and products have the run's precision.
+
+    Weights, loss and optimizer stay float32.
     """
     return torch.autocast(
         run.ranks.device.type, dtype=torch.bfloat16, enabled=run.precision == "bf16"
@@ -439,8 +445,9 @@ def autocast(run: Run) -> torch.autocast:
 
 
 def set_learning_rate(run: Run, epoch: int, step: int) -> None:
-    """The rate of step `step` (from 1) of an epoch: a pure function of the position, so there is no
-    scheduler to resume.
+    """Set the rate of step `step` (from 1) of an epoch.
+
+    It depends on the position alone, so there is no scheduler to resume.
     """
     done = (epoch - 1) * run.steps_per_epoch + step - 1
     rate = one_cycle(done / run.total_steps, run.options.peak_learning_rate(run.ranks.world_size))
@@ -449,8 +456,9 @@ def set_learning_rate(run: Run, epoch: int, step: int) -> None:
 
 
 def one_cycle(progress: float, peak: float) -> float:
-    """Warm up along a cosine from a 25th of the peak, then fall on a straight line to nothing;
-    `progress` runs from 0 to 1.
+    """Return the rate at `progress` (0 to 1).
+
+    It warms up along a cosine from a 25th of the peak, then falls on a straight line to 0.
     """
     if progress < WARM_UP_SHARE:
         return (
@@ -460,9 +468,9 @@ def one_cycle(progress: float, peak: float) -> float:
 
 
 def report(run: Run, epoch: int, step: int, loss: torch.Tensor, steps_per_second: float) -> bool:
-    """Print the global batch's loss, and agree on whether any rank was told to stop.
+    """Print the global batch's loss, and return whether any rank was told to stop.
 
-    Raises ValueError on all ranks together if the loss is not a number any more.
+    Raise ValueError on all ranks together if the loss is not a number any more.
     """
     total, stops = run.ranks.sum(loss, float(run.stop.received))
     mean: float = total / run.ranks.world_size
@@ -492,14 +500,15 @@ def write_checkpoint(run: Run, epoch: int, step: int) -> None:
 
 
 def evaluate(run: Run, epoch: int) -> float:
-    """Test accuracy; every rank tests its share of the images and the counts are added."""
+    """Return the test accuracy.
+
+    Every rank tests its share of the images, and the counts are added.
+    """
     run.network.eval()
     images = run.test.images[run.ranks.rank :: run.ranks.world_size]
     labels = run.test.labels[run.ranks.rank :: run.ranks.world_size]
-    loss, correct = (
-        torch.zeros((), device=run.ranks.device),
-        torch.zeros((), device=run.ranks.device),
-    )
+    loss = torch.zeros((), device=run.ranks.device)
+    correct = torch.zeros((), device=run.ranks.device)
     with torch.inference_mode(), autocast(run):
         for some_images, some_labels in zip(
             images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True
@@ -517,10 +526,11 @@ def evaluate(run: Run, epoch: int) -> float:
 
 
 def finish(run: Run, accuracy: float | None) -> None:
-    """Save the model; or, without an accuracy, end as a job that was told to stop, which must not
-    look like one that is finished.
+    """Save the model, or exit without one if the job was told to stop.
+
+    A job that was told to stop has no accuracy and must not look like one that is finished.
     """
-    # nobody leaves before the checkpoint is written: a launcher ends the others when one has left
+    # No rank leaves before the checkpoint is written: a launcher ends the others when one has left.
     run.ranks.barrier()
     if accuracy is None:
         sys.exit(128 + signal.SIGTERM)
@@ -528,8 +538,9 @@ def finish(run: Run, accuracy: float | None) -> None:
 
 
 def save_model(run: Run, accuracy: float) -> None:
-    """Write weights, metadata and the code that serves them; SageMaker packs the folder into
-    model.tar.gz.
+    """Write weights, metadata and the code that serves them.
+
+    SageMaker packs the folder into model.tar.gz.
     """
     if not run.ranks.is_first:
         return

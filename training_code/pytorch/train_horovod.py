@@ -1,9 +1,8 @@
-"""Train a digit classifier on MNIST with Horovod: idx files and hyperparameters come in, a model
-folder goes out.
+"""Train a digit classifier on MNIST with Horovod.
 
-    mpirun -np 2 python -m mpi4py train_horovod.py ...        (what SageMaker's toolkit runs)
+    mpirun -np 2 python -m mpi4py train_horovod.py ...        (SageMaker's toolkit)
 
-Everything but the parallelism is train.py's. What Horovod takes is here: its own ranks and
+Everything but the parallelism is train.py's. This file has what Horovod needs: its own ranks and
 collectives instead of torch.distributed's, equal first weights by broadcast, and an optimizer that
 averages the gradients instead of a wrapped network.
 """
@@ -38,7 +37,7 @@ class HorovodRanks(Ranks):
         hvd.barrier()
 
     def wrap(self, network: torch.nn.Module, averaging: str) -> torch.nn.Module:
-        """The network itself: the optimizer averages the gradients, see `distribute`."""
+        """Return the network itself: the optimizer averages the gradients, see `distribute`."""
         del averaging
         return network
 
@@ -57,8 +56,9 @@ def joined(environ: Mapping[str, str]) -> Iterator[HorovodRanks]:
 
 
 def distribute(run: Run) -> None:
-    """Start every rank from rank 0's weights and optimizer state, and average the gradients in the
-    optimizer's step().
+    """Start every rank from rank 0's weights and optimizer state.
+
+    From then on the optimizer's step() averages the gradients.
     """
     hvd.broadcast_parameters(run.network.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(run.optimizer, root_rank=0)
@@ -68,7 +68,7 @@ def distribute(run: Run) -> None:
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """One rank, from joining the job to leaving it."""
+    """Run one rank, from joining the job to leaving it."""
     options = parse_options(arguments, environ)
     fabric.listen(os.environ)
     with joined(environ) as ranks:

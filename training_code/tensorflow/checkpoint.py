@@ -1,9 +1,7 @@
-"""The state of a run between two steps: network and optimizer are written every few steps, and read
-back exactly.
+"""The checkpoint: network and optimizer, written every few steps and read back exactly.
 
-A tf.train.Checkpoint in the folder that SageMaker copies to and from S3 (/opt/ml/checkpoints). How
-far a run is, is the optimizer's own count of steps, which also fixes the data order and the
-learning rate.
+A tf.train.Checkpoint in the folder that SageMaker copies to and from S3 (/opt/ml/checkpoints). The
+optimizer counts the steps; the data order and the learning rate follow from that.
 """
 
 from __future__ import annotations
@@ -22,9 +20,7 @@ UNREADABLE = (tf.errors.OpError, IndexError, ValueError, AssertionError)
 
 
 class Checkpoint:
-    """One process's view of the checkpoint: every process reads it, one process of the job writes
-    it.
-    """
+    """One process's view of the checkpoint: all processes read it, one of the job writes it."""
 
     def __init__(
         self,
@@ -35,8 +31,9 @@ class Checkpoint:
         folder: Path | None,
         io_device: str | None = None,
     ) -> None:
-        """`folder` is where this process writes, None if it does not; `io_device` names the task
-        whose disk holds the checkpoint.
+        """`folder` is where this process writes, None if it does not.
+
+        `io_device` names the task whose disk holds the checkpoint.
         """
         self._plan = plan
         self._optimizer = optimizer
@@ -50,12 +47,11 @@ class Checkpoint:
         )
 
     def restore(self, average: Callable[[tf.Tensor], tf.Tensor] = tf.identity) -> int:
-        """The steps that are done, 0 without a checkpoint.
+        """Return the number of steps that are done, 0 without a checkpoint.
 
-        Raises ValueError if it cannot be read or is from another run.
-
-        Every host has its own copy: `average`, over all ranks, shows whether they have read the
-        same, and later whether any is to stop.
+        Raise ValueError if it cannot be read, is from another run, or differs between hosts: each
+        has its own copy. `average` works over all ranks; it also tells later whether any of them is
+        to stop.
         """
         self._average = average
         folder = self._plan.options.checkpoint_dir
@@ -73,22 +69,21 @@ class Checkpoint:
         return done
 
     def due(self, step: int) -> bool:
-        """Whether a checkpoint is written after `step` (from 1) of an epoch."""
+        """Return whether a checkpoint is written after `step` (from 1) of an epoch."""
         return step % self._plan.options.checkpoint_every == 0 or step == self._plan.steps_per_epoch
 
     def after(self, step: int) -> bool:
-        """Replace the checkpoint if it is due after `step`, or if any process was told to stop:
-        True then, and training ends.
+        """Replace the checkpoint if it is due after `step`, or if any process was told to stop.
 
-        They agree where metrics are printed, so that no other step pays for it.
+        Return True in the second case: training ends. The processes agree where metrics are
+        printed, so that no other step pays for it.
         """
         stopping = self._plan.looks(step) and self._mean(float(self._stop.received)) > 0
         if self._manager and (self.due(step) or stopping):
             self._manager.save(self._done(), options=self._options)
         if stopping:
-            self._mean(
-                0.0
-            )  # nobody leaves before it is written: a launcher ends the others when one has left
+            # No process leaves before it is written: a launcher ends the others when one has left.
+            self._mean(0.0)
         return stopping
 
     def _mean(self, value: float) -> float:
@@ -98,7 +93,7 @@ class Checkpoint:
         return int(tf.convert_to_tensor(self._optimizer.iterations))
 
     def _read(self, path: str) -> None:
-        wanted = json.loads(self._run.numpy())
+        expected = json.loads(self._run.numpy())
         try:
             # Some of the optimizer's variables are made in its first step and restored then; a
             # finished run makes none.
@@ -110,14 +105,14 @@ class Checkpoint:
                 f"{path} cannot be read, empty its folder to start anew:"
                 f" {' '.join(str(error).split())}"
             ) from error
-        found = json.loads(self._run.numpy())
-        different = [
-            f"{key} {found.get(key)} (now {value})"
-            for key, value in wanted.items()
-            if found.get(key) != value
+        settings = json.loads(self._run.numpy())
+        differences = [
+            f"{key} {settings.get(key)} (now {value})"
+            for key, value in expected.items()
+            if settings.get(key) != value
         ]
-        if different:
+        if differences:
             raise ValueError(
-                f"{path} is from a run with other settings: {', '.join(different)}; use them or"
+                f"{path} is from a run with other settings: {', '.join(differences)}; use them or"
                 " another --checkpoint-dir"
             )

@@ -1,5 +1,6 @@
-"""TF_CONFIG comes in as the training toolkit writes it; the cluster as tf.distribute wants it, and
-waiting for its tasks, go out.
+"""The cluster of TF_CONFIG, and waiting for its tasks.
+
+The training toolkit writes TF_CONFIG for tf.estimator; tf.distribute needs other names.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ START_TIMEOUT_S = 600
 CONNECT_TIMEOUT_S = 2
 POLL_S = 0.5
 REFUSALS = 3
-LEAST_THREADS = 4
+MIN_THREADS = 4
 
 
 def read(environ: Mapping[str, str]) -> tf.distribute.cluster_resolver.ClusterResolver:
-    """The cluster and this process's task in it.
+    """Return the cluster and this process's task in it.
 
-    Raises ValueError if there is none, or one without parameter servers.
+    Raise ValueError if there is none, or one without parameter servers.
     """
     if "TF_CONFIG" not in environ:
         raise ValueError(
@@ -53,7 +54,7 @@ def read(environ: Mapping[str, str]) -> tf.distribute.cluster_resolver.ClusterRe
 def wait_for_servers(spec: tf.train.ClusterSpec) -> None:
     """Return when every parameter server and worker listens.
 
-    Raises TimeoutError that names one that does not.
+    Raise TimeoutError that names one that does not.
     """
     deadline_at = time.monotonic() + START_TIMEOUT_S
     for role in ("ps", "worker"):
@@ -62,18 +63,17 @@ def wait_for_servers(spec: tf.train.ClusterSpec) -> None:
 
 
 def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
-    """Be a worker or a parameter server until the chief's process is gone: TensorFlow's servers
-    have no end of their own.
+    """Run a worker or a parameter server until the chief's process is gone.
 
-    That is so after SIGTERM too, which all hosts of a job get: the chief, which ends then, needs
-    them for its last checkpoint.
+    TensorFlow's servers do not end by themselves. SIGTERM, which all hosts of a job get, does not
+    end them either: the chief needs them for its last checkpoint.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     spec = resolver.cluster_spec()
     # Operations that wait for another server hold a thread of this pool, which has as many as the
     # machine has cores.
     config = tf.compat.v1.ConfigProto(
-        inter_op_parallelism_threads=max(LEAST_THREADS, os.cpu_count() or 1)
+        inter_op_parallelism_threads=max(MIN_THREADS, os.cpu_count() or 1)
     )
     server = tf.distribute.Server(
         spec, resolver.task_type, resolver.task_id, protocol=resolver.rpc_layer, config=config
@@ -84,7 +84,7 @@ def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
 
 
 def wait_until_up(address: str, deadline_at: float) -> None:
-    """Return when something listens at host:port. Raises TimeoutError."""
+    """Return when something listens at host:port. Raise TimeoutError."""
     while not _listens(address):
         if time.monotonic() > deadline_at:
             raise TimeoutError(f"nothing listens at {address}")

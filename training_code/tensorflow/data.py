@@ -1,5 +1,4 @@
-"""Original MNIST files come in (idx format, unpacked); checked digits and the batches of an epoch
-go out.
+"""Reads the original MNIST files (idx format, unpacked), checks them, and cuts them into batches.
 
 Format: http://yann.lecun.com/exdb/mnist (big-endian magic number, one 32-bit size per dimension,
 then the bytes).
@@ -40,40 +39,40 @@ class Digits:
         return len(self.labels)
 
     def share(self, rank: int, ranks: int) -> Digits:
-        """Every `ranks`-th digit from `rank` on: the part that one rank tests."""
+        """Return every `ranks`-th digit from `rank` on: the part that one rank tests."""
         return Digits(self.images[rank::ranks], self.labels[rank::ranks])
 
 
 def batches(
     digits: Digits, plan: Plan, epoch: int, done: int, rank: int = 0, ranks: int = 1
 ) -> tf.data.Dataset:
-    """This rank's slice of each global batch after the `done` first, cut into one batch per
-    replica: uint8 (B, 28, 28), int64 (B,).
+    """Return this rank's slice of each global batch after the first `done`.
 
-    The order depends on seed and epoch only, so any number of ranks together sees the same global
-    batches.
+    Each is cut into one batch per replica: uint8 (B, 28, 28), int64 (B,). The order depends on seed
+    and epoch only, so any number of ranks together sees the same global batches.
     """
     order = np.random.default_rng([plan.seed, epoch]).permutation(len(digits))[
         : plan.steps_per_epoch * plan.global_batch
     ]
-    mine = order.reshape(plan.steps_per_epoch, ranks, -1)[done:, rank].reshape(
+    indices = order.reshape(plan.steps_per_epoch, ranks, -1)[done:, rank].reshape(
         -1, plan.replica_batch
     )
-    return tf.data.Dataset.from_tensor_slices((digits.images[mine], digits.labels[mine]))
+    return tf.data.Dataset.from_tensor_slices((digits.images[indices], digits.labels[indices]))
 
 
 def slices(
     digits: Digits, plan: Plan, epoch: int, done: int
 ) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
-    """`batches` in the form that tf.distribute asks for: it says which process of how many asks."""
+    """Return `batches` as the function that tf.distribute calls with the process's number."""
     return lambda context: batches(
         digits, plan, epoch, done, context.input_pipeline_id, context.num_input_pipelines
     )
 
 
 def shuffled_records(folder: Path, plan: Plan) -> tf.data.Dataset:
-    """Global batches without end, read by whichever process iterates, in an order of its own: uint8
-    (B, 28, 28), int64 (B,).
+    """Return global batches without end: uint8 (B, 28, 28), int64 (B,).
+
+    Each process that iterates reads them in an order of its own.
     """
     images_file, labels_file = files(folder, TRAIN)
     images = tf.data.FixedLengthRecordDataset(str(images_file), SIDE * SIDE, IMAGES_HEADER_BYTES)
@@ -95,7 +94,7 @@ def _decode(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 def read_train(folder: Path) -> Digits:
     """Read train-images-idx3-ubyte and train-labels-idx1-ubyte.
 
-    Raises ValueError with the file and what is wrong.
+    Raise ValueError with the file and what is wrong.
     """
     return _read(folder, TRAIN)
 
@@ -103,13 +102,13 @@ def read_train(folder: Path) -> Digits:
 def read_test(folder: Path) -> Digits:
     """Read t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte.
 
-    Raises ValueError with the file and what is wrong.
+    Raise ValueError with the file and what is wrong.
     """
     return _read(folder, TEST)
 
 
 def files(folder: Path, prefix: str) -> tuple[Path, Path]:
-    """Where the images and the labels of a set lie; `prefix` is TRAIN or TEST."""
+    """Return the paths of the images and the labels of a set; `prefix` is TRAIN or TEST."""
     return folder / f"{prefix}-images-idx3-ubyte", folder / f"{prefix}-labels-idx1-ubyte"
 
 
@@ -129,8 +128,9 @@ def _read(folder: Path, prefix: str) -> Digits:
 
 
 def read_idx(path: Path, magic: int, *, dimensions: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """One idx file of unsigned bytes; ValueError if it is missing, empty, truncated or another kind
-    of file.
+    """Read one idx file of unsigned bytes.
+
+    Raise ValueError if it is missing, empty, truncated or another kind of file.
     """
     if not path.is_file():
         raise ValueError(f"{path} does not exist; the folder holds {_names(path.parent)}")
@@ -141,10 +141,10 @@ def read_idx(path: Path, magic: int, *, dimensions: int) -> np.ndarray[Any, np.d
             f"{path} is {'empty' if not content else 'truncated'}: {len(content)} bytes, the header"
             f" alone has {header_bytes}"
         )
-    found, *shape = struct.unpack(f">{1 + dimensions}I", content[:header_bytes])
-    if found != magic:
+    actual_magic, *shape = struct.unpack(f">{1 + dimensions}I", content[:header_bytes])
+    if actual_magic != magic:
         raise ValueError(
-            f"{path} is not the expected idx file: magic number 0x{found:08x}, not"
+            f"{path} is not the expected idx file: magic number 0x{actual_magic:08x}, not"
             f" 0x{magic:08x}{_hint(content)}"
         )
     if len(content) - header_bytes != math.prod(shape):

@@ -1,6 +1,4 @@
-"""Which of a host's devices and cores a process uses; to be called before TensorFlow touches
-any.
-"""
+"""The devices and cores that a process uses; call these before TensorFlow touches any."""
 
 from __future__ import annotations
 
@@ -10,8 +8,9 @@ import tensorflow as tf
 
 
 def pin(local_rank: int, local_size: int) -> None:
-    """Use the one GPU that belongs to this rank of the host; without GPUs, this rank's share of the
-    cores.
+    """Use the one GPU that belongs to this rank of the host.
+
+    Without GPUs, use this rank's share of the cores.
     """
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
@@ -25,7 +24,10 @@ def pin(local_rank: int, local_size: int) -> None:
 
 
 def replicas(without_gpus: int) -> list[str]:
-    """The GPUs of this host; without any, as many logical devices, which share the CPU."""
+    """Return the GPUs of this host.
+
+    Without any, return as many logical devices, which share the CPU.
+    """
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         return [f"GPU:{index}" for index in range(len(gpus))]

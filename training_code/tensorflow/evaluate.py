@@ -1,5 +1,4 @@
-"""Measure a trained model: the training job's model.tar.gz and the test files come in,
-evaluation.json goes out.
+"""Measures a trained model: reads model.tar.gz and the test files, writes evaluation.json.
 
 Runs as a SageMaker processing job; the folders' defaults are where such a job finds its inputs and
 output.
@@ -62,7 +61,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Extract the archive; ValueError if it is missing, damaged or reaches outside `folder`."""
+    """Extract the archive into `folder`.
+
+    Raise ValueError if it is missing, damaged or reaches outside `folder`.
+    """
     if not archive.is_file():
         raise ValueError(f"{archive} does not exist")
     try:
@@ -73,9 +75,9 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def _extract(tar: tarfile.TarFile, folder: Path) -> None:
-    """Python's own filter where it has one; AWS's older images (Python 3.9.10, 3.10.8) do not.
+    """Extract with Python's own filter where it has one.
 
-    Raises TarError.
+    AWS's older images (Python 3.9.10, 3.10.8) have none. Raise TarError.
     """
     if hasattr(tarfile, "data_filter"):
         tar.extractall(folder, filter="data")
@@ -89,19 +91,20 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
 
 
 def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:
-    """Accuracy (0 to 1) and mean cross-entropy over all test digits, and the first answers as a
-    sample.
+    """Return accuracy (0 to 1) and mean cross-entropy over all test digits.
+
+    The first predictions come along as a sample.
     """
     parts = [
         model.predict(digits.images[start : start + BATCH])
         for start in range(0, len(digits), BATCH)
     ]
     probabilities = np.concatenate(parts)
-    answers = probabilities.argmax(1)
+    predictions = probabilities.argmax(1)
     loss = -np.log(probabilities[np.arange(len(digits)), digits.labels].clip(1e-12)).mean()
     return {
         "metrics": {
-            "accuracy": {"value": int((answers == digits.labels).sum()) / len(digits)},
+            "accuracy": {"value": int((predictions == digits.labels).sum()) / len(digits)},
             "loss": {"value": float(loss)},
             "images": {"value": len(digits)},
         },
@@ -110,7 +113,7 @@ def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:
             "weights_sha256": model.weights_sha256,
         },
         "predictions_sample": [
-            {"index": index, "label": int(digits.labels[index]), "digit": int(answers[index])}
+            {"index": index, "label": int(digits.labels[index]), "digit": int(predictions[index])}
             for index in range(min(SAMPLE, len(digits)))
         ],
     }

@@ -1,10 +1,9 @@
-"""What the endpoint runs beside TensorFlow Serving: a client's request comes in, the digits'
-probabilities go out, with their model.
+"""The endpoint's code in front of TensorFlow Serving: requests in, probabilities and model out.
 
-The two functions are the ones that SageMaker's TensorFlow serving container looks for in
-code/inference.py. A request is JSON `{"instances": [28x28 integers 0..255, ...]}` or an npy file,
-uint8 (N, 28, 28). The answer is JSON or npy, float32 (N, 10). The container's Python has neither
-TensorFlow nor NumPy for certain, so this uses the standard library alone.
+SageMaker's TensorFlow serving container looks for these two functions in code/inference.py. A
+request is JSON `{"instances": [28x28 integers 0..255, ...]}` or an npy file, uint8 (N, 28, 28). The
+answer is JSON or npy, float32 (N, 10). The container's Python may lack TensorFlow and NumPy, so
+this uses the standard library alone.
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ _NPY_PREAMBLE_BYTES = 10
 
 
 def input_handler(data: Any, context: Any) -> str:
-    """TensorFlow Serving's request, of the client's in `data` (a stream).
+    """Return the request for TensorFlow Serving from the client's request in `data` (a stream).
 
-    Raises ValueError that says what is wrong with it.
-
-    `context` has request_content_type and accept_header.
+    `context` has request_content_type and accept_header. Raise ValueError that says what is wrong
+    with the request.
     """
     accepted(context.accept_header)  # before the model works for nothing
     kind = _media_type(context.request_content_type)
@@ -51,10 +49,10 @@ def input_handler(data: Any, context: Any) -> str:
 
 
 def output_handler(response: Any, context: Any) -> tuple[str | bytes, str]:
-    """The client's answer and its content type, of TensorFlow Serving's `response`
-    (requests.Response).
+    """Return the client's answer and its content type from TensorFlow Serving's `response`.
 
-    Raises ValueError if the model did not answer, or if the client accepts neither JSON nor npy.
+    `response` is a requests.Response. Raise ValueError if the model did not answer, or if the
+    client accepts neither JSON nor npy.
     """
     if response.status_code != 200:
         raise ValueError(
@@ -65,20 +63,20 @@ def output_handler(response: Any, context: Any) -> tuple[str | bytes, str]:
     kind = accepted(context.accept_header)
     if kind == NPY:
         return _to_npy(probabilities), NPY
-    answers = [{"digit": row.index(max(row)), "probabilities": row} for row in probabilities]
-    return json.dumps({"predictions": answers, "model": identity()}), JSON
+    predictions = [{"digit": row.index(max(row)), "probabilities": row} for row in probabilities]
+    return json.dumps({"predictions": predictions, "model": identity()}), JSON
 
 
 @functools.cache
 def identity() -> dict[str, Any]:
-    """Which job trained the model beside this file, and the digest of its weights."""
+    """Return the job that trained the model in this folder, and the digest of its weights."""
     metadata = json.loads((MODEL_DIR / "model.json").read_text())
     digest = hashlib.sha256((MODEL_DIR / WEIGHTS_FILE).read_bytes()).hexdigest()
     return {"training_job_name": metadata.get("training_job_name"), "weights_sha256": digest}
 
 
 def accepted(accept: str | None) -> str:
-    """The format of the answer. Raises ValueError if it is neither JSON nor npy."""
+    """Return the format of the answer. Raise ValueError if it is neither JSON nor npy."""
     kind = _media_type(accept) or JSON
     if kind in (JSON, "*/*", "application/*"):
         return JSON
@@ -123,8 +121,9 @@ def _is_list(value: Any, length: int) -> bool:
 
 
 def _from_npy(body: bytes) -> list[list[list[int]]]:
-    """The nested lists of an npy file (format: numpy.lib.format) of version 1 with uint8 (N, 28,
-    28) in C order.
+    """Return the nested lists of an npy file (format: numpy.lib.format).
+
+    It must be of version 1 with uint8 (N, 28, 28) in C order.
     """
     header, start = _npy_header(body)
     shape = header["shape"]

@@ -1,6 +1,4 @@
-"""Losses and counts come in; the lines that SageMaker's metric definitions look for, and the
-model's metadata, go out.
-"""
+"""Prints the lines that SageMaker's metric definitions look for; collects the model's metadata."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from stopping import EXIT_CODE
 
 
 class Metrics:
-    """Prints one process's view of the run; all but the first process are silent."""
+    """One process's view of the run; all but the first process are silent."""
 
     def __init__(
         self,
@@ -25,11 +23,10 @@ class Metrics:
         processes: int | None = None,
         parts: Mapping[str, int] | None = None,
     ) -> None:
-        """`parts`: how many of what take part in so many `processes`; left out, a rank in its own
-        process for each of the plan's replicas.
+        """`parts` counts what takes part in so many `processes`.
 
-        What computes at once are the plan's replicas or, where there are more of them, the workers
-        among the parts.
+        The default is a rank in its own process for each of the plan's replicas. The world size is
+        the number of replicas or, if there are more of them, of workers among the parts.
         """
         self._plan = plan
         parts = parts or {"ranks": plan.replicas}
@@ -51,9 +48,7 @@ class Metrics:
             print(line, flush=True)
 
     def resumed(self, done: int) -> None:
-        """Say where a run continues that has `done` steps behind it; nothing for one that
-        starts.
-        """
+        """Print where a run continues that has `done` steps behind it; nothing for a new one."""
         self._since_step = done
         if done:
             epoch, step = divmod(done - 1, self._plan.steps_per_epoch)
@@ -63,13 +58,14 @@ class Metrics:
             )
 
     def due(self, step: int) -> bool:
-        """Whether a line is printed after `step` (from 1): only then does anyone wait for the
-        loss.
+        """Return whether a line is printed after `step` (from 1).
+
+        Only then does a process wait for the loss.
         """
         return self._plan.looks(step)
 
     def trained(self, epoch: int, step: int, loss: float) -> None:
-        """Print the loss of a step. Raises ValueError if it is not a number any more."""
+        """Print the loss of a step. Raise ValueError if it is not a number any more."""
         if not math.isfinite(loss):
             raise ValueError(
                 f"the loss is {loss} at epoch {epoch} step {step}: try a smaller --learning-rate"
@@ -87,7 +83,7 @@ class Metrics:
         self._since, self._since_step = time.monotonic(), done
 
     def stopped(self, epoch: int, step: int) -> int:
-        """Say that the run ends early; the exit code."""
+        """Print that the run ends early, and return the exit code."""
         self.say(
             f"stopped on SIGTERM at epoch={epoch} step={step}; the checkpoint is in"
             f" {self._plan.options.checkpoint_dir}"
@@ -95,7 +91,7 @@ class Metrics:
         return EXIT_CODE
 
     def tested(self, epoch: int, sums: Any, images: int) -> None:
-        """Print what `model.test_sums` found over all `images` of the test set."""
+        """Print the result of `model.test_sums` over all `images` of the test set."""
         loss, self._accuracy = float(sums[0]) / images, float(sums[1]) / images
         self.say(
             f"epoch={epoch} test_loss={loss:.6f} test_accuracy={self._accuracy:.4f}"
@@ -104,7 +100,7 @@ class Metrics:
         self._since = time.monotonic()
 
     def metadata(self) -> dict[str, Any]:
-        """What model.json says about the run that ends here."""
+        """Return what model.json says about the run that ends here."""
         return {
             **self._plan.identity,
             "training_job_name": self._plan.options.job_name,

@@ -1,6 +1,6 @@
-"""The network, its preprocessing and its file format: the part that training and evaluation share.
+"""The network, its preprocessing and its file format, for training and evaluation.
 
-uint8 images (N, 28, 28) come in, logits or probabilities (N, 10) go out. A saved model is a folder
+It turns uint8 images (N, 28, 28) into logits or probabilities (N, 10). A saved model is a folder
 with `1/` (a SavedModel, where TensorFlow Serving looks for it), `model.json` (where it comes from)
 and `code/inference.py` (which serves it).
 """
@@ -36,8 +36,9 @@ INFERENCE_CODE = "inference.py"
 
 
 def new_network(seed: int) -> tf.keras.Sequential:
-    """Two convolutions and two dense layers, 214,000 weights; equal seeds give equal weights, in
-    every process.
+    """Return two convolutions and two dense layers, 214,000 weights.
+
+    Equal seeds give equal weights, in every process.
     """
     layers = tf.keras.layers
     first = [tf.keras.initializers.GlorotUniform(seed=seed * 10 + layer) for layer in range(4)]
@@ -59,27 +60,28 @@ def new_network(seed: int) -> tf.keras.Sequential:
 
 
 class Rates(tf.keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc, unused-ignore] # untyped without TensorFlow
-    """The learning rate of every step, looked up by the optimizer's own count: every process that
-    applies a step uses the same.
+    """The learning rate of every step, by the optimizer's own count of steps.
+
+    So every process that applies a step uses the same rate.
     """
 
     def __init__(self, rates: Sequence[float]) -> None:
         self._rates = [float(rate) for rate in rates]
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
-        """The rate of the step after `step` steps."""
+        """Return the rate of the step after `step` steps."""
         return tf.gather(
             tf.constant(self._rates, tf.float32),
             tf.minimum(tf.cast(step, tf.int32), len(self._rates) - 1),
         )
 
     def get_config(self) -> dict[str, Any]:
-        """What Keras asks of a schedule."""
+        """Return the settings, as Keras requires of a schedule."""
         return {"rates": self._rates}
 
 
 def new_optimizer(rates: Sequence[float]) -> tf.keras.optimizers.Optimizer:
-    """Adam that takes one step at each of the rates."""
+    """Return an Adam that takes one step at each of the rates."""
     return tf.keras.optimizers.Adam(Rates(rates))
 
 
@@ -91,15 +93,16 @@ def prepare(images: tf.Tensor) -> tf.Tensor:
 
 
 def mean_loss(network: tf.keras.Sequential, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Mean cross-entropy of a batch."""
+    """Return the mean cross-entropy of a batch."""
     return tf.reduce_mean(
         tf.nn.sparse_softmax_cross_entropy_with_logits(labels, network(prepare(images)))
     )
 
 
 def test_sums(network: tf.keras.Sequential, digits: Digits) -> tf.Tensor:
-    """The sum of the losses over `digits`, and how many were recognised: float32 (2,), which ranks
-    can add up.
+    """Return the sum of the losses over `digits` and the number of correct answers.
+
+    float32 (2,), which ranks can add up.
     """
     pairs = tf.data.Dataset.from_tensor_slices((digits.images, digits.labels)).batch(TEST_BATCH)
     return tf.add_n([_batch_sums(network, images, labels) for images, labels in pairs])
@@ -122,25 +125,24 @@ class Served(tf.Module):  # type: ignore[misc, unused-ignore]
 
     @tf.function(input_signature=[tf.TensorSpec((None, SIDE, SIDE), tf.uint8, name="images")])
     def serve(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Probabilities float32 (N, 10) of uint8 images (N, 28, 28)."""
+        """Return probabilities float32 (N, 10) of uint8 images (N, 28, 28)."""
         return {"probabilities": tf.nn.softmax(self.network(prepare(images)))}
 
 
 def save(network: tf.keras.Sequential, metadata: dict[str, Any], folder: Path) -> None:
-    """Write the model, its metadata and the code that serves it into `folder`; SageMaker packs it
-    into model.tar.gz.
+    """Write the model, its metadata and the code that serves it into `folder`.
+
+    SageMaker packs the folder into model.tar.gz.
     """
-    plain = new_network(
-        seed=0
-    )  # the weights may lie on many devices or servers; what is saved must not
+    # The weights may lie on many devices or servers; what is saved must not.
+    plain = new_network(seed=0)
     plain.set_weights(finite(network.get_weights()))
     served = Served(plain)
     partial = folder / f"{VERSION}.partial"
     tf.saved_model.save(served, str(partial), signatures={"serving_default": served.serve})
     shutil.rmtree(folder / VERSION, ignore_errors=True)
-    partial.rename(
-        folder / VERSION
-    )  # whole or not at all: a job that is killed now may still have its folder packed
+    # Whole or not at all: SageMaker may pack the folder of a job that is killed now.
+    partial.rename(folder / VERSION)
     text = json.dumps({**metadata, "tensorflow": tf.__version__}, indent=2, sort_keys=True)
     (folder / METADATA_FILE).write_text(text + "\n")
     (folder / "code").mkdir(exist_ok=True)
@@ -148,10 +150,10 @@ def save(network: tf.keras.Sequential, metadata: dict[str, Any], folder: Path) -
 
 
 def finite(weights: list[Any]) -> list[Any]:
-    """The weights.
+    """Return the weights.
 
-    Raises ValueError if some are not numbers any more: the last step may have spoilt them, after
-    the last loss.
+    Raise ValueError if some are not numbers any more: the last step may have spoilt them, after the
+    last loss.
     """
     if not all(np.isfinite(each).all() for each in weights):
         raise ValueError(
@@ -162,7 +164,7 @@ def finite(weights: list[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model as it was read from its folder, ready to predict."""
+    """A model read from its folder, ready to predict."""
 
     serve: Any
     metadata: dict[str, Any]
@@ -172,15 +174,15 @@ class SavedModel:
     def predict(
         self, images: np.ndarray[Any, np.dtype[np.uint8]]
     ) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """Probabilities float32 (N, 10) of uint8 images (N, 28, 28)."""
-        found: np.ndarray[Any, np.dtype[np.float32]] = self.serve(images=tf.constant(images))[
-            "probabilities"
-        ].numpy()
-        return found
+        """Return probabilities float32 (N, 10) of uint8 images (N, 28, 28)."""
+        probabilities: np.ndarray[Any, np.dtype[np.float32]] = self.serve(
+            images=tf.constant(images)
+        )["probabilities"].numpy()
+        return probabilities
 
 
 def load(folder: Path) -> SavedModel:
-    """Read what `save` wrote. Raises ValueError if the folder holds no model of ours."""
+    """Read what `save` wrote. Raise ValueError if the folder holds no model of ours."""
     for name in (f"{VERSION}/saved_model.pb", WEIGHTS_FILE, METADATA_FILE):
         if not (folder / name).is_file():
             raise ValueError(f"{folder} holds no model: {name} is missing")

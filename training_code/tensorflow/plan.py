@@ -1,6 +1,4 @@
-"""A run's options come in from the command line and SageMaker's variables; how long it is and how
-fast it learns goes out.
-"""
+"""The run's options, and what follows from them: its length, its batches and its learning rates."""
 
 from __future__ import annotations
 
@@ -16,8 +14,9 @@ WARM_UP_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Options:
-    """A run, completely: two runs of one script with equal options (but for folders) give equal
-    models.
+    """The settings of a run.
+
+    Runs of one script with equal options (but for folders) give equal models.
     """
 
     epochs: int
@@ -36,7 +35,7 @@ class Options:
 
 
 def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """Command line first, then SageMaker's SM_* variables, then defaults."""
+    """Read the command line, then SageMaker's SM_* variables, then defaults."""
     parser = argparse.ArgumentParser(
         description="Train a digit classifier on MNIST.", allow_abbrev=False
     )
@@ -151,14 +150,16 @@ class Plan:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole global batches only: an uneven last one would weigh its images differently on each
-        replica.
+        """Steps over whole global batches.
+
+        An uneven last batch would weigh its images differently on each replica.
         """
         return self.images // self.global_batch
 
     def looks(self, step: int) -> bool:
-        """Whether somebody waits for the loss after `step` (from 1) of an epoch: to print it, and
-        before a checkpoint is written.
+        """Return whether the loss after `step` (from 1) of an epoch is used.
+
+        It is printed, and looked at before a checkpoint is written.
         """
         options = self.options
         return (
@@ -168,8 +169,8 @@ class Plan:
         )
 
     def epochs(self, done: int) -> Iterator[tuple[int, int]]:
-        """Each epoch (from 1) that is not tested yet after `done` steps, and how many of its own
-        steps are done.
+        """Yield each epoch (from 1) that is not tested yet after `done` steps, with its own steps
+        done.
         """
         first = max(1, math.ceil(done / self.steps_per_epoch))
         for epoch in range(first, self.options.epochs + 1):
@@ -177,8 +178,7 @@ class Plan:
 
     @property
     def peak_learning_rate(self) -> float:
-        """Linear scaling (Goyal et al., arXiv 1706.02677): the rate was chosen for the reference
-        batch and grows with the batch.
+        """Linear scaling (Goyal et al., arXiv 1706.02677) of a rate chosen for the reference batch.
 
         More replicas at the same global batch change nothing; more at the same batch per replica
         raise the rate. This is what `learning_rate * size()` does in the documentation's examples,
@@ -187,8 +187,9 @@ class Plan:
         return self.options.learning_rate * self.global_batch / self.options.reference_batch_size
 
     def learning_rate(self, done: int) -> float:
-        """The rate of the step after `done` steps: a warm-up along a cosine from a 25th of the
-        peak, then a fall to almost nothing.
+        """Return the rate of the step after `done` steps.
+
+        It warms up along a cosine from a 25th of the peak, then falls to almost nothing.
         """
         progress = done / (self.options.epochs * self.steps_per_epoch)
         peak = self.peak_learning_rate
@@ -211,8 +212,9 @@ class Plan:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings that decide what is learned: for model.json, and for a checkpoint and the
-        run that resumes from it.
+        """The settings that decide what is learned.
+
+        model.json has them, and a checkpoint must share them with the run that resumes from it.
         """
         return {
             "epochs": self.options.epochs,

@@ -1,5 +1,6 @@
-"""SIGTERM, which SageMaker sends 120 s before it kills a stopped or interrupted job: remembered
-until all processes agree on it.
+"""Remembers SIGTERM until all processes agree on it.
+
+SageMaker sends it 120 s before it kills a job that is stopped or interrupted.
 """
 
 from __future__ import annotations

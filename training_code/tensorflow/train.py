@@ -1,10 +1,9 @@
-"""Train a digit classifier on MNIST in one process: idx files and hyperparameters come in, a model
-folder goes out.
+"""Train a digit classifier on MNIST in one process.
 
     python train.py --train-dir mnist/train --test-dir mnist/test --model-dir model
 
-The other train_*.py do the same with many processes; `diff train.py train_smddp.py` shows what that
-takes.
+The other train_*.py do the same with many processes; `diff train.py ranks.py` shows what Horovod
+and SageMaker's data parallel library need.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from plan import Plan, parse_options
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """The whole run."""
+    """Train, test and save."""
     options = parse_options(arguments, environ)
     tf.config.experimental.enable_op_determinism()
     digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)

@@ -1,12 +1,11 @@
-"""Train a digit classifier on MNIST with tf.distribute.MirroredStrategy: idx files and
-hyperparameters in, a model folder out.
+"""Train a digit classifier on MNIST with tf.distribute.MirroredStrategy.
 
     python train_mirrored.py --train-dir mnist/train --test-dir mnist/test --model-dir model
 
-One process, one copy of the network per GPU of its host; without GPUs two logical CPU devices stand
-in for them, so that the same code runs. What differs from train.py: variables are made in the
-strategy's scope, a step runs once per replica, its gradients are added up by apply_gradients (hence
-the division), and the strategy hands out the batches.
+One process has a copy of the network on each GPU of its host. Without GPUs two logical CPU devices
+stand in for them, so that the same code runs. It differs from train.py: variables are made in the
+strategy's scope, a step runs once per replica, apply_gradients adds the gradients up (hence the
+division), and the strategy hands out the batches.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ CPU_REPLICAS = 2
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """The whole run."""
+    """Train, test and save."""
     options = parse_options(arguments, environ)
     strategy = tf.distribute.MirroredStrategy(replicas(without_gpus=CPU_REPLICAS))
     tf.config.experimental.enable_op_determinism()

@@ -1,14 +1,12 @@
-"""Train a digit classifier on MNIST with tf.distribute.MultiWorkerMirroredStrategy: idx files and
-hyperparameters in, a model out.
+"""Train a digit classifier on MNIST with tf.distribute.MultiWorkerMirroredStrategy.
 
-    TF_CONFIG='{"cluster": {"worker": ["algo-1:8890", "algo-2:8890"]}, "task": {"type": "worker",
-    "index": 0}}' \\
-        python train_multi_worker_mirrored.py ...        (what SageMaker's toolkit runs, once per
-        host)
+    TF_CONFIG='{"cluster": {"worker": ["algo-1:8890", "algo-2:8890"]},
+                "task": {"type": "worker", "index": 0}}' \\
+        python train_multi_worker_mirrored.py ...        (SageMaker's toolkit, once per host)
 
-What differs from train_mirrored.py: every worker is a process that runs all of this; the strategy
-finds the others in TF_CONFIG and listens at its own address; each worker hands out its slice of the
-batches; worker 0, the chief, prints and saves.
+It differs from train_mirrored.py: every worker is a process that runs all of this, the strategy
+finds the others in TF_CONFIG and listens at its own address, each worker hands out its slice of the
+batches, and worker 0, the chief, prints and saves.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from plan import Plan, parse_options
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """One worker's whole run."""
+    """Train, test and save as one worker."""
     options = parse_options(arguments, environ)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     chief = not strategy.cluster_resolver.task_id  # worker 0; None without TF_CONFIG
@@ -39,9 +37,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     metrics = Metrics(plan, "multi_worker_mirrored", printing=chief, **parts_of(strategy))
     with strategy.scope():
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
-    scratch = (
-        tempfile.TemporaryDirectory()
-    )  # all workers write, as tf.distribute asks; what the others wrote goes with them
+    # tf.distribute needs every worker to write; only the chief's checkpoint is kept.
+    scratch = tempfile.TemporaryDirectory()
     checkpoint = Checkpoint(
         plan, network, optimizer, folder=options.checkpoint_dir if chief else Path(scratch.name)
     )
@@ -75,13 +72,15 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     if chief:
         save(network, metrics.metadata(), options.model_dir)
     metrics.say(f"saved the model in {options.model_dir}")
-    average(
-        tf.constant(1.0)
-    )  # no worker leaves before the chief has saved: to those that are left, it would have failed
+    # A worker that leaves before the chief has saved would look like a failure to the others.
+    average(tf.constant(1.0))
 
 
 def parts_of(strategy: tf.distribute.Strategy) -> dict[str, Any]:
-    """A process per worker; with several GPUs a worker has several replicas."""
+    """Return the counts for the metrics.
+
+    A worker is a process; with several GPUs it has several replicas.
+    """
     workers = max(1, len(strategy.cluster_resolver.cluster_spec().as_dict().get("worker", ())))
     replicas = strategy.num_replicas_in_sync
     return {
@@ -91,7 +90,10 @@ def parts_of(strategy: tf.distribute.Strategy) -> dict[str, Any]:
 
 
 def averaging(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The mean of what the workers pass; returns when all of them have called it."""
+    """Return a function that averages what the workers pass.
+
+    It returns when all of them have called it.
+    """
 
     @tf.function
     def average(value: tf.Tensor) -> tf.Tensor:

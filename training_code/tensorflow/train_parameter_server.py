@@ -1,19 +1,17 @@
-"""Train a digit classifier on MNIST with asynchronous parameter servers: idx files and
-hyperparameters in, a model folder out.
+"""Train a digit classifier on MNIST with asynchronous parameter servers.
 
-    TF_CONFIG='{"cluster": {"master": ["algo-1:2222"], "ps": ["algo-1:2223", "algo-2:2223",
-    "algo-3:2223"],
-                            "worker": ["algo-2:2222", "algo-3:2222"]}, "task": {"type": "worker",
-                            "index": 0}}' \\
-        python train_parameter_server.py ...        (what SageMaker's toolkit runs, once per host,
-        beside a server per host)
+    TF_CONFIG='{"cluster": {"master": ["algo-1:2222"],
+                            "ps": ["algo-1:2223", "algo-2:2223", "algo-3:2223"],
+                            "worker": ["algo-2:2222", "algo-3:2222"]},
+                "task": {"type": "worker", "index": 0}}' \\
+        python train_parameter_server.py ...        (SageMaker's toolkit, once per host)
 
-What differs from train.py: only the chief runs the loop below. Its variables lie on the parameter
-servers, and it schedules each step on whichever worker is free; a worker reads the variables,
-computes and updates them without waiting for the others, so no two runs are equal. Workers read
-their own copies of the files, the chief alone the checkpoint, which it writes on its own disk and
-not, as TensorFlow does unless told, on each server's. Workers and servers end when the chief has
-ended.
+The toolkit also starts a parameter server on each host. Unlike in train.py, only the chief runs the
+loop below. Its variables lie on the parameter servers, and it schedules each step on a worker that
+is free. A worker reads the variables, computes and updates them without waiting for the others, so
+no two runs are equal. Workers read their own copies of the files. The chief alone reads and writes
+the checkpoint, on its own disk; TensorFlow's default is the disk of each server. Workers and
+servers end when the chief has ended.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ PARTS = {"chiefs": "chief", "parameter_servers": "ps", "workers": "worker"}
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """One task: the chief trains, the others serve it."""
+    """Run one task: the chief trains, the others serve it."""
     options = parse_options(arguments, environ)
     resolver = cluster.read(environ)
     if resolver.task_type == "chief":
@@ -48,7 +46,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 
 
 def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
-    """The chief's whole run."""
+    """Train, test and save as the chief."""
     cluster.wait_for_servers(resolver.cluster_spec())
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
@@ -96,8 +94,9 @@ def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterReso
 
 
 def local_copy(network: tf.keras.Sequential) -> tf.keras.Sequential:
-    """The network with its weights fetched from the parameter servers once, not once per batch of
-    test images.
+    """Return the network with its weights fetched from the parameter servers.
+
+    Otherwise they would be fetched once per batch of test images.
     """
     copy = new_network(seed=0)
     copy.set_weights(network.get_weights())

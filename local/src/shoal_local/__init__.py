@@ -1,3 +1,3 @@
-"""AWS on loopback: one process that serves the AWS HTTP API for Shoal, with real execution behind
-SageMaker and Lambda.
+"""AWS on loopback: one process that serves the AWS HTTP API and really runs SageMaker jobs and
+Lambda functions.
 """

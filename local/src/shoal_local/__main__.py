@@ -1,5 +1,5 @@
-"""`python -m shoal_local serve|status|down|runtime`: starts the emulator in this process, or looks
-after one in another.
+"""shoal-local, a stand-in for AWS on loopback: `serve` runs it in this process, `status` and `down`
+look after one that runs in another, `runtime` builds what stands for container images.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from shoal_local.errors import EmulatorError
 DEFAULT_ACCOUNT = "111122223333"
 STOP_LIMIT_S = 20.0
 STOP_LOOK_S = 0.5
-FASTEST = 3600
+MAX_SPEED = 3600
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand; 0 when it did what it says, 1 with one sentence on stderr when not, 3 when
-    `status` finds none running.
+    """Run a subcommand and return the exit code.
+
+    0 when it did what it says, 1 with one sentence on stderr when not, 3 when `status` finds no
+    emulator.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["runtime"]:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["runtime"]:
         from shoal_local.runtimes import cli
 
-        return int(cli.main(given[1:]))
-    options = parser().parse_args(given)
+        return int(cli.main(words[1:]))
+    options = parser().parse_args(words)
     try:
         return COMMANDS[options.command](options)
     except EmulatorError as error:
@@ -46,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    top = argparse.ArgumentParser(prog="python -m shoal_local", description=__doc__)
+    """Return the parser of the command line."""
+    top = argparse.ArgumentParser(prog="shoal-local", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True)
     serve_parser = commands.add_parser(
         "serve", help="serve the AWS API on 127.0.0.1 until SIGTERM or Ctrl-C"
@@ -124,13 +126,19 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument(
             "--state-dir",
             type=Path,
-            required=True,
-            help="folder of this emulator's files; it owns all of it",
+            default=default_state_dir(),
+            help="folder of this emulator's files; it owns all of it (default: %(default)s)",
         )
     commands.add_parser(
         "runtime", help="build and find the Python environments that stand for container images"
     )
     return top
+
+
+def default_state_dir() -> Path:
+    """Return the folder for a user who names none, as the XDG base directories have it."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "shoal-local"
 
 
 def account_id(text: str) -> str:
@@ -141,12 +149,12 @@ def account_id(text: str) -> str:
 
 def speed(text: str) -> float:
     try:
-        found = float(text)
+        factor = float(text)
     except ValueError:
-        found = 0.0
-    if not 1 <= found <= FASTEST:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {FASTEST}")
-    return found
+        factor = 0.0
+    if not 1 <= factor <= MAX_SPEED:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {MAX_SPEED}")
+    return factor
 
 
 def own_image(text: str) -> tuple[str, str]:
@@ -165,8 +173,10 @@ def duration(text: str) -> tuple[str, float]:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Serve until a signal; prints one JSON line when requests are answered."""
-    on_signals(lambda: sys.exit(0))  # until something runs: the import below takes seconds
+    """Serve until a signal, and print one JSON line when requests are answered."""
+    on_signals(lambda: sys.exit(0))  # until the server runs: the import below takes seconds
+    if options.enforce_iam:
+        require_evaluator()
     state = State(options.state_dir.resolve())
     state.claim()
     isolate()
@@ -174,21 +184,18 @@ def serve(options: argparse.Namespace) -> int:
     logging.basicConfig(
         filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT
     )
-    tempfile.tempdir = str(
-        state.make("objects")
-    )  # large objects; a temporary folder may well be memory
+    # for large objects; the system's temporary folder may be in memory
+    tempfile.tempdir = str(state.make("objects"))
     stop = threading.Event()
     gc.disable()  # until moto's tables are there, see keep_what_is_loaded
 
-    from shoal_local.server import (
-        Emulator,
-        Options,
-    )  # moto reads the environment when it is imported
+    # moto reads the environment when it is imported
+    from shoal_local.server import Emulator, Options
 
     keep_what_is_loaded()
     on_signals(stop.set)
     first, *others = options.account or [DEFAULT_ACCOUNT]
-    chosen = Options(
+    settings = Options(
         state.folder,
         first,
         options.region,
@@ -202,12 +209,12 @@ def serve(options: argparse.Namespace) -> int:
         faults=options.faults,
         durations=dict(options.duration),
     )
-    emulator = Emulator(chosen)
+    emulator = Emulator(settings)
     try:
         emulator.start()
         print(json.dumps(emulator.description()), flush=True)
-        # Not without end: where the kernel hands the signal to another thread, nothing wakes this
-        # one to run the handler.
+        # With a limit: where the kernel gives the signal to another thread, nothing wakes this one
+        # to run the handler.
         while not stop.wait(STOP_LOOK_S):
             if emulator.is_warm and not gc.isenabled():
                 keep_what_is_loaded()
@@ -217,23 +224,36 @@ def serve(options: argparse.Namespace) -> int:
     return 0
 
 
+def require_evaluator() -> None:
+    """Raise EmulatorError when the evaluator of IAM policies is not installed."""
+    from shoal_local.control.authorization.evaluator import PACKAGE, installed
+
+    if not installed():
+        raise EmulatorError(
+            f"--enforce-iam needs the npm package {PACKAGE}: run `make install` in a checkout, or"
+            f" `npm install --prefix {sys.prefix} {PACKAGE}`"
+        )
+
+
 def keep_what_is_loaded() -> None:
-    """Clear away the garbage that loading left, and look for none among the rest ever again: it
-    stays to the end, and a look through all of it, which stops every request, took 0.4 s.
+    """Collect the garbage of loading, and exclude the rest from every later collection.
+
+    What is loaded stays to the end, and a collection through all of it took 0.4 s, in which no
+    request was answered.
     """
     gc.collect()
     gc.freeze()
 
 
 def on_signals(act: Callable[[], object]) -> None:
-    """Do this when the emulator is asked to stop."""
+    """Call `act` when the emulator is asked to stop."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: act())
 
 
 def isolate() -> None:
-    """Forget the user's AWS settings and proxies and set moto's: nothing in this process may reach
-    AWS or read its credentials.
+    """Forget the user's AWS settings and proxies and set moto's, so that nothing in this process
+    reaches AWS or reads its credentials.
     """
     for name in [
         name
@@ -249,7 +269,7 @@ def isolate() -> None:
             "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
             "MOTO_DISABLE_GLOBAL_CORS": "true",
             "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
-            # it asks itself through loopback; a system may set a proxy without a variable
+            # the emulator calls itself; a system may set a proxy without a variable
             "NO_PROXY": "*",
             "TZ": "UTC",
         }

@@ -1,9 +1,8 @@
-"""One emulated account: its control plane, its SageMaker and what they keep, apart from those of
-every other account in the process.
+"""One emulated account: its control plane, its SageMaker and their state.
 
-Accounts meet only over the API: `Accounts` finds the one that a request's access key belongs to,
-and a request that is about another account's resource goes there when that account's policies allow
-it (see `authorization`).
+The accounts of a process meet only over the API. A request goes to the account that its access key
+belongs to. A request about another account's resource goes to that account, if the policies there
+allow it (see `authorization`).
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.iam_request import account_of
-from shoal_local.control.autoscaling.service import AutoScaling
+from shoal_local.control.autoscaling import AutoScaling
 from shoal_local.control.clients import Clients
 from shoal_local.control.cloudformation.service import CloudFormation
-from shoal_local.control.codebuild import Building
+from shoal_local.control.codebuild import BuildProjects
 from shoal_local.control.events import Events
 from shoal_local.control.fsx.filesystems import FileSystems
 from shoal_local.control.fsx.service import Fsx
 from shoal_local.control.functions.invoker import Invoker
 from shoal_local.control.functions.mappings import EventSources
 from shoal_local.control.functions.service import Functions
-from shoal_local.control.functions.tags import Tagging
+from shoal_local.control.functions.tags import FunctionTags
 from shoal_local.control.identity import Identity
 from shoal_local.control.image_layers import Layers
 from shoal_local.control.image_registries import Registries
@@ -41,7 +40,7 @@ from shoal_local.control.quotas import Quotas
 from shoal_local.control.request_log import RequestLog
 from shoal_local.control.sagemaker import Gateway, SageMaker
 from shoal_local.control.scheduler.service import Scheduler
-from shoal_local.control.service_router import Dispatcher, Service
+from shoal_local.control.service_router import Service, ServiceRouter
 from shoal_local.faults import Faults
 from shoal_local.metrics import Measurement
 from shoal_local.processes import ProcessRegistry
@@ -53,8 +52,8 @@ SAGEMAKER = "sagemaker.amazonaws.com"
 
 @dataclass(frozen=True)
 class Shared:
-    """What all accounts of an emulator have in common: where it listens, and what writes down and
-    judges requests.
+    """What all accounts of an emulator share: address, region, settings, request log and
+    evaluator.
     """
 
     region: str
@@ -73,9 +72,10 @@ class Shared:
 
 
 class Account:
-    """Wires the parts of the account `number`; every part gets the others through its constructor.
+    """The account `number`; its constructor wires the parts, and every part gets the others as
+    arguments.
 
-    `others` are the emulator's accounts by number, this one among them once it is made. `folder`
+    `others` are the emulator's accounts by number; this account is added once it exists. `folder`
     holds the account's files.
     """
 
@@ -100,9 +100,7 @@ class Account:
         self.alarms = Alarms(
             number, shared.region, shared.settings.hosting_speed, shared.schedule_speed
         )
-        self.autoscaling = AutoScaling(
-            self.identity, self.clients, self.alarms, shared.settings.hosting_speed
-        )
+        self.autoscaling = AutoScaling(self.identity, self.clients)
         self.layers = Layers(self.identity, folder / "ecr", shared.endpoint_url)
         self.fsx = Fsx(FileSystems(self.identity, self.clients, folder / "fsx"))
         self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
@@ -113,16 +111,15 @@ class Account:
         self.cloudformation = CloudFormation(
             self.identity, self.clients, self.functions, shared.endpoint_url
         )
-        self.dispatcher = self._dispatcher()
+        self.router = self._service_router()
 
     @property
     def closing(self) -> tuple[Callable[[], object], ...]:
-        """What stops it, in the order in which parts use each other; the server has to answer
-        meanwhile.
+        """Return what stops the account, in the order in which parts use each other. The server
+        must answer meanwhile.
         """
         parts = (
             self.cloudformation,
-            self.autoscaling,
             self.scheduler,
             self.sources,
             self.events,
@@ -132,7 +129,7 @@ class Account:
         return tuple(part.close for part in parts)
 
     def context(self) -> ServiceContext:
-        """The control plane as a service of this account sees it."""
+        """Return the control plane as a service of this account sees it."""
         return ServiceContext(
             account=self.number,
             region=self._shared.region,
@@ -144,10 +141,9 @@ class Account:
             role_credentials=lambda role_arn, session_name: self.identity.service_credentials(
                 role_arn, session_name, SAGEMAKER
             ),
-            invoke_lambda=self.functions.invoke,
             measure=self._measure,
             mount=self.fsx.mount,
-            on_behalf=lambda kind, name, request, credentials: self.authorizer.on_behalf(
+            on_behalf=lambda kind, name, request, credentials: self.authorizer.check_service_role(
                 kind, name, request, credentials
             ),
             model_package=self._model_package,
@@ -158,12 +154,13 @@ class Account:
         metric_store.keep(self.number, self._shared.region, measurement)
 
     def _emit(self, entry: Mapping[str, Any]) -> None:
-        self.autoscaling.heed(entry)
+        self.autoscaling.on_event(entry)
         self.events.emit(entry)
 
     def _model_package(self, arn: str) -> Mapping[str, Any]:
-        """DescribeModelPackage in the account that the ARN (or the name, of a package here) says,
-        here when nobody plays that one.
+        """Return DescribeModelPackage of the account in the ARN.
+
+        A plain name, or the ARN of an account that is not emulated, is looked up in this account.
         """
         owner = self._others.get(account_of(arn), self)
         return owner.sagemaker.handle(
@@ -179,11 +176,11 @@ class Account:
                 operation, request, self.identity.root_arn
             ),
             lambda number: self._others[number].state if number in self._others else None,
-            self.autoscaling.scales,
+            self.autoscaling.has_target,
         )
 
-    def _dispatcher(self) -> Dispatcher:
-        tagging = Tagging(self.functions, self.sources)
+    def _service_router(self) -> ServiceRouter:
+        tagging = FunctionTags(self.functions, self.sources)
         services = {
             **{
                 name: Service({}, guards=guards)
@@ -197,9 +194,7 @@ class Account:
                 },
             ),
             "sts": Service(self.identity.operations),
-            "iam": Service(
-                {}, guards={**unsupported_requests.GUARDS["iam"], **self.identity.guards}
-            ),
+            "iam": Service({}, guards=self.identity.guards),
             "events": Service(self.events.operations, guards=self.events.guards),
             "lambda": Service(
                 {**self.functions.operations, **self.sources.operations, **tagging.operations},
@@ -209,7 +204,7 @@ class Account:
             "fsx": Service(self.fsx.operations, complete=True),
             "application-autoscaling": Service(self.autoscaling.operations, complete=True),
             "scheduler": Service(self.scheduler.operations, complete=True),
-            "codebuild": Service(Building(self.identity).operations, complete=True),
+            "codebuild": Service(BuildProjects(self.identity).operations, complete=True),
             "service-quotas": Service(Quotas(self.identity).operations, complete=True),
             "ecr": Service(
                 {"BatchGetImage": Registries(self.identity).get_images, **self.layers.operations},
@@ -218,7 +213,7 @@ class Account:
         }
         raw = {"sagemaker": Gateway(self._sagemaker_of, self.authorizer)}
         shared = self._shared
-        return Dispatcher(
+        return ServiceRouter(
             self.identity,
             shared.requests,
             shared.moto,
@@ -233,4 +228,4 @@ class Account:
         return self._others[number].sagemaker
 
     def _services_of(self, number: str) -> Mapping[str, Service]:
-        return self._others[number].dispatcher.services
+        return self._others[number].router.services

@@ -1,9 +1,9 @@
-"""Archives that somebody else made: only plain files and folders that stay inside the target are
-unpacked, and only up to a size.
+"""Unpack archives from outside: only plain files and folders inside the target, and only up to a
+size.
 
-Every member is looked at before anything of it is written, so that neither a name (`../x`, `/x`), a
-link, a device nor a bomb reaches the machine. Links are refused wherever they point: following them
-safely has failed in more than one library (CVE-2025-4517).
+Every member is checked before anything of it is written, so that no name (`../x`, `/x`), link,
+device or bomb reaches the machine. Links are refused wherever they point: following them safely has
+failed in more than one library (CVE-2025-4517).
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from stat import S_IFMT, S_ISDIR, S_ISREG
 from typing import IO, cast
 
 GIB = 1024**3
-MOST_UNPACKED_BYTES = 30 * GIB
-"""Of a model archive, here; AWS's bound is the instance's storage."""
-MOST_MEMBERS = 100_000
-BY_THE_BLOCK = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What zipfile unpacks no more of at once than is asked for.
+MAX_UNPACKED_BYTES = 30 * GIB
+"""The limit of a model archive here; on AWS it is the instance's storage."""
+MAX_MEMBERS = 100_000
+STREAMABLE_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Methods of which zipfile unpacks only as many bytes as are asked for.
 
-Of bzip2 and LZMA it unpacks all that a block of the archive holds.
+Of bzip2 and LZMA it unpacks a whole block of the archive at once.
 """
 _BLOCK = 1024 * 1024
 
 
 class BadArchiveError(Exception):
-    """An archive that is damaged, or that holds what is not unpacked; `str()` is part of an error
+    """An archive that is damaged, or has a member that is not unpacked; `str()` is part of an error
     for a person.
     """
 
 
 class TooLargeError(BadArchiveError):
-    """More in it than is allowed."""
+    """The archive has more bytes or members than allowed."""
 
 
-def unpack_tar(path: Path, target: Path, most_bytes: int = MOST_UNPACKED_BYTES) -> None:
-    """Unpack a .tar.gz into `target`; BadArchiveError when it is damaged or must not be."""
+def unpack_tar(path: Path, target: Path, max_bytes: int = MAX_UNPACKED_BYTES) -> None:
+    """Unpack a .tar.gz into `target`; raise BadArchiveError when it is damaged or not allowed."""
     target.mkdir(parents=True, exist_ok=True)
-    budget = Budget(most_bytes)
+    budget = Budget(max_bytes)
     try:
         with gzip.open(path) as stream:
-            metered = Metered(stream, most_bytes)
+            metered = MeteredStream(stream, max_bytes)
             with tarfile.open(fileobj=cast(IO[bytes], metered), mode="r:") as tar:
                 for member in tar:
-                    _take_from_tar(tar, member, target, budget)
+                    _extract_from_tar(tar, member, target, budget)
             metered.read_to_the_end()
     except (
         tarfile.TarError,
@@ -56,20 +56,20 @@ def unpack_tar(path: Path, target: Path, most_bytes: int = MOST_UNPACKED_BYTES) 
         EOFError,
         OSError,
         ValueError,
-        RuntimeError,
-    ) as damaged:  # the last: headers of headers, nested
-        raise BadArchiveError(f"{type(damaged).__name__}: {damaged}") from damaged
+        RuntimeError,  # headers of headers, nested too deeply
+    ) as error:
+        raise BadArchiveError(f"{type(error).__name__}: {error}") from error
 
 
-def unpack_zip(archive: IO[bytes], target: Path, most_bytes: int) -> None:
-    """Unpack a zip into `target`, the same way; its members are stored or deflated, as `zip`
-    does.
+def unpack_zip(archive: IO[bytes], target: Path, max_bytes: int) -> None:
+    """Unpack a zip into `target`, under the same rules; its members are stored or deflated, as
+    `zip` writes them.
     """
-    budget = Budget(most_bytes)
+    budget = Budget(max_bytes)
     try:
-        with zipfile.ZipFile(archive) as opened:
-            for member in opened.infolist():
-                _take_from_zip(opened, member, target, budget)
+        with zipfile.ZipFile(archive) as archive_file:
+            for member in archive_file.infolist():
+                _extract_from_zip(archive_file, member, target, budget)
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -78,43 +78,45 @@ def unpack_zip(archive: IO[bytes], target: Path, most_bytes: int) -> None:
         RuntimeError,
         OSError,
         ValueError,
-    ) as damaged:
-        raise BadArchiveError(f"{type(damaged).__name__}: {damaged}") from damaged
+    ) as error:
+        raise BadArchiveError(f"{type(error).__name__}: {error}") from error
 
 
 class Budget:
-    """What may still be written."""
+    """The bytes and members that may still be unpacked."""
 
-    def __init__(self, most_bytes: int, most_members: int = MOST_MEMBERS) -> None:
-        self._most_bytes, self._most_members = most_bytes, most_members
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._bytes, self._members = 0, 0
 
-    def another(self) -> None:
+    def add_member(self) -> None:
         self._members += 1
-        if self._members > self._most_members:
-            raise TooLargeError(f"more than {self._most_members} files in it")
+        if self._members > MAX_MEMBERS:
+            raise TooLargeError(f"more than {MAX_MEMBERS} files in it")
 
     def use(self, size_bytes: int) -> None:
-        """TooLargeError when the sum is over the limit."""
+        """Raise TooLargeError when the sum is over the limit."""
         self._bytes += size_bytes
-        if self._bytes > self._most_bytes:
-            raise TooLargeError(f"it unpacks to more than {self._most_bytes} bytes")
+        if self._bytes > self._max_bytes:
+            raise TooLargeError(f"it unpacks to more than {self._max_bytes} bytes")
 
 
-class Metered:
-    """What tarfile reads from.
+class MeteredStream:
+    """The stream that tarfile reads from.
 
-    It takes what a header says for granted, and a header may say that it has gigabytes: those it
-    would read at once, into memory. Here it gets no more at once than a block, and no more in all
-    than is allowed.
+    tarfile believes headers, and a header may announce gigabytes, which tarfile would read into
+    memory at once. This stream returns at most a block at a time, and at most the allowed bytes in
+    all.
     """
 
-    def __init__(self, stream: gzip.GzipFile, most_bytes: int) -> None:
-        self._stream, self._budget = stream, Budget(most_bytes)
+    def __init__(self, stream: gzip.GzipFile, max_bytes: int) -> None:
+        self._stream, self._budget = stream, Budget(max_bytes)
 
     def read(self, size_bytes: int) -> bytes:
-        """TooLargeError for more than a block at once, or in all than is allowed; a negative size
-        would mean all there is.
+        """Return the next bytes.
+
+        Raise TooLargeError for more than a block at once or more than the allowed sum. A negative
+        size would mean everything, and is refused too.
         """
         if not 0 <= size_bytes <= _BLOCK:
             raise TooLargeError(f"a header of {size_bytes} bytes in it")
@@ -129,14 +131,14 @@ class Metered:
         return self._stream.tell()
 
     def read_to_the_end(self) -> None:
-        """tarfile stops where the members end; gzip's checksum, and whether anything is missing, is
-        known behind that.
+        """Read what follows the last member, because gzip's checksum and length stand at
+        the end.
         """
         while self.read(_BLOCK):
             pass
 
 
-def _take_from_tar(
+def _extract_from_tar(
     tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, budget: Budget
 ) -> None:
     kind = (
@@ -153,28 +155,28 @@ def _take_from_tar(
         _write(source, place, 0o755 if member.mode & 0o100 else 0o644, budget)
 
 
-def _take_from_zip(
-    opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, budget: Budget
+def _extract_from_zip(
+    archive_file: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, budget: Budget
 ) -> None:
     mode = member.external_attr >> 16
     plain = not S_IFMT(mode) or S_ISREG(mode) or S_ISDIR(mode)
     place = _place(member.filename, "" if plain else "link or device", target, budget)
     if member.is_dir():
         place.mkdir(parents=True, exist_ok=True)
-    elif member.compress_type not in BY_THE_BLOCK:
+    elif member.compress_type not in STREAMABLE_METHODS:
         method = f"method {member.compress_type}; 0 (stored) or 8 (deflate) is needed"
-        raise BadArchiveError(f"{_shown(member.filename)} is compressed with {method}")
+        raise BadArchiveError(f"{_quoted(member.filename)} is compressed with {method}")
     else:
-        with opened.open(member) as source:
+        with archive_file.open(member) as source:
             _write(source, place, 0o755 if mode & 0o100 else 0o644, budget)
 
 
 def _place(name: str, kind: str, target: Path, budget: Budget) -> Path:
-    """Where the member belongs; BadArchiveError when it is nothing to be unpacked."""
-    budget.another()
+    """Return the path of a member; raise BadArchiveError when it must not be unpacked."""
+    budget.add_member()
     if kind:
         raise BadArchiveError(
-            f"{_shown(name)} is a {kind}; only plain files and folders are unpacked"
+            f"{_quoted(name)} is a {kind}; only plain files and folders are unpacked"
         )
     parts = PurePosixPath(name.replace("\\", "/")).parts
     if (
@@ -185,12 +187,12 @@ def _place(name: str, kind: str, target: Path, budget: Budget) -> Path:
         or any(part.endswith(":") for part in parts[:1])
     ):
         raise BadArchiveError(
-            f"{_shown(name)} would be written outside the folder that it is unpacked into"
+            f"{_quoted(name)} would be written outside the folder that it is unpacked into"
         )
     return target.joinpath(*parts)
 
 
-def _shown(name: str) -> str:
+def _quoted(name: str) -> str:
     return repr(name if len(name) <= 200 else name[:200] + "...")
 
 
@@ -198,7 +200,7 @@ def _write(source: IO[bytes], place: Path, mode: int, budget: Budget) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("wb") as file:
         for block in _blocks(source):
-            budget.use(len(block))  # counted as it comes: what headers say may be a lie
+            budget.use(len(block))  # counted here, because sizes in headers may be wrong
             file.write(block)
     place.chmod(mode)
 

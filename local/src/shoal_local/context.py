@@ -1,6 +1,6 @@
-"""What a service inside the emulator gets from the control plane: clients of the emulator's own
-endpoint, role credentials, events, Lambda. Everything a service does to another goes through here,
-over the AWS API.
+"""What a service inside the emulator gets from the control plane.
+
+Everything that a service does to another goes through here, over the AWS API.
 """
 
 from __future__ import annotations
@@ -27,41 +27,26 @@ class RoleCredentials:
 
 
 @dataclass(frozen=True)
-class LambdaResult:
-    """What a function answered: `error` is None or `errorType: errorMessage` (FunctionError,
-    Unhandled).
-    """
-
-    payload: Any
-    error: str | None
-    log_tail: str
-
-
-@dataclass(frozen=True)
 class ServiceContext:
     """The control plane as a service sees it.
 
-    clients(service_name, credentials): boto3 client of the emulator's endpoint; None means the
-    account's root. role_credentials(role_arn, session_name): STS AssumeRole as the service
-    principal sagemaker.amazonaws.com;
-        raises AwsError when the role is missing or its trust policy refuses.
-    emit_event(entry): `{"source", "detail-type", "detail", "resources"?}` on the default bus;
-    returns before delivery. invoke_lambda(function_arn, payload): RequestResponse; raises AwsError
-    when there is no such function. measure(measurement): a value for CloudWatch, as the service
-    itself publishes it. mount(file_system_id, directory, subnet_ids, security_group_ids): the
-    folder that shows a directory of an FSx file system to a
-        host in these subnets and security groups; raises AwsError with the reason when the host
-        could not mount it.
-    model_package(arn): DescribeModelPackage of a version in whichever account it is; AwsError when
-    there is none. Whether the caller may
-        use it was asked when its request came in.
-    processes: where a service writes down every process group it starts, so that a crash leaves
-    none behind. on_behalf(kind, name, request, credentials): what AWS itself does with a role's
-    credentials for a resource that `request` made
-        (`training-job`, `processing-job`, `model`) and that is called `name`; raises AwsError when
-        the role may not.
-    faults: what goes wrong on purpose; nothing, unless the emulator was started with a file of
-    faults.
+    - `clients(service_name, credentials)`: a boto3 client of the emulator's endpoint; None means
+      the account's root.
+    - `role_credentials(role_arn, session_name)`: AssumeRole as sagemaker.amazonaws.com; raises
+      AwsError when the role is missing or its trust policy refuses.
+    - `emit_event(entry)`: put `{"source", "detail-type", "detail", "resources"?}` on the default
+      bus; returns before delivery.
+    - `measure(measurement)`: a value for CloudWatch, as the service itself publishes it.
+    - `mount(file_system_id, directory, subnet_ids, security_group_ids)`: the folder that shows a
+      directory of an FSx file system to a host in that network; raises AwsError with the reason
+      when the host could not mount it.
+    - `model_package(arn)`: DescribeModelPackage of a version in any account; raises AwsError when
+      it does not exist. Whether the caller may use it was checked with the request.
+    - `processes`: where a service registers every process group, so that a crash leaves none.
+    - `on_behalf(kind, name, request, credentials)`: what AWS does with a role's credentials for the
+      resource `name` that `request` created (`training-job`, `processing-job`, `model`); raises
+      AwsError when the role may not.
+    - `faults`: faults on purpose; none unless the emulator was started with a file of them.
     """
 
     account: str
@@ -72,7 +57,6 @@ class ServiceContext:
     clients: Callable[[str, RoleCredentials | None], Any]
     emit_event: Callable[[Mapping[str, Any]], None]
     role_credentials: Callable[[str, str], RoleCredentials]
-    invoke_lambda: Callable[[str, Mapping[str, Any]], LambdaResult]
     measure: Measure
     mount: Callable[[str, str, Sequence[str], Sequence[str]], Path]
     on_behalf: Callable[[str, str, Mapping[str, Any], RoleCredentials], None]

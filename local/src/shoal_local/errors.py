@@ -1,8 +1,8 @@
-"""What the emulator refuses or fails, as the AWS errors that clients know.
+"""The two errors of shoal-local.
 
-EmulatorError            the emulator itself cannot go on (a bad option, a port, a stale process);
-the CLI prints it AwsError                 answered to the caller of an API as code, message and
-HTTP status
+- `EmulatorError`: the emulator itself cannot start or go on (a bad option, a port, a stale
+  process); the command line prints it.
+- `AwsError`: a refusal or failure that the caller of an API gets as code, message and HTTP status.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What goes wrong on purpose, for tests: a file of rules in (`serve --faults FILE`), faults at the
-seams of the services out.
+"""Faults on purpose, for tests: the rules of `serve --faults FILE`.
 
 Without that option nothing here ever happens. The file has a JSON object per line and is read again
-when it has grown; what was done by which rule is written to `faults.jsonl` in the state directory,
-so that a test can tell a fault from a hope.
+when it has grown. Every fault that happened is written to `faults.jsonl` in the state directory, so
+that a test can tell a fault from a mere delay.
 """
 
 from __future__ import annotations
@@ -28,23 +27,31 @@ SEAMS: Mapping[str, frozenset[str]] = {
     "event": frozenset({"lose", "duplicate", "delay", "reorder"}),
     "function": frozenset({"kill", "freeze", "refuse"}),
 }
-"""Where a fault can be, and what it can be there.
+"""The seams, and the faults that each can have.
 
-`name` is, in this order: the operation of SageMaker; its Create operation; the endpoint's name,
-twice; the name of a training job on spot capacity, which loses it as soon as the rule is there; the
-event's detail-type; the function's name.
+`name` of a rule means, by seam:
+
+- `operation`: the operation of SageMaker.
+- `job`: the Create operation of the job.
+- `endpoint`, `removal`: the endpoint's name.
+- `spot`: the name of a training job on spot capacity, which loses it as soon as the rule exists.
+- `event`: the event's detail-type.
+- `function`: the function's name.
 """
 _FOREVER = 1_000_000
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One fault. Raises EmulatorError for what is no fault of its seam.
+    """One fault.
 
-    `execution`: display name of the pipeline execution that it befalls, or "" for all; `name`: a
-    shell pattern; the first `skip` matches are spared, the `times` after them are hit. `code`,
-    `message`, `http`: of a refusal, or `message` of a failure. `seconds`: how long a delay takes,
-    or how long after its start a function is killed or frozen.
+    - `execution`: display name of the pipeline execution that it hits, or "" for all.
+    - `name`: a shell pattern.
+    - `skip`, `times`: the first `skip` matches are spared, the next `times` are hit.
+    - `code`, `message`, `http`: of a refusal, or `message` of a failure.
+    - `seconds`: how long a delay takes, or how long after its start a function is killed or frozen.
+
+    Raises EmulatorError for a fault that its seam does not have.
     """
 
     seam: str
@@ -73,7 +80,7 @@ class Rule:
 
 @dataclass
 class Faults:
-    """The rules of one emulator. `file` None: none, ever."""
+    """The rules of one emulator; without a `file` there are none."""
 
     file: Path | None = None
     record: Path | None = None
@@ -84,16 +91,17 @@ class Faults:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def began(self, display_name: str, execution_id: str) -> None:
-        """An execution exists from now on; rules that name it hit what carries its id."""
+        """Note that an execution exists; rules that name it hit requests and events that carry its
+        id.
+        """
         with self._lock:
             self._executions[display_name] = execution_id
 
     def take(self, seam: str, name: str, about: Any) -> Rule | None:
-        """The rule that hits this moment, used up by one; None when there is none.
+        """Return the rule that hits this moment, and count it as used; None when no rule does.
 
-        `about` is JSON that carries the execution's id.
-
-        Whoever takes a rule does what it says and calls `happened`.
+        `about` is JSON that carries the execution's id. The caller does what the rule says, and
+        then calls `happened`.
         """
         if self.file is None:
             return None
@@ -112,7 +120,7 @@ class Faults:
         return None
 
     def happened(self, rule: Rule, name: str) -> None:
-        """Write down that `rule` did to `name` what it says."""
+        """Write down that `rule` hit `name`."""
         line = {
             "at": time.time(),
             "execution": rule.execution,
@@ -143,7 +151,7 @@ class Faults:
 
 
 def rule_of(document: Mapping[str, Any]) -> Rule:
-    """A line of the file; EmulatorError names what no rule has."""
+    """Return the rule of a line; raise EmulatorError for a key that no rule has."""
     unknown = set(document) - {each.name for each in fields(Rule)}
     if unknown:
         raise EmulatorError(

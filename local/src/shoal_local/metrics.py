@@ -1,8 +1,7 @@
-"""One measurement of a service inside the emulator, as CloudWatch keeps it: what was measured goes
-in, a datum comes out.
+"""A measurement of a service inside the emulator, as CloudWatch keeps it.
 
-A service may write to the namespaces that AWS keeps for itself (`AWS/...`), which PutMetricData
-refuses to everybody else.
+Services may write to the namespaces that AWS reserves (`AWS/...`); PutMetricData refuses them to
+everybody else.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Measurement:
     dimensions: Mapping[str, str] = field(default_factory=dict)
 
     def datum(self) -> dict[str, Any]:
-        """The measurement as a member of PutMetricData's MetricData."""
+        """Return the measurement as a member of PutMetricData's MetricData."""
         return {
             "MetricName": self.name,
             "Value": self.value,

@@ -1,8 +1,8 @@
-"""The children of an emulator, written down in its state directory, so that a crash leaves none
-behind.
+"""The child processes of an emulator, written down in its state directory, so that a crash leaves
+none.
 
 Every child that leads its own process group is registered by pid. `sweep` ends what a crashed
-emulator left; a pid that the system has given to another program since is recognised by its start
+emulator left. A pid that the system has given to another program since is recognised by its start
 time and left alone.
 """
 
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 
 def started_at(pid: int) -> str | None:
-    """When the process `pid` began, in the system's own words; None when there is no such process
-    (a zombie is none).
+    """Return when the process `pid` began, as the system writes it; None when it does not exist or
+    is a zombie.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -46,7 +46,7 @@ def _started_at_by_ps(pid: int) -> str | None:
 
 
 def group_exists(process_group: int) -> bool:
-    """Whether any process of the group is left."""
+    """Return whether any process of the group is left."""
     try:
         os.killpg(process_group, 0)
     except ProcessLookupError:
@@ -57,8 +57,8 @@ def group_exists(process_group: int) -> bool:
 
 
 def end_group(process_group: int, grace_s: float = GRACE_S) -> None:
-    """SIGTERM to the group, then SIGKILL after `grace_s`; returns when the leader is gone and the
-    rest was killed.
+    """Send SIGTERM to the group, and SIGKILL after `grace_s`; return when the leader has ended and
+    the rest was killed.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process_group, signal.SIGTERM)
@@ -70,7 +70,7 @@ def end_group(process_group: int, grace_s: float = GRACE_S) -> None:
 
 @dataclass(frozen=True)
 class ProcessRegistry:
-    """The process groups an emulator has started, one file each under `<state_dir>/processes/`."""
+    """The process groups of an emulator, one file each under `<state_dir>/processes/`."""
 
     state_dir: Path
 
@@ -79,7 +79,9 @@ class ProcessRegistry:
         return self.state_dir / "processes"
 
     def register(self, pid: int, what: str) -> None:
-        """Write down that `pid` leads a process group of ours; `what` says for what, for people."""
+        """Write down that `pid` leads a process group of the emulator; `what` describes it for
+        people.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         record = {"pid": pid, "started_at": started_at(pid), "what": what}
         temporary = self._folder / f".{pid}"
@@ -88,21 +90,21 @@ class ProcessRegistry:
         log.info("started: %s", what)
 
     def forget(self, pid: int) -> None:
-        """The group of `pid` has ended and was reaped by whoever started it."""
+        """Drop the group of `pid`, which has ended and was reaped."""
         (self._folder / f"{pid}.json").unlink(missing_ok=True)
 
     def alive(self) -> list[int]:
-        """Pids registered whose process is still the one that was registered."""
+        """Return the registered pids whose process is still the registered one."""
         return [record["pid"] for record in self._records() if self._is_ours(record)]
 
     def sweep(self, grace_s: float = GRACE_S) -> list[int]:
-        """End every group that is left; the pids that were ended."""
-        ended = self.alive()
-        for pid in ended:
+        """End every group that is left, and return their pids."""
+        pids = self.alive()
+        for pid in pids:
             end_group(pid, grace_s)
         for record in self._records():
             self.forget(record["pid"])
-        return ended
+        return pids
 
     def _records(self) -> list[dict[str, Any]]:
         return [json.loads(path.read_text()) for path in sorted(self._folder.glob("*.json"))]
@@ -110,8 +112,7 @@ class ProcessRegistry:
     @staticmethod
     def _is_ours(record: dict[str, Any]) -> bool:
         now = started_at(record["pid"])
-        if (
-            now is None
-        ):  # the leader is gone: while members are left, the system gives its id to nobody else
+        # Without its leader, a group keeps its id as long as it has members.
+        if now is None:
             return group_exists(record["pid"])
         return bool(now == record["started_at"])

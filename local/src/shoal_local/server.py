@@ -1,6 +1,7 @@
-"""One emulator: an HTTP server on 127.0.0.1 with one or more accounts behind it, and a state
-directory that says where it is. `Emulator.start()` returns when it answers; `close()` stops every
-thread and child.
+"""The emulator: an HTTP server on 127.0.0.1 with one or more accounts behind it.
+
+`Emulator.start()` returns when it answers; `close()` stops every thread and child. The state
+directory says where it listens.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from shoal_local.account import Account, Shared
-from shoal_local.control.account_router import Front
+from shoal_local.control.account_router import AccountRouter
 from shoal_local.control.authorization.evaluator import Evaluator
-from shoal_local.control.loopback_guard import Doorkeeper
-from shoal_local.control.moto_patches import change_cloudwatch, change_ecr, change_s3, warm_up
+from shoal_local.control.loopback_guard import LoopbackGuard
+from shoal_local.control.moto_patches import patch_cloudwatch, patch_ecr, patch_s3, warm_up
 from shoal_local.control.object_bodies import stream_objects
-from shoal_local.control.object_events import tell_events
+from shoal_local.control.object_events import send_object_events
 from shoal_local.control.protocol import Answer
 from shoal_local.control.request_log import RequestLog
 from shoal_local.control.state import State
@@ -45,15 +46,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Options:
-    """What `serve` is told.
+    """The options of `serve`.
 
-    `account`: the first, whose root unknown access keys mean; `others`: those beside it;
-    `accelerators`: how many GPUs of this machine training jobs may use; `images`: runtimes by
-    patterns of the user's own images; `schedule_speed`, `hosting_speed`: how much faster than the
-    clock schedules, and deployments to endpoints, run; `enforce_iam`: whether callers' policies are
-    applied; `faults`: the file of what goes wrong on purpose, and `durations`: seconds of
-    `Settings` other than AWS's, both for tests only. Raises EmulatorError for a runtime or a
-    duration that there is not, and for an account that is named twice.
+    - `account`: the account whose root unknown access keys mean; `others`: further accounts.
+    - `accelerators`: how many GPUs of this machine training jobs may use.
+    - `images`: runtimes by patterns of the user's own images.
+    - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
+      to endpoints, run.
+    - `enforce_iam`: whether callers' policies are applied.
+    - `faults`, `durations`: the file of faults, and seconds of `Settings` that differ from AWS's;
+      both for tests.
+
+    Raises EmulatorError for a runtime or a duration that does not exist, and for an account that is
+    named twice.
     """
 
     state_dir: Path
@@ -74,8 +79,8 @@ class Options:
         return (self.account, *self.others)
 
     def folder(self, account: str) -> Path:
-        """Where the account's files lie: in the state directory itself while there is one account,
-        else in a folder of its own.
+        """Return the folder of the account's files: the state directory itself while there is one
+        account, else a folder of its own.
         """
         return self.state_dir / "accounts" / account if self.others else self.state_dir
 
@@ -97,23 +102,23 @@ class Options:
 
 
 class QuietRequestHandler(MotoRequestHandler):
-    """Requests are in requests.jsonl; the access log of the server would say less."""
+    """Writes no access log: requests.jsonl says more."""
 
     protocol_version = "HTTP/1.1"
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 class Emulator:
-    """The accounts, and the server through which they are reached. `home` is the first of them."""
+    """The accounts and the server in front of them; `home` is the first account."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        change_s3()
+        patch_s3()
         stream_objects()
-        change_cloudwatch()
-        change_ecr()
+        patch_cloudwatch()
+        patch_ecr()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
         self._port = options.port
@@ -128,9 +133,9 @@ class Emulator:
         for number in options.accounts:
             self.accounts[number] = Account(number, options.folder(number), shared, self.accounts)
         self.home = self.accounts[options.account]
-        tell_events(lambda number, entry: self.accounts[number].events.emit(entry))
-        self._front = Front(
-            {number: account.dispatcher for number, account in self.accounts.items()},
+        send_object_events(lambda number, entry: self.accounts[number].events.emit(entry))
+        self._router = AccountRouter(
+            {number: account.router for number, account in self.accounts.items()},
             options.account,
         )
         self._server = self._listen(options.port)
@@ -157,23 +162,23 @@ class Emulator:
         )
 
     def _answer_path(self, environ: dict[str, Any]) -> Answer | None:
-        """The answer of the account that knows a URL of the emulator's own; such URLs are not
-        signed.
+        """Return the answer of the account that knows one of the emulator's own URLs; such URLs are
+        not signed.
         """
-        refused = None
+        refusal = None
         for account in self.accounts.values():
             answer = account.layers.answer_path(environ) or account.cloudformation.answer_path(
                 environ
             )
             if answer is not None and answer.status == HTTPStatus.OK:
                 return answer
-            refused = refused or answer
-        return refused
+            refusal = refusal or answer
+        return refusal
 
     def _listen(self, port: int) -> BaseWSGIServer:
-        """The server on its port.
+        """Return the server on its port.
 
-        Bound here: werkzeug would print and exit where a port is taken.
+        The socket is bound here, because werkzeug would print and exit when the port is taken.
         """
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -187,7 +192,7 @@ class Emulator:
         listener.listen(BACKLOG)
         with listener:
             bound = listener.getsockname()[1]
-            app = Doorkeeper(self._front, bound)
+            app = LoopbackGuard(self._router, bound)
             return make_server(
                 HOST,
                 bound,
@@ -198,11 +203,13 @@ class Emulator:
             )
 
     def endpoint_url(self) -> str:
-        """The name localhost, not the number: URLs of buckets and queues are read by it."""
+        """Return the URL with the name localhost, not the address: clients derive URLs of buckets
+        and queues from it.
+        """
         return f"http://localhost:{self._port}"
 
     def start(self) -> None:
-        """Answer requests from a thread of ours, and say where in the state directory."""
+        """Answer requests from a thread, and write the address into the state directory."""
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": 0.05},
@@ -215,11 +222,11 @@ class Emulator:
 
     @property
     def is_warm(self) -> bool:
-        """Whether everything is loaded that is loaded beside the first requests."""
+        """Return whether everything is loaded that is loaded in the background."""
         return self._warm_up.ident is not None and not self._warm_up.is_alive()
 
     def description(self) -> dict[str, Any]:
-        """The ready line and emulator.json."""
+        """Return the ready line, which is also emulator.json."""
         return {
             "endpoint": self.endpoint_url(),
             "pid": os.getpid(),
@@ -235,8 +242,8 @@ class Emulator:
         }
 
     def close(self) -> None:
-        """Stop in the order in which parts use each other; the server last, because the others
-        still call it.
+        """Stop the parts in the order in which they use each other; the server last, because the
+        others still call it.
         """
         steps: Iterable[Callable[[], object]] = (
             *(step for account in self.accounts.values() for step in account.closing),

@@ -1,5 +1,6 @@
-"""Refuses to build or install into a Python that has AWS's own wheel; everything else is in
-pyproject.toml.
+"""Refuses to build or install into a Python that has AWS's own wheel.
+
+Everything else is in pyproject.toml.
 """
 
 import importlib.metadata

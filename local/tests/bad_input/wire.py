@@ -6,11 +6,9 @@ import http.client
 import json
 from dataclasses import dataclass
 from typing import Any
-
-from shoal_local.server import Emulator
+from urllib.parse import urlsplit
 
 ACCOUNT_ID = "123456789012"
-"""moto's own, which an emulator inside this process has."""
 REGION = "us-east-1"
 _FORBIDDEN = (
     "Traceback (most recent call last)",
@@ -34,9 +32,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Wire:
-    """A connection per request to an emulator in this process."""
+    """A connection per request to an emulator."""
 
-    emulator: Emulator
+    endpoint: str
 
     def send(
         self,
@@ -47,7 +45,7 @@ class Wire:
         headers: dict[str, str] | None = None,
     ) -> Answer:
         """The answer to a request signed for `service`."""
-        port = int(self.emulator.endpoint_url().rpartition(":")[2])
+        port = urlsplit(self.endpoint).port
         scope = f"test/20260101/{REGION}/{service}/aws4_request"
         signed = {
             "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"

@@ -1,4 +1,4 @@
-"""One emulator for all tests of the control plane, started and stopped as a user would."""
+"""One emulator for all tests of the control plane, started and stopped as a user does."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from local.tests.control.account import Account, running
 
 @pytest.fixture(scope="session")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    with running(tmp_path_factory.mktemp("emulator")) as found:
-        yield found
+    with running(tmp_path_factory.mktemp("emulator")) as emulated:
+        yield emulated

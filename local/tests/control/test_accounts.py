@@ -1,5 +1,5 @@
-"""Three accounts in one emulator: nothing of one is another's, and what a policy on a resource
-gives away is exactly what it says.
+"""Three accounts in one emulator: they share nothing, but for what the policy on a resource
+grants.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local.tests.control.account import REGION, allow, trust, unique
+from local.tests.control.account import allow, trust, unique
 from shoal_local.errors import EmulatorError
 from shoal_local.server import Emulator, Options
+from shoal_local.testing import REGION, LocalAccount, in_process
 
 DEV, STAGING, PROD = "111122223333", "222233334444", "333344445555"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
@@ -37,64 +38,53 @@ class World:
 
     emulator: Emulator
 
+    @property
+    def local(self) -> LocalAccount:
+        return LocalAccount.of(self.emulator)
+
     def client(self, account: str, service: str) -> Any:
-        """As the account's root."""
-        return self._client(service, f"AKIA{account}ROOT", "unverified", None)
+        """Return a client that acts as the account's root."""
+        return self.local.other(account).client(service)
 
     def session(self, service: str, answer: Any) -> Any:
-        """With what AssumeRole answered."""
-        made = answer["Credentials"]
-        return self._client(
-            service, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"]
-        )
-
-    def _client(self, service: str, key: str, secret: str, token: str | None) -> Any:
-        return boto3.client(  # type: ignore[call-overload]
+        """Return a client with the credentials that AssumeRole answered."""
+        credentials = answer["Credentials"]
+        return self.local.client_of(
             service,
-            region_name=REGION,
-            endpoint_url=self.emulator.endpoint_url(),
-            aws_access_key_id=key,
-            aws_secret_access_key=secret,
-            aws_session_token=token,
+            credentials["AccessKeyId"],
+            credentials["SecretAccessKey"],
+            credentials["SessionToken"],
         )
 
     def role(self, account: str, principal: dict[str, Any], *policies: dict[str, Any]) -> str:
-        """ARN of a new role in the account."""
+        """Create a role in the account and return its ARN."""
         iam, name = self.client(account, "iam"), unique("role")
-        made = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal))
+        role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal))
         for policy in policies:
             iam.put_role_policy(
                 RoleName=name, PolicyName="given", PolicyDocument=json.dumps(policy)
             )
-        return str(made["Role"]["Arn"])
+        return str(role["Role"]["Arn"])
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    emulator = Emulator(
-        Options(tmp_path_factory.mktemp("accounts"), DEV, REGION, others=(STAGING, PROD))
-    )
-    emulator.start()
-    yield World(emulator)
-    emulator.close()
+    folder = tmp_path_factory.mktemp("accounts")
+    with in_process(folder, DEV, others=(STAGING, PROD)) as emulator:
+        yield World(emulator)
 
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    emulator = Emulator(
-        Options(
-            tmp_path_factory.mktemp("strict"), DEV, REGION, others=(STAGING, PROD), enforce_iam=True
-        )
-    )
-    emulator.start()
-    yield World(emulator)
-    emulator.close()
+    folder = tmp_path_factory.mktemp("strict")
+    with in_process(folder, DEV, others=(STAGING, PROD), enforce_iam=True) as emulator:
+        yield World(emulator)
 
 
 @pytest.fixture(scope="module")
 def dev(world: World) -> World:
-    """dev with a key, a bucket that it encrypts, a registered model, a repository and a queue, of
-    which production is given a part.
+    """Create in dev a key, an encrypted bucket, a registered model, a repository and a queue;
+    production may use a part of them.
     """
     s3, key = world.client(DEV, "s3"), world.client(DEV, "kms").create_key()["KeyMetadata"]["Arn"]
     s3.create_bucket(Bucket="models-of-dev")
@@ -107,9 +97,11 @@ def dev(world: World) -> World:
     tarfile.open(fileobj=archive, mode="w:gz").close()
     for name in ("released/model.tar.gz", "secret/notes"):
         s3.put_object(Bucket="models-of-dev", Key=name, Body=archive.getvalue())
-    read = allow("s3:GetObject", "arn:aws:s3:::models-of-dev/released/*", Principal=PRODUCTION)
-    s3.put_bucket_policy(Bucket="models-of-dev", Policy=json.dumps(read))
-    own = {
+    read_policy = allow(
+        "s3:GetObject", "arn:aws:s3:::models-of-dev/released/*", Principal=PRODUCTION
+    )
+    s3.put_bucket_policy(Bucket="models-of-dev", Policy=json.dumps(read_policy))
+    own_policy = {
         "Effect": "Allow",
         "Principal": {"AWS": f"arn:aws:iam::{DEV}:root"},
         "Action": "kms:*",
@@ -125,7 +117,7 @@ def dev(world: World) -> World:
         "Resource": "*",
         "Condition": through,
     }
-    policy = {"Version": "2012-10-17", "Statement": [own, lent]}
+    policy = {"Version": "2012-10-17", "Statement": [own_policy, lent]}
     world.client(DEV, "kms").put_key_policy(
         KeyId=key, PolicyName="default", Policy=json.dumps(policy)
     )
@@ -179,7 +171,7 @@ def test_a_client_cannot_choose_another_account_by_motos_own_header(world: World
 
 
 @pytest.mark.parametrize(
-    ("service", "make", "found"),
+    ("service", "make", "names"),
     [
         (
             "sqs",
@@ -233,12 +225,12 @@ def test_a_client_cannot_choose_another_account_by_motos_own_header(world: World
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_one_account_has_no_other_lists(
-    world: World, service: str, make: dict[str, Any], found: Callable[[Any], Any]
+    world: World, service: str, make: dict[str, Any], names: Callable[[Any], Any]
 ) -> None:
     [(operation, arguments)] = make.items()
     getattr(world.client(STAGING, service), operation)(**arguments)
-    assert found(world.client(STAGING, service))
-    assert not found(world.client(PROD, service))
+    assert names(world.client(STAGING, service))
+    assert not names(world.client(PROD, service))
 
 
 def test_each_account_has_files_of_its_own(world: World, dev: World) -> None:
@@ -261,8 +253,8 @@ def test_a_request_is_written_down_with_the_account_it_acts_in(dev: World) -> No
 
 
 def test_production_reads_the_version_that_the_groups_policy_names(dev: World) -> None:
-    found = dev.client(PROD, "sagemaker").describe_model_package(ModelPackageName=VERSION)
-    assert found["ModelPackageArn"] == VERSION
+    version = dev.client(PROD, "sagemaker").describe_model_package(ModelPackageName=VERSION)
+    assert version["ModelPackageArn"] == VERSION
 
 
 def test_an_account_that_the_policy_does_not_name_reads_nothing(dev: World) -> None:
@@ -321,8 +313,8 @@ def test_the_key_decrypts_what_its_policy_names_even_where_the_buckets_policy_wo
 ) -> None:
     s3 = dev.client(DEV, "s3")
     before = s3.get_bucket_policy(Bucket="models-of-dev")["Policy"]
-    everything = allow("s3:GetObject", "arn:aws:s3:::models-of-dev/*", Principal=PRODUCTION)
-    s3.put_bucket_policy(Bucket="models-of-dev", Policy=json.dumps(everything))
+    read_all = allow("s3:GetObject", "arn:aws:s3:::models-of-dev/*", Principal=PRODUCTION)
+    s3.put_bucket_policy(Bucket="models-of-dev", Policy=json.dumps(read_all))
     try:
         assert "kms:Decrypt" in refusal(
             dev.client(PROD, "s3").get_object, Bucket="models-of-dev", Key="secret/notes"
@@ -336,14 +328,14 @@ def test_a_key_of_another_account_is_used_only_as_its_policy_says(dev: World) ->
     secret = dev.client(DEV, "kms").encrypt(KeyId=key, Plaintext=b"7")["CiphertextBlob"]
     kms = dev.client(PROD, "kms")
     refusal(kms.decrypt, KeyId=key, CiphertextBlob=secret)
-    given = [
+    statements = [
         {"Effect": "Allow", "Principal": {"AWS": account}, "Action": action, "Resource": "*"}
         for account, action in ((DEV, "kms:*"), (PROD, "kms:Decrypt"))
     ]
     dev.client(DEV, "kms").put_key_policy(
         KeyId=key,
         PolicyName="default",
-        Policy=json.dumps({"Version": "2012-10-17", "Statement": given}),
+        Policy=json.dumps({"Version": "2012-10-17", "Statement": statements}),
     )
     assert kms.decrypt(KeyId=key, CiphertextBlob=secret)["Plaintext"] == b"7"
     refusal(kms.encrypt, KeyId=key, Plaintext=b"8")
@@ -355,12 +347,12 @@ def test_a_repository_without_a_policy_is_its_own_accounts_only(dev: World) -> N
         {"registryId": DEV, "repositoryName": "own-image", "imageIds": [{"imageTag": "1"}]},
     )
     refusal(ecr.batch_get_image, **images)
-    given = {
+    request = {
         "Version": "2012-10-17",
         "Statement": [{"Effect": "Allow", "Principal": PRODUCTION, "Action": "ecr:BatchGetImage"}],
     }
     dev.client(DEV, "ecr").set_repository_policy(
-        repositoryName="own-image", policyText=json.dumps(given)
+        repositoryName="own-image", policyText=json.dumps(request)
     )
     assert ecr.batch_get_image(**images)["failures"][0]["failureCode"] == "ImageNotFound"
     refusal(ecr.describe_images, registryId=DEV, repositoryName="own-image")
@@ -375,22 +367,22 @@ def test_a_queue_is_meant_by_the_account_in_its_url(dev: World) -> None:
 def test_production_makes_a_model_of_the_version_that_it_may_use(dev: World) -> None:
     role = dev.role(PROD, {"Service": "sagemaker.amazonaws.com"})
     sagemaker = dev.client(PROD, "sagemaker")
-    made = sagemaker.create_model(
+    model = sagemaker.create_model(
         ModelName="served", ExecutionRoleArn=role, PrimaryContainer={"ModelPackageName": VERSION}
     )
-    assert made["ModelArn"] == f"arn:aws:sagemaker:{REGION}:{PROD}:model/served"
+    assert model["ModelArn"] == f"arn:aws:sagemaker:{REGION}:{PROD}:model/served"
 
 
 def test_a_model_of_a_version_takes_more_than_the_right_to_read_it(dev: World) -> None:
     role = dev.role(PROD, {"Service": "sagemaker.amazonaws.com"})
     dev.client(DEV, "sagemaker").create_model_package_group(ModelPackageGroupName="read-only")
-    shown = dev.client(DEV, "sagemaker").describe_model_package(ModelPackageName=VERSION)[
+    version = dev.client(DEV, "sagemaker").describe_model_package(ModelPackageName=VERSION)[
         "InferenceSpecification"
     ]
     arn = dev.client(DEV, "sagemaker").create_model_package(
         ModelPackageGroupName="read-only",
         ModelApprovalStatus="Approved",
-        InferenceSpecification=shown,
+        InferenceSpecification=version,
     )["ModelPackageArn"]
     policy = allow("sagemaker:DescribeModelPackage", arn, Principal=PRODUCTION)
     dev.client(DEV, "sagemaker").put_model_package_group_policy(
@@ -406,8 +398,8 @@ def test_a_model_of_a_version_takes_more_than_the_right_to_read_it(dev: World) -
 
 def test_a_role_of_another_account_is_assumed_where_it_trusts_that_account(world: World) -> None:
     role = world.role(DEV, {"AWS": f"arn:aws:iam::{STAGING}:root"})
-    made = world.client(STAGING, "sts").assume_role(RoleArn=role, RoleSessionName="visitor")
-    assert world.session("sts", made).get_caller_identity()["Account"] == DEV
+    session = world.client(STAGING, "sts").assume_role(RoleArn=role, RoleSessionName="visitor")
+    assert world.session("sts", session).get_caller_identity()["Account"] == DEV
     refusal(world.client(PROD, "sts").assume_role, RoleArn=role, RoleSessionName="stranger")
 
 
@@ -469,8 +461,8 @@ def status_of(url: str) -> int:
 
     try:
         return int(urlopen(url).status)
-    except HTTPError as refused:
-        return refused.code
+    except HTTPError as refusal:
+        return refusal.code
 
 
 def test_an_account_that_is_named_twice_is_one_sentence(tmp_path: Path) -> None:

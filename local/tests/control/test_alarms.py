@@ -1,5 +1,5 @@
-"""Alarms on what programs publish: their state is what was measured, or was not; those on AWS's
-other services keep what was set.
+"""Alarms on what programs publish follow the measurements; alarms on AWS's other services keep the
+state that was set.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ PERIOD_S = 36_000
 
 
 def alarm(account: Account, metric: str, **changes: Any) -> str:
-    """At least 1 in the last period, or nothing."""
+    """Create an alarm for values of at least 1 in the last period, and return its name."""
     name = unique("alarm")
-    wanted = {
+    settings = {
         "Namespace": "mine",
         "MetricName": metric,
         "Dimensions": [{"Name": "Of", "Value": "me"}],
@@ -28,33 +28,33 @@ def alarm(account: Account, metric: str, **changes: Any) -> str:
         "ComparisonOperator": "GreaterThanOrEqualToThreshold",
         "TreatMissingData": "breaching",
     }
-    account.client("cloudwatch").put_metric_alarm(AlarmName=name, **wanted | changes)
+    account.client("cloudwatch").put_metric_alarm(AlarmName=name, **settings | changes)
     return name
 
 
 def state(account: Account, name: str) -> str:
-    (found,) = account.client("cloudwatch").describe_alarms(AlarmNames=[name])["MetricAlarms"]
-    return str(found["StateValue"])
+    (alarm,) = account.client("cloudwatch").describe_alarms(AlarmNames=[name])["MetricAlarms"]
+    return str(alarm["StateValue"])
 
 
-def publish(account: Account, metric: str, value: float, of: str = "me", **more: Any) -> None:
+def publish(account: Account, metric: str, value: float, of: str = "me", **options: Any) -> None:
     datum = {
         "MetricName": metric,
         "Value": value,
         "Dimensions": [{"Name": "Of", "Value": of}],
-        **more,
+        **options,
     }
     account.client("cloudwatch").put_metric_data(Namespace="mine", MetricData=[datum])
 
 
 @pytest.mark.parametrize(
-    ("missing", "wanted"),
+    ("treatment", "expected"),
     [("breaching", "ALARM"), ("notBreaching", "OK"), ("missing", "INSUFFICIENT_DATA")],
 )
 def test_without_a_value_it_is_as_the_alarm_says(
-    account: Account, missing: str, wanted: str
+    account: Account, treatment: str, expected: str
 ) -> None:
-    assert state(account, alarm(account, unique("metric"), TreatMissingData=missing)) == wanted
+    assert state(account, alarm(account, unique("metric"), TreatMissingData=treatment)) == expected
 
 
 def test_its_state_follows_what_is_published(account: Account) -> None:

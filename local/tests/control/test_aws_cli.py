@@ -1,6 +1,6 @@
-"""The `aws` CLI from PyPI, told only where the endpoint is.
+"""The `aws` CLI from PyPI, which knows nothing but the endpoint.
 
-`aws sqs` is not here: version 1 of the CLI ignores AWS_ENDPOINT_URL for SQS and needs
+`aws sqs` is left out: version 1 of the CLI ignores AWS_ENDPOINT_URL for SQS and needs
 --endpoint-url.
 """
 
@@ -18,13 +18,13 @@ AWS = Path(sys.executable).with_name("aws")
 
 
 def aws(account: Account, *arguments: str) -> Any:
-    """The CLI's answer, parsed where it is JSON."""
+    """Return the CLI's answer, parsed where it is JSON."""
     command = [sys.executable, str(AWS), *arguments]
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=account.environment(), capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout) if done.stdout.startswith("{") else done.stdout
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout) if process.stdout.startswith("{") else process.stdout
 
 
 def test_sts_tells_who_it_is(account: Account) -> None:

@@ -1,5 +1,6 @@
-"""The real `cdk` CLI, told only where the endpoint is: bootstrap, deploy, diff, deploy a change,
-destroy, and nothing is left.
+"""The real `cdk` CLI against the endpoint: bootstrap, deploy, diff, deploy a change, destroy.
+
+Nothing is left.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ STACKS = ("checked-network", "checked-data", "checked-compute")
 
 @dataclass
 class Lifecycle:
-    """What each command said and what the account had after it."""
+    """The output of each command, and what the account had after it."""
 
     bootstrapped: dict[str, Any]
     deployed: dict[str, Any]
@@ -59,7 +60,7 @@ def cdk(account: Account, *arguments: str) -> str:
 
 
 def contents(account: Account) -> dict[str, Any]:
-    """Everything that stacks of this test can leave behind, by kind."""
+    """Return everything that stacks of this test can leave behind, by kind."""
     ec2, sagemaker = account.client("ec2"), account.client("sagemaker")
     return {
         "vpcs": [vpc["VpcId"] for vpc in ec2.describe_vpcs()["Vpcs"]],
@@ -91,7 +92,8 @@ def contents(account: Account) -> dict[str, Any]:
         "alarms": account.client("cloudwatch").describe_alarms()["MetricAlarms"],
         "dashboards": account.client("cloudwatch").list_dashboards()["DashboardEntries"],
         "parameters": [
-            found["Name"] for found in account.client("ssm").describe_parameters()["Parameters"]
+            parameter["Name"]
+            for parameter in account.client("ssm").describe_parameters()["Parameters"]
         ],
         "pipelines": sagemaker.list_pipelines()["PipelineSummaries"],
         "model groups": sagemaker.list_model_package_groups()["ModelPackageGroupSummaryList"],
@@ -103,10 +105,10 @@ def contents(account: Account) -> dict[str, Any]:
 
 
 def enabled_keys(account: Account) -> list[str]:
-    """Keys that are not on their way out."""
+    """Return the keys that are not scheduled for deletion."""
     kms = account.client("kms")
-    found = [kms.describe_key(KeyId=key["KeyId"])["KeyMetadata"] for key in kms.list_keys()["Keys"]]
-    return [key["KeyId"] for key in found if key["KeyState"] == "Enabled"]
+    keys = [kms.describe_key(KeyId=key["KeyId"])["KeyMetadata"] for key in kms.list_keys()["Keys"]]
+    return [key["KeyId"] for key in keys if key["KeyState"] == "Enabled"]
 
 
 def definition(account: Account) -> str:
@@ -117,8 +119,8 @@ def definition(account: Account) -> str:
     )
 
 
-def granted(account: Account) -> str:
-    """The S3 action that the pipeline's role may take."""
+def allowed_action(account: Account) -> str:
+    """Return the S3 action that the pipeline's role is allowed."""
     iam = account.client("iam")
     name = iam.list_role_policies(RoleName="checked-role")["PolicyNames"][0]
     statements = iam.get_role_policy(RoleName="checked-role", PolicyName=name)["PolicyDocument"][
@@ -132,11 +134,11 @@ def granted(account: Account) -> str:
 def lifecycle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lifecycle]:
     folder = tmp_path_factory.mktemp("cdk")
     with running(folder / "state") as account:
-        yield lived(account, str(folder / "cdk.out"))
+        yield run_lifecycle(account, str(folder / "cdk.out"))
 
 
-def lived(account: Account, assembly: str) -> Lifecycle:
-    """Run the commands one after the other, and look after each."""
+def run_lifecycle(account: Account, assembly: str) -> Lifecycle:
+    """Run the commands one after the other, and record what each leaves."""
     environment = {**account.environment(), "CDK_OUTDIR": assembly, "JSII_NODE": node()}
     subprocess.run([sys.executable, str(APP)], env=environment, check=True, timeout=120)
     deploy = ("deploy", "--app", assembly, "--method=direct", "--require-approval", "never")
@@ -145,7 +147,7 @@ def lived(account: Account, assembly: str) -> Lifecycle:
     cdk(account, *deploy, "before/*")
     deployed, first = (
         contents(account),
-        (account.invoke("checked-worker")["payload"], definition(account), granted(account)),
+        (account.invoke("checked-worker")["payload"], definition(account), allowed_action(account)),
     )
     diff = cdk(account, "diff", "--app", assembly, "before/*")
     outputs = {
@@ -153,7 +155,11 @@ def lived(account: Account, assembly: str) -> Lifecycle:
         for entry in account.settled("checked-data")["Outputs"]
     }
     cdk(account, *deploy, "after/*")
-    second = (account.invoke("checked-worker")["payload"], definition(account), granted(account))
+    second = (
+        account.invoke("checked-worker")["payload"],
+        definition(account),
+        allowed_action(account),
+    )
     cdk(account, "destroy", "--app", assembly, "--force", "after/*")
     answers, definitions, actions = zip(first, second, strict=True)
     return Lifecycle(

@@ -1,6 +1,4 @@
-"""Stacks through the API: what is made, changed, replaced, taken back and refused, without the CDK
-in between.
-"""
+"""Stacks through the API, without the CDK: creation, updates, rollback and refusals."""
 
 from __future__ import annotations
 
@@ -10,15 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.tests.control.account import (
-    ACCOUNT_ID,
-    Account,
-    allow,
-    eventually,
-    template,
-    trust,
-    unique,
-)
+from local.tests.control.account import Account, allow, eventually, template, trust, unique
+from shoal_local.testing import ACCOUNT_ID
 
 POLICY_OF_NO_BUCKET = {
     "Type": "AWS::S3::BucketPolicy",
@@ -73,10 +64,10 @@ def test_an_update_changes_a_resource_in_place(account: Account) -> None:
         name, {"Queue": queue(VisibilityTimeout=7)}, Outputs={"Url": {"Value": {"Ref": "Queue"}}}
     )
     url = after["Outputs"][0]["OutputValue"]
-    found = account.client("sqs").get_queue_attributes(
+    queue_attributes = account.client("sqs").get_queue_attributes(
         QueueUrl=url, AttributeNames=["VisibilityTimeout"]
     )
-    assert (url, found["Attributes"]["VisibilityTimeout"]) == (
+    assert (url, queue_attributes["Attributes"]["VisibilityTimeout"]) == (
         before["Outputs"][0]["OutputValue"],
         "7",
     )
@@ -102,10 +93,10 @@ def test_a_failed_update_brings_the_old_properties_back(account: Account) -> Non
     stack = account.update(
         name, {"Queue": queue(VisibilityTimeout=9), "Policy": POLICY_OF_NO_BUCKET}
     )
-    found = account.client("sqs").get_queue_attributes(
+    queue_attributes = account.client("sqs").get_queue_attributes(
         QueueUrl=stack["Outputs"][0]["OutputValue"], AttributeNames=["VisibilityTimeout"]
     )
-    assert (stack["StackStatus"], found["Attributes"]["VisibilityTimeout"]) == (
+    assert (stack["StackStatus"], queue_attributes["Attributes"]["VisibilityTimeout"]) == (
         "UPDATE_ROLLBACK_COMPLETE",
         "5",
     )
@@ -119,7 +110,7 @@ def test_an_update_without_changes_is_refused(account: Account) -> None:
 
 
 def exporting(account: Account) -> tuple[str, str, str]:
-    """Names of a stack, of its export, and of a stack that imports it."""
+    """Return the names of a stack, of its export, and of a stack that imports it."""
     exporter, importer, export = unique("stack"), unique("stack"), unique("export")
     output = {"Arn": {"Value": {"Fn::GetAtt": ["Queue", "Arn"]}, "Export": {"Name": export}}}
     account.stack({"Queue": queue()}, exporter, Outputs=output)
@@ -143,14 +134,14 @@ def test_an_export_that_is_imported_keeps_its_stack(account: Account) -> None:
 def test_an_export_that_is_imported_can_neither_go_nor_change(account: Account) -> None:
     exporter, export, importer = exporting(account)
     changed = {"Arn": {"Value": "another", "Export": {"Name": export}}}
-    for outputs, what in (({}, "delete"), (changed, "update")):
+    for outputs, verb in (({}, "delete"), (changed, "update")):
         stack = account.update(exporter, {"Queue": queue()}, Outputs=outputs)
         assert stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
         events = account.client("cloudformation").describe_stack_events(StackName=exporter)[
             "StackEvents"
         ]
-        said = f"Cannot {what} export {export} as it is in use by {importer}."
-        assert any(said in each.get("ResourceStatusReason", "") for each in events)
+        reason = f"Cannot {verb} export {export} as it is in use by {importer}."
+        assert any(reason in each.get("ResourceStatusReason", "") for each in events)
     assert account.client("cloudformation").list_exports()["Exports"]
 
 
@@ -208,6 +199,13 @@ def test_a_protected_stack_is_not_deleted(account: Account) -> None:
         ),
         (template({"A": queue()}, Transform="AWS::Serverless-2016-10-31"), "no transforms"),
         (template({"A": queue()}, Parameters={"P": {"Type": "String"}}), r"\[P\] must have values"),
+        (
+            template(
+                {"A": queue()},
+                Parameters={"P": {"Type": "String", "AllowedPattern": r"\p{Alpha}+"}},
+            ),
+            r"\[/Parameters/P\] AllowedPattern must be a regular expression",
+        ),
     ],
 )
 def test_a_template_that_is_wrong_is_refused_with_the_reason(
@@ -222,10 +220,10 @@ def test_a_change_set_says_what_would_be_replaced_and_touches_nothing(account: A
     account.stack({"Queue": queue(QueueName=old)}, name)
     body = template({"Queue": queue(QueueName=f"{old}-new"), "Other": queue()})
     cloudformation.create_change_set(StackName=name, ChangeSetName="next", TemplateBody=body)
-    found = cloudformation.describe_change_set(StackName=name, ChangeSetName="next")["Changes"]
+    entries = cloudformation.describe_change_set(StackName=name, ChangeSetName="next")["Changes"]
     changes = {
         (entry["ResourceChange"]["Action"], entry["ResourceChange"].get("Replacement"))
-        for entry in found
+        for entry in entries
     }
     assert changes == {("Modify", "True"), ("Add", None)}
     assert account.client("sqs").get_queue_url(QueueName=old)
@@ -234,11 +232,11 @@ def test_a_change_set_says_what_would_be_replaced_and_touches_nothing(account: A
 CUSTOM = """
 import json, urllib.request
 def handler(event, context):
-    wanted = event["ResourceProperties"]
-    status = "FAILED" if wanted.get("Fail") == event["RequestType"] else "SUCCESS"
-    body = {"Status": status, "Reason": "as it was told", "PhysicalResourceId": "custom-" + wanted.get("Name", ""),
+    properties = event["ResourceProperties"]
+    status = "FAILED" if properties.get("Fail") == event["RequestType"] else "SUCCESS"
+    body = {"Status": status, "Reason": "as it was told", "PhysicalResourceId": "custom-" + properties.get("Name", ""),
             "StackId": event["StackId"], "RequestId": event["RequestId"], "LogicalResourceId": event["LogicalResourceId"],
-            "Data": {"Seen": event["RequestType"] + " " + json.dumps(wanted.get("Flag"))}}
+            "Data": {"Seen": event["RequestType"] + " " + json.dumps(properties.get("Flag"))}}
     print(event["RequestType"], event.get("PhysicalResourceId"))
     urllib.request.urlopen(urllib.request.Request(event["ResponseURL"], json.dumps(body).encode(), method="PUT"))
 """  # noqa: E501
@@ -260,14 +258,14 @@ def outputs(stack: dict[str, Any]) -> dict[str, str]:
 
 def test_a_custom_resource_lives_by_what_its_function_answers(account: Account) -> None:
     name, function = unique("stack"), account.function(CUSTOM)
-    made = account.stack(custom(account, function, Name="a", Flag=True), name, Outputs=SEEN)
-    assert outputs(made) == {"Seen": 'Create "true"', "Id": "custom-a"}
+    created = account.stack(custom(account, function, Name="a", Flag=True), name, Outputs=SEEN)
+    assert outputs(created) == {"Seen": 'Create "true"', "Id": "custom-a"}
     changed = account.update(name, custom(account, function, Name="b"), Outputs=SEEN)
     assert outputs(changed) == {"Seen": "Update null", "Id": "custom-b"}
     account.client("cloudformation").delete_stack(StackName=name)
-    assert account.settled(made["StackId"])["StackStatus"] == "DELETE_COMPLETE"
-    wanted = ["Create None", "Update custom-a", "Delete custom-a", "Delete custom-b"]
-    assert eventually(lambda: [line for line in account.log(function) if line in wanted] == wanted)
+    assert account.settled(created["StackId"])["StackStatus"] == "DELETE_COMPLETE"
+    lines = ["Create None", "Update custom-a", "Delete custom-a", "Delete custom-b"]
+    assert eventually(lambda: [line for line in account.log(function) if line in lines] == lines)
 
 
 def test_a_custom_resource_that_answers_failed_fails_the_stack_with_its_reason(
@@ -282,13 +280,13 @@ def test_a_custom_resource_that_answers_failed_fails_the_stack_with_its_reason(
 def test_what_a_failed_update_made_stays_where_it_cannot_be_taken_back_because_it_may_be_in_use(
     account: Account,
 ) -> None:
-    """The first properties say that updates fail, so the way back to them does."""
+    """The old properties make updates fail, so the rollback fails, too."""
     name, function = unique("stack"), account.function(CUSTOM)
     account.stack(custom(account, function, Fail="Update"), name)
-    made = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}}
+    new_queue = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}}
     broken = {**POLICY_OF_NO_BUCKET, "DependsOn": ["Thing", "Made"]}
     stack = account.update(
-        name, {**custom(account, function, Flag=True), "Made": made, "Broken": broken}
+        name, {**custom(account, function, Flag=True), "Made": new_queue, "Broken": broken}
     )
     assert stack["StackStatus"] == "UPDATE_ROLLBACK_FAILED"
     assert account.client("sqs").get_queue_url(QueueName=name)["QueueUrl"]
@@ -317,10 +315,10 @@ def test_a_role_and_its_policies_are_updated_and_deleted_with_the_stack(account:
 
     stack = account.stack(resources("s3:GetObject"), name)
     account.update(name, resources("s3:PutObject"))
-    found = account.client("iam").get_role_policy(RoleName=role, PolicyName="work")[
+    document = account.client("iam").get_role_policy(RoleName=role, PolicyName="work")[
         "PolicyDocument"
     ]
-    assert found["Statement"][0]["Action"] == "s3:PutObject"
+    assert document["Statement"][0]["Action"] == "s3:PutObject"
     account.client("cloudformation").delete_stack(StackName=name)
     assert account.settled(stack["StackId"])["StackStatus"] == "DELETE_COMPLETE"
     with pytest.raises(ClientError, match="NoSuchEntity"):
@@ -355,26 +353,26 @@ def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> N
             "TimeUnit": "MONTHLY",
             "BudgetLimit": {"Amount": amount, "Unit": "USD"},
         }
-        notice = {
+        threshold = {
             "NotificationType": "ACTUAL",
             "ComparisonOperator": "GREATER_THAN",
             "Threshold": 80,
         }
-        heard = [
+        notifications = [
             {
-                "Notification": notice,
+                "Notification": threshold,
                 "Subscribers": [{"SubscriptionType": "SNS", "Address": {"Ref": "Topic"}}],
             }
         ]
-        given = {
+        properties = {
             "Budget": details,
-            "NotificationsWithSubscribers": heard,
+            "NotificationsWithSubscribers": notifications,
             "ResourceTags": [{"Key": "team", "Value": "a"}],
         }
         return {
             "Topic": topic,
             "Mail": {"Type": "AWS::SNS::Subscription", "Properties": subscription},
-            "Budget": {"Type": "AWS::Budgets::Budget", "Properties": given},
+            "Budget": {"Type": "AWS::Budgets::Budget", "Properties": properties},
         }
 
     def limit() -> float:
@@ -399,8 +397,8 @@ def test_tags_of_a_stack_are_on_its_resources_and_follow_a_change(account: Accou
     cloudformation = account.client("cloudformation")
     for tags in ({"team": "a", "old": "1"}, {"team": "b"}):
         deploy = cloudformation.update_stack if "old" not in tags else cloudformation.create_stack
-        given = [{"Key": key, "Value": value} for key, value in tags.items()]
-        deploy(StackName=name, TemplateBody=template({"Queue": queue(QueueName=kept)}), Tags=given)
+        pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
+        deploy(StackName=name, TemplateBody=template({"Queue": queue(QueueName=kept)}), Tags=pairs)
         account.settled(name)
     url = account.client("sqs").get_queue_url(QueueName=kept)["QueueUrl"]
     assert account.client("sqs").list_queue_tags(QueueUrl=url)["Tags"] == {"team": "b"}
@@ -432,10 +430,16 @@ def test_conditions_mappings_and_substitutions_are_resolved(account: Account) ->
     stack = account.stack(resources, **sections)
     assert outputs(stack)["Text"] == f"{kept} in us-east-1 ${{kept}} y"
     url = account.client("sqs").get_queue_url(QueueName=kept)["QueueUrl"]
-    found = account.client("sqs").get_queue_attributes(
+    queue_attributes = account.client("sqs").get_queue_attributes(
         QueueUrl=url, AttributeNames=["VisibilityTimeout", "DelaySeconds"]
     )["Attributes"]
-    assert found == {"VisibilityTimeout": "11", "DelaySeconds": "0"}
+    assert queue_attributes == {"VisibilityTimeout": "11", "DelaySeconds": "0"}
+
+
+def test_a_condition_that_leads_back_to_itself_fails_the_stack(account: Account) -> None:
+    circle = {"Here": {"Condition": "There"}, "There": {"Condition": "Here"}}
+    stack = account.stack({"Queue": {**queue(), "Condition": "Here"}}, Conditions=circle)
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
 
 
 def test_yaml_with_short_functions_is_a_template(account: Account) -> None:

@@ -26,10 +26,10 @@ def project(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def timeouts(account: Account, name: str) -> list[int]:
-    """In minutes, of the projects of this name."""
+    """Return the timeouts, in minutes, of the projects of this name."""
     return [
-        found["timeoutInMinutes"]
-        for found in account.client("codebuild").batch_get_projects(names=[name])["projects"]
+        project["timeoutInMinutes"]
+        for project in account.client("codebuild").batch_get_projects(names=[name])["projects"]
     ]
 
 

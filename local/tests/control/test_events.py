@@ -1,5 +1,5 @@
-"""Events reach the targets of the rules they match, where the targets' policies allow it, and
-queues feed functions.
+"""Events reach the targets of matching rules, where the targets' policies allow it; queues feed
+functions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REMEMBER = "def handler(event, context):\n    print('event', event['detail']['nu
 
 
 def put_rule(account: Account, source: str, target_arn: str, **target: Any) -> str:
-    """A rule for events of a source; its ARN."""
+    """Put a rule for events of a source and return its ARN."""
     events, name = account.client("events"), unique("rule")
     arn = events.put_rule(Name=name, EventPattern=json.dumps({"source": [source]}))["RuleArn"]
     events.put_targets(Rule=name, Targets=[{"Id": "target", "Arn": target_arn, **target}])
@@ -54,7 +54,7 @@ def test_a_queue_whose_policy_does_not_allow_events_gets_none_and_the_dead_lette
 
 
 def test_a_rule_that_breaks_keeps_an_event_from_no_other_rule(account: Account) -> None:
-    """AWS refuses such a pattern; moto takes it, and fails when it compares."""
+    """AWS refuses such a pattern; moto accepts it, and fails when it compares."""
     events, broken = account.client("events"), unique("rule")
     events.put_rule(Name=broken, EventPattern='{"source": [{"prefix": 5}]}')
     url, arn = account.open_queue()
@@ -117,7 +117,7 @@ def test_a_rule_that_was_late_fires_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "named"),
+    ("target", "reason"),
     [
         (
             {
@@ -133,11 +133,11 @@ def test_a_rule_that_was_late_fires_once() -> None:
     ],
 )
 def test_a_target_that_would_never_be_reached_is_refused_by_name(
-    account: Account, target: dict[str, Any], named: str
+    account: Account, target: dict[str, Any], reason: str
 ) -> None:
     events, name = account.client("events"), unique("rule")
     events.put_rule(Name=name, EventPattern='{"source": ["x"]}')
-    with pytest.raises(ClientError, match=named):
+    with pytest.raises(ClientError, match=reason):
         events.put_targets(Rule=name, Targets=[{"Id": "target", **target}])
 
 
@@ -150,7 +150,7 @@ def test_events_in_the_name_of_aws_are_not_taken_from_callers(account: Account) 
 
 
 def mapped(account: Account, source: str, queue_arn: str, **settings: Any) -> str:
-    """A function fed from a queue; its name."""
+    """Create a function fed from a queue and return its name."""
     name = account.function(source, Timeout=1)
     account.client("lambda").create_event_source_mapping(
         FunctionName=name, EventSourceArn=queue_arn, **settings
@@ -171,12 +171,12 @@ def test_a_message_invokes_the_mapped_function_and_is_deleted(account: Account) 
 
 
 def counted(account: Account, url: str) -> tuple[int, int]:
-    """Messages that wait and messages that are in flight."""
+    """Return how many messages wait and how many are in flight."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    found = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)[
+    attributes = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)[
         "Attributes"
     ]
-    return int(found[names[0]]), int(found[names[1]])
+    return int(attributes[names[0]]), int(attributes[names[1]])
 
 
 def test_a_message_that_fails_too_often_ends_in_the_dead_letter_queue(account: Account) -> None:
@@ -213,21 +213,21 @@ def test_a_mapping_goes_on_after_a_failure_that_nobody_expects(account: Account)
 
 
 def last_result(account: Account, name: str) -> str:
-    found = account.client("lambda").list_event_source_mappings(FunctionName=name)[
+    mappings = account.client("lambda").list_event_source_mappings(FunctionName=name)[
         "EventSourceMappings"
     ]
-    return str(found[0]["LastProcessingResult"])
+    return str(mappings[0]["LastProcessingResult"])
 
 
 def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: Account) -> None:
     url, arn = account.queue(VisibilityTimeout="1")
     name = account.function("def handler(event, context):\n    pass\n", Timeout=1)
-    made = account.client("lambda").create_event_source_mapping(
+    mapping = account.client("lambda").create_event_source_mapping(
         FunctionName=name, EventSourceArn=arn, Enabled=False
     )
     account.client("sqs").send_message(QueueUrl=url, MessageBody="later")
     assert not eventually(lambda: counted(account, url) == (0, 0), limit_s=1.5)
-    account.client("lambda").update_event_source_mapping(UUID=made["UUID"], Enabled=True)
+    account.client("lambda").update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
     assert eventually(lambda: counted(account, url) == (0, 0))
 
 
@@ -243,7 +243,7 @@ def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("payload", "failed"),
+    ("payload", "failed_ids"),
     [
         (None, set()),
         ({"batchItemFailures": []}, set()),
@@ -263,6 +263,6 @@ def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(
     ],
 )
 def test_a_partial_batch_response_that_lambda_cannot_read_fails_the_whole_batch(
-    payload: Any, failed: set[str]
+    payload: Any, failed_ids: set[str]
 ) -> None:
-    assert failures(payload, [{"MessageId": "a"}, {"MessageId": "b"}]) == failed
+    assert failures(payload, [{"MessageId": "a"}, {"MessageId": "b"}]) == failed_ids

@@ -1,4 +1,4 @@
-"""FSx for Lustre through the API and CloudFormation: what is taken, what is refused by name, and
+"""FSx for Lustre through the API and CloudFormation: what is accepted, what is refused by name, and
 what a mounted directory shows.
 """
 
@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.tests.control.account import REGION, Account, unique
+from local.tests.control.account import Account, unique
 from shoal_local.errors import AwsError
-from shoal_local.server import Emulator, Options
+from shoal_local.server import Emulator
+from shoal_local.testing import in_process
 
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 ACCOUNT_ID = "123456789012"
@@ -24,22 +25,20 @@ SCRATCH = {"DeploymentType": "SCRATCH_2"}
 
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    """In this process: what a host mounts is no part of the API."""
-    emulator = Emulator(Options(tmp_path_factory.mktemp("fsx"), ACCOUNT_ID, REGION))
-    emulator.start()
-    yield emulator
-    emulator.close()
+    """Start an emulator in this process, because mounting is no part of the API."""
+    with in_process(tmp_path_factory.mktemp("fsx"), ACCOUNT_ID) as emulator:
+        yield emulator
 
 
 @pytest.fixture(scope="module")
 def account(emulator: Emulator) -> Account:
-    return Account(emulator.endpoint_url(), emulator.options.state_dir)
+    return Account.of(emulator)
 
 
 @pytest.fixture(scope="module")
 def network(account: Account) -> dict[str, Any]:
-    """A VPC with a subnet and two security groups: one through which Lustre gets to itself, one
-    that is closed.
+    """Create a VPC with a subnet and two security groups: one that is open for Lustre to itself,
+    one that is closed.
     """
     ec2 = account.client("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
@@ -77,7 +76,7 @@ def bucket(account: Account) -> str:
 
 
 def request(network: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A CreateFileSystem request that is fine, with `changes`."""
+    """Return a valid CreateFileSystem request with `changes`."""
     return {
         "FileSystemType": "LUSTRE",
         "FileSystemTypeVersion": "2.15",
@@ -91,7 +90,7 @@ def request(network: dict[str, Any], **changes: Any) -> dict[str, Any]:
 def resources(
     network: dict[str, Any], bucket: str, events: tuple[str, ...] = (), **association: Any
 ) -> dict[str, Any]:
-    """A file system and an association as a template has them."""
+    """Return a file system and an association for a template."""
     properties = {
         "FileSystemId": {"Ref": "FileSystem"},
         "FileSystemPath": "/datasets",
@@ -117,7 +116,7 @@ OUTPUTS = {
 
 @contextmanager
 def deployed(account: Account, template: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """The outputs of a stack that is deleted at the end, and the stack's name."""
+    """Yield the outputs of a stack and its name; the stack is deleted at the end."""
     name = unique("stack")
     stack = account.stack(template, name, Outputs=OUTPUTS)
     assert stack["StackStatus"] == "CREATE_COMPLETE", account.failures(name)
@@ -277,10 +276,10 @@ def test_an_update_grows_the_file_system_in_place(
             },
         }
         account.update(outputs["Stack"], grown, Outputs=OUTPUTS)
-        (found,) = account.client("fsx").describe_file_systems(FileSystemIds=[outputs["Id"]])[
+        (file_system,) = account.client("fsx").describe_file_systems(FileSystemIds=[outputs["Id"]])[
             "FileSystems"
         ]
-    assert found["StorageCapacity"] == 2400
+    assert file_system["StorageCapacity"] == 2400
 
 
 def test_an_update_of_the_import_policy_keeps_the_association(
@@ -288,10 +287,10 @@ def test_an_update_of_the_import_policy_keeps_the_association(
 ) -> None:
     with deployed(account, resources(network, bucket)) as outputs:
         account.update(outputs["Stack"], resources(network, bucket, ("NEW",)), Outputs=OUTPUTS)
-        found = account.client("fsx").describe_data_repository_associations(
+        associations = account.client("fsx").describe_data_repository_associations(
             AssociationIds=[outputs["AssociationId"]]
         )["Associations"][0]
-    assert found["S3"]["AutoImportPolicy"] == {"Events": ["NEW"]}
+    assert associations["S3"]["AutoImportPolicy"] == {"Events": ["NEW"]}
 
 
 def test_an_association_with_a_bucket_that_is_not_there_fails_its_stack(
@@ -345,30 +344,33 @@ def test_a_persistent_file_system_has_the_throughput_and_key_it_was_made_with(
     account: Account, network: dict[str, Any]
 ) -> None:
     fsx, key = account.client("fsx"), account.client("kms").create_key()["KeyMetadata"]["Arn"]
-    made = fsx.create_file_system(**request(network, LustreConfiguration=PERSISTENT, KmsKeyId=key))[
-        "FileSystem"
-    ]["FileSystemId"]
-    (found,) = fsx.describe_file_systems(FileSystemIds=[made])["FileSystems"]
-    assert (found["KmsKeyId"], found["LustreConfiguration"]["PerUnitStorageThroughput"]) == (
+    file_system_id = fsx.create_file_system(
+        **request(network, LustreConfiguration=PERSISTENT, KmsKeyId=key)
+    )["FileSystem"]["FileSystemId"]
+    (file_system,) = fsx.describe_file_systems(FileSystemIds=[file_system_id])["FileSystems"]
+    assert (
+        file_system["KmsKeyId"],
+        file_system["LustreConfiguration"]["PerUnitStorageThroughput"],
+    ) == (
         key,
         125,
     )
-    fsx.delete_file_system(FileSystemId=made)
+    fsx.delete_file_system(FileSystemId=file_system_id)
 
 
 def test_tags_are_those_that_were_put_and_not_taken_away(
     account: Account, network: dict[str, Any]
 ) -> None:
     fsx = account.client("fsx")
-    made = fsx.create_file_system(**request(network), Tags=[{"Key": "a", "Value": "1"}])[
+    file_system = fsx.create_file_system(**request(network), Tags=[{"Key": "a", "Value": "1"}])[
         "FileSystem"
     ]
-    fsx.tag_resource(ResourceARN=made["ResourceARN"], Tags=[{"Key": "b", "Value": "2"}])
-    fsx.untag_resource(ResourceARN=made["ResourceARN"], TagKeys=["a"])
-    assert fsx.list_tags_for_resource(ResourceARN=made["ResourceARN"])["Tags"] == [
+    fsx.tag_resource(ResourceARN=file_system["ResourceARN"], Tags=[{"Key": "b", "Value": "2"}])
+    fsx.untag_resource(ResourceARN=file_system["ResourceARN"], TagKeys=["a"])
+    assert fsx.list_tags_for_resource(ResourceARN=file_system["ResourceARN"])["Tags"] == [
         {"Key": "b", "Value": "2"}
     ]
-    fsx.delete_file_system(FileSystemId=made["FileSystemId"])
+    fsx.delete_file_system(FileSystemId=file_system["FileSystemId"])
 
 
 def test_security_groups_that_keep_lustre_out_are_refused(
@@ -401,26 +403,28 @@ def test_lustre_2_10_has_no_associations(
     account: Account, network: dict[str, Any], bucket: str
 ) -> None:
     fsx = account.client("fsx")
-    made = fsx.create_file_system(**request(network, FileSystemTypeVersion="2.10"))["FileSystem"][
-        "FileSystemId"
-    ]
+    file_system_id = fsx.create_file_system(**request(network, FileSystemTypeVersion="2.10"))[
+        "FileSystem"
+    ]["FileSystemId"]
     with pytest.raises(ClientError, match="UnsupportedOperation"):
         fsx.create_data_repository_association(
-            FileSystemId=made, FileSystemPath="/x", DataRepositoryPath=f"s3://{bucket}/x"
+            FileSystemId=file_system_id, FileSystemPath="/x", DataRepositoryPath=f"s3://{bucket}/x"
         )
-    fsx.delete_file_system(FileSystemId=made)
+    fsx.delete_file_system(FileSystemId=file_system_id)
 
 
 def test_associations_do_not_overlap(
     account: Account, network: dict[str, Any], bucket: str
 ) -> None:
     fsx = account.client("fsx")
-    made = fsx.create_file_system(**request(network))["FileSystem"]["FileSystemId"]
+    file_system_id = fsx.create_file_system(**request(network))["FileSystem"]["FileSystemId"]
     fsx.create_data_repository_association(
-        FileSystemId=made, FileSystemPath="/ns1/", DataRepositoryPath=f"s3://{bucket}/x"
+        FileSystemId=file_system_id, FileSystemPath="/ns1/", DataRepositoryPath=f"s3://{bucket}/x"
     )
     with pytest.raises(ClientError, match="/ns1/ns2/ overlaps with /ns1/"):
         fsx.create_data_repository_association(
-            FileSystemId=made, FileSystemPath="/ns1/ns2", DataRepositoryPath=f"s3://{bucket}/y"
+            FileSystemId=file_system_id,
+            FileSystemPath="/ns1/ns2",
+            DataRepositoryPath=f"s3://{bucket}/y",
         )
-    fsx.delete_file_system(FileSystemId=made)
+    fsx.delete_file_system(FileSystemId=file_system_id)

@@ -1,4 +1,4 @@
-"""Who may assume which role, who a request is attributed to, and what is written down of it."""
+"""Who may assume which role, to whom a request is attributed, and what is written down of it."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def test_a_role_whose_trust_policy_names_a_service_cannot_be_assumed_by_a_user(
 def test_a_session_may_assume_a_role_that_trusts_its_role(account: Account) -> None:
     first = account.role({"AWS": ROOT_ARN})
     second = account.role({"AWS": first})
-    made = account.as_role("sts", first).assume_role(RoleArn=second, RoleSessionName="further")
-    assert made["AssumedRoleUser"]["Arn"].endswith("/further")
+    session = account.as_role("sts", first).assume_role(RoleArn=second, RoleSessionName="further")
+    assert session["AssumedRoleUser"]["Arn"].endswith("/further")
 
 
 @pytest.mark.parametrize("operation", ["create_role", "put_role_permissions_boundary"])
 def test_a_boundary_that_is_not_there_is_refused(account: Account, operation: str) -> None:
-    there = account.role({"AWS": ROOT_ARN}).rpartition("/")[2]
-    wanted = (
+    role_name = account.role({"AWS": ROOT_ARN}).rpartition("/")[2]
+    requests = (
         {"RoleName": "bounded", "AssumeRolePolicyDocument": "{}"}
         if operation == "create_role"
-        else {"RoleName": there}
+        else {"RoleName": role_name}
     )
     with pytest.raises(ClientError, match=r"NoSuchEntity.*policy/not-there does not exist"):
         getattr(account.client("iam"), operation)(
-            **wanted, PermissionsBoundary="arn:aws:iam::111122223333:policy/not-there"
+            **requests, PermissionsBoundary="arn:aws:iam::111122223333:policy/not-there"
         )
 
 
@@ -97,7 +97,7 @@ def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) 
 
 
 @pytest.mark.parametrize(
-    ("service", "operation", "parameters", "named"),
+    ("service", "operation", "parameters", "reason"),
     [
         (
             "ec2",
@@ -134,9 +134,9 @@ def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) 
     ],
 )
 def test_a_success_that_nothing_would_stand_behind_is_refused(
-    account: Account, service: str, operation: str, parameters: dict[str, Any], named: str
+    account: Account, service: str, operation: str, parameters: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(ClientError, match=named):
+    with pytest.raises(ClientError, match=reason):
         getattr(account.client(service), operation)(**parameters)
 
 

@@ -1,4 +1,4 @@
-"""ECR's layers: what an upload must be, and what is refused, as the API reference of ECR says."""
+"""ECR's layers: what an upload must be, and what is refused, as ECR's API reference says."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_a_layer_can_be_read_once_it_is_complete_and_in_its_repository_only(
     ]
     with urllib.request.urlopen(url) as body:
         assert body.read() == LAYER
-    (found,) = upload.ecr.batch_check_layer_availability(
+    (layer,) = upload.ecr.batch_check_layer_availability(
         **upload.repository, layerDigests=[DIGEST]
     )["layers"]
-    assert (found["layerAvailability"], found["layerSize"]) == ("AVAILABLE", len(LAYER))
+    assert (layer["layerAvailability"], layer["layerSize"]) == ("AVAILABLE", len(LAYER))
     with pytest.raises(ClientError, match="LayersNotFoundException"):
         upload.ecr.get_download_url_for_layer(**Uploading(account).repository, layerDigest=DIGEST)
 
@@ -126,8 +126,8 @@ def test_an_image_has_the_digest_of_its_manifest_and_no_other(upload: Uploading)
             **upload.repository, imageManifest=manifest, imageTag="v1", imageDigest=OTHER
         )
     upload.ecr.put_image(**upload.repository, imageManifest=manifest, imageTag="v1")
-    (found,) = upload.ecr.batch_get_image(**upload.repository, imageIds=[{"imageTag": "v1"}])[
+    (image,) = upload.ecr.batch_get_image(**upload.repository, imageIds=[{"imageTag": "v1"}])[
         "images"
     ]
     digest = f"sha256:{hashlib.sha256(manifest.encode()).hexdigest()}"
-    assert (found["imageManifest"], found["imageId"]["imageDigest"]) == (manifest, digest)
+    assert (image["imageManifest"], image["imageId"]["imageDigest"]) == (manifest, digest)

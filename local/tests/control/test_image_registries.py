@@ -20,16 +20,16 @@ def images(account: Account, **image: str) -> list[dict[str, Any]]:
     answer = account.client("ecr").batch_get_image(
         registryId=AWS, repositoryName=REPOSITORY, imageIds=[image]
     )
-    return [found["imageId"] for found in answer["images"]]
+    return [entry["imageId"] for entry in answer["images"]]
 
 
 def test_an_image_that_a_runtime_stands_for_has_a_digest_by_which_it_is_found_again(
     account: Account,
 ) -> None:
-    (found,) = images(account, imageTag=TAG)
-    assert (found["imageTag"], len(found["imageDigest"])) == (TAG, len("sha256:") + 64)
-    assert images(account, imageDigest=found["imageDigest"]) == [
-        {"imageDigest": found["imageDigest"]}
+    (image_id,) = images(account, imageTag=TAG)
+    assert (image_id["imageTag"], len(image_id["imageDigest"])) == (TAG, len("sha256:") + 64)
+    assert images(account, imageDigest=image_id["imageDigest"]) == [
+        {"imageDigest": image_id["imageDigest"]}
     ]
 
 
@@ -58,8 +58,8 @@ def test_the_registry_notes_who_made_a_version_and_who_changed_it(account: Accou
     account.as_role("sagemaker", approver).update_model_package(
         ModelPackageArn=arn, ModelApprovalStatus="Approved"
     )
-    found = sagemaker.describe_model_package(ModelPackageName=arn)
-    assert found["CreatedBy"]["IamIdentity"]["Arn"] == "arn:aws:iam::111122223333:root"
-    assert found["LastModifiedBy"]["IamIdentity"]["Arn"].endswith(
+    version = sagemaker.describe_model_package(ModelPackageName=arn)
+    assert version["CreatedBy"]["IamIdentity"]["Arn"] == "arn:aws:iam::111122223333:root"
+    assert version["LastModifiedBy"]["IamIdentity"]["Arn"].endswith(
         f":assumed-role/{approver.rpartition('/')[2]}/tests"
     )

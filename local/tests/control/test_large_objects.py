@@ -1,4 +1,4 @@
-"""Objects that the emulator keeps in files: what S3 does with their versions."""
+"""Objects that the emulator keeps in files, and their versions."""
 
 from __future__ import annotations
 

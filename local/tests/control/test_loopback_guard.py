@@ -1,4 +1,4 @@
-"""Who gets an answer of the emulator, and how large a question may be."""
+"""Who gets an answer of the emulator, and how large a request may be."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from local.tests.control.account import REGION, Account
-from shoal_local.control.loopback_guard import LARGEST, LARGEST_OTHERWISE
+from local.tests.control.account import Account
+from shoal_local.control.loopback_guard import DEFAULT_MAX_BYTES, MAX_BYTES
+from shoal_local.testing import REGION
 
 FORM = "Action=GetCallerIdentity&Version=2011-06-15"
 STS = (
@@ -32,11 +33,12 @@ def port_of(account: Account) -> int:
 def ask(
     account: Account, headers: dict[str, str], body: str = FORM, host: str | None = None
 ) -> tuple[int, str]:
-    """Status and text of a request like boto3's GetCallerIdentity with these headers; "HOST:PORT"
-    of `host`, PORT its own.
+    """Send a request like boto3's GetCallerIdentity with these headers; return status and text.
+
+    PORT in `host` becomes the emulator's own.
     """
     connection = http.client.HTTPConnection("127.0.0.1", port_of(account), timeout=30)
-    given = {"Host": (host or "localhost:PORT").replace("PORT", str(port_of(account)))}
+    address = {"Host": (host or "localhost:PORT").replace("PORT", str(port_of(account)))}
     form = {
         "Content-Type": "application/x-www-form-urlencoded",
         "Authorization": STS,
@@ -44,7 +46,7 @@ def ask(
     }
     try:
         connection.putrequest("POST", "/", skip_host=True, skip_accept_encoding=True)
-        for name, value in {**given, **form, **headers}.items():
+        for name, value in {**address, **form, **headers}.items():
             connection.putheader(name, value)
         connection.endheaders(body.encode())
         response = connection.getresponse()
@@ -156,7 +158,7 @@ def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
 ) -> None:
     account.client("s3").create_bucket(Bucket="by-its-name")
     account.client("s3").put_object(Bucket="by-its-name", Key="a key/with spaces+", Body=b"found")
-    seen: list[str] = []
+    hosts: list[str] = []
     virtual = boto3.client(
         "s3",
         region_name=REGION,
@@ -165,7 +167,7 @@ def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
         aws_secret_access_key="test",
         config=Config(s3={"addressing_style": "virtual"}),
     )
-    virtual.meta.events.register("before-send.s3", lambda request, **_: seen.append(request.url))
+    virtual.meta.events.register("before-send.s3", lambda request, **_: hosts.append(request.url))
     below_localhost(monkeypatch)
     assert (
         virtual.get_object(Bucket="by-its-name", Key="a key/with spaces+")["Body"].read()
@@ -174,18 +176,18 @@ def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
     assert [each["Key"] for each in virtual.list_objects_v2(Bucket="by-its-name")["Contents"]] == [
         "a key/with spaces+"
     ]
-    assert seen[0].startswith("http://by-its-name.localhost:")
+    assert hosts[0].startswith("http://by-its-name.localhost:")
 
 
 def below_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names below localhost are this machine (RFC 6761); not every system's resolver knows."""
+    """Resolve names below localhost to this machine (RFC 6761), which not every system does."""
     ask_system = socket.getaddrinfo
 
-    def ask(host: Any, *arguments: Any, **named: Any) -> Any:
+    def ask(host: Any, *arguments: Any, **options: Any) -> Any:
         return ask_system(
             "localhost" if str(host).endswith(".localhost") else host,
             *arguments,
-            **named,
+            **options,
         )
 
     monkeypatch.setattr(socket, "getaddrinfo", ask)
@@ -216,18 +218,18 @@ def test_a_length_that_is_no_number_of_bytes_is_one_error(account: Account, leng
 def test_a_request_larger_than_the_service_takes_is_refused_before_it_is_read(
     account: Account, service: str, method: str, path: str, code: int
 ) -> None:
-    most = LARGEST_OTHERWISE if "?" in path else LARGEST.get(service, LARGEST_OTHERWISE)
+    max_bytes = DEFAULT_MAX_BYTES if "?" in path else MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
     connection.putrequest(method, path)
     connection.putheader("Authorization", STS.replace("/sts/", f"/{service}/"))
-    connection.putheader("Content-Length", str(most + 1))
+    connection.putheader("Content-Length", str(max_bytes + 1))
     connection.endheaders(b"only the beginning")
     response = connection.getresponse()
-    assert (response.status, str(most) in response.read().decode()) == (code, True)
+    assert (response.status, str(max_bytes) in response.read().decode()) == (code, True)
 
 
 def test_what_boto3_compresses_is_read(account: Account) -> None:
-    """It does so with more than 10,240 bytes of measurements."""
+    """boto3 compresses more than 10,240 bytes of measurements."""
     data: list[Any] = [
         {"MetricName": f"{'long' * 20}-{number}", "Value": 1.0} for number in range(300)
     ]
@@ -241,8 +243,8 @@ def test_what_boto3_compresses_is_read(account: Account) -> None:
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        (gzip.compress(bytes(LARGEST_OTHERWISE + 1)), 413),
-        (gzip.compress(bytes(9))[:-9], 400),
+        (gzip.compress(bytes(DEFAULT_MAX_BYTES + 1), mtime=0), 413),
+        (gzip.compress(bytes(9), mtime=0)[:-9], 400),
         (b"no gzip", 400),
     ],
 )
@@ -271,7 +273,7 @@ def test_a_request_in_chunks_is_refused_at_the_limit_too(account: Account) -> No
     connection.request(
         "POST",
         "/",
-        body=chunks(LARGEST_OTHERWISE),
+        body=chunks(DEFAULT_MAX_BYTES),
         headers={"Authorization": STS},
         encode_chunked=True,
     )
@@ -280,7 +282,7 @@ def test_a_request_in_chunks_is_refused_at_the_limit_too(account: Account) -> No
 
 @pytest.fixture(scope="module")
 def in_chunks(account: Account) -> str:
-    """A bucket."""
+    """Create a bucket for uploads in chunks."""
     account.client("s3").create_bucket(Bucket="in-chunks")
     return "in-chunks"
 
@@ -308,7 +310,7 @@ def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
     ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "multipart/form-data"],
 )
 def test_an_upload_that_calls_itself_a_form_is_kept_as_it_came(account: Account, kind: str) -> None:
-    """As `curl --data-binary @file` calls every upload."""
+    """`curl --data-binary @file` says so of every upload."""
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
     connection.request(
         "PUT", "/in-chunks/form", b"a=1&b=2", {"Authorization": S3, "Content-Type": kind}
@@ -322,7 +324,7 @@ def test_an_upload_that_calls_itself_a_form_is_kept_as_it_came(account: Account,
 def put_signed_chunks(
     account: Account, body: bytes, length: int, key: str = "in-signed-chunks"
 ) -> tuple[int, str]:
-    """Status and answer of an upload that says that its chunks have `length` bytes."""
+    """Upload chunks that announce `length` bytes; return status and answer."""
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
     streaming = {
         "x-amz-content-sha256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER",
@@ -377,7 +379,7 @@ def test_signed_chunks_that_are_none_are_refused_and_nothing_is_kept(
 
 
 def listening(pid: int) -> set[str]:
-    """Addresses, as /proc/net has them in hexadecimal, at which a process waits for connections."""
+    """Return the addresses at which a process listens, in hexadecimal as /proc/net has them."""
     sockets = {
         str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()
     }

@@ -71,8 +71,10 @@ def test_a_value_known_only_by_its_beginning_matches_what_agrees_so_far() -> Non
 
 
 @pytest.mark.parametrize(
-    ("pattern", "value", "found"),
+    ("pattern", "value", "matches"),
     [("a*c", "abbc", True), ("a?c", "abbc", False), ("a.c", "abc", False)],
 )
-def test_wildcards_are_stars_and_question_marks_only(pattern: str, value: str, found: bool) -> None:
-    assert like(pattern, value) is found
+def test_wildcards_are_stars_and_question_marks_only(
+    pattern: str, value: str, matches: bool
+) -> None:
+    assert like(pattern, value) is matches

@@ -1,5 +1,5 @@
-"""EventBridge Scheduler: its API, and schedules that call their targets in the name of their role
-when they are due.
+"""EventBridge Scheduler: its API, and schedules that call their targets with their role when they
+are due.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def role_for(account: Account, actions: list[str], service: str = "scheduler.ama
 
 
 def schedule(account: Account, target_arn: str, **changes: Any) -> str:
-    """A schedule of a minute, which is a second here; its name."""
+    """Create a schedule of a minute, which is a second here, and return its name."""
     name = unique("schedule")
     target = {
         "Arn": target_arn,
         "RoleArn": role_for(account, ["lambda:InvokeFunction", "sqs:SendMessage"]),
         "Input": INPUT,
     }
-    wanted = {**EVERY_MINUTE, **changes, "Target": {**target, **changes.pop("Target", {})}}
-    account.client("scheduler").create_schedule(Name=name, **wanted)
+    request = {**EVERY_MINUTE, **changes, "Target": {**target, **changes.pop("Target", {})}}
+    account.client("scheduler").create_schedule(Name=name, **request)
     return name
 
 
@@ -51,11 +51,11 @@ def calls(account: Account, function: str) -> int:
 
 
 def update(account: Account, name: str, **changes: Any) -> None:
-    found = account.client("scheduler").get_schedule(Name=name)
-    kept = {
-        key: found[key] for key in ("ScheduleExpression", "FlexibleTimeWindow", "Target", "State")
+    current = account.client("scheduler").get_schedule(Name=name)
+    settings = {
+        key: current[key] for key in ("ScheduleExpression", "FlexibleTimeWindow", "Target", "State")
     }
-    account.client("scheduler").update_schedule(Name=name, **{**kept, **changes})
+    account.client("scheduler").update_schedule(Name=name, **{**settings, **changes})
 
 
 def test_a_rate_calls_at_once_and_again_until_it_is_disabled(account: Account) -> None:
@@ -95,17 +95,17 @@ def test_deliveries_are_measured_as_aws_measures_them(account: Account) -> None:
     name = schedule(account, function_arn("not-there"), GroupName=group)
     dimensions = [{"Name": "ScheduleGroup", "Value": group}]
     metrics = account.client("cloudwatch")
-    wanted = {"InvocationAttemptCount", "TargetErrorCount", "InvocationDroppedCount"}
-    listed = eventually(
+    expected = {"InvocationAttemptCount", "TargetErrorCount", "InvocationDroppedCount"}
+    metric_names = eventually(
         lambda: (
             len(metrics.list_metrics(Namespace="AWS/Scheduler", Dimensions=dimensions)["Metrics"])
             >= 3
         )
     )
     account.client("scheduler").delete_schedule(Name=name, GroupName=group)
-    assert listed
+    assert metric_names
     found = metrics.list_metrics(Namespace="AWS/Scheduler", Dimensions=dimensions)["Metrics"]
-    assert {metric["MetricName"] for metric in found} == wanted
+    assert {metric["MetricName"] for metric in found} == expected
 
 
 def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None:
@@ -117,7 +117,7 @@ def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "reason"),
     [
         ({"ScheduleExpression": "at(2026-11-20T10:00:00)"}, "rate\\(...\\) and cron"),
         ({"ScheduleExpression": "cron(0 12 * * * *)"}, "Invalid Schedule Expression"),
@@ -132,9 +132,9 @@ def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None
     ],
 )
 def test_what_would_not_run_is_refused(
-    account: Account, changes: dict[str, Any], said: str
+    account: Account, changes: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(ClientError, match=said):
+    with pytest.raises(ClientError, match=reason):
         schedule(account, function_arn("any"), **changes)
 
 
@@ -144,8 +144,8 @@ def test_schedules_are_listed_by_group_and_go_with_it(account: Account) -> None:
     name = schedule(
         account, function_arn("any"), GroupName=group, ScheduleExpression="cron(0 3 * * ? *)"
     )
-    assert [found["Name"] for found in scheduler.list_schedules(GroupName=group)["Schedules"]] == [
+    assert [entry["Name"] for entry in scheduler.list_schedules(GroupName=group)["Schedules"]] == [
         name
     ]
     scheduler.delete_schedule_group(Name=group)
-    assert name not in {found["Name"] for found in scheduler.list_schedules()["Schedules"]}
+    assert name not in {entry["Name"] for entry in scheduler.list_schedules()["Schedules"]}

@@ -1,6 +1,4 @@
-"""The emulator as a process: it says where it is, stops cleanly, and what a crash leaves is cleaned
-up.
-"""
+"""The emulator as a process: it says where it is, stops cleanly, and cleans up after a crash."""
 
 from __future__ import annotations
 
@@ -11,17 +9,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from local.tests.control.account import ROOT, Account, eventually, running, start
+from local.tests.control.account import ROOT, Account, eventually, running
+from shoal_local import testing
+from shoal_local.__main__ import parser
 from shoal_local.processes import ProcessRegistry, started_at
+from shoal_local.testing import LocalEmulator
 
 
 def emulator(*arguments: str) -> tuple[int, str]:
-    """Run `python -m shoal_local ...`; exit code and output."""
-    done = subprocess.run(
+    """Run `python -m shoal_local ...` and return exit code and output."""
+    process = subprocess.run(
         [sys.executable, "-m", "shoal_local", *arguments],
         cwd=ROOT,
         capture_output=True,
@@ -29,26 +29,22 @@ def emulator(*arguments: str) -> tuple[int, str]:
         timeout=60,
         check=False,
     )
-    return done.returncode, done.stdout + done.stderr
+    return process.returncode, process.stdout + process.stderr
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any], Path]]:
-    state_dir = tmp_path / "state"
-    process, ready = start(state_dir)
-    yield process, ready, state_dir
-    process.kill()
-    process.wait(10)
-    emulator("down", "--state-dir", str(state_dir))
+def served(tmp_path: Path) -> Iterator[LocalEmulator]:
+    with testing.emulator(tmp_path / "state") as local:
+        yield local
 
 
 def test_the_ready_line_is_what_the_state_file_and_status_say(
-    served: tuple[subprocess.Popen[str], dict[str, Any], Path],
+    served: LocalEmulator,
 ) -> None:
-    process, ready, state_dir = served
-    code, said = emulator("status", "--state-dir", str(state_dir))
-    assert ready["pid"] == process.pid
-    assert (code, json.loads(said), json.loads((state_dir / "emulator.json").read_text())) == (
+    ready, state_dir = served.ready, served.account.state_dir
+    code, output = emulator("status", "--state-dir", str(state_dir))
+    assert ready["pid"] == served.process.pid
+    assert (code, json.loads(output), json.loads((state_dir / "emulator.json").read_text())) == (
         0,
         ready,
         ready,
@@ -57,11 +53,11 @@ def test_the_ready_line_is_what_the_state_file_and_status_say(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_with_exit_code_zero_and_status_finds_none(
-    served: tuple[subprocess.Popen[str], dict[str, Any], Path], number: signal.Signals
+    served: LocalEmulator, number: signal.Signals
 ) -> None:
-    process, _ready, state_dir = served
-    process.send_signal(number)
-    assert process.wait(20) == 0
+    served.process.send_signal(number)
+    assert served.process.wait(20) == 0
+    state_dir = served.account.state_dir
     assert emulator("status", "--state-dir", str(state_dir)) == (3, '{"running": false}\n')
 
 
@@ -77,73 +73,74 @@ def test_a_signal_while_it_imports_ends_it_before_it_serves(tmp_path: Path) -> N
 
 
 def test_down_stops_it_and_removes_its_files(
-    served: tuple[subprocess.Popen[str], dict[str, Any], Path],
+    served: LocalEmulator,
 ) -> None:
-    process, _ready, state_dir = served
+    state_dir = served.account.state_dir
     assert emulator("down", "--state-dir", str(state_dir)) == (0, '{"stopped": true}\n')
-    assert process.wait(5) == 0
+    assert served.process.wait(5) == 0
     assert not state_dir.exists()
 
 
 def test_a_second_emulator_with_the_same_state_directory_is_refused(
-    served: tuple[subprocess.Popen[str], dict[str, Any], Path],
+    served: LocalEmulator,
 ) -> None:
-    code, said = emulator("serve", "--state-dir", str(served[2]))
+    code, output = emulator("serve", "--state-dir", str(served.account.state_dir))
     assert code == 1
-    assert "an emulator already runs" in said
+    assert "an emulator already runs" in output
 
 
 def test_children_of_a_crashed_emulator_are_ended_by_down(
-    served: tuple[subprocess.Popen[str], dict[str, Any], Path],
+    served: LocalEmulator,
 ) -> None:
-    process, ready, state_dir = served
-    account = Account(ready["endpoint"], state_dir)
+    state_dir = served.account.state_dir
+    account = Account(served.account.endpoint, state_dir)
     name = account.function(
         "import subprocess\ndef handler(event, context):\n    return subprocess.Popen(['sleep',"
         " '60']).pid\n"
     )
     child = account.invoke(name)["payload"]
-    process.kill()
-    process.wait(10)
+    served.kill()
     assert started_at(child) is not None
     assert emulator("down", "--state-dir", str(state_dir))[0] == 0
     assert started_at(child) is None
 
 
 def test_a_start_after_a_crash_begins_empty(
-    served: tuple[subprocess.Popen[str], dict[str, Any], Path],
+    served: LocalEmulator,
 ) -> None:
-    crashed, ready, state_dir = served
-    Account(ready["endpoint"], state_dir).client("s3").create_bucket(Bucket="before-the-crash")
-    crashed.kill()
-    crashed.wait(10)
-    with running(state_dir) as account:
+    served.account.client("s3").create_bucket(Bucket="before-the-crash")
+    served.kill()
+    with running(served.account.state_dir) as account:
         assert account.client("s3").list_buckets()["Buckets"] == []
 
 
 def test_a_folder_with_somebodys_files_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    code, said = emulator("serve", "--state-dir", str(tmp_path))
-    assert (code, "has files that no emulator made" in said) == (1, True)
+    code, output = emulator("serve", "--state-dir", str(tmp_path))
+    assert (code, "has files that no emulator made" in output) == (1, True)
     assert emulator("down", "--state-dir", str(tmp_path))[0] == 0
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
-def test_an_account_that_is_none_is_refused(tmp_path: Path) -> None:
-    code, said = emulator("serve", "--state-dir", str(tmp_path / "state"), "--account", "12345")
-    assert (code, "'12345' is not an account id of 12 digits" in said) == (2, True)
-
-
-def test_a_port_that_is_taken_is_one_sentence(
-    served: tuple[subprocess.Popen[str], dict[str, Any], Path], tmp_path: Path
+def test_without_a_state_directory_it_is_in_the_users_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, said = emulator(
-        "serve", "--state-dir", str(tmp_path / "other"), "--port", str(served[1]["port"])
-    )
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert parser().parse_args(["serve"]).state_dir == tmp_path / "shoal-local"
+
+
+def test_an_account_that_is_none_is_refused(tmp_path: Path) -> None:
+    code, output = emulator("serve", "--state-dir", str(tmp_path / "state"), "--account", "12345")
+    assert (code, "'12345' is not an account id of 12 digits" in output) == (2, True)
+
+
+def test_a_port_that_is_taken_is_one_sentence(served: LocalEmulator, tmp_path: Path) -> None:
+    port = served.ready["port"]
+    code, output = emulator("serve", "--state-dir", str(tmp_path / "other"), "--port", str(port))
     assert code == 1
     assert (
-        said.strip()
-        == f"emulator: port {served[1]['port']} of 127.0.0.1 cannot be used: Address already in use"
+        output.strip()
+        == f"emulator: port {port} of 127.0.0.1 cannot be used: Address already in use"
     )
 
 
@@ -153,7 +150,7 @@ def test_settings_of_the_users_aws_account_do_not_reach_it(tmp_path: Path) -> No
         "AWS_PROFILE": "production",
         "AWS_ENDPOINT_URL": "http://localhost:1",
     }
-    with running(tmp_path / "state", environment) as account:
+    with running(tmp_path / "state", environment=environment) as account:
         assert account.answers()
 
 

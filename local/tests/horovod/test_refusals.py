@@ -16,7 +16,7 @@ SOURCE = ROOT / "local" / "stand_ins" / "horovod" / "src"
 
 @pytest.fixture
 def with_horovod(tmp_path: Path) -> Path:
-    """The interpreter of a virtual environment in which pip would list the real Horovod."""
+    """Return the interpreter of a virtual environment in which pip would list the real Horovod."""
     venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
     site_packages = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
     metadata = site_packages / "horovod-0.28.1.dist-info"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.tests.control.account import ACCOUNT_ID, Account, running
+from local.tests.control.account import Account, running
 from local.tests.sagemaker.account import Account as JobsAccount
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
@@ -28,7 +28,7 @@ def jobs(account: Account) -> JobsAccount:
     One has run: the first one brings modules and clients that all find, some 50 MiB.
     """
     build(runtimes()["pytorch"], None, print)
-    jobs = JobsAccount.at(account.endpoint, account.state_dir, ACCOUNT_ID)
+    jobs = JobsAccount.at(account)
     jobs.train("first")
     return jobs
 

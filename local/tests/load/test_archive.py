@@ -1,7 +1,7 @@
 """A large model archive on its way from a training job to an endpoint: every byte arrives, and
 nobody holds it in memory.
 
-`make test` takes SHOAL_LOAD_ARCHIVE_MIB (64) MiB of random bytes; docs/reliability-load.md has the
+`make test` takes SHOAL_LOAD_ARCHIVE_MIB (64) MiB of random bytes; docs/lab/2026-11-load.md has the
 figures of a GiB.
 """
 
@@ -19,6 +19,8 @@ import pytest
 from local.tests.load.memory import growth
 from local.tests.sagemaker.account import BUCKET, INFERENCE_IMAGE, PROGRAMS, Account, archive, until
 from local.tests.sagemaker.hosted import ENVIRONMENT, invoke, settled
+
+pytestmark = pytest.mark.nightly
 
 MIB = 1024 * 1024
 SIZE = int(os.environ.get("SHOAL_LOAD_ARCHIVE_MIB", "64")) * MIB

@@ -1,7 +1,7 @@
 """As many executions at once as an account may have, and more that wait for a place: each gets its
 own names, prefix and result, and memory stays bounded.
 
-`make test` starts SHOAL_LOAD (30) executions; docs/reliability-load.md has the figures of more.
+`make test` starts SHOAL_LOAD (30) executions; docs/lab/2026-11-load.md has the figures of more.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.tests.control.account import Account
+
+pytestmark = pytest.mark.nightly
 
 STARTS = int(os.environ.get("SHOAL_LOAD", "30"))
 AT_ONCE = 20

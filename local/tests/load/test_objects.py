@@ -18,6 +18,8 @@ from botocore.config import Config
 from local.tests.load.memory import growth
 from local.tests.sagemaker.account import BUCKET, Account, archive, channel, until
 
+pytestmark = pytest.mark.nightly
+
 OBJECTS = int(os.environ.get("SHOAL_LOAD_OBJECTS", "1000"))
 KIB_PER_OBJECT = 24
 """What the emulator may keep of an object of a few bytes (moto's document of it, the request log),

@@ -8,8 +8,12 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from local.tests.control.account import Account, eventually
 from local.tests.load.memory import growth
+
+pytestmark = pytest.mark.nightly
 
 STEPS, CHAINS = 50, 2
 GROWTH_KIB = 64 * 1024

@@ -11,12 +11,10 @@ import json
 import tarfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import boto3
-from botocore.config import Config
+from shoal_local.testing import LocalAccount
 
 PROGRAMS = Path(__file__).parent / "programs"
 ACCOUNT_ID = "123456789012"
@@ -36,19 +34,13 @@ _TRUST = {
 }
 
 
-@dataclass(frozen=True)
-class Account:
+class Account(LocalAccount):
     """One emulator's account, as its users see it."""
 
-    endpoint: str
-    state_dir: Path
-    role: str
-    _clients: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
     @classmethod
-    def at(cls, endpoint: str, state_dir: Path, number: str = ACCOUNT_ID) -> Account:
+    def at(cls, local: LocalAccount) -> Account:
         """The account of an emulator, with the role `jobs`, a bucket, code and data."""
-        account = cls(endpoint, state_dir, f"arn:aws:iam::{number}:role/jobs")
+        account = cls(local.endpoint, local.state_dir, local.number)
         account.client("iam").create_role(
             RoleName="jobs", AssumeRolePolicyDocument=json.dumps(_TRUST)
         )
@@ -61,23 +53,9 @@ class Account:
         account.put("data/train/deep/two.txt", b"2")
         return account
 
-    def client(self, service: str, config: Config | None = None) -> Any:
-        """Made once: `until` asks many times a second."""
-        if config is not None:
-            return self._new_client(service, config)
-        if service not in self._clients:
-            self._clients[service] = self._new_client(service)
-        return self._clients[service]
-
-    def _new_client(self, service: str, config: Config | None = None) -> Any:
-        return boto3.client(  # type: ignore[call-overload]
-            service,
-            region_name="us-east-1",
-            endpoint_url=self.endpoint,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-            config=config,
-        )
+    @property
+    def role(self) -> str:
+        return f"arn:aws:iam::{self.number}:role/jobs"
 
     @property
     def sagemaker(self) -> Any:

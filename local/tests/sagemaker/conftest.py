@@ -12,7 +12,8 @@ import pytest
 from local.tests.sagemaker.account import ACCOUNT_ID, Account
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
-from shoal_local.server import Emulator, Options
+from shoal_local.server import Emulator
+from shoal_local.testing import LocalAccount, in_process
 
 HOSTING_SPEED = 120.0
 
@@ -27,21 +28,12 @@ def runtime() -> Path:
 def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     """An emulator in this process, so that a test can look into it."""
     assert runtime.exists()
-    emulator = Emulator(
-        Options(
-            tmp_path_factory.mktemp("emulator"),
-            ACCOUNT_ID,
-            "us-east-1",
-            accelerators=2,
-            hosting_speed=HOSTING_SPEED,
-        )
-    )
-    emulator.start()
-    yield emulator
-    emulator.close()
+    folder = tmp_path_factory.mktemp("emulator")
+    with in_process(folder, ACCOUNT_ID, accelerators=2, hosting_speed=HOSTING_SPEED) as emulator:
+        yield emulator
 
 
 @pytest.fixture(scope="session")
 def account(emulator: Emulator) -> Account:
     """The emulator's account, as its users see it."""
-    return Account.at(emulator.endpoint_url(), emulator.options.state_dir)
+    return Account.at(LocalAccount.of(emulator))

@@ -158,18 +158,30 @@ def _call(client: Any, name: str, calls: Calls, body: bytes = ONE) -> None:
         calls.failed.append(str(failed))
 
 
-def servers_of(endpoint: str) -> list[str]:
-    """The command lines of an endpoint's server processes: each names the folder of its
-    container.
-    """
-    return [line for line in command_lines() if f"/endpoint-{endpoint}-" in line]
-
-
 def every_server(account: Account) -> set[str]:
-    """The command lines of the server processes of all endpoints of this emulator."""
+    """Return the pods of this emulator's endpoints, one command line for each server."""
     return {
         line for line in command_lines() if f"{account.state_dir}/" in line and "/endpoint-" in line
     }
+
+
+def servers_of(account: Account, endpoint: str) -> set[str]:
+    """Return the pods of one endpoint: a command line names the folder of its container."""
+    return {line for line in every_server(account) if f"/endpoint-{endpoint}-" in line}
+
+
+def remove(account: Account, endpoint: str) -> None:
+    """Delete an endpoint as soon as that is allowed; return when it and its processes are gone."""
+    settled(account, endpoint)
+    account.sagemaker.delete_endpoint(EndpointName=endpoint)
+    names = account.sagemaker.get_paginator("list_endpoints")
+
+    def left() -> list[str]:
+        pages = names.paginate(NameContains=endpoint)
+        listed = [each["EndpointName"] for page in pages for each in page["Endpoints"]]
+        return [*servers_of(account, endpoint), *(name for name in listed if name == endpoint)]
+
+    until(left, lambda seen: not seen)
 
 
 def guarded(
@@ -201,8 +213,10 @@ def alarm(
     metric: str,
     threshold: float,
     statistic: str = "Average",
+    missing: str = "notBreaching",
+    period_s: int = 60,
 ) -> str:
-    """An alarm on an endpoint's metric: one minute above the threshold."""
+    """Create an alarm on an endpoint's metric: one period above the threshold."""
     kind = "ExtendedStatistic" if statistic.startswith("p") else "Statistic"
     dimensions = [
         {"Name": "EndpointName", "Value": endpoint},
@@ -213,11 +227,11 @@ def alarm(
         Namespace="AWS/SageMaker",
         MetricName=metric,
         Dimensions=dimensions,
-        Period=60,
+        Period=period_s,
         EvaluationPeriods=1,
         Threshold=threshold,
         ComparisonOperator="GreaterThanThreshold",
-        TreatMissingData="notBreaching",
+        TreatMissingData=missing,
         **{kind: statistic},
     )
     return name

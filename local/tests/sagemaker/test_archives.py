@@ -115,7 +115,7 @@ def test_a_link_out_of_the_folder_that_a_job_has_filled_is_not_followed(
 def test_a_folder_whose_links_multiply_is_not_packed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "MOST_UNPACKED_BYTES", 1000)
+    monkeypatch.setattr(storage, "MAX_UNPACKED_BYTES", 1000)
     folder, target = tmp_path / "model", tmp_path / "model.tar.gz"
     for number in range(4):
         (folder / str(number)).mkdir(parents=True)
@@ -186,7 +186,7 @@ def test_a_model_archive_that_unpacks_to_too_much_stops_at_the_limit(tmp_path: P
         tar.addfile(large, io.BytesIO(bytes(large.size)))
     assert (tmp_path / "bomb.tar.gz").stat().st_size < 20_000
     with pytest.raises(BadArchiveError, match="more than 3000000 bytes"):
-        unpack_tar(tmp_path / "bomb.tar.gz", tmp_path / "there", most_bytes=3_000_000)
+        unpack_tar(tmp_path / "bomb.tar.gz", tmp_path / "there", max_bytes=3_000_000)
     assert (tmp_path / "there" / "zeros").stat().st_size <= 3_000_000
 
 
@@ -217,7 +217,7 @@ def test_what_is_behind_the_members_counts_too(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "long.tar.gz", "wb") as stream:
         stream.write(bytes(10_000_000))
     with pytest.raises(BadArchiveError, match="more than 3000000 bytes"):
-        unpack_tar(tmp_path / "long.tar.gz", tmp_path / "there", most_bytes=3_000_000)
+        unpack_tar(tmp_path / "long.tar.gz", tmp_path / "there", max_bytes=3_000_000)
 
 
 DAMAGED = {

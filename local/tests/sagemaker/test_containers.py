@@ -20,7 +20,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.tests.sagemaker.account import Account, command_lines, until
-from local.tests.sagemaker.served import endpoint_of, served
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.container import launch
 from shoal_local.sagemaker.container.launch import (
@@ -32,7 +31,10 @@ from shoal_local.sagemaker.container.launch import (
 )
 from shoal_local.sagemaker.jobs.containers import give_secret
 from shoal_local.sagemaker.jobs.paths import HostPaths
+from shoal_local.testing import emulator
 
+LIMIT_S = 60.0
+"""For what takes a moment on an idle machine."""
 needs_networks = pytest.mark.skipif(
     networks_refused() is not None, reason="this machine gives hosts no networks of their own"
 )
@@ -74,8 +76,10 @@ def pod_of(
             for name, script in scripts.items()
         ]
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        pod = Pod(folder, hosts, ProcessRegistry(folder))
-        pod.start(
+        pod = Pod(
+            folder,
+            hosts,
+            ProcessRegistry(folder),
             [Path(sys.base_prefix), *visible],
             server.server_port,
             lambda host, line: lines.append(f"{host}: {line}"),
@@ -91,7 +95,7 @@ def pod_of(
 def test_each_host_has_its_name_its_files_and_its_processes(tmp_path: Path) -> None:
     script = "hostname; touch /opt/ml/mark /tmp/mark; ls /opt/ml /tmp; ls -d /proc/[0-9]* | wc -l"
     with pod_of(tmp_path, one=script, two=script) as (pod, lines):
-        assert pod.wait(10)
+        assert pod.wait(LIMIT_S)
         assert pod.exit_codes() == {"one": 0, "two": 0}
     assert [line for line in lines if line.startswith("two: ")] == [
         "two: two",
@@ -108,7 +112,7 @@ def test_each_host_has_its_name_its_files_and_its_processes(tmp_path: Path) -> N
 @needs_namespaces
 def test_only_its_user_may_read_the_file_that_has_a_pods_credentials(tmp_path: Path) -> None:
     with pod_of(tmp_path, one="true") as (pod, _):
-        assert pod.wait(10)
+        assert pod.wait(LIMIT_S)
     file = tmp_path / "pod.json"
     assert "environment" in json.loads(file.read_text())["hosts"][0]
     assert file.stat().st_mode & 0o777 == 0o600
@@ -128,8 +132,8 @@ def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path:
     ) as (pod, lines):
         port = json.loads((tmp_path / "pod.json").read_text())["port"]
         (tmp_path / "one" / "tmp" / "port").write_text(str(port))
-        until(lambda: lines, lambda seen: "one: b'greetings'" in seen, timeout_s=10)
-        until(lambda: answers(pod), lambda answer: answer, timeout_s=10)
+        until(lambda: lines, lambda seen: "one: b'greetings'" in seen)
+        until(lambda: answers(pod), lambda answer: answer)
 
 
 @needs_networks
@@ -156,7 +160,7 @@ def test_hosts_with_addresses_have_ports_and_a_loopback_of_their_own_and_reach_e
         one=f'{listen} && {python} -c "{ask}"',
         two=again,
     ) as (pod, lines):
-        assert pod.wait(20)
+        assert pod.wait(LIMIT_S)
         assert pod.exit_codes() == {"one": 0, "two": 0}
     said = {"one: 10.0.0.12", "one: b'greetings'", "two: ('10.0.0.11', 7777)", "two: b'greetings'"}
     assert said <= set(lines)
@@ -212,9 +216,9 @@ def test_sigterm_reaches_every_process_of_a_host(tmp_path: Path) -> None:
         tmp_path,
         one=f"sh -c '{inner}' & trap 'wait; echo outer; exit 5' TERM; while :; do sleep 0.05; done",
     ) as (pod, lines):
-        until(lambda: lines, lambda seen: "one: ready" in seen, timeout_s=10)
+        until(lambda: lines, lambda seen: "one: ready" in seen)
         pod.terminate()
-        assert pod.wait(10)
+        assert pod.wait(LIMIT_S)
         assert pod.exit_codes() == {"one": 5}
     assert {"one: inner", "one: outer"} <= set(lines)
 
@@ -230,7 +234,7 @@ def test_sigterm_that_comes_while_the_container_is_set_up_ends_it_all_the_same(
         with pod_of(tmp_path / str(pause_ms), one="exec sleep 600") as (pod, _):
             time.sleep(pause_ms / 1000)
             pod.terminate()
-            assert pod.wait(10), pause_ms
+            assert pod.wait(LIMIT_S), pause_ms
 
 
 def test_a_signal_that_comes_before_the_wait_for_a_command_begins_is_passed_on() -> None:
@@ -255,24 +259,22 @@ def test_without_namespaces_a_pod_that_is_closed_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "isolation_refused", lambda: "the test does not want them")
-    command = (  # of this test alone, whatever others have left on the machine
-        f"sleep 54{os.getpid()}"
-    )
+    command = f"sleep 54{os.getpid()}"  # no other run of the tests on this machine has it
     with pod_of(tmp_path, one=f"trap '' TERM; echo ready; {command}") as (pod, lines):
-        until(lambda: lines, lambda seen: "one: ready" in seen, timeout_s=10)
-        until(command_lines, lambda found: command in found, timeout_s=10)
+        until(lambda: lines, lambda seen: "one: ready" in seen)
+        until(command_lines, lambda found: command in found)
         pod.terminate()
         assert not pod.wait(0.5)
-    until(command_lines, lambda found: command not in found, timeout_s=10)
+    until(command_lines, lambda found: command not in found)
 
 
 @needs_namespaces
 def test_after_sigterm_no_host_takes_the_first_one_with_it(tmp_path: Path) -> None:
     slow = 'trap "sleep 1; echo kept; exit 143" TERM; echo ready; while :; do sleep 0.05; done'
     with pod_of(tmp_path, one=slow, two="echo ready; exec sleep 600") as (pod, lines):
-        until(lambda: lines, lambda seen: {"one: ready", "two: ready"} <= set(seen), timeout_s=10)
+        until(lambda: lines, lambda seen: {"one: ready", "two: ready"} <= set(seen))
         pod.terminate()
-        assert pod.wait(10)
+        assert pod.wait(LIMIT_S)
         assert pod.exit_codes() == {"one": 143, "two": 143}
     assert "one: kept" in lines
 
@@ -280,27 +282,26 @@ def test_after_sigterm_no_host_takes_the_first_one_with_it(tmp_path: Path) -> No
 @needs_namespaces
 def test_the_first_host_that_fails_ends_the_others(tmp_path: Path) -> None:
     with pod_of(tmp_path, one="sleep 600", two="exit 9") as (pod, _):
-        assert pod.wait(10)
+        assert pod.wait(LIMIT_S)
         assert pod.exit_codes() == {"one": None, "two": 9}
 
 
 @pytest.fixture
-def plain_emulator(tmp_path: Path, runtime: Path) -> Iterator[str]:
-    """An emulator process that makes containers without namespaces; its endpoint."""
+def plain(tmp_path: Path, runtime: Path) -> Iterator[Account]:
+    """The account of an emulator process that makes containers without namespaces."""
     assert runtime.exists()
-    with served(tmp_path, **{PLAIN_VARIABLE: "1"}) as process:
-        yield endpoint_of(process)
+    with emulator(tmp_path, environment=os.environ | {PLAIN_VARIABLE: "1"}) as local:
+        yield Account.at(local.account)
 
 
 def test_a_job_runs_without_namespaces_too_and_its_log_says_so(
-    plain_emulator: str, tmp_path: Path
+    plain: Account,
 ) -> None:
-    account = Account.at(plain_emulator, tmp_path, "111122223333")
-    job = account.train("plain", hyperparameters={"do": "succeed"})
+    job = plain.train("plain", hyperparameters={"do": "succeed"})
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     assert any(
         "No Linux namespaces here (SHOAL_PLAIN_CONTAINERS is set)" in line
-        for line in account.log("/aws/sagemaker/TrainingJobs", "plain")
+        for line in plain.log("/aws/sagemaker/TrainingJobs", "plain")
     )
     with pytest.raises(
         ClientError,
@@ -309,25 +310,22 @@ def test_a_job_runs_without_namespaces_too_and_its_log_says_so(
             " /opt/ml/processing"
         ),
     ):
-        account.start_processing("plain", "true")
+        plain.start_processing("plain", "true")
     two_hosts = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
     with pytest.raises(
         ClientError,
         match="does not emulate several hosts on this machine: each needs its own /opt/ml",
     ):
-        account.sagemaker.create_training_job(
-            **account.training("plain-two", ResourceConfig=two_hosts)
-        )
+        plain.sagemaker.create_training_job(**plain.training("plain-two", ResourceConfig=two_hosts))
 
 
 def test_an_emulator_that_is_killed_takes_its_jobs_with_it(runtime: Path, tmp_path: Path) -> None:
     """SIGKILL: no handler of ours runs, the kernel and the pod have to do it."""
     assert runtime.exists()
-    with served(tmp_path) as process:
-        account = Account.at(endpoint_of(process), tmp_path, "111122223333")
-        account.start_processing("orphan", "setsid sleep 5151 & sleep 5252")
-        until(command_lines, lambda found: {"sleep 5151", "sleep 5252"} <= set(found))
-        process.kill()
-        until(
-            command_lines, lambda found: not {"sleep 5151", "sleep 5252"} & set(found), timeout_s=10
-        )
+    with emulator(tmp_path) as local:
+        account = Account.at(local.account)
+        commands = {f"sleep {number}{os.getpid()}" for number in (51, 52)}
+        account.start_processing("orphan", f"setsid {' & '.join(sorted(commands))}")
+        until(command_lines, lambda lines: commands <= set(lines))
+        local.process.kill()
+        until(command_lines, lambda lines: not commands & set(lines))

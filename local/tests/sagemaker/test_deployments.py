@@ -27,6 +27,7 @@ from local.tests.sagemaker.hosted import (
     invoke,
     model_of,
     percent,
+    remove,
     settled,
 )
 
@@ -54,25 +55,15 @@ def blue(account: Account, processes: set[str]) -> Iterator[str]:
     assert settled(account, ENDPOINT)["EndpointStatus"] == "InService"
     assert every_server(account) - processes
     yield ENDPOINT
-    until(
-        lambda: account.sagemaker.describe_endpoint(EndpointName=ENDPOINT),
-        lambda each: each["EndpointStatus"] == "InService",
-    )
-    account.sagemaker.delete_endpoint(EndpointName=ENDPOINT)
-    until(
-        lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"],
-        lambda found: not found,
-    )
+    remove(account, ENDPOINT)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def silent(account: Account, blue: str) -> str:
-    """Another endpoint that gets a model which never loads: a minute passes before SageMaker gives
-    up, so it begins with the first test.
-    """
-    assert blue
+@pytest.fixture(scope="module")
+def silent(account: Account, processes: set[str]) -> Iterator[str]:
+    """Another endpoint, which is being updated to a model that never loads."""
     deploy(account, "silent", model_of("3"))
-    settled(account, "silent")
+    assert settled(account, "silent")["EndpointStatus"] == "InService"
+    assert every_server(account) - processes
     configure(
         account,
         "never-loads",
@@ -82,7 +73,19 @@ def silent(account: Account, blue: str) -> str:
     account.sagemaker.update_endpoint(
         EndpointName="silent", EndpointConfigName="never-loads", DeploymentConfig=guarded(CANARY)
     )
-    return "silent"
+    yield "silent"
+    remove(account, "silent")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def minute(request: pytest.FixtureRequest) -> None:
+    """Begin the minute after which SageMaker gives `silent` up, so that it passes meanwhile.
+
+    Only where a test that needs it has been selected: whoever runs another one does not wait.
+    """
+    items = [each for each in request.session.items if isinstance(each, pytest.Function)]
+    if any(each.module is request.module and "silent" in each.fixturenames for each in items):
+        request.getfixturevalue("silent")
 
 
 def update(
@@ -133,11 +136,15 @@ def while_baking(account: Account, share: float, calls: Calls) -> Counter[float]
     return counted
 
 
-def quiet(account: Account, *alarms: str) -> list[str]:
-    """The alarms, once none sees what a test before this one did."""
-    look = partial(account.client("cloudwatch").describe_alarms, AlarmNames=list(alarms))
-    until(look, lambda found: all(each["StateValue"] == "OK" for each in found["MetricAlarms"]))
-    return list(alarms)
+def forgotten(account: Account, endpoint: str) -> None:
+    """Wait until the last period has no invocation, and alarms see nothing of earlier tests.
+
+    An alarm that is OK does not say that: good answers thin the errors out, and as soon as good
+    ones have left the period before the errors do, the same errors are an ALARM again.
+    """
+    idle = alarm(account, "idle", endpoint, "Invocations", 1e9, "Sum", missing="breaching")
+    look = partial(account.client("cloudwatch").describe_alarms, AlarmNames=[idle])
+    until(look, lambda answer: answer["MetricAlarms"][0]["StateValue"] == "ALARM")
 
 
 def servers(account: Account) -> set[str]:
@@ -153,17 +160,26 @@ def back(account: Account) -> None:
     settled(account, ENDPOINT)
 
 
+def canary(account: Account, calls: Calls) -> Counter[float]:
+    """Update to `green` by a canary; return how often each factor answered while it baked."""
+    update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 1440}))
+    stage(account, "Baking")
+    with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
+        account.sagemaker.delete_endpoint(EndpointName=ENDPOINT)
+    measured = while_baking(account, 0.3, calls)
+    assert settled(account, ENDPOINT)["EndpointConfigName"] == "green"
+    assert measured, "no invocation was answered"
+    return measured
+
+
 def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(
     account: Account, blue: str
 ) -> None:
     with calling(account, blue, at_once=4) as calls:
-        update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 1440}))
-        stage(account, "Baking")
-        with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
-            account.sagemaker.delete_endpoint(EndpointName=blue)
-        measured = while_baking(account, 0.3, calls)
-        assert settled(account, blue)["EndpointConfigName"] == "green"
-    assert measured.total() >= 100
+        measured = canary(account, calls)
+        while measured.total() < 100:  # a busy machine answers less often while a fleet bakes
+            back(account)
+            measured += canary(account, calls)
     assert share_is(measured[GREEN], measured.total(), 0.3), measured
     assert calls.failed == []
     assert call_many(account, blue, 20).factors == {GREEN: 20}
@@ -179,7 +195,7 @@ def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(
 
 
 def test_linear_steps_go_up_to_everything(account: Account, blue: str) -> None:
-    step = {"Type": "LINEAR", "LinearStepSize": percent(40), "WaitIntervalInSeconds": 120}
+    step = {"Type": "LINEAR", "LinearStepSize": percent(40), "WaitIntervalInSeconds": 360}
     update(account, "green", guarded(step))
     weights: set[float] = set()
 
@@ -202,7 +218,7 @@ def test_linear_steps_go_up_to_everything(account: Account, blue: str) -> None:
 @pytest.mark.parametrize(
     ("name", "spoiled", "metric", "statistic", "threshold"),
     [
-        ("slow", {"slow_s": "0.7"}, "ModelLatency", "p90", 500_000),
+        ("slow", {"slow_s": "2"}, "ModelLatency", "p90", 1_500_000),
         ("failing", {"fails": "yes"}, "Invocation5XXErrors", "Average", 0.05),
         ("crashing", {"crashes": "yes"}, "Invocation5XXErrors", "Average", 0.05),
     ],
@@ -218,7 +234,7 @@ def test_a_bad_model_trips_its_alarm_and_the_old_fleet_serves_on(
 ) -> None:
     configure(account, name, model_of("7", **spoiled))
     watched = alarm(account, f"{name}-{metric}", blue, metric, threshold, statistic)
-    quiet(account, watched)
+    forgotten(account, blue)
     with calling(account, blue):
         update(account, name, guarded(CANARY | {"WaitIntervalInSeconds": 3600}, watched))
         ended = settled(account, blue)
@@ -233,9 +249,11 @@ def test_a_bad_model_trips_its_alarm_and_the_old_fleet_serves_on(
 def test_wrong_answers_trip_no_alarm(account: Account, blue: str) -> None:
     """Whoever wants to know proves it by an answer; see `stacks/functions/serving_proof`."""
     errors = alarm(account, "quiet-errors", blue, "Invocation5XXErrors", 0.05)
-    watched = quiet(account, errors, alarm(account, "quiet-latency", blue, "ModelLatency", 5e6))
-    update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 60}, *watched))
-    assert settled(account, blue)["EndpointConfigName"] == "green"
+    latency = alarm(account, "quiet-latency", blue, "ModelLatency", 5e6)
+    forgotten(account, blue)
+    update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 60}, errors, latency))
+    ended = settled(account, blue)
+    assert ended["EndpointConfigName"] == "green", ended
     assert invoke(account, blue, {"x": 1}) == {"y": GREEN}
     back(account)
 
@@ -243,11 +261,12 @@ def test_wrong_answers_trip_no_alarm(account: Account, blue: str) -> None:
 def test_an_alarm_that_is_in_alarm_already_stops_the_update_before_anything_starts(
     account: Account, blue: str
 ) -> None:
-    watched = alarm(account, "errors-before", blue, "Invocation5XXErrors", 0.05)
+    # a long period, so that the errors are in it whenever the deployment comes to look
+    watched = alarm(account, "errors-before", blue, "Invocation5XXErrors", 0.05, period_s=1200)
     begun = servers(account)
     assert begun
     with calling(account, blue, body=b'{"x": "boom"}') as calls:
-        until(lambda: len(calls.failed), lambda failed: failed > 3)
+        until(lambda: len(calls.failed), lambda failed: failed > 50)
         update(account, "green", guarded(CANARY, watched))
         ended = settled(account, blue)
     assert ended["EndpointConfigName"] == ENDPOINT
@@ -291,4 +310,3 @@ def test_a_model_that_never_answers_ping_is_rolled_back(account: Account, silent
     assert (ended["EndpointStatus"], ended["EndpointConfigName"]) == ("InService", silent)
     assert "did not pass the ping health check" in ended["FailureReason"]
     assert call_many(account, silent, 5).factors == {BLUE: 5}
-    account.sagemaker.delete_endpoint(EndpointName=silent)

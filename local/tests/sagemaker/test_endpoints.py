@@ -10,8 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.tests.sagemaker.account import INFERENCE_IMAGE, PROGRAMS, Account, archive, until
-from local.tests.sagemaker.hosted import GOOD_MODEL, deploy, invoke, settled
-from shoal_local.server import Emulator
+from local.tests.sagemaker.hosted import GOOD_MODEL, deploy, invoke, remove, servers_of, settled
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +18,7 @@ def endpoint(account: Account) -> Iterator[str]:
     deploy(account, "good", GOOD_MODEL)
     assert settled(account, "good")["EndpointStatus"] == "InService"
     yield "good"
-    account.sagemaker.delete_endpoint(EndpointName="good")
+    remove(account, "good")
 
 
 def test_an_endpoint_answers_with_its_model(account: Account, endpoint: str) -> None:
@@ -140,12 +139,13 @@ def test_an_endpoint_that_is_being_created_cannot_be_deleted(account: Account) -
     ):
         account.sagemaker.delete_endpoint(EndpointName="early")
     assert settled(account, "early")["EndpointStatus"] == "InService"
+    remove(account, "early")
 
 
-def test_a_deleted_endpoint_is_gone_with_its_process(account: Account, emulator: Emulator) -> None:
+def test_a_deleted_endpoint_is_gone_with_its_process(account: Account) -> None:
     deploy(account, "short", GOOD_MODEL)
     settled(account, "short")
-    before = set(emulator.registry.alive())
+    assert len(servers_of(account, "short")) == 1
     account.sagemaker.delete_endpoint(EndpointName="short")
     until(
         lambda: account.sagemaker.list_endpoints(NameContains="short")["Endpoints"],
@@ -159,7 +159,7 @@ def test_a_deleted_endpoint_is_gone_with_its_process(account: Account, emulator:
         ),
     ):
         account.sagemaker.describe_endpoint(EndpointName="short")
-    assert len(before - set(emulator.registry.alive())) == 1
+    assert not servers_of(account, "short")
 
 
 def test_an_update_that_fails_leaves_the_old_model_in_service(

@@ -4,14 +4,15 @@ can be stopped meanwhile.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from local.tests.sagemaker.account import Account, command_lines, until
-from local.tests.sagemaker.served import endpoint_of, served
 from shoal_local.runtimes.catalog import CACHE_VARIABLE, CATALOG_VARIABLE
+from shoal_local.testing import emulator
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 CATALOG = """
@@ -34,8 +35,8 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         CATALOG_VARIABLE: str(folder / "images.yaml"),
         CACHE_VARIABLE: str(folder / "runtimes"),
     }
-    with served(folder / "state", **variables) as process:
-        yield Account.at(endpoint_of(process), folder / "state", "111122223333")
+    with emulator(folder / "state", environment=os.environ | variables) as local:
+        yield Account.at(local.account)
 
 
 def start(account: Account, name: str) -> None:

@@ -14,7 +14,7 @@ ENDPOINT = "of-a-stack"
 CODE = (PROGRAMS / "inference.py").read_bytes()
 
 
-def template(account: Account, url: str, **endpoint: Any) -> str:
+def template(account: Account, url: str, name: str = ENDPOINT) -> str:
     """A model, its configuration and an endpoint; names of the first two are CloudFormation's."""
     environment = {
         "SAGEMAKER_PROGRAM": "inference.py",
@@ -40,20 +40,19 @@ def template(account: Account, url: str, **endpoint: Any) -> str:
         },
         "Endpoint": {
             "Type": "AWS::SageMaker::Endpoint",
-            "Properties": {"EndpointName": ENDPOINT, "EndpointConfigName": config, **endpoint},
+            "Properties": {"EndpointName": name, "EndpointConfigName": config},
         },
     }
     return json.dumps({"Resources": resources, "Outputs": {"Arn": {"Value": {"Ref": "Endpoint"}}}})
 
 
-def stack(account: Account) -> dict[str, Any]:
-    """The stack once nothing is being done to it."""
-    cloudformation = account.client("cloudformation")
-    look = partial(cloudformation.describe_stacks, StackName=STACK)
-    (found,) = until(
+def stack(account: Account, name: str = STACK) -> dict[str, Any]:
+    """Return the stack once nothing is being done to it."""
+    look = partial(account.client("cloudformation").describe_stacks, StackName=name)
+    (described,) = until(
         look, lambda seen: not seen["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS")
     )["Stacks"]
-    return dict(found)
+    return dict(described)
 
 
 def put(account: Account, name: str, factor: bytes) -> str:
@@ -116,12 +115,12 @@ def test_a_new_model_replaces_model_and_configuration_and_updates_the_endpoint_i
 
 def test_an_endpoint_that_cannot_be_made_leaves_nothing_behind(account: Account) -> None:
     url = account.put("models/stack-none/model.tar.gz", archive({"code/inference.py": CODE}))
+    # a name of its own: the stack of another test may still be being deleted
     account.client("cloudformation").create_stack(
-        StackName=STACK, TemplateBody=template(account, url)
+        StackName="never-served", TemplateBody=template(account, url, "of-no-stack")
     )
-    assert stack(account)["StackStatus"] == "ROLLBACK_COMPLETE"
-    assert account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"] == []
-    account.client("cloudformation").delete_stack(StackName=STACK)
+    assert stack(account, "never-served")["StackStatus"] == "ROLLBACK_COMPLETE"
+    assert account.sagemaker.list_endpoints(NameContains="of-no-stack")["Endpoints"] == []
 
 
 def test_an_endpoint_without_its_configuration_fails_by_the_property(account: Account) -> None:
@@ -136,11 +135,7 @@ def test_an_endpoint_without_its_configuration_fails_by_the_property(account: Ac
         }
     )
     account.client("cloudformation").create_stack(StackName="incomplete", TemplateBody=body)
-    found = until(
-        partial(account.client("cloudformation").describe_stacks, StackName="incomplete"),
-        lambda seen: not seen["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS"),
-    )["Stacks"][0]
-    assert found["StackStatus"] == "ROLLBACK_COMPLETE"
+    assert stack(account, "incomplete")["StackStatus"] == "ROLLBACK_COMPLETE"
     events = account.client("cloudformation").describe_stack_events(StackName="incomplete")[
         "StackEvents"
     ]

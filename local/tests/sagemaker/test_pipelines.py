@@ -340,7 +340,7 @@ def test_an_execution_that_ends_while_it_is_told_to_stop_has_ended(
 
 
 def test_a_pipeline_cannot_be_deleted_while_it_executes(account: Account) -> None:
-    account.deploy_pipeline("busy", [shell_step("Long", "sleep 3")])
+    account.deploy_pipeline("busy", [shell_step("Long", "sleep 600")])
     arn = account.sagemaker.start_pipeline_execution(PipelineName="busy")["PipelineExecutionArn"]
     with pytest.raises(account.sagemaker.exceptions.ConflictException):
         account.sagemaker.delete_pipeline(PipelineName="busy")
@@ -480,6 +480,6 @@ def test_state_changes_are_events_with_the_documented_fields(account: Account) -
             )
         return seen
 
-    until(receive, lambda found: len(found) >= 5, timeout_s=10)
+    until(receive, lambda found: len(found) >= 5)
     steps = [("Only", "Executing"), ("Only", "Starting"), ("Only", "Succeeded")]
     assert sorted(seen) == [*steps, ("execution", "Executing"), ("execution", "Succeeded")]

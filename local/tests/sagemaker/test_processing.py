@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 from local.tests.sagemaker.account import BUCKET, Account, command_lines, processing_input, until
@@ -71,8 +72,9 @@ def test_the_container_cannot_write_to_this_machine(account: Account) -> None:
 
 
 def test_nothing_that_a_job_started_outlives_it(account: Account) -> None:
-    account.process("leaves", f"date > {OUTPUT}/date; setsid sleep 4343 & exit 0")
-    assert "sleep 4343" not in command_lines()
+    command = f"sleep 43{os.getpid()}"  # no other run of the tests on this machine has it
+    account.process("leaves", f"date > {OUTPUT}/date; setsid {command} & exit 0")
+    assert command not in command_lines()
 
 
 def test_a_stopped_job_ends_as_stopped(account: Account) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from local.tests.counting import calls_of
 from shoal_local.sagemaker.pipelines.executions import Executions
 from shoal_local.sagemaker.pipelines.records import KIND
 from shoal_local.sagemaker.store import Store
-from tests.counting import calls_of
 
 
 class Core:

@@ -149,9 +149,9 @@ def test_a_code_archive_that_is_no_archive_fails_the_job(account: Account) -> No
 
 
 def test_a_job_that_exceeds_max_runtime_is_stopped_and_keeps_its_model(account: Account) -> None:
-    job = account.train(
-        "too-long", hyperparameters={"do": "wait"}, StoppingCondition={"MaxRuntimeInSeconds": 8}
-    )
+    # long enough for the script to write its file on a busy machine too
+    limit = {"MaxRuntimeInSeconds": 20}
+    job = account.train("too-long", hyperparameters={"do": "wait"}, StoppingCondition=limit)
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
     assert account.model_files(job) == {"before.txt": "written before the stop"}
 

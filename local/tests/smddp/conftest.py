@@ -1,4 +1,4 @@
-"""The runtime, and one run of each probe script for all tests that ask about it."""
+"""The runtime, and one run of each probe script for all tests that read it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ Probe = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="session")
 def runtime() -> Runtime:
-    """The Python environment that stands in for the training image."""
+    """Return the Python environment that stands in for the training image."""
     return find_runtime()
 
 
 @pytest.fixture(scope="session")
 def probe(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Probe:
-    """Run a script of `scripts/` as ranks and return the JSON object that its rank 0 writes to the
-    path it is given.
+    """Run a script of `scripts/` as ranks.
+
+    Return the JSON object that its rank 0 writes to the path it is given.
     """
 
     def run(script: str, launcher: str, ranks: int = 2, **environment: str) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def probe(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Probe:
 
 @pytest.fixture(scope="session")
 def tensorflow_runtime() -> Runtime:
-    """The Python environment that stands in for the TensorFlow training image."""
+    """Return the Python environment that stands in for the TensorFlow training image."""
     return find_runtime("tensorflow")
 
 

@@ -1,6 +1,4 @@
-"""Starts scripts with the runtime's interpreter, alone or as ranks; their exit status and output
-come out.
-"""
+"""Starts scripts with the runtime's interpreter, alone or as ranks, and collects their output."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ DEADLINE_S = 300
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended."""
+    """The end of a command: its exit status and its output."""
 
     returncode: int
     output: str
@@ -37,8 +35,9 @@ class Runtime:
     python: Path
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """A scrubbed environment: the runtime's commands on PATH, one thread per process, nothing
-        of the caller's.
+        """Return a scrubbed environment.
+
+        It has the runtime's commands on PATH, one thread per process, and nothing of the caller's.
         """
         return {
             "PATH": f"{self.python.parent}:/usr/bin:/bin",
@@ -49,12 +48,13 @@ class Runtime:
         }
 
     def alone(self, *arguments: str | Path) -> list[str]:
-        """The command of a single process."""
+        """Return the command of a single process."""
         return [str(self.python), *map(str, arguments)]
 
     def mpirun(self, ranks: int, *arguments: str | Path) -> list[str]:
-        """The command that the training toolkit builds for smddp on one host, less its options for
-        EFA and NCCL.
+        """Return the command that the training toolkit builds for smddp on one host.
+
+        Its options for EFA and NCCL are left out.
         """
         mpirun = [
             str(self.python.with_name("mpirun")),
@@ -78,23 +78,22 @@ class Runtime:
         return [*mpirun, *flags, "smddprun", str(self.python), "-m", "mpi4py", *map(str, arguments)]
 
     def mpi(self, ranks: int, *arguments: str | Path) -> list[str]:
-        """The command that the training toolkit builds for Horovod: no smddprun."""
+        """Return the command that the training toolkit builds for Horovod: no smddprun."""
         return [part for part in self.mpirun(ranks, *arguments) if part != "smddprun"]
 
     def torchrun(self, ranks: int, *arguments: str | Path) -> list[str]:
-        """The command of torchrun on one host, with a free port of its own."""
+        """Return the command of torchrun on one host, with a free port of its own."""
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
         return [str(self.python), *launcher, *map(str, arguments)]
 
     def launch(
         self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        """Start the command in its own process group, its output in one pipe, with a folder of its
-        own for temporary files.
+        """Start the command in its own process group, with its output in one pipe.
 
-        mpiruns that start and end in one folder disturb each other: "The PMIx server's listener
-        thread failed to start", exit code 213, in 7 of 7200 measured, and in none of 5400 that had
-        their own.
+        It has a folder of its own for temporary files: mpiruns that start and end in one folder
+        disturb each other ("The PMIx server's listener thread failed to start", exit code 213, in 7
+        of 7200 measured, and in none of 5400 that had their own).
         """
         return subprocess.Popen(
             command,
@@ -109,8 +108,9 @@ class Runtime:
     def answer(
         self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Run a command whose last argument is where it writes a JSON object; that object, and the
-        output as `output`.
+        """Run a command whose last argument is where it writes a JSON object.
+
+        Return that object, with the output as `output`.
         """
         outcome = self.run(command, cwd, extra)
         assert outcome.returncode == 0, outcome.output
@@ -125,8 +125,9 @@ class Runtime:
 
 
 def finish(process: subprocess.Popen[str]) -> Outcome:
-    """Wait for the end, at most DEADLINE_S; a group that outlives it is killed and the test
-    fails.
+    """Wait for the end, at most DEADLINE_S.
+
+    A process group that outlives it is killed, and the test fails.
     """
     try:
         output, _ = process.communicate(timeout=DEADLINE_S)
@@ -140,23 +141,25 @@ def finish(process: subprocess.Popen[str]) -> Outcome:
 
 
 def finish_after(process: subprocess.Popen[str], text: str, sent: signal.Signals) -> Outcome:
-    """Send its whole process group a signal when it prints a line with `text`, and wait for its
-    end.
+    """Send the whole process group a signal when it prints a line with `text`.
+
+    Return how it ended.
     """
     assert process.stdout
-    seen = []
+    lines = []
     for line in process.stdout:
-        seen.append(line)
+        lines.append(line)
         if text in line:
             os.killpg(process.pid, sent)
             break
     outcome = finish(process)
-    return Outcome(outcome.returncode, "".join(seen) + outcome.output)
+    return Outcome(outcome.returncode, "".join(lines) + outcome.output)
 
 
 def find_runtime(name: str = "pytorch") -> Runtime:
-    """The interpreter in SHOAL_RUNTIME_PYTHON (SHOAL_TENSORFLOW_RUNTIME_PYTHON), else the
-    emulator's, built if need be.
+    """Return the interpreter in SHOAL_RUNTIME_PYTHON or SHOAL_TENSORFLOW_RUNTIME_PYTHON.
+
+    Without the variable it is shoal-local's, which is built if need be.
     """
     named = os.environ.get(
         "SHOAL_RUNTIME_PYTHON" if name == "pytorch" else f"SHOAL_{name.upper()}_RUNTIME_PYTHON"

@@ -14,14 +14,16 @@ JOBS = [("mpirun", 1), ("mpirun", 2), ("mpirun", 4), ("torchrun", 2)]
 
 
 @pytest.fixture(
-    scope="module", params=JOBS, ids=[f"{launcher} {ranks}" for launcher, ranks in JOBS]
+    scope="module",
+    params=[pytest.param(each, marks=pytest.mark.nightly if each[1] == 4 else ()) for each in JOBS],
+    ids=[f"{launcher} {ranks}" for launcher, ranks in JOBS],
 )
 def job(request: pytest.FixtureRequest, probe: Probe) -> dict[str, Any]:
     launcher, ranks = request.param
     return probe("conformance", launcher, ranks, SMDDP_LOCAL_STRICT="1") | {"ranks": ranks}
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.nightly)])
 def fully_sharded(request: pytest.FixtureRequest, probe: Probe) -> dict[str, Any]:
     return probe("fully_sharded", "torchrun", request.param, SMDDP_LOCAL_STRICT="1") | {
         "ranks": request.param
@@ -73,10 +75,10 @@ def test_the_other_documented_primitives_compute_what_they_say(job: dict[str, An
 
 def test_scripts_find_the_variables_that_torch_reads(job: dict[str, Any]) -> None:
     ranks = str(job["ranks"])
-    found = [
+    exits = [
         job["variables"][name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     ]
-    assert found == ["0", ranks, "0", ranks]
+    assert exits == ["0", ranks, "0", ranks]
     assert job["variables"]["MASTER_ADDR"]
 
 

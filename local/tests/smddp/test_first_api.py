@@ -13,8 +13,6 @@ import pytest
 from local.tests.smddp.conftest import SCRIPTS, Probe
 from local.tests.smddp.runtime import Runtime
 
-RUNS_WITHOUT_LEAVING = 10
-
 # Source: SageMaker Python SDK documentation, "PyTorch API" of the library 1.2: its arguments and
 # defaults, in its order.
 GROUP = "group=group.WORLD"
@@ -121,12 +119,11 @@ def test_the_first_api_warns_that_it_is_deprecated(
     assert 'use torch.distributed with backend "smddp"' in outcome.output
 
 
+@pytest.mark.parametrize("runs", [2, pytest.param(20, marks=pytest.mark.nightly)])
 def test_scripts_that_never_leave_the_group_end_without_aborting(
-    runtime: Runtime, tmp_path: Path
+    runtime: Runtime, tmp_path: Path, runs: int
 ) -> None:
     command = runtime.mpirun(2, SCRIPTS / "never_leaves.py")
     with ThreadPoolExecutor(max_workers=2) as pool:
-        outcomes = list(
-            pool.map(lambda _: runtime.run(command, tmp_path), range(RUNS_WITHOUT_LEAVING))
-        )
+        outcomes = list(pool.map(lambda _: runtime.run(command, tmp_path), range(runs)))
     assert not [outcome for outcome in outcomes if outcome.returncode]

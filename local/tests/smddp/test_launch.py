@@ -99,7 +99,7 @@ def test_torchruns_variables_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "left"),
+    ("before", "after"),
     [
         (None, "^ofi"),
         ("^openib", "^openib,ofi"),
@@ -108,20 +108,20 @@ def test_torchruns_variables_are_left_alone() -> None:
     ],
 )
 def test_ranks_do_not_look_for_a_fabric_unless_the_user_chose_transports(
-    given: str | None, left: str
+    before: str | None, after: str
 ) -> None:
-    environ = dict(TWO_HOSTS) | ({} if given is None else {"OMPI_MCA_btl": given})
+    environ = dict(TWO_HOSTS) | ({} if before is None else {"OMPI_MCA_btl": before})
     launch.export(environ)
-    assert environ["OMPI_MCA_btl"] == left
+    assert environ["OMPI_MCA_btl"] == after
 
 
 def test_open_mpi_leaves_the_fabric_out_where_the_toolkit_lets_it_in(
     runtime: Runtime, tmp_path: Path
 ) -> None:
     command = runtime.mpirun(2, "-c", "from mpi4py import MPI")
-    said = runtime.run(command, tmp_path, {"OMPI_MCA_btl_base_verbose": "10"}).output
-    assert "found loaded component tcp" in said
-    assert "found loaded component ofi" not in said
+    output = runtime.run(command, tmp_path, {"OMPI_MCA_btl_base_verbose": "10"}).output
+    assert "found loaded component tcp" in output
+    assert "found loaded component ofi" not in output
 
 
 def test_two_jobs_on_one_machine_meet_at_different_ports(runtime: Runtime, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""What AWS's published smddp examples call, in their order, trains here on two ranks; the examples
-themselves: see the README.
+"""The calls of AWS's published smddp examples, in their order, train here on two ranks.
+
+The README says how to run the examples themselves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What the stand-in refuses before any training: instance types, missing launchers, living next to
-AWS's wheel.
-"""
+"""The stand-in refuses wrong instance types, missing launchers and AWS's wheel before training."""
 
 from __future__ import annotations
 
@@ -93,7 +91,7 @@ def test_a_script_that_fails_keeps_its_own_exit_status(run: Callable[..., Outcom
 
 @pytest.fixture
 def with_aws_wheel(tmp_path: Path) -> Path:
-    """A virtual environment in which pip would list AWS's wheel."""
+    """Return a virtual environment in which pip would list AWS's wheel."""
     venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
     site_packages = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
     metadata = site_packages / "smdistributed_dataparallel-2.3.0.dist-info"

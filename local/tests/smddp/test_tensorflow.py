@@ -57,7 +57,10 @@ REFERENCE = {
 }
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4])
+@pytest.fixture(
+    scope="module",
+    params=[1, 2, pytest.param(4, marks=pytest.mark.nightly)],
+)
 def job(request: pytest.FixtureRequest, tensorflow_probe: Probe) -> dict[str, Any]:
     return tensorflow_probe("tensorflow_training", request.param) | {"ranks": request.param}
 

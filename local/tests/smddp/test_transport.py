@@ -1,5 +1,6 @@
-"""AllReduce over MPI under mpirun: right in every type, size and layout that gloo takes, and really
-carried by MPI.
+"""AllReduce under mpirun is right in every type, size and layout that gloo takes.
+
+MPI really carries it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""An event of S3 that says that a manifest has arrived goes in; the start of an execution that
-reads its dataset comes out.
+"""Reads a manifest that has arrived in S3, and requests an execution that trains on its dataset.
 
 A manifest is `datasets/NAME/<file>` in the data bucket: JSON with `files`, paths relative to its
-own folder. It is uploaded last, so it says that the dataset is complete, and that is looked at
-here: a file that is not there, or is empty, makes the manifest wrong.
+own folder. It is uploaded last, so it says that the dataset is complete. That is verified here: a
+missing or empty file makes the manifest wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from starting import Start
+from start import StartRequest
 
 MAX_BYTES = 1024 * 1024
 ORIGIN = "(manifest)"
@@ -23,16 +22,19 @@ _KEY = re.compile(r"^datasets/[A-Za-z0-9][A-Za-z0-9._-]*/([A-Za-z0-9][A-Za-z0-9.
 
 
 class ManifestError(Exception):
-    """What is wrong with a manifest.
+    """A manifest is wrong.
 
     Trying again does not help; it is raised so that the function's alarm rings.
     """
 
 
-def start_of(s3: Any, event: dict[str, Any]) -> Start:
-    """Raises ManifestError for a manifest that is not one, or whose files are not there."""
-    bucket, found = event["detail"]["bucket"]["name"], event["detail"]["object"]
-    key, version = found["key"], found.get("version-id") or found["etag"]
+def request_of(s3: Any, event: dict[str, Any]) -> StartRequest:
+    """Return what the manifest requests.
+
+    Raises ManifestError where it is malformed or names a file that is missing or empty.
+    """
+    bucket, arrived = event["detail"]["bucket"]["name"], event["detail"]["object"]
+    key, version = arrived["key"], arrived.get("version-id") or arrived["etag"]
     uri = f"s3://{bucket}/{key}"
     match = _KEY.match(key)
     if bucket != os.environ["DATA_BUCKET"] or not match or match[1] != os.environ["MANIFEST_FILE"]:
@@ -40,15 +42,15 @@ def start_of(s3: Any, event: dict[str, Any]) -> Start:
             f"{uri} is no manifest: they are s3://{os.environ['DATA_BUCKET']}/datasets/NAME/{os.environ['MANIFEST_FILE']}"
         )
     folder = key.rpartition("/")[0]
-    _require_files(s3, bucket, folder, _files(s3, bucket, key, found, uri), uri)
+    _require_files(s3, bucket, folder, _files(s3, bucket, key, arrived, uri), uri)
     places = {"{manifest}": uri, "{folder}": f"s3://{bucket}/{folder}"}
     identity = hashlib.sha256(f"{uri} {version}".encode()).hexdigest()
-    return Start(
+    return StartRequest(
         origin=ORIGIN,
         token=identity,
         name=f"manifest-{identity[:24]}",
         description=f"Started by {uri}, version {version}",
-        told=f"manifest {uri}, version {version}",
+        log_label=f"manifest {uri}, version {version}",
         parameters={
             name: _filled(value, places)
             for name, value in json.loads(os.environ["MANIFEST_PARAMETERS"]).items()
@@ -62,10 +64,12 @@ def _filled(template: str, places: dict[str, str]) -> str:
     return template
 
 
-def _files(s3: Any, bucket: str, key: str, found: dict[str, Any], uri: str) -> list[str]:
-    if found["size"] > MAX_BYTES:
-        raise ManifestError(f"{uri} has {found['size']} bytes; a manifest has at most {MAX_BYTES}")
-    version = {"VersionId": found["version-id"]} if found.get("version-id") else {}
+def _files(s3: Any, bucket: str, key: str, arrived: dict[str, Any], uri: str) -> list[str]:
+    if arrived["size"] > MAX_BYTES:
+        raise ManifestError(
+            f"{uri} has {arrived['size']} bytes; a manifest has at most {MAX_BYTES}"
+        )
+    version = {"VersionId": arrived["version-id"]} if arrived.get("version-id") else {}
     try:
         document = json.loads(s3.get_object(Bucket=bucket, Key=key, **version)["Body"].read())
     except ValueError as error:

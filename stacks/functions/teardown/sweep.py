@@ -1,9 +1,8 @@
 """Finds what executions of one pipeline left behind for longer than their time to live, deletes it,
 and measures what it found.
 
-In: a schedule's event, or `{"dry_run": true}` from a person. Out: the report, a dictionary with
-`kept`, `past_ttl`, `deleted` and `pending` (lists of kind/name or execution ids). It relies on no
-event and no queue: it looks at what exists.
+A schedule calls it, or `shoal sweep` with `{"dry_run": true}` or `{"dry_run": false}`. It relies on
+no event and no queue: it looks at what exists.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import boto3
+from attribution import NAMES, Resource, Search, status_of
 from botocore.exceptions import BotoCoreError, ClientError
-from deletion import CLIENT, is_running, status_of, tear_down
-from tagged import MADE_UP, Made, find_named, find_tagged, listed, named_execution
+from deletion import CLIENT, is_running, tear_down
 
 # How long one execution's endpoint is waited for; the next sweep comes anyway.
 _PATIENCE_S = 60.0
@@ -43,7 +42,9 @@ class Report:
     pending: list[str] = field(default_factory=list)
     """Executions of which something could not be deleted yet."""
     complete: bool = True
-    """Whether everything was looked at; not where tags could not be read."""
+    """Whether everything was looked at."""
+    unread: list[str] = field(default_factory=list)
+    """What could not be read: names, tags or both."""
     endpoints: int = 0
     """Endpoints of this pipeline that exist, whatever their age."""
     endpoints_past_ttl: int = 0
@@ -58,9 +59,11 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     log.info("%s", report)
     _publish(boto3.client("cloudwatch"), report)
     if not report.complete and "dry_run" not in event:
+        # An alarm watches failures.
         raise RuntimeError(
-            "tags could not be read, and no person is there to be told: see above"
-        )  # an alarm watches failures
+            f"{' and '.join(report.unread)} could not be read, and no person is there to be told:"
+            " see above"
+        )
     return vars(report)
 
 
@@ -71,22 +74,54 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
     """
     report = Report(dry_run)
     limit = datetime.now(UTC).timestamp() - 60 * float(os.environ["TTL_MINUTES"])
-    tagged = _tagged(sagemaker, report)
-    for execution_id, (created_at, endpoints) in sorted(_found(sagemaker, tagged).items()):
+    search = Search(sagemaker, os.environ["PIPELINE_NAME"])
+    tagged = search.by_tags()
+    for execution_id, resources in sorted(_by_execution(sagemaker, search, tagged).items()):
+        endpoints = sum(resource.kind == "endpoint" for resource in resources)
         report.endpoints += endpoints
-        past = created_at < limit
-        report.endpoints_past_ttl += endpoints if past else 0
-        if not past or is_running(sagemaker, _arn(execution_id)):
+        past_ttl = _oldest(resources) < limit
+        report.endpoints_past_ttl += endpoints if past_ttl else 0
+        if not past_ttl or is_running(sagemaker, _arn(execution_id)):
             report.kept.append(execution_id)
             continue
         report.past_ttl.append(execution_id)
         if not dry_run:
             _remove(sagemaker, execution_id, tagged, deadline, report)
+    for failure in search.failures:
+        log.error("%s", failure)
+    report.unread = sorted({failure.search for failure in search.failures})
+    report.complete = not search.failures
+    search.raise_if_all_failed()
     return report
 
 
+def _by_execution(
+    sagemaker: Any, search: Search, tagged: dict[str, set[Resource]]
+) -> dict[str, set[Resource]]:
+    """Return what names and tags tell, by the execution's id."""
+    resources: defaultdict[str, set[Resource]] = defaultdict(set)
+    for search_result in (search.by_names(), tagged):
+        for execution_id, several in search_result.items():
+            resources[execution_id] |= several
+    for execution_id, models in search.by_generated_names().items():
+        # Executions of other pipelines have such models, too.
+        with search.attempt(NAMES, f"execution {execution_id}"):
+            if execution_id in resources or status_of(sagemaker, _arn(execution_id)) is not None:
+                resources[execution_id] |= models
+    return dict(resources)
+
+
+def _oldest(resources: set[Resource]) -> float:
+    """Return when the oldest of them was created, as a timestamp."""
+    return min(resource.created_at.timestamp() for resource in resources if resource.created_at)
+
+
 def _remove(
-    sagemaker: Any, execution_id: str, tagged: list[Made], deadline: float, report: Report
+    sagemaker: Any,
+    execution_id: str,
+    tagged: dict[str, set[Resource]],
+    deadline: float,
+    report: Report,
 ) -> None:
     try:
         finished, deleted = tear_down(
@@ -100,56 +135,6 @@ def _remove(
     report.deleted += deleted
     if not finished:
         report.pending.append(execution_id)
-
-
-def _tagged(sagemaker: Any, report: Report) -> list[Made]:
-    """Read once a sweep.
-
-    What cannot be read keeps nothing from being swept that names attribute.
-    """
-    found: list[Made] = []
-    try:
-        found.extend(find_tagged(sagemaker))
-    except (ClientError, BotoCoreError):
-        log.exception("tags")
-        report.complete = False
-    return found
-
-
-def _found(sagemaker: Any, tagged: list[Made]) -> dict[str, tuple[float, int]]:
-    """Execution id -> (when the oldest thing of it was created, as a timestamp; how many of them
-    are endpoints).
-    """
-    found: dict[str, tuple[float, int]] = {}
-    for made in (*find_named(sagemaker), *tagged):
-        _count(made, found)
-    for made in _made_up(sagemaker):
-        if _is_ours(sagemaker, made.execution_id, found):
-            _count(made, found)
-    return found
-
-
-def _count(made: Made, found: dict[str, tuple[float, int]]) -> None:
-    oldest, endpoints = found.get(made.execution_id, (float("inf"), 0))
-    found[made.execution_id] = (
-        min(oldest, made.created_at.timestamp()),
-        endpoints + (made.kind == "Endpoint"),
-    )
-
-
-def _made_up(sagemaker: Any) -> Iterator[Made]:
-    """Models whose names SageMaker made up, of whichever pipeline's executions."""
-    for item in listed(sagemaker, "list_models", "Model", f"{MADE_UP}-"):
-        execution_id = named_execution(MADE_UP, item["ModelName"])
-        if execution_id is not None:
-            yield Made("Model", item["ModelName"], execution_id, item["CreationTime"])
-
-
-def _is_ours(sagemaker: Any, execution_id: str, found: dict[str, tuple[float, int]]) -> bool:
-    """Whether a model that SageMaker named after an execution belongs to this pipeline: other
-    pipelines have such models, too.
-    """
-    return execution_id in found or status_of(sagemaker, _arn(execution_id)) is not None
 
 
 def _arn(execution_id: str) -> str:

@@ -1,4 +1,4 @@
-"""The gates run side by side, those that train one by one, and every failure is named."""
+"""Lanes run side by side, the gates of a lane one after the other, and every failure is named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.tools.gates import FOLDERS, RELEASES, ROOT, TRAINING, Gate, failures, main
+from dev.tools.gate_report import TOGETHER, unit_of
+from dev.tools.gates import Gate, failures, gates_of, main
 
 MEETS = """
 import pathlib, sys, time
@@ -36,57 +37,60 @@ def _gate(name: str, program: str, *arguments: Path) -> Gate:
 def test_every_gate_runs_and_every_failure_is_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    bad, good = (
-        "import sys; sys.exit('this is why')",
-        "import pathlib, sys; pathlib.Path(sys.argv[1]).touch()",
-    )
-    gates = [_gate("first", bad), _gate("second", bad), _gate("third", good, tmp_path / "ran")]
-    assert asyncio.run(failures(gates[:1], gates[1:], lanes=1)) == {
-        "first": "this is why\n",
-        "second": "this is why\n",
-    }
+    bad = "import sys; sys.exit('this is why')"
+    good = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch()"
+    lanes = [[_gate("first", bad), _gate("second", bad)], [_gate("third", good, tmp_path / "ran")]]
+    reasons = {"first": "this is why\n", "second": "this is why\n"}
+    assert asyncio.run(failures(lanes)) == reasons
     assert (tmp_path / "ran").exists()
     assert capfd.readouterr().out.count("this is why") == 2
 
 
-def test_what_failed_is_said_again_at_the_end(
+def test_what_failed_is_repeated_at_the_end(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     noisy = "print(*range(1000), 'this is why', sep='\\n'); raise SystemExit(1)"
-    monkeypatch.setattr("dev.tools.gates.LINT", (_gate("first", noisy), _gate("second", "")))
-    assert main(["lint"]) == 1
-    said = capfd.readouterr().out.splitlines()
-    assert said[-62:] == [
-        "== first failed; the last lines it printed:",
-        *map(str, range(941, 1000)),
-        "this is why",
-        "gates failed: first",
-    ]
+    lanes = [[_gate("first", noisy), _gate("second", "")]]
+    monkeypatch.setattr("dev.tools.gates.gates_of", lambda *_: lanes)
+    assert main(["check"]) == 1
+    lines = capfd.readouterr().out.splitlines()[-62:]
+    assert lines[0] == "== first failed; the last lines it printed:"
+    assert lines[1:-1] == [*map(str, range(941, 1000)), "this is why"]
+    assert lines[-1].startswith("make check failed: first, 0 min")
 
 
-def test_a_gate_of_the_first_kind_runs_beside_one_of_the_second(tmp_path: Path) -> None:
+def test_lanes_run_side_by_side(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    assert (
-        asyncio.run(
-            failures(
-                [_gate("first", MEETS, here, there)], [_gate("second", MEETS, there, here)], lanes=2
-            )
-        )
-        == {}
-    )
+    lanes = [[_gate("first", MEETS, here, there)], [_gate("second", MEETS, there, here)]]
+    assert asyncio.run(failures(lanes)) == {}
 
 
-def test_gates_that_train_run_one_by_one(tmp_path: Path) -> None:
-    assert (
-        asyncio.run(
-            failures(
-                [_gate(str(number), ALONE, tmp_path / "mark") for number in range(3)], [], lanes=3
-            )
-        )
-        == {}
-    )
+def test_the_gates_of_a_lane_run_one_by_one(tmp_path: Path) -> None:
+    lane = [_gate(str(number), ALONE, tmp_path / "mark") for number in range(3)]
+    assert asyncio.run(failures([lane])) == {}
 
 
-def test_the_folders_that_have_a_gate_of_their_own_exist() -> None:
-    assert [folder for folder in (*TRAINING, *FOLDERS) if not (ROOT / folder).is_dir()] == []
-    assert (ROOT / RELEASES).is_file()
+def test_an_unknown_tier_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["everything"]) == 2
+    assert "check|changed|test|all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tier", ["check", "test", "all"])
+def test_every_tier_has_the_linters_and_names_tests_that_exist(tier: str) -> None:
+    lanes = gates_of(tier, [])
+    assert {"ruff check", "mypy", "layers", "environments"} <= {gate.name for gate in lanes[0]}
+    paths = [word for word in lanes[1][0].command if word.startswith(("tests/", "local/tests"))]
+    assert [path for path in paths if not Path(path).exists()] == []
+
+
+def test_only_the_last_tier_runs_what_is_nightly() -> None:
+    marks = {tier: gates_of(tier, [])[1][0].command for tier in ("check", "test", "all")}
+    assert [tier for tier, words in marks.items() if "not registry" in words] == ["all"]
+
+
+def test_files_that_share_a_fixture_exist_and_stay_together() -> None:
+    files = [file for group in TOGETHER.values() for file in group]
+    assert [file for file in files if not Path(file).is_file()] == []
+    units = {unit_of(f"{file}::test_something") for file in files}
+    assert units == set(TOGETHER)
+    assert unit_of("tests/config/test_names.py::test_it") == "tests/config/test_names.py"

@@ -68,7 +68,7 @@ def test_make_install_leaves_a_shoal_command_that_starts() -> None:
     "program",
     [
         (
-            "import shoal.cli.deployment, shoal.cli.verbs, shoal_local.server,"
+            "import shoal.cli.deployment, shoal.cli.executions, shoal_local.server,"
             " shoal_local.sagemaker.container.pod, pipelines.check"
         ),
         (

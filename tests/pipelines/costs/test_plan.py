@@ -11,7 +11,7 @@ from config.network import ExistingNetwork, InterfaceEndpoint, Network
 from config.serving import Autoscaling, Serverless, Serving
 from config.settings import Environment, InputMode
 from pipelines.costs.plan import plan
-from tests.config.test_release import RELEASE
+from tests.config.releases import RELEASE
 from tests.pipelines.inputs import environment
 
 SUBNETS = ("subnet-00000001", "subnet-00000002")

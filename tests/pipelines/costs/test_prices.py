@@ -13,7 +13,7 @@ from config.file_system_rules import THROUGHPUTS
 from config.regions import az_id_prefixes
 from pipelines.costs import prices
 from pipelines.shapes import instance_types
-from tests.pipelines.inputs import ROOT
+from tests.repository import ROOT
 
 GROUPS = [
     group

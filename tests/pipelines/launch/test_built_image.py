@@ -14,8 +14,8 @@ from config.errors import LaunchError
 from config.settings import Framework, Strategy, Training
 from pipelines.launch import Horovod, recipes, resolve
 from pipelines.launch.recipes import content_tag
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 BROKEN: list[tuple[dict[str, Any], str]] = [
     (
         {"build_image": "pytorch-smdpp"},

@@ -7,7 +7,7 @@ import pytest
 from config.settings import Framework, Strategy, Training
 from pipelines.launch import fabric
 from pipelines.shapes import instance_types
-from tests.pipelines.inputs import ROOT
+from tests.repository import ROOT
 
 EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
 

@@ -12,7 +12,7 @@ import yaml
 from config.loader import load_environment, strategy_names
 from config.settings import Training
 from pipelines.launch import resolve, tables
-from tests.pipelines.inputs import ROOT
+from tests.repository import ROOT
 
 NAMES = strategy_names(ROOT)
 HEADINGS = ["What the toolkit runs", "The script", "Limits", "Where it cannot run"]

@@ -13,7 +13,7 @@ from config.settings import Framework, Strategy, Training
 from pipelines.launch.advice import choose
 from pipelines.launch.notices import patch_warnings
 from pipelines.launch.source_code import SourceCode
-from tests.pipelines.inputs import ROOT
+from tests.repository import ROOT
 
 LAST_DAY = datetime.date(2025, 4, 24)  # of PyTorch 2.3
 LATER = datetime.date(2026, 11, 20)

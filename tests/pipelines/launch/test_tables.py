@@ -11,7 +11,7 @@ from config.regions import az_id_prefixes
 from config.settings import Framework, Strategy
 from pipelines import shapes
 from pipelines.launch import tables
-from tests.pipelines.inputs import ROOT
+from tests.repository import ROOT
 
 FULL = re.compile(r"^[\d.]+-(gpu-py\d+-cu\d+|cpu-py\d+)-(ubuntu2\d\.04|amzn2023)-sagemaker$")
 

@@ -21,7 +21,7 @@ from config.loader import load_environment, strategy_names
 from pipelines.launch import resolve, tables
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
-from tests.pipelines.inputs import ROOT
+from tests.repository import ROOT
 
 PAGES = ROOT / "docs" / "strategies"
 PROGRAM = Path(__file__).with_name("toolkit_program.py")

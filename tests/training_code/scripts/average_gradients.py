@@ -1,8 +1,7 @@
-"""Averages gradients over ranks that all have the same, in one process: what each backward() leaves
-must be what one rank alone has.
+"""Averages gradients over ranks that all have the same, in one process.
 
-`python average_gradients.py CODE`; one line of JSON: for each number of ranks, the largest
-difference after one and after two passes.
+`python average_gradients.py CODE` prints one line of JSON: for each number of ranks, the largest
+difference to one rank alone after one and after two passes. Each backward() must leave none.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ import torch
 
 
 def gradients(ranks: int, passes: int) -> list[torch.Tensor]:
-    """Of a network with weights that are large and small, after so many backward() without
-    zero_grad().
+    """Return the gradients of a network with large and small weights.
+
+    backward() runs so many times without zero_grad().
     """
     torch.manual_seed(1)
     network = torch.nn.Sequential(
@@ -34,7 +34,7 @@ def gradients(ranks: int, passes: int) -> list[torch.Tensor]:
 
 
 def difference(ranks: int, passes: int) -> float:
-    """Largest relative one to a rank alone."""
+    """Return the largest relative difference to a rank alone."""
     pairs = zip(gradients(1, passes), gradients(ranks, passes), strict=True)
     return max(float((ours - alone).abs().max() / alone.abs().max()) for alone, ours in pairs)
 

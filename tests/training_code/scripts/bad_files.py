@@ -1,5 +1,6 @@
-"""Read damaged copies of a dataset's training files with data.py; write each case's error to the
-path given last.
+"""Read damaged copies of a dataset's training files with data.py.
+
+Writes each case's error to the last path of its arguments.
 """
 
 import json

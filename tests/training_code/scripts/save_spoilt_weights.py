@@ -1,5 +1,6 @@
-"""Save a PyTorch network of which one weight is not a number: code folder and model folder come in,
-an error goes out.
+"""Save a PyTorch network with one weight that is not a number.
+
+The arguments are the code folder and the model folder.
 """
 
 import sys

@@ -1,5 +1,6 @@
-"""Send inference.py requests as the serving container would; write the answers, or the errors, to
-the path given last.
+"""Send inference.py requests as the serving container would.
+
+Writes the answers, or the errors, to the last path of its arguments.
 """
 
 import io

@@ -1,7 +1,6 @@
-"""Unpacks archives with evaluate.py's `unpack` on a Python that pretends to be one of AWS's older
-images; prints what became of each.
+"""Unpacks archives with evaluate.py's `unpack` on a Python that acts like AWS's older images.
 
-The folder of the code and the archives come in as arguments.
+The arguments are the folder of the code and the archives. Prints the result for each.
 """
 
 import sys
@@ -14,7 +13,7 @@ original = tarfile.TarFile.extractall
 
 
 def extractall(self: tarfile.TarFile, path: Any) -> None:
-    """What Python 3.9.10 has: no `filter`."""
+    """Extract as Python 3.9.10 does: without `filter`."""
     original(self, path, filter="fully_trusted")
 
 

@@ -1,6 +1,6 @@
-"""Waits for a rank 0 that listens later, and for one that never does:
+"""Waits for a rank 0 that listens later, and for one that never does.
 
-`python wait_for_first_rank.py CODE`; one line of JSON.
+`python wait_for_first_rank.py CODE` prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ looks: list[int] = []
 
 
 def listen_at_the_third_look(_seconds: float) -> None:
-    """In place of the pause between two looks."""
+    """Listen instead of pausing before the third look."""
     looks.append(len(looks) + 1)
     if len(looks) == 3:
         first.listen()

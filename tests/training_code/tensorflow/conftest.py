@@ -25,21 +25,24 @@ from tests.training_code.tensorflow.strategies import (
 
 @pytest.fixture(scope="session")
 def tensorflow() -> Runtime:
-    """The Python environment that stands in for the TensorFlow images; built if nobody did."""
-    named = os.environ.get("SHOAL_TENSORFLOW_PYTHON")
-    if named:
-        return Runtime(Path(named))
+    """Return the Python environment that stands in for the TensorFlow images.
+
+    It is built if SHOAL_TENSORFLOW_PYTHON does not name one.
+    """
+    python = os.environ.get("SHOAL_TENSORFLOW_PYTHON")
+    if python:
+        return Runtime(Path(python))
     emulator = [sys.executable, "-m", "shoal_local", "runtime"]
     subprocess.run([*emulator, "build", "tensorflow"], cwd=ROOT, check=True, capture_output=True)
-    asked = subprocess.run(
+    process = subprocess.run(
         [*emulator, "python", "tensorflow"], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    return Runtime(Path(asked.stdout.strip()))
+    return Runtime(Path(process.stdout.strip()))
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A job that ended, and how."""
+    """A job that ended, with its outcome."""
 
     job: Job
     outcome: Outcome
@@ -63,7 +66,7 @@ RUN: dict[str, Callable[[Job], Outcome]] = {
 def undisturbed(
     tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Trained]:
-    """Two epochs of a synchronous strategy by its name, run once."""
+    """Return a function that runs two epochs of a synchronous strategy, once."""
 
     @functools.cache
     def run(strategy: str) -> Trained:
@@ -77,11 +80,21 @@ def undisturbed(
 
 @pytest.fixture(scope="session")
 def alone(undisturbed: Callable[[str], Trained]) -> Trained:
-    """train.py: two epochs in one process."""
+    """Run train.py for two epochs in one process."""
     return undisturbed("none")
 
 
-@pytest.fixture(params=["smddp", "horovod", "mirrored", "multi_worker_mirrored"])
+NIGHTLY = pytest.mark.nightly
+
+
+@pytest.fixture(
+    params=[
+        "smddp",
+        pytest.param("horovod", marks=NIGHTLY),
+        "mirrored",
+        pytest.param("multi_worker_mirrored", marks=NIGHTLY),
+    ]
+)
 def two_replicas(request: pytest.FixtureRequest, undisturbed: Callable[[str], Trained]) -> Trained:
-    """The same on two replicas."""
+    """Run two epochs of a strategy on two replicas."""
     return undisturbed(request.param)

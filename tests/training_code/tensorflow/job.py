@@ -1,6 +1,4 @@
-"""Runs a script of training_code/tensorflow as a training job would: a dataset and options come in,
-how it ended goes out.
-"""
+"""Runs a script of training_code/tensorflow as a training job would."""
 
 from __future__ import annotations
 
@@ -48,8 +46,9 @@ class Job:
     def start(
         self, command: Sequence[str], extra: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        """Start one command, as the toolkit does: folders by SM_* variables, hyperparameters on the
-        command line.
+        """Start one command as the toolkit does.
+
+        Folders are SM_* variables, hyperparameters are on the command line.
         """
         self.folder.mkdir(exist_ok=True)
         variables = {
@@ -62,12 +61,13 @@ class Job:
         return self.runtime.launch(command, self.folder, variables | dict(extra or {}))
 
     def alone(self, script: str, *options: str) -> Outcome:
-        """One process."""
+        """Run one process."""
         return finish(self.start(self.runtime.alone(CODE / script, *(options or OPTIONS))))
 
     def mpirun(self, script: str, *launcher: str) -> subprocess.Popen[str]:
-        """Two ranks, by the command that the toolkit builds for one host, less its options for EFA
-        and NCCL.
+        """Start two ranks by the command that the toolkit builds for one host.
+
+        Its options for EFA and NCCL are left out.
         """
         mpirun = [
             str(self.runtime.python.with_name("mpirun")),
@@ -94,7 +94,9 @@ class Job:
     def task(
         self, script: Path, cluster: Cluster, role: str, index: int, *options: str
     ) -> subprocess.Popen[str]:
-        """One task of a cluster on hosts of one core, with TF_CONFIG as the toolkit writes it."""
+        """Start one task of a cluster on hosts of one core, with TF_CONFIG as the toolkit writes
+        it.
+        """
         config = {
             "cluster": cluster,
             "environment": "cloud",
@@ -107,7 +109,7 @@ class Job:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Addresses on this machine with different ports that nobody listens at."""
+    """Return addresses on this machine with different ports that nobody listens at."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = [f"localhost:{server.getsockname()[1]}" for server in sockets]
     for server in sockets:

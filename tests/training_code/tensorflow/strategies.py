@@ -1,6 +1,4 @@
-"""How a job of each TensorFlow strategy is started, as the toolkit does it: a job comes in, how it
-ended goes out.
-"""
+"""Starts a job of each TensorFlow strategy as the toolkit does."""
 
 from __future__ import annotations
 
@@ -18,29 +16,29 @@ PARAMETER_SERVER = CODE / "train_parameter_server.py"
 
 
 def none(job: Job) -> subprocess.Popen[str]:
-    """One process, with the hyperparameter that SageMaker's SDK adds to TensorFlow jobs."""
+    """Start one process, with the hyperparameter that SageMaker's SDK adds to TensorFlow jobs."""
     return job.start(
         job.runtime.alone(CODE / "train.py", *OPTIONS, "--model_dir", "s3://what-the-sdk-adds")
     )
 
 
 def smddp(job: Job) -> subprocess.Popen[str]:
-    """Two ranks."""
+    """Start two ranks."""
     return job.mpirun("train_smddp.py", "-x", "SMDATAPARALLEL_USE_SINGLENODE=1", "smddprun")
 
 
 def horovod(job: Job) -> subprocess.Popen[str]:
-    """Two ranks."""
+    """Start two ranks."""
     return job.mpirun("train_horovod.py")
 
 
 def mirrored(job: Job) -> Outcome:
-    """Two replicas in one process."""
+    """Run two replicas in one process."""
     return job.alone("train_mirrored.py")
 
 
 def two_workers(job: Job) -> list[subprocess.Popen[str]]:
-    """The chief and another worker of MultiWorkerMirroredStrategy."""
+    """Start the chief and another worker of MultiWorkerMirroredStrategy."""
     cluster = {"worker": free_addresses(2)}
     return [
         job.task(CODE / "train_multi_worker_mirrored.py", cluster, "worker", index)
@@ -49,7 +47,7 @@ def two_workers(job: Job) -> list[subprocess.Popen[str]]:
 
 
 def multi_worker_mirrored(job: Job) -> Outcome:
-    """Two workers; the chief's outcome, once both have ended well."""
+    """Run two workers and return the chief's outcome, once both have ended well."""
     chief, other = [finish(task) for task in two_workers(job)]
     assert (other.returncode, PROGRESS.findall(other.output)) == (0, []), other.output
     return chief
@@ -59,8 +57,9 @@ def multi_worker_mirrored(job: Job) -> Outcome:
 def parameter_server(
     job: Job, *options: str
 ) -> Iterator[tuple[subprocess.Popen[str], list[subprocess.Popen[str]]]]:
-    """The chief, and two workers and a parameter server that run the script; the toolkit's own
-    server is the second.
+    """Start the chief, two workers and a parameter server that run the script.
+
+    A second parameter server is the toolkit's own.
     """
     addresses = free_addresses(5)
     cluster = {"master": addresses[:1], "ps": addresses[1:3], "worker": addresses[3:]}

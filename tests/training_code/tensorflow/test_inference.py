@@ -29,8 +29,8 @@ def answers(
         tensorflow.alone(SCRIPT, alone.job.model_dir, images, folder / "answer.json"), folder
     )
     assert outcome.returncode == 0, outcome.output
-    found: dict[str, Any] = json.loads((folder / "answer.json").read_text())
-    return found
+    answers: dict[str, Any] = json.loads((folder / "answer.json").read_text())
+    return answers
 
 
 def test_real_digits_are_recognised(answers: dict[str, Any]) -> None:

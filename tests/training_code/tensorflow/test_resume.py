@@ -25,12 +25,12 @@ STOPPED = 128 + signal.SIGTERM
 
 
 def resumed_at(outcome: Outcome) -> tuple[int, int]:
-    """The epoch and the step after which the job says that it continues."""
-    found = re.findall(
+    """Return the epoch and the step after which the job says that it continues."""
+    positions = re.findall(
         r"^resumed at epoch=(\d+) step=(\d+) from \S+checkpoints$", outcome.output, re.MULTILINE
     )
-    assert len(found) == 1, outcome.output
-    return int(found[0][0]), int(found[0][1])
+    assert len(positions) == 1, outcome.output
+    return int(positions[0][0]), int(positions[0][1])
 
 
 def losses_after(position: tuple[int, int], outcome: Outcome) -> dict[tuple[int, int], float]:
@@ -39,14 +39,19 @@ def losses_after(position: tuple[int, int], outcome: Outcome) -> dict[tuple[int,
 
 @pytest.fixture(scope="module")
 def killed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkpoint that train.py left when it was killed in its first epoch."""
+    """Return the checkpoint that train.py left when it was killed in its first epoch."""
     job = Job(tensorflow, dataset, tmp_path_factory.mktemp("killed"))
     finish_after(none(job), f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
     assert not job.model_dir.exists()
     return job.checkpoint_dir
 
 
-@pytest.mark.parametrize("strategy", START)
+NIGHTLY = pytest.mark.nightly
+SIGTERM = ["none", pytest.param("smddp", marks=NIGHTLY), pytest.param("horovod", marks=NIGHTLY)]
+KILLED = [name if name == "smddp" else pytest.param(name, marks=NIGHTLY) for name in START]
+
+
+@pytest.mark.parametrize("strategy", KILLED)
 def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
     tensorflow: Runtime,
     dataset: Path,
@@ -62,7 +67,7 @@ def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
 
 
 def stop(chief: subprocess.Popen[str], targets: Callable[[], Sequence[int]]) -> Outcome:
-    """As SageMaker stops a job, when the chief has printed its fourth step."""
+    """Stop a job as SageMaker does, when the chief has printed its fourth step."""
     return stop_at(chief, f"epoch=1 step=4/{STEPS}", targets)
 
 
@@ -76,8 +81,8 @@ def is_stopped(job: Job, outcome: Outcome) -> bool:
     )
 
 
-# Of mpirun's ranks each one is told, and not mpirun, which would kill them about a second later.
-@pytest.mark.parametrize("strategy", ["none", "smddp", "horovod"])
+# Each of mpirun's ranks gets the signal, not mpirun, which would kill them about a second later.
+@pytest.mark.parametrize("strategy", SIGTERM)
 def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
     tensorflow: Runtime,
     dataset: Path,
@@ -96,6 +101,7 @@ def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit
     assert job.weights == expected.job.weights
 
 
+@NIGHTLY
 def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(
     tensorflow: Runtime, dataset: Path, tmp_path: Path
 ) -> None:
@@ -107,6 +113,7 @@ def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(
     assert not job.model_dir.exists()
 
 
+@NIGHTLY
 def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoint(
     tensorflow: Runtime, dataset: Path, tmp_path: Path
 ) -> None:
@@ -118,7 +125,9 @@ def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoi
     assert not job.model_dir.exists()
 
 
-@pytest.mark.parametrize("strategy", ["mirrored", "multi_worker_mirrored"])
+@pytest.mark.parametrize(
+    "strategy", ["mirrored", pytest.param("multi_worker_mirrored", marks=NIGHTLY)]
+)
 def test_replicas_continue_where_one_process_was_killed(
     tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path, alone: Trained, strategy: str
 ) -> None:

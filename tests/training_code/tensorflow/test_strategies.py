@@ -30,8 +30,8 @@ def test_two_replicas_reach_the_accuracy_of_one(alone: Trained, two_replicas: Tr
 
 
 def test_only_one_process_prints_metrics_and_says_how_many_compute(two_replicas: Trained) -> None:
-    found = PROGRESS.findall(two_replicas.outcome.output)
-    assert (len(found), {match[-1] for match in found}) == (2 * STEPS, {"2"})
+    lines = PROGRESS.findall(two_replicas.outcome.output)
+    assert (len(lines), {match[-1] for match in lines}) == (2 * STEPS, {"2"})
 
 
 def test_the_model_is_saved_once_with_the_number_of_replicas(two_replicas: Trained) -> None:

@@ -1,3 +1,3 @@
-"""The control plane: AWS APIs in front of moto, CloudFormation, Lambda execution, event
-delivery, identity.
+"""The control plane: AWS APIs in front of moto, CloudFormation, Lambda execution, event delivery,
+identity.
 """

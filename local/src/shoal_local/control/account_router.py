@@ -1,7 +1,4 @@
-"""Which account a request belongs to: its access key decides, as on AWS.
-
-The account's own dispatcher answers.
-"""
+"""Route each request to the account that its access key belongs to, as AWS does."""
 
 from __future__ import annotations
 
@@ -11,19 +8,18 @@ from typing import Any
 
 from shoal_local.control.clients import account_of_root
 from shoal_local.control.protocol import error_answer, protocol_of, signature_of
-from shoal_local.control.service_router import Dispatcher, StartResponse, write
+from shoal_local.control.service_router import ServiceRouter, StartResponse, write
 from shoal_local.errors import AwsError
 
 
 @dataclass(frozen=True)
-class Front:
-    """A WSGI application.
+class AccountRouter:
+    """A WSGI application in front of the accounts' routers.
 
-    `dispatchers` by account; a key that nobody gave out, and a request that nobody signed, are
-    `first`'s.
+    Unknown keys and unsigned requests belong to the account `first`.
     """
 
-    dispatchers: Mapping[str, Dispatcher]
+    routers: Mapping[str, ServiceRouter]
     first: str
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -32,13 +28,15 @@ class Front:
             account = self._account_of(signature.access_key_id if signature else "")
         except AwsError as unknown:
             return write(error_answer(unknown, protocol_of(environ)), start_response)
-        return self.dispatchers[account](environ, start_response)
+        return self.routers[account](environ, start_response)
 
     def _account_of(self, access_key_id: str) -> str:
-        """AwsError InvalidClientTokenId for the root of an account that is not played."""
+        """Return the account of a key; raise AwsError InvalidClientTokenId for the root of an
+        account that is not emulated.
+        """
         root = account_of_root(access_key_id)
-        if root is not None and root not in self.dispatchers:
-            played = ", ".join(self.dispatchers)
+        if root is not None and root not in self.routers:
+            played = ", ".join(self.routers)
             raise AwsError(
                 "InvalidClientTokenId",
                 f"The emulator does not play account {root}; it plays {played}",
@@ -48,7 +46,7 @@ class Front:
             return root
         holders = (
             number
-            for number, dispatcher in self.dispatchers.items()
-            if dispatcher.identity.gave_out(access_key_id)
+            for number, router in self.routers.items()
+            if router.identity.issued(access_key_id)
         )
         return next(holders, self.first)

@@ -1,11 +1,13 @@
-"""Alarms on the metrics of endpoints and on what programs publish, evaluated from what was really
-measured: DescribeAlarms asks for it.
+"""Alarms on the metrics of endpoints and on what programs publish, evaluated when DescribeAlarms
+asks.
 
 The rules are CloudWatch's (user guide, "Using Amazon CloudWatch alarms"): DatapointsToAlarm of the
 last EvaluationPeriods, each a statistic over a Period, with TreatMissingData for periods without
-data. A period is as many times shorter as what it watches is faster than the clock (hosting;
-schedules, which call the programs that publish), and ends now, not at a full minute. Alarms on
-metrics of AWS's other services keep the state that was set; nobody is notified of any.
+data.
+
+A period is divided by the speed of what it watches: of hosting for endpoints, of schedules for
+programs, because schedules call those. It ends now, not at a full minute. Alarms on metrics of
+AWS's other services keep the state that was set. Nobody is notified of any alarm.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from shoal_local.control.metric_store import RESERVED, nearest_rank
 from shoal_local.control.protocol import ApiCall
 
 ENDPOINTS = "AWS/SageMaker"
-SHORTEST_PERIOD_S = 1.0
+MIN_PERIOD_S = 1.0
 Values = list[float | None]
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -54,12 +56,12 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
 
 
 class UnreadableError(Exception):
-    """An expression that is not emulated."""
+    """The alarm has an expression or statistic that is not emulated."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What one period's value is made of."""
+    """A metric, and the statistic of it over each period."""
 
     namespace: str
     name: str
@@ -71,7 +73,7 @@ class Metric:
 class Alarms:
     """The alarms of the account in this region.
 
-    Speeds: how many seconds of hosting, and of schedules, pass in one of ours.
+    The speeds are the seconds of hosting, and of schedules, that pass in a second of the clock.
     """
 
     def __init__(
@@ -82,13 +84,13 @@ class Alarms:
         self._evaluating = threading.Lock()
 
     def guard(self, call: ApiCall) -> None:
-        """Before DescribeAlarms is answered: bring the states of what it asks for up to date."""
-        wanted = call.parameters.get("AlarmNames")
+        """Bring the states of the alarms up to date that a DescribeAlarms asks for."""
+        names = call.parameters.get("AlarmNames")
         with self._evaluating:
             for name, alarm in list(
                 cloudwatch_backends[self._account][self._region].alarms.items()
             ):
-                if not wanted or name in wanted:
+                if not names or name in names:
                     self._evaluate(alarm)
 
     def _evaluate(self, alarm: Alarm) -> None:
@@ -108,33 +110,33 @@ class Alarms:
                 f"Shoal's emulator cannot evaluate this alarm: {unreadable}",
             )
             return
-        state, reason = judged(alarm, values)
+        state, reason = evaluate(alarm, values)
         _set(alarm, state, reason)
 
     def _values(self, alarm: Alarm, metrics: Mapping[str, Metric]) -> Values:
-        """The alarm's value in each of its periods, the latest first."""
+        """Return the alarm's value in each of its periods, the latest first."""
         count = int(alarm.evaluation_periods)
-        found = {id_: self.series(metric, count) for id_, metric in metrics.items()}
+        series_by_id = {id_: self.series(metric, count) for id_, metric in metrics.items()}
         if not alarm.metric_data_queries:
-            return found[""]
+            return series_by_id[""]
         expressions = [each for each in alarm.metric_data_queries if each.expression]
         if not expressions:
-            return next(iter(found.values()))
+            return next(iter(series_by_id.values()))
         if len(expressions) > 1:
             raise UnreadableError("it has more than one expression")
-        tree = _parsed(str(expressions[0].expression))
+        tree = _parse(str(expressions[0].expression))
         return [
-            _calculated(tree, {id_: series[position] for id_, series in found.items()})
+            _calculate(tree, {id_: series[position] for id_, series in series_by_id.items()})
             for position in range(count)
         ]
 
     def series(self, metric: Metric, count: int) -> Values:
-        """The metric in each of its last `count` periods, the latest first; None where it has no
-        data.
+        """Return the metric in each of its last `count` periods, the latest first; None where it
+        has no data.
         """
         now = utcnow()
         speed = self._hosting_speed if metric.namespace == ENDPOINTS else self._schedule_speed
-        period = timedelta(seconds=max(SHORTEST_PERIOD_S, metric.period_s / speed))
+        period = timedelta(seconds=max(MIN_PERIOD_S, metric.period_s / speed))
         buckets: list[list[float]] = [[] for _ in range(count)]
         for measured_at, value in self._data(metric, now - period * count):
             position = int((now - measured_at) / period)
@@ -143,9 +145,10 @@ class Alarms:
         return [_statistic(metric.statistic, bucket) if bucket else None for bucket in buckets]
 
     def _data(self, metric: Metric, since: datetime) -> Iterator[tuple[datetime, float]]:
-        """The latest first: what is older than asked for ends it.
+        """Yield time and value of the metric's data, the latest first.
 
-        Services measure in the order of time; programs may give any.
+        The search ends at data of a service older than `since`: services measure in order of time,
+        programs publish in any order.
         """
         for datum in reversed(cloudwatch_backends[self._account][self._region].metric_data):
             measured_at = datum.timestamp.replace(tzinfo=None)
@@ -167,7 +170,9 @@ def _dimensions(dimensions: Any) -> frozenset[tuple[str, str]]:
 
 
 def _metrics(alarm: Alarm) -> dict[str, Metric]:
-    """By their ids in the alarm's expression; "" where there is none."""
+    """Return the metrics by their ids in the alarm's expression; the id is "" where there is no
+    expression.
+    """
     if alarm.metric_name:
         name, statistic = (
             alarm.metric_name,
@@ -194,21 +199,21 @@ def _metrics(alarm: Alarm) -> dict[str, Metric]:
 def _statistic(name: str, values: Sequence[float]) -> float:
     if name in STATISTICS:
         return float(STATISTICS[name](values))
-    found = nearest_rank(values, name)
-    if found is None:
+    percentile = nearest_rank(values, name)
+    if percentile is None:
         raise UnreadableError(f"the statistic {name}")
-    return found
+    return percentile
 
 
-def _parsed(expression: str) -> ast.expr:
+def _parse(expression: str) -> ast.expr:
     try:
         return ast.parse(expression, mode="eval").body
-    except SyntaxError as wrong:
-        raise UnreadableError(f"the expression {expression}") from wrong
+    except SyntaxError as error:
+        raise UnreadableError(f"the expression {expression}") from error
 
 
-def _calculated(tree: ast.AST, values: Mapping[str, float | None]) -> float | None:
-    """Metric math of one period: arithmetic, comparisons, IF and FILL.
+def _calculate(tree: ast.AST, values: Mapping[str, float | None]) -> float | None:
+    """Return the metric math of one period: arithmetic, comparisons, IF and FILL.
 
     None where a metric has no data, or is divided by 0.
     """
@@ -217,27 +222,25 @@ def _calculated(tree: ast.AST, values: Mapping[str, float | None]) -> float | No
     if isinstance(tree, ast.Name) and tree.id in values:
         return values[tree.id]
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
-        return _called(tree.func.id, [_calculated(each, values) for each in tree.args])
+        return _call(tree.func.id, [_calculate(each, values) for each in tree.args])
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
-        return _applied(
-            type(tree.op), _calculated(tree.left, values), _calculated(tree.right, values)
-        )
+        return _apply(type(tree.op), _calculate(tree.left, values), _calculate(tree.right, values))
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _OPERATORS:
-        return _applied(
+        return _apply(
             type(tree.ops[0]),
-            _calculated(tree.left, values),
-            _calculated(tree.comparators[0], values),
+            _calculate(tree.left, values),
+            _calculate(tree.comparators[0], values),
         )
     raise UnreadableError(f"the expression {ast.unparse(tree)}")
 
 
-def _applied(kind: type[ast.AST], left: float | None, right: float | None) -> float | None:
+def _apply(kind: type[ast.AST], left: float | None, right: float | None) -> float | None:
     if left is None or right is None or (kind is ast.Div and right == 0):
         return None
     return float(_OPERATORS[kind](left, right))
 
 
-def _called(name: str, arguments: Values) -> float | None:
+def _call(name: str, arguments: Values) -> float | None:
     if name == "FILL" and len(arguments) == 2:
         return arguments[1] if arguments[0] is None else arguments[0]
     if name == "IF" and len(arguments) in {2, 3}:
@@ -246,36 +249,33 @@ def _called(name: str, arguments: Values) -> float | None:
     raise UnreadableError(f"the function {name} of {len(arguments)} arguments")
 
 
-def judged(alarm: Alarm, values: Values) -> tuple[str, str]:
-    """State and reason, in CloudWatch's words."""
-    missing, crosses = alarm.treat_missing_data or "missing", COMPARISONS[alarm.comparison_operator]
-    threshold, needed = (
-        float(alarm.threshold),
-        int(alarm.datapoints_to_alarm or alarm.evaluation_periods),
-    )
-    there = [value for value in values if value is not None]
-    if not there and missing == "missing":
+def evaluate(alarm: Alarm, values: Values) -> tuple[str, str]:
+    """Return the alarm's state, and the reason in CloudWatch's words."""
+    treatment = alarm.treat_missing_data or "missing"
+    crosses = COMPARISONS[alarm.comparison_operator]
+    threshold = float(alarm.threshold)
+    needed = int(alarm.datapoints_to_alarm or alarm.evaluation_periods)
+    data = [value for value in values if value is not None]
+    if not data and treatment == "missing":
         return "INSUFFICIENT_DATA", f"Insufficient Data: {len(values)} datapoints were unknown."
-    if not there and missing == "ignore":
+    if not data and treatment == "ignore":
         return alarm.state_value, alarm.state_reason
-    crossing = [value for value in there if crosses(value, threshold)]
-    number = len(crossing) + (len(values) - len(there) if missing == "breaching" else 0)
-    shown = ", ".join(f"{value:g}" for value in there) or "none"
+    crossing = [value for value in data if crosses(value, threshold)]
+    number = len(crossing) + (len(values) - len(data) if treatment == "breaching" else 0)
+    data_text = ", ".join(f"{value:g}" for value in data) or "none"
     state = "ALARM" if number >= needed else "OK"
     was = "were" if state == "ALARM" else "were not enough of"
-    return (
-        state,
-        (
-            f"Threshold Crossed: {number} out of the last {len(values)} datapoints [{shown}] {was}"
-            f" {_said(alarm, threshold, needed)}"
-        ),
+    reason = (
+        f"Threshold Crossed: {number} out of the last {len(values)} datapoints [{data_text}]"
+        f" {was} {_threshold_text(alarm, threshold, needed)}"
     )
+    return state, reason
 
 
-def _said(alarm: Alarm, threshold: float, needed: int) -> str:
+def _threshold_text(alarm: Alarm, threshold: float, needed: int) -> str:
     words = {"GreaterThan": "greater than", "LessThan": "less than"}
     comparison = next(
-        said for kind, said in words.items() if alarm.comparison_operator.startswith(kind)
+        phrase for kind, phrase in words.items() if alarm.comparison_operator.startswith(kind)
     )
     equal = " or equal to" if "OrEqual" in alarm.comparison_operator else ""
     return f"{comparison}{equal} the threshold ({threshold:g}); {needed} make an alarm."

@@ -1,5 +1,5 @@
-"""boto3 clients of the emulator's own endpoint: what the control plane does to other services goes
-over the API too.
+"""boto3 clients of the emulator's own endpoint, through which the control plane, too, calls other
+services.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from botocore.config import Config
 from shoal_local.context import RoleCredentials
 
 ROOT_KEY = re.compile(r"^AKIA(\d{12})ROOT$")
-MOST_KEPT = 64
+MAX_CLIENTS = 64
 CONFIG = Config(
     retries={"total_max_attempts": 1},
     s3={"addressing_style": "path"},
@@ -28,45 +28,44 @@ CONFIG = Config(
 
 
 def root_of(account: str) -> RoleCredentials:
-    """Credentials that stand for an account's root: no AssumeRole gives them out (see `identity`).
+    """Return credentials that stand for an account's root.
 
-    Not secret, nothing verifies them.
-
-    AWS makes no such key: those of its users have digits from 2 to 7 only.
+    They are not secret, and nothing verifies them. AWS's own key ids have no digits but 2 to 7, so
+    they cannot be mistaken for one.
     """
     return RoleCredentials(f"AKIA{account}ROOT", "unverified", "")
 
 
 def account_of_root(access_key_id: str) -> str | None:
-    """The account whose root the key stands for; None when it is no such key."""
+    """Return the account whose root the key stands for; None when it is no such key."""
     match = ROOT_KEY.match(access_key_id)
     return match.group(1) if match else None
 
 
 @dataclass
 class Clients:
-    """Makes clients for the account and keeps them: building one costs tens of milliseconds."""
+    """The clients of an account, kept because building one takes tens of milliseconds."""
 
     endpoint_url: Callable[[], str]
     region: str
     account: str
-    _kept: OrderedDict[tuple[str, str], Any] = field(default_factory=OrderedDict)
+    _clients: OrderedDict[tuple[str, str], Any] = field(default_factory=OrderedDict)
     _session: boto3.session.Session = field(default_factory=boto3.session.Session)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, service: str, credentials: RoleCredentials | None = None) -> Any:
-        """The client of `service` (boto3's name) that signs with `credentials`, by default as the
-        account's root.
+        """Return the client of `service` (boto3's name) that signs with `credentials`, by default
+        as the account's root.
         """
         signer = credentials or root_of(self.account)
         key = (service, signer.access_key_id)
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = self._build(service, signer)
-                if len(self._kept) > MOST_KEPT:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(key)
-            return self._kept[key]
+            if key not in self._clients:
+                self._clients[key] = self._build(service, signer)
+                if len(self._clients) > MAX_CLIENTS:
+                    self._clients.popitem(last=False)
+            self._clients.move_to_end(key)
+            return self._clients[key]
 
     def _build(self, service: str, signer: RoleCredentials) -> Any:
         return self._session.client(  # type: ignore[call-overload]

@@ -1,6 +1,6 @@
-"""CodeBuild as far as it can be true here: projects are created, changed, described and deleted; a
-build is refused by name, because there is no Docker behind it. Nothing ever says that an image was
-built.
+"""CodeBuild's projects, which are created, changed, described and deleted.
+
+A build is refused by name, because there is no Docker. Nothing ever says that an image was built.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 Project = dict[str, Any]
-MISSING = "ResourceNotFoundException"
+NOT_FOUND = "ResourceNotFoundException"
 
 
 @dataclass
-class Building:
+class BuildProjects:
     """The account's build projects in this region."""
 
     identity: Identity
@@ -27,7 +27,7 @@ class Building:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """Every operation that is emulated; others are refused by name."""
+        """Return the handlers by operation; every other operation is refused."""
         return {
             "CreateProject": self._create,
             "UpdateProject": self._update,
@@ -54,16 +54,15 @@ class Building:
         return {"project": project}
 
     def _delete(self, call: ApiCall) -> Mapping[str, Any]:
-        self._projects.pop(
-            call.parameters["name"], None
-        )  # deleting what is not there is a success, as on AWS
+        # as on AWS, deleting a project that does not exist is a success
+        self._projects.pop(call.parameters["name"], None)
         return {}
 
     def _get(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters["names"]
-        missing = [name for name in wanted if name not in self._projects]
-        found = [self._projects[name] for name in wanted if name not in missing]
-        return {"projects": found, **({"projectsNotFound": missing} if missing else {})}
+        names = call.parameters["names"]
+        missing = [name for name in names if name not in self._projects]
+        projects = [self._projects[name] for name in names if name not in missing]
+        return {"projects": projects, **({"projectsNotFound": missing} if missing else {})}
 
     def _refuse_build(self, call: ApiCall) -> Mapping[str, Any]:
         name = self._project(call.parameters["projectName"])["name"]
@@ -75,5 +74,5 @@ class Building:
 
     def _project(self, name: str) -> Project:
         if name not in self._projects:
-            raise AwsError(MISSING, f"Project cannot be found: {name}")
+            raise AwsError(NOT_FOUND, f"Project cannot be found: {name}")
         return self._projects[name]

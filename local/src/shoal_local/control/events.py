@@ -1,6 +1,8 @@
-"""EventBridge: PutEvents and the emulator's own events are matched against the rules kept by
-moto and delivered on background threads to Lambda functions and SQS queues, where their resource
-policies allow it. Other targets are refused by PutTargets.
+"""EventBridge: match events against moto's rules and deliver them to Lambda functions and SQS
+queues.
+
+Events come from PutEvents and from the emulator's services. Threads deliver them, where the
+targets' resource policies allow it. Other targets are refused by PutTargets.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ TARGET_MEMBERS = frozenset(
     {"Id", "Arn", "Input", "InputPath", "DeadLetterConfig", "RetryPolicy", "SqsParameters"}
 )
 DELIVERABLE = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sqs:)")
-MOST_AT_ONCE = 8
+MAX_THREADS = 8
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Events:
-    """Delivers events; `close` waits for deliveries under way."""
+    """The rules and deliveries of an account; `close` waits for deliveries under way."""
 
     identity: Identity
     clients: Clients
@@ -50,9 +52,9 @@ class Events:
     speed: float = 1.0
     """How much faster than the clock schedules run."""
     faults: Faults = field(default_factory=Faults)
-    _held: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _postponed: dict[str, dict[str, Any]] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "events")
+        default_factory=lambda: ThreadPoolExecutor(MAX_THREADS, "events")
     )
     _closing: threading.Event = field(default_factory=threading.Event)
 
@@ -62,45 +64,45 @@ class Events:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """The EventBridge operations answered here; moto answers the others."""
+        """Return the handlers of the operations answered here; moto answers the others."""
         return {"PutEvents": self._put_events}
 
     @property
     def guards(self) -> dict[str, Callable[[ApiCall], None]]:
-        """Checks before moto gets a request."""
+        """Return the checks before moto gets a request."""
         return {"PutTargets": check_targets, "PutRule": check_rule}
 
     def emit(self, entry: Mapping[str, Any]) -> str:
-        """Put an event on the default bus; returns its id before it is delivered.
+        """Put an event on the default bus, and return its id before it is delivered.
 
-        `entry`: source, detail-type, detail, resources.
+        `entry` has source, detail-type, detail and resources.
         """
         event = json.loads(json.dumps(self._event(entry), default=str))
-        self._disturb(event)
+        self._submit_with_faults(event)
         return str(event["id"])
 
-    def _disturb(self, event: dict[str, Any]) -> None:
-        """Deliver an event; where a test asked for it, never, twice, late, or after the next one of
-        the same execution.
+    def _submit_with_faults(self, event: dict[str, Any]) -> None:
+        """Deliver an event; where a fault asks for it: never, twice, late, or after the next event
+        of the execution.
         """
-        held = self._held.pop(str(event["detail"].get("pipelineExecutionArn")), None)
+        postponed = self._postponed.pop(str(event["detail"].get("pipelineExecutionArn")), None)
         rule = self.faults.take("event", event["detail-type"], event["detail"])
         if rule is not None:
             self.faults.happened(rule, str(event["detail-type"]))
         do = rule.do if rule is not None else ""
         if do == "reorder":
-            self._held[str(event["detail"].get("pipelineExecutionArn"))] = event
+            self._postponed[str(event["detail"].get("pipelineExecutionArn"))] = event
         elif do in {"", "duplicate"}:
             for _ in range(2 if do else 1):
-                self._soon(event)
+                self._submit(event)
         elif rule is not None and do == "delay":
-            later = threading.Timer(rule.seconds, self._soon, (event,))
+            later = threading.Timer(rule.seconds, self._submit, (event,))
             later.daemon = True
             later.start()
-        if held is not None:
-            self._soon(held)
+        if postponed is not None:
+            self._submit(postponed)
 
-    def _soon(self, event: dict[str, Any]) -> None:
+    def _submit(self, event: dict[str, Any]) -> None:
         if not self._closing.is_set():
             self._pool.submit(self._route, event)
 
@@ -119,7 +121,7 @@ class Events:
         }
 
     def close(self) -> None:
-        """Take no more events; wait for deliveries under way."""
+        """Take no more events, and wait for deliveries under way."""
         self._schedules.close()
         self._closing.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -162,13 +164,13 @@ class Events:
             detail = None
         if not isinstance(detail, dict):
             return {"ErrorCode": "MalformedDetail", "ErrorMessage": "Detail is malformed."}
-        given = {
+        event = {
             "source": entry["Source"],
             "detail-type": entry["DetailType"],
             "detail": detail,
             "resources": entry.get("Resources") or [],
         }
-        return {"EventId": self.emit(given)}
+        return {"EventId": self.emit(event)}
 
     def _route(self, event: dict[str, Any]) -> None:
         for rule in self._rules():
@@ -179,8 +181,9 @@ class Events:
                 log.exception("the rule %s", rule.arn)
 
     def _fire(self, rule: Rule) -> None:
-        """A scheduled rule's own event goes to its own targets only (EventBridge user guide,
-        "Scheduled events").
+        """Deliver a scheduled rule's event to its own targets only.
+
+        Source: EventBridge user guide, "Scheduled events".
         """
         entry = {
             "source": "aws.events",
@@ -261,7 +264,7 @@ class Events:
 
 
 def matches(rule: Rule, event: dict[str, Any]) -> bool:
-    """Whether the rule has an event pattern and the event is of it."""
+    """Return whether the event matches the rule's pattern; a rule without one matches nothing."""
     pattern = rule.event_pattern
     return bool(pattern.get_pattern()) and bool(
         pattern.matches_event(cast(EventMessageType, event))
@@ -269,8 +272,8 @@ def matches(rule: Rule, event: dict[str, Any]) -> bool:
 
 
 def target_input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Any:
-    """What a target gets: its constant `Input`, the part of the event at `InputPath`, else the
-    event.
+    """Return what a target gets: its constant `Input`, the part of the event at `InputPath`, else
+    the event.
     """
     if target.get("Input"):
         return json.loads(target["Input"])
@@ -282,7 +285,7 @@ def target_input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Any:
 
 
 def check_targets(call: ApiCall) -> None:
-    """AwsError ValidationException for a target that could not be delivered to."""
+    """Raise AwsError ValidationException for a target that could not be delivered to."""
     for target in call.parameters.get("Targets", []):
         unknown = sorted(
             key for key, value in target.items() if value is not None and key not in TARGET_MEMBERS
@@ -301,17 +304,17 @@ def check_targets(call: ApiCall) -> None:
 
 
 def _check_input(target: Mapping[str, Any]) -> None:
-    """The words: EventBridge's, as users quote them."""
+    """Raise AwsError for an input that is not JSON, in EventBridge's words as users quote them."""
     try:
         json.loads(target.get("Input") or "{}")
-    except (ValueError, RecursionError) as broken:
+    except (ValueError, RecursionError) as error:
         raise AwsError(
-            "ValidationException", f"JSON syntax error in input for target {target['Id']}: {broken}"
-        ) from broken
+            "ValidationException", f"JSON syntax error in input for target {target['Id']}: {error}"
+        ) from error
 
 
 def check_rule(call: ApiCall) -> None:
-    """AwsError ValidationException for a schedule that nothing here would start."""
+    """Raise AwsError ValidationException for a schedule that nothing here would start."""
     schedule = call.parameters.get("ScheduleExpression")
     if schedule and period_s(schedule) is None:
         raise AwsError(

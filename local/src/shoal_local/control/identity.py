@@ -1,9 +1,7 @@
-"""Who calls: access keys become caller ARNs, and AssumeRole gives credentials only where the role's
-trust policy allows.
+"""Who calls: access keys become caller ARNs, and AssumeRole checks the role's trust policy.
 
-The secret keys of requests are not verified (no signature check): a key that no AssumeRole or IAM
-user gave out means the account's root, which is how dummy credentials work. What a caller's own
-policies allow is asked in `authorization`.
+Signatures are not verified. A key that neither AssumeRole nor an IAM user has means the account's
+root, so that dummy credentials work. `authorization` checks what a caller's own policies allow.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ SESSION_NAME = re.compile(r"^[\w+=,.@-]{2,64}$")
 
 @dataclass
 class Identity:
-    """The account's roles and the sessions that were given out."""
+    """The account's roles and their sessions."""
 
     account: str
     region: str
@@ -48,8 +46,8 @@ class Identity:
     def root_arn(self) -> str:
         return f"arn:aws:iam::{self.account}:root"
 
-    def gave_out(self, access_key_id: str) -> bool:
-        """Whether the key is that of a session or IAM user of this account."""
+    def issued(self, access_key_id: str) -> bool:
+        """Return whether the key is that of a session or IAM user of this account."""
         return (
             access_key_id in self._sessions
             or iam_backends[self.account][PARTITION].get_user_from_access_key_id(access_key_id)
@@ -57,7 +55,7 @@ class Identity:
         )
 
     def caller_arn(self, access_key_id: str) -> str:
-        """ARN of the role session or IAM user that the key belongs to, else the account's root."""
+        """Return the ARN of the role session or IAM user of the key, else the account's root."""
         session = self._sessions.get(access_key_id)
         if session is not None:
             return str(session.arn)
@@ -65,14 +63,18 @@ class Identity:
         return str(user.arn) if user else self.root_arn
 
     def session_policy(self, access_key_id: str) -> Mapping[str, Any] | None:
-        """The policy that limits a session besides its role's, where AssumeRole was given one."""
+        """Return the policy that limits a session in addition to its role's, if AssumeRole
+        got one.
+        """
         return self._session_policies.get(access_key_id)
 
     def assume_role(
         self, role_arn: str, session_name: str, principal: Principal, external_id: str | None = None
     ) -> AssumedRole:
-        """A session of the role; AwsError AccessDenied when there is no such role or its trust
-        policy refuses `principal`.
+        """Return a session of the role.
+
+        Raises AwsError AccessDenied when the role does not exist or its trust policy refuses
+        `principal`.
         """
         if not SESSION_NAME.match(session_name):
             raise AwsError(
@@ -109,8 +111,9 @@ class Identity:
     def service_credentials(
         self, role_arn: str, session_name: str, service: str, source_arn: str | None = None
     ) -> RoleCredentials:
-        """Credentials of the role for an AWS service (`lambda.amazonaws.com`) that works on a
-        caller's behalf, or for `source_arn`.
+        """Return credentials of the role for an AWS service (`lambda.amazonaws.com`).
+
+        The service acts on a caller's behalf, or for `source_arn`.
         """
         principal = self.service_principal(service)
         if source_arn:
@@ -123,8 +126,10 @@ class Identity:
         )
 
     def service_principal(self, service: str) -> Principal:
-        """The service as principal; `aws:SourceArn` is known only up to the account, so it matches
-        by that prefix.
+        """Return the service as principal.
+
+        Only the beginning of `aws:SourceArn`, up to the account, is known, so it matches by that
+        prefix.
         """
         name = service.partition(".")[0]
         source = f"arn:aws:{name}:{self.region}:{self.account}:*"
@@ -133,15 +138,16 @@ class Identity:
         )
 
     def caller_principal(self, caller_arn: str) -> Principal:
-        """A person or role session of any account as principal; a session stands for its role too,
-        and everybody for their account.
+        """Return the caller as principal.
+
+        A session also counts as its role, and every caller as their account.
         """
         account = account_of(caller_arn)
         return Principal(
             "AWS",
             caller_arn,
             {"aws:PrincipalArn": caller_arn, "aws:PrincipalAccount": account},
-            _also(caller_arn, account),
+            _aliases(caller_arn, account),
         )
 
     def _trust_policy(self, role_arn: str) -> Mapping[str, Any] | None:
@@ -156,31 +162,31 @@ class Identity:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """The STS operations answered here; moto answers the others."""
+        """Return the handlers of the STS operations answered here; moto answers the others."""
         return {"AssumeRole": self._assume_role_api, "GetCallerIdentity": self._get_caller_identity}
 
     @property
     def guards(self) -> dict[str, Callable[[ApiCall], None]]:
-        """What IAM refuses and moto would not."""
+        """Return the checks of what IAM refuses and moto does not."""
         return dict.fromkeys(TAKE_A_BOUNDARY, self._boundary)
 
     def _boundary(self, call: ApiCall) -> None:
-        """IAM looks a boundary up when it is given. moto has none of AWS's own policies, so those
-        pass.
+        """Refuse a boundary that does not exist. AWS's own policies pass, because moto has none of
+        them.
         """
         arn = call.parameters.get("PermissionsBoundary")
-        known = iam_backends[self.account][PARTITION].managed_policies
-        if arn and arn not in known and not arn.startswith("arn:aws:iam::aws:policy/"):
+        policies = iam_backends[self.account][PARTITION].managed_policies
+        if arn and arn not in policies and not arn.startswith("arn:aws:iam::aws:policy/"):
             raise AwsError(
                 "NoSuchEntity", f"Scope ARN: {arn} does not exist or is not attachable.", 404
             )
 
     def _assume_role_api(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters
+        request = call.parameters
         principal = self.caller_principal(call.caller_arn)
-        limits = _session_policy(wanted)
+        limits = _session_policy(request)
         session = self.assume_role(
-            wanted["RoleArn"], wanted["RoleSessionName"], principal, wanted.get("ExternalId")
+            request["RoleArn"], request["RoleSessionName"], principal, request.get("ExternalId")
         )
         if limits is not None:
             self._session_policies[session.access_key_id] = limits
@@ -202,30 +208,30 @@ class Identity:
         return {"UserId": user_id, "Account": self.account, "Arn": call.caller_arn}
 
 
-def _also(caller_arn: str, account: str) -> tuple[str, ...]:
+def _aliases(caller_arn: str, account: str) -> tuple[str, ...]:
     match = re.match(r"^arn:aws:sts::\d{12}:assumed-role/([^/]+)/", caller_arn)
     roles = (f"arn:aws:iam::{account}:role/{match.group(1)}",) if match else ()
     return (*roles, f"arn:aws:iam::{account}:root", account)
 
 
-def _session_policy(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The inline session policy of an AssumeRole; managed ones are refused by name."""
-    if wanted.get("PolicyArns"):
+def _session_policy(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the inline session policy of an AssumeRole; refuse managed ones by name."""
+    if request.get("PolicyArns"):
         raise AwsError(
             "ValidationError",
             "Shoal's emulator takes a session policy inline (Policy), not as PolicyArns",
         )
     try:
-        return dict(json.loads(wanted["Policy"])) if wanted.get("Policy") else None
-    except (ValueError, TypeError, RecursionError) as broken:
+        return dict(json.loads(request["Policy"])) if request.get("Policy") else None
+    except (ValueError, TypeError, RecursionError) as error:
         raise AwsError(
-            "MalformedPolicyDocument", f"The session policy is not JSON: {broken}"
-        ) from broken
+            "MalformedPolicyDocument", f"The session policy is not JSON: {error}"
+        ) from error
 
 
 def error_of(error: ClientError) -> AwsError:
-    """An API error that a service met while it worked on a request, to be answered to that
-    request's caller.
+    """Return the error that a service met while it worked on a request, for that request's
+    caller.
     """
     answer = error.response
     status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)

@@ -1,8 +1,8 @@
-"""ECR's layers: an upload in parts goes to disk and becomes a blob once its digest is that of its
-bytes; an unsigned URL gives it back.
+"""ECR's layers: an upload in parts goes to disk and becomes a blob once its digest matches; an
+unsigned URL returns it.
 
-Which repository has which blob is kept where moto looks for it (BatchCheckLayerAvailability is
-moto's). Source: ECR API reference, the operations of the same names and their errors.
+Which repository has which blob is kept where moto's BatchCheckLayerAvailability looks for it.
+Source: ECR API reference, the operations and their errors.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from shoal_local.errors import AwsError
 
 PATH = "/_shoal/ecr/"
 PART_BYTES = 10 * 1024 * 1024
-SMALLEST_PART, LARGEST_PART = 5 * 1024 * 1024, 20 * 1024 * 1024
+MIN_PART_BYTES, MAX_PART_BYTES = 5 * 1024 * 1024, 20 * 1024 * 1024
 
 
 @dataclass
 class Upload:
-    """A layer on its way: its bytes so far, and the size of the last part."""
+    """A layer that is being uploaded: its bytes so far, and the size of the last part."""
 
     repository: str
     file: Path
     length: int = 0
     last_part: int = 0
     has_short_part: bool = False
-    """One that is not the last, below what ECR takes."""
+    """Whether a part that is not the last is smaller than ECR allows."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def append(self, part: bytes) -> None:
         with self.file.open("ab") as file:
             file.write(part)
         self.has_short_part = self.has_short_part or bool(
-            self.length and self.last_part < SMALLEST_PART
+            self.length and self.last_part < MIN_PART_BYTES
         )
         self.length, self.last_part = self.length + len(part), len(part)
 
 
 @dataclass(frozen=True)
 class Layers:
-    """Those of one account, below `folder`: `blobs/` by SHA-256, `uploads/` until they are
-    whole.
+    """The layers of one account, below `folder`: `blobs/` by SHA-256, `uploads/` until they are
+    complete.
     """
 
     identity: Identity
@@ -69,20 +69,24 @@ class Layers:
         }
 
     def initiate(self, call: ApiCall) -> Mapping[str, Any]:
-        """InitiateLayerUpload."""
+        """Answer InitiateLayerUpload."""
         self._repository(call)
         id_ = secrets.token_hex(16)
         self._uploads[id_] = Upload(call.parameters["repositoryName"], self._place("uploads", id_))
         return {"uploadId": id_, "partSize": PART_BYTES}
 
     def upload(self, call: ApiCall) -> Mapping[str, Any]:
-        """UploadLayerPart: parts in order, each from where the last one ended."""
-        upload, given = self._upload(call), call.parameters
-        part, first, last = given["layerPartBlob"], given["partFirstByte"], given["partLastByte"]
+        """Answer UploadLayerPart: parts come in order, each from where the last one ended."""
+        upload, request = self._upload(call), call.parameters
+        part, first, last = (
+            request["layerPartBlob"],
+            request["partFirstByte"],
+            request["partLastByte"],
+        )
         with upload.lock:
             if (first, last) != (upload.length, upload.length + len(part) - 1) or not 0 < len(
                 part
-            ) <= LARGEST_PART:
+            ) <= MAX_PART_BYTES:
                 consecutive = (
                     "the first byte specified is not consecutive to the last byte of a previous"
                     " layer part upload"
@@ -92,10 +96,10 @@ class Layers:
                     f"The layer part size is not valid, or {consecutive}.",
                 )
             upload.append(part)
-        return {**self._named(call), "lastByteReceived": last}
+        return {**self._ids(call), "lastByteReceived": last}
 
     def complete(self, call: ApiCall) -> Mapping[str, Any]:
-        """CompleteLayerUpload: the digest is that of what came."""
+        """Answer CompleteLayerUpload, which checks the digest."""
         upload, repository = self._upload(call), self._repository(call)
         with upload.lock:
             if not upload.length:
@@ -108,8 +112,8 @@ class Layers:
                     "LayerPartTooSmallException", "Layer parts must be at least 5 MiB in size."
                 )
             with upload.file.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-            digest = f"sha256:{found}"
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = f"sha256:{sha256}"
             if digest not in call.parameters["layerDigests"]:
                 calculated = (
                     "The layer digest calculation performed by Amazon ECR upon receipt of the image"
@@ -125,13 +129,13 @@ class Layers:
                     "LayerAlreadyExistsException",
                     "The image layer already exists in the associated repository.",
                 )
-            upload.file.replace(self._place("blobs", found))
+            upload.file.replace(self._place("blobs", sha256))
             repository.layers[digest] = upload.length
-        return {**self._named(call), "layerDigest": digest}
+        return {**self._ids(call), "layerDigest": digest}
 
     def download_url(self, call: ApiCall) -> Mapping[str, Any]:
-        """GetDownloadUrlForLayer; AWS's URL is one of S3 that is signed, this one has a word that
-        nobody can guess.
+        """Answer GetDownloadUrlForLayer. AWS's URL is a signed one of S3, this one contains a
+        secret word.
         """
         digest = call.parameters["layerDigest"]
         if digest not in self._repository(call).layers:
@@ -144,7 +148,7 @@ class Layers:
         return {"downloadUrl": f"{self.endpoint_url()}{PATH}{word}", "layerDigest": digest}
 
     def answer_path(self, environ: Mapping[str, Any]) -> Answer | None:
-        """The bytes behind a URL that was given out; None for any other."""
+        """Return the bytes behind a URL of `download_url`; None for any other URL."""
         path = str(environ.get("PATH_INFO", ""))
         file = (
             self._links.get(path.removeprefix(PATH))
@@ -157,17 +161,19 @@ class Layers:
 
     def _repository(self, call: ApiCall) -> Any:
         name = call.parameters["repositoryName"]
-        found = ecr_backends[self.identity.account][call.region].repositories.get(name)
-        if found is None:
+        repository = ecr_backends[self.identity.account][call.region].repositories.get(name)
+        if repository is None:
             where = f"in the registry with id '{self.identity.account}'"
             raise AwsError(
                 "RepositoryNotFoundException",
                 f"The repository with name '{name}' does not exist {where}",
             )
-        return found
+        return repository
 
     def _upload(self, call: ApiCall) -> Upload:
-        """Raises AwsError for one that was not begun in this repository, or has ended."""
+        """Return the upload; raise AwsError when it was not begun in this repository, or
+        has ended.
+        """
         self._repository(call)
         upload = self._uploads.get(call.parameters["uploadId"])
         if upload is None or upload.repository != call.parameters["repositoryName"]:
@@ -177,12 +183,12 @@ class Layers:
             )
         return upload
 
-    def _named(self, call: ApiCall) -> dict[str, Any]:
-        asked = call.parameters
+    def _ids(self, call: ApiCall) -> dict[str, Any]:
+        request = call.parameters
         return {
             "registryId": self.identity.account,
-            "repositoryName": asked["repositoryName"],
-            "uploadId": asked["uploadId"],
+            "repositoryName": request["repositoryName"],
+            "uploadId": request["uploadId"],
         }
 
     def _place(self, kind: str, name: str) -> Path:

@@ -1,5 +1,7 @@
-"""ECR's BatchGetImage: this account's images are moto's, those of other registries are the
-container images that a runtime stands for.
+"""ECR's BatchGetImage.
+
+This account's images are in moto's store. The images of other registries are the container images
+that a runtime stands for.
 """
 
 from __future__ import annotations
@@ -22,67 +24,72 @@ USES = ("training", "processing", "inference")
 
 @dataclass(frozen=True)
 class Registries:
-    """What can be pulled from where."""
+    """The images that can be pulled from each registry."""
 
     identity: Identity
-    _given_out: ClassVar[set[str]] = set()
-    """Of all accounts here: AWS's registries are the same whoever asks."""
+    _digests: ClassVar[set[str]] = set()
+    """Shared by all accounts: AWS's registries are the same for every caller."""
 
     def get_images(self, call: ApiCall) -> Mapping[str, Any]:
-        """BatchGetImage; of other registries' images without manifests: nothing here could pull
-        them.
+        """Answer BatchGetImage. Images of other registries have no manifest, because nothing here
+        could pull them.
         """
-        wanted = call.parameters
+        request = call.parameters
         registry, repository = (
-            wanted.get("registryId") or self.identity.account,
-            wanted["repositoryName"],
+            request.get("registryId") or self.identity.account,
+            request["repositoryName"],
         )
         if registry == self.identity.account:
             try:
-                found = ecr_backends[registry][call.region].batch_get_image(
-                    repository, registry, wanted["imageIds"]
+                result = ecr_backends[registry][call.region].batch_get_image(
+                    repository, registry, request["imageIds"]
                 )
             except RepositoryNotFoundException as error:
                 raise AwsError("RepositoryNotFoundException", str(error.message)) from error
             return {
-                "images": [self._own(registry, repository, each) for each in found["images"]],
-                "failures": found["failures"],
+                "images": [
+                    self._own_image(registry, repository, each) for each in result["images"]
+                ],
+                "failures": result["failures"],
             }
         host = f"{registry}.dkr.ecr.{call.region}.amazonaws.com/{repository}"
-        looked_up = [(each, self._standing_in(host, each)) for each in wanted["imageIds"]]
+        standing_in = [(each, self._stand_in(host, each)) for each in request["imageIds"]]
         why = {"failureCode": "ImageNotFound", "failureReason": "Requested image not found"}
         return {
             "images": [
-                {"registryId": registry, "repositoryName": repository, "imageId": known}
-                for _, known in looked_up
-                if known
+                {"registryId": registry, "repositoryName": repository, "imageId": image_id}
+                for _, image_id in standing_in
+                if image_id
             ],
-            "failures": [{"imageId": each, **why} for each, known in looked_up if not known],
+            "failures": [
+                {"imageId": each, **why} for each, image_id in standing_in if not image_id
+            ],
         }
 
-    def _own(self, registry: str, repository: str, found: Any) -> dict[str, Any]:
+    def _own_image(self, registry: str, repository: str, stored: Any) -> dict[str, Any]:
         manifest = {
-            "imageManifest": found.image_manifest,
-            "imageManifestMediaType": found.image_manifest_media_type,
+            "imageManifest": stored.image_manifest,
+            "imageManifestMediaType": stored.image_manifest_media_type,
         }
         return {
             "registryId": registry,
             "repositoryName": repository,
-            "imageId": {"imageDigest": found.get_image_digest()},
+            "imageId": {"imageDigest": stored.get_image_digest()},
             **manifest,
         }
 
-    def _standing_in(self, host: str, image_id: Mapping[str, str]) -> dict[str, str] | None:
-        """The image with its digest: a hash of the runtime that stands for it.
+    def _stand_in(self, host: str, image_id: Mapping[str, str]) -> dict[str, str] | None:
+        """Return the image with its digest, a hash of the runtime that stands for it; None when no
+        runtime does.
 
-        It is known by that once somebody has asked by tag.
+        The image can be asked for by digest once it was asked for by tag.
         """
         tag, digest = image_id.get("imageTag"), image_id.get("imageDigest", "")
         if tag is None:
-            return {"imageDigest": digest} if f"{host}@{digest}" in self._given_out else None
-        found = next((known for use in USES if (known := image(f"{host}:{tag}", use))), None)
-        if found is None:
+            return {"imageDigest": digest} if f"{host}@{digest}" in self._digests else None
+        entry = next((match for use in USES if (match := image(f"{host}:{tag}", use))), None)
+        if entry is None:
             return None
-        digest = f"sha256:{hashlib.sha256(f'{host}:{tag} {found.runtime.base_version}'.encode()).hexdigest()}"  # noqa: E501
-        self._given_out.add(f"{host}@{digest}")
+        digest = f"sha256:{hashlib.sha256(f'{host}:{tag} {entry.runtime.base_version}'.encode()).hexdigest()}"  # noqa: E501
+        self._digests.add(f"{host}@{digest}")
         return {"imageTag": tag, "imageDigest": digest}

@@ -1,10 +1,10 @@
-"""What stands before the API: only programs of this machine get in, and only with requests of a
-sensible size.
+"""The guard in front of the API: only programs of this machine get in, with requests of a sensible
+size.
 
-A page in a browser can make requests to loopback, and a name that an attacker's DNS server points
-at 127.0.0.1 even lets it read the answers (DNS rebinding). So a request must name this emulator as
-its host, and must not come from another site. Every refusal is an answer as AWS words it; what was
-refused is not read into memory.
+A page in a browser can send requests to loopback. With a name that an attacker's DNS server points
+at 127.0.0.1 it can even read the answers (DNS rebinding). So a request must name this emulator as
+its host, and must not come from another site. Every refusal is worded as AWS does it; the body of a
+refused request is not read into memory.
 """
 
 from __future__ import annotations
@@ -28,32 +28,23 @@ HOSTS = ("localhost", "127.0.0.1", "[::1]")
 BUCKET_HOST = re.compile(r"^(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\.localhost$")
 SAME_SITE = ("", "none", "same-origin")
 LENGTH = re.compile(r"^\d{1,18}$")
-LARGEST: Mapping[str, int] = {
-    "s3": (
-        5
-        * 1024
-        # S3 user guide, "Uploading objects": 5 GB in one PUT; what is no PUT carries a list of keys
-        # or parts
-        * MIB
-    ),
+MAX_BYTES: Mapping[str, int] = {
+    # S3 user guide, "Uploading objects": 5 GB in one PUT; only a PUT carries an object
+    "s3": 5 * 1024 * MIB,
     # Lambda's own words: "Request must be smaller than 70167211 bytes for the CreateFunction
     # operation"
     "lambda": 70_167_211,
     "ecr": 28 * MIB,  # ECR API reference, UploadLayerPart: 20 MiB, in base64
-    "sagemaker": (
-        6
-        # payload of InvokeEndpoint, as users are told (repost.aws); a pipeline's definition is at
-        # most 1 MB
-        * MIB
-    ),
+    # payload of InvokeEndpoint, as repost.aws has it; a pipeline's definition is at most 1 MB
+    "sagemaker": 6 * MIB,
 }
-LARGEST_OTHERWISE = 8 * MIB
-KEPT_IN_MEMORY = 8 * MIB
+DEFAULT_MAX_BYTES = 8 * MIB
+MAX_IN_MEMORY_BYTES = 8 * MIB
 BLOCK = 256 * 1024
 
 
 @dataclass(frozen=True)
-class Doorkeeper:
+class LoopbackGuard:
     """A WSGI application in front of `app`; `port` is the one that the server listens on."""
 
     app: Any
@@ -63,24 +54,27 @@ class Doorkeeper:
         try:
             self._check_site(environ)
             self._check_host(environ)
-            size_up(environ)
-        except AwsError as refused:
-            return self._refuse(environ, start_response, refused)
-        answered: Iterable[bytes] = self.app(environ, start_response)
-        return answered
+            check_size(environ)
+        except AwsError as refusal:
+            return self._refuse(environ, start_response, refusal)
+        response: Iterable[bytes] = self.app(environ, start_response)
+        return response
 
     def _check_host(self, environ: dict[str, Any]) -> None:
-        """AwsError for a foreign Host header; `BUCKET.localhost` becomes a path, which is how S3 is
-        addressed behind here.
+        """Raise AwsError for a foreign Host header.
+
+        `BUCKET.localhost` becomes a path, because moto addresses S3 so.
         """
-        given = environ.get("HTTP_HOST", "")
-        name, _, port = given.rpartition(":") if re.search(r":\d*$", given) else (given, "", "80")
+        header = environ.get("HTTP_HOST", "")
+        name, _, port = (
+            header.rpartition(":") if re.search(r":\d*$", header) else (header, "", "80")
+        )
         bucket = BUCKET_HOST.match(name.lower())
         if port != str(self.port) or not (name.lower() in HOSTS or bucket):
             allowed = ", ".join(f"{host}:{self.port}" for host in HOSTS)
             raise AwsError(
                 "AccessDenied",
-                f"Shoal's emulator answers to {allowed} only, not to the host {given[:200]!r}",
+                f"Shoal's emulator answers to {allowed} only, not to the host {header[:200]!r}",
                 403,
             )
         if bucket:
@@ -102,12 +96,14 @@ class Doorkeeper:
         environ["HTTP_HOST"] = f"localhost:{self.port}"
 
     def _check_site(self, environ: Mapping[str, Any]) -> None:
-        """AwsError when a browser says that a page of another site asks (Fetch standard: Origin;
-        Fetch Metadata: Sec-Fetch-Site).
+        """Raise AwsError when a browser says that a page of another site asks (Fetch standard:
+        Origin; Fetch Metadata: Sec-Fetch-Site).
         """
         origin, site = environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE", "")
-        ours = {f"http://{host}:{self.port}" for host in HOSTS}
-        if (origin is not None and origin.lower() not in ours) or site.lower() not in SAME_SITE:
+        own_origins = {f"http://{host}:{self.port}" for host in HOSTS}
+        if (
+            origin is not None and origin.lower() not in own_origins
+        ) or site.lower() not in SAME_SITE:
             asking = origin or f"a page of another site (Sec-Fetch-Site: {site[:40]})"
             raise AwsError(
                 "AccessDenied",
@@ -118,91 +114,93 @@ class Doorkeeper:
 
     @staticmethod
     def _refuse(
-        environ: Mapping[str, Any], start_response: Any, refused: AwsError
+        environ: Mapping[str, Any], start_response: Any, refusal: AwsError
     ) -> Iterable[bytes]:
-        answer = error_answer(refused, protocol_of(environ))
+        answer = error_answer(refusal, protocol_of(environ))
         headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
         start_response(status_line(answer.status), headers)
         return [answer.body]
 
 
-def size_up(environ: dict[str, Any]) -> None:
-    """AwsError for a length that is none or too large.
+def check_size(environ: dict[str, Any]) -> None:
+    """Raise AwsError for a length that is no number or too large.
 
-    What comes in chunks is put aside first, so that everybody knows its length.
+    A chunked body is spooled first, so that its length is known.
     """
     signature = signature_of(environ)
     service = signature.service if signature else "s3"
-    most = (
-        LARGEST.get(service, LARGEST_OTHERWISE)
+    max_bytes = (
+        MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
         if service != "s3" or environ["REQUEST_METHOD"] == "PUT"
-        else LARGEST_OTHERWISE
+        else DEFAULT_MAX_BYTES
     )
     if environ.get("wsgi.input_terminated"):
-        environ["wsgi.input"], length = put_aside(environ["wsgi.input"], most, service)
+        environ["wsgi.input"], length = spool(environ["wsgi.input"], max_bytes, service)
         environ["CONTENT_LENGTH"] = str(length)
-        for said in ("wsgi.input_terminated", "HTTP_TRANSFER_ENCODING"):
-            environ.pop(said, None)
+        for key in ("wsgi.input_terminated", "HTTP_TRANSFER_ENCODING"):
+            environ.pop(key, None)
         return
-    given = environ.get("CONTENT_LENGTH") or "0"
-    if not LENGTH.match(given):
-        raise AwsError("InvalidRequest", f"Content-Length is not a number of bytes: {given[:40]!r}")
-    if int(given) > most:
-        raise too_large(service, most)
+    header = environ.get("CONTENT_LENGTH") or "0"
+    if not LENGTH.match(header):
+        raise AwsError(
+            "InvalidRequest", f"Content-Length is not a number of bytes: {header[:40]!r}"
+        )
+    if int(header) > max_bytes:
+        raise too_large(service, max_bytes)
 
 
-def put_aside(source: IO[bytes], most: int, service: str) -> tuple[IO[bytes], int]:
-    """A chunked body as a file, in memory while it is small, and its length; AwsError as soon as it
-    is too long or broken off.
+def spool(source: IO[bytes], max_bytes: int, service: str) -> tuple[IO[bytes], int]:
+    """Return a chunked body as a file, in memory while it is small, and its length.
+
+    Raises AwsError as soon as it is too long or broken off.
     """
-    kept = tempfile.SpooledTemporaryFile(max_size=KEPT_IN_MEMORY)  # noqa: SIM115 (whoever answers reads it; collected with the request)
+    spooled = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (read by the handler, collected with the request)
     try:
         while block := source.read(BLOCK):
-            kept.write(block)
-            if kept.tell() > most:
-                raise too_large(service, most)
-    except (OSError, ValueError) as broken:
-        raise AwsError(
-            "IncompleteBody", f"The request's chunks cannot be read: {broken}"
-        ) from broken
-    length = kept.tell()
-    kept.seek(0)
-    return kept, length
+            spooled.write(block)
+            if spooled.tell() > max_bytes:
+                raise too_large(service, max_bytes)
+    except (OSError, ValueError) as error:
+        raise AwsError("IncompleteBody", f"The request's chunks cannot be read: {error}") from error
+    length = spooled.tell()
+    spooled.seek(0)
+    return spooled, length
 
 
 def inflate(environ: dict[str, Any], body: bytes, service: str) -> bytes:
-    """A buffered body that came compressed, as boto3 sends a large PutMetricData, as it was before;
-    AwsError for one that is damaged, or that is larger than the service takes.
+    """Return a buffered body uncompressed; boto3 compresses a large PutMetricData.
+
+    Raises AwsError for one that is damaged, or larger than the service takes.
     """
     if environ.get("HTTP_CONTENT_ENCODING", "").lower() != "gzip":
         return body
-    most = LARGEST.get(service, LARGEST_OTHERWISE)
+    max_bytes = MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
     try:
-        inflated = gzip.GzipFile(fileobj=io.BytesIO(body)).read(most + 1)
-    except (OSError, EOFError, zlib.error) as damaged:
+        inflated = gzip.GzipFile(fileobj=io.BytesIO(body)).read(max_bytes + 1)
+    except (OSError, EOFError, zlib.error) as error:
         raise AwsError(
-            "SerializationException", f"the request is not compressed as it says: {damaged}"
-        ) from damaged
-    if len(inflated) > most:
-        raise too_large(service, most)
+            "SerializationException", f"the request is not compressed as it says: {error}"
+        ) from error
+    if len(inflated) > max_bytes:
+        raise too_large(service, max_bytes)
     del environ["HTTP_CONTENT_ENCODING"]
     environ.update({"wsgi.input": io.BytesIO(inflated), "CONTENT_LENGTH": str(len(inflated))})
     return inflated
 
 
-def too_large(service: str, most: int) -> AwsError:
-    """In the words of the service that has documented them."""
+def too_large(service: str, max_bytes: int) -> AwsError:
+    """Return the refusal, in the service's own words where they are documented."""
     if service == "s3":
         return AwsError(
             "EntityTooLarge",
-            f"Your proposed upload exceeds the maximum allowed size of {most} bytes",
+            f"Your proposed upload exceeds the maximum allowed size of {max_bytes} bytes",
         )
     if service == "lambda":
         return AwsError(
-            "RequestEntityTooLargeException", f"Request must be smaller than {most} bytes", 413
+            "RequestEntityTooLargeException", f"Request must be smaller than {max_bytes} bytes", 413
         )
     return AwsError(
         "RequestEntityTooLargeException",
-        f"Request must be smaller than {most} bytes for {service}",
+        f"Request must be smaller than {max_bytes} bytes for {service}",
         413,
     )

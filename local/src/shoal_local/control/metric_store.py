@@ -1,5 +1,5 @@
-"""What services measure goes in; CloudWatch's own operations (GetMetricData, ListMetrics) show
-it.
+"""The measurements of services, kept where CloudWatch's own operations (GetMetricData, ListMetrics)
+find them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ PERCENTILE = re.compile(r"^p(?P<percent>\d{1,2}(\.\d+)?)$")
 
 
 def keep(account: str, region: str, measurement: Measurement) -> None:
-    """Add a service's measurement to the account's metrics.
-
-    A value that is no number is no measurement.
+    """Add a service's measurement to the account's metrics, unless its value is infinite or not a
+    number.
     """
     if math.isfinite(measurement.value):
         cloudwatch_backends[account][region].put_metric_data(
@@ -30,8 +29,8 @@ def keep(account: str, region: str, measurement: Measurement) -> None:
 
 
 def check_namespace(call: ApiCall) -> None:
-    """AwsError for a namespace that belongs to AWS (CloudWatch API reference, PutMetricData:
-    "cannot begin with AWS/").
+    """Raise AwsError for a namespace of AWS (CloudWatch API reference, PutMetricData: "cannot begin
+    with AWS/").
     """
     namespace = str(call.parameters.get("Namespace", ""))
     if namespace.startswith(RESERVED):
@@ -41,7 +40,7 @@ def check_namespace(call: ApiCall) -> None:
 
 
 def nearest_rank(values: Sequence[float], statistic: str) -> float | None:
-    """The percentile that `statistic` names (`p99`); None for another statistic."""
+    """Return the percentile that `statistic` names (`p99`); None for another statistic."""
     match = PERCENTILE.match(statistic)
     if not match:
         return None

@@ -1,6 +1,8 @@
-"""Where moto differs from AWS in a way that matters: bucket policies whose conditions it cannot
-read, access logs that it writes at once (a bucket that was just emptied would not be empty),
-percentiles of metrics, digests of images, and imports that the first request would wait for.
+"""Patch moto where it differs from AWS in a way that matters, and load it in the background.
+
+- Bucket policies: moto cannot read their conditions.
+- Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
+- Metrics have no percentiles, and images no digest of their manifest.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from moto.s3.models import FakeBucket, S3Backend
 from shoal_local.control.metric_store import nearest_rank
 from shoal_local.control.policies import Principal, decision
 
-EVERYBODY = Principal("AWS", "anonymous")
+ANONYMOUS = Principal("AWS", "anonymous")
 # Requests come over plain HTTP on loopback, which stands for the TLS that buckets ask for on AWS.
 CONTEXT = {"aws:SecureTransport": "true"}
 RESULTS = {
@@ -37,55 +39,58 @@ log = logging.getLogger(__name__)
 
 
 def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResult:
-    """What the bucket's policy says to everybody. moto denies whenever a statement has a condition
-    that is not met.
+    """Return what the bucket's policy says to anonymous callers.
+
+    moto denies whenever a statement has a condition that is not met.
     """
     if not bucket.policy:
         return PermissionResult.NEUTRAL
-    return RESULTS[decision(json.loads(bucket.policy), EVERYBODY, action, resource, CONTEXT)]
+    return RESULTS[decision(json.loads(bucket.policy), ANONYMOUS, action, resource, CONTEXT)]
 
 
 def no_access_log(_backend: Any, _request: Any, _bucket_name: str) -> None:
-    """AWS delivers access logs hours later, if at all; here there are none."""
+    """Write none: AWS delivers access logs hours later, if at all."""
 
 
-def change_s3() -> None:
+def patch_s3() -> None:
     """Make moto's S3 ask `bucket_permission` and write no access logs."""
     S3Backend.log_incoming_request = no_access_log  # type: ignore[method-assign,assignment]
     FakeBucket.get_permission = bucket_permission  # type: ignore[method-assign,assignment]
 
 
 def statistic(statistics: Statistics, name: str) -> Any:
-    """What moto's Statistics knows, and percentiles (`p99`), which it leaves out: the nearest rank
-    of the values.
+    """Return a statistic of moto's, or a percentile (`p99`), which moto leaves out, as the nearest
+    rank.
     """
-    found = _statistic_of_moto(statistics, name)
+    value = _statistic_of_moto(statistics, name)
     values = statistics.metric_single_values_list
-    return nearest_rank(values, name) if found is None and values else found
+    return nearest_rank(values, name) if value is None and values else value
 
 
-def change_cloudwatch() -> None:
+def patch_cloudwatch() -> None:
     """Make moto's CloudWatch answer with percentiles."""
     Statistics.get_statistics_for_type = statistic  # type: ignore[method-assign,assignment]
 
 
 def digest_of_manifest(image: Image) -> None:
-    """Of an image for which nobody gave one: SHA-256 of its manifest, as of the OCI image
-    specification. moto hashes names of layers.
+    """Set the digest of an image that came without one: SHA-256 of its manifest, as the OCI image
+    specification says.
+
+    moto hashes the names of layers.
     """
     image._image_digest = (
         f"sha256:{hashlib.sha256(image.image_manifest.encode(errors='surrogatepass')).hexdigest()}"
     )
 
 
-def change_ecr() -> None:
+def patch_ecr() -> None:
     """Make moto's ECR know an image by the digest of its manifest."""
     Image._create_digest = digest_of_manifest  # type: ignore[method-assign,assignment]
 
 
 def warm_up(accounts: Sequence[str], region: str) -> None:
-    """Import services that will be asked for, and make what they keep of each account; the first
-    request to EC2 would wait a second.
+    """Import services and create each account's state in them, because the first request to EC2
+    would wait a second.
     """
     for account, name in itertools.product(accounts, WARM):
         try:

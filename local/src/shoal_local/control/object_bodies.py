@@ -1,9 +1,8 @@
-"""Objects of S3 that are too large for memory: what comes in goes to disk, and what goes out comes
-from there, a block at a time.
+"""S3 objects that are too large for memory go to disk and come from there, a block at a time.
 
 moto keeps an object above 5 MiB in a temporary file, and yet reads it whole wherever it touches it.
-Here its value is a `Body`, which has what moto does with it: a length, slices (ranges), and blocks.
-Smaller objects are bytes, as ever.
+Here its value is a `Body`, which supports what moto does with it: a length, slices (ranges), and
+blocks. Smaller objects are bytes, as before.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from werkzeug.datastructures import ImmutableMultiDict
 
 BLOCK = 1024 * 1024
 Checksum = tuple[str, str, int]
-"""FULL_OBJECT or COMPOSITE, the checksum in base64, and of how many parts."""
+"""FULL_OBJECT or COMPOSITE, the checksum in base64, and the number of parts."""
 
 _value_of_moto = FakeKey.value
 _set_up_by_moto = S3Response.setup_class
@@ -33,8 +32,10 @@ _complete_by_moto = S3Backend.complete_multipart_upload
 
 
 class Body:
-    """A part of a file, read by position: many may read at once, and it stays readable when the
-    object is overwritten or deleted.
+    """A part of a file, read by position.
+
+    Several threads may read at once, and it stays readable when the object is overwritten or
+    deleted.
     """
 
     def __init__(self, file: io.FileIO, start: int, length: int) -> None:
@@ -42,7 +43,7 @@ class Body:
 
     @classmethod
     def of(cls, file: Any, length: int) -> Body:
-        """The first `length` bytes of an open file, whoever closes that."""
+        """Return the first `length` bytes of an open file, which may then be closed."""
         file.flush()
         return cls(io.FileIO(os.dup(file.fileno()), "rb"), 0, length)
 
@@ -50,7 +51,7 @@ class Body:
         return self._length
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> Body:
-        """Itself, as it never changes: moto copies whole objects to list their versions."""
+        """Return itself, as it never changes: moto copies whole objects to list their versions."""
         return self
 
     def __getitem__(self, part: slice) -> Body:
@@ -58,20 +59,22 @@ class Body:
         return Body(self._file, self._start + start, max(0, stop - start))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Blocks; OSError when the file has become shorter, which must not look like the end."""
-        done = 0
-        while done < self._length:
+        """Yield blocks; raise OSError when the file became shorter, which must not look like the
+        end.
+        """
+        position = 0
+        while position < self._length:
             block = os.pread(
-                self._file.fileno(), min(BLOCK, self._length - done), self._start + done
+                self._file.fileno(), min(BLOCK, self._length - position), self._start + position
             )
             if not block:
-                raise OSError(f"an object of {self._length} bytes ends after {done}")
-            done += len(block)
+                raise OSError(f"an object of {self._length} bytes ends after {position}")
+            position += len(block)
             yield block
 
 
-class Joined:
-    """Several values, one behind the other."""
+class Concatenation:
+    """Several values, one after the other."""
 
     def __init__(self, values: Sequence[bytes | Body]) -> None:
         self._values = values
@@ -84,7 +87,7 @@ class Joined:
             yield from blocks_of(value)
 
 
-def blocks_of(value: bytes | Body | Joined) -> Iterable[bytes]:
+def blocks_of(value: bytes | Body | Concatenation) -> Iterable[bytes]:
     return (value,) if isinstance(value, bytes) else value
 
 
@@ -97,16 +100,16 @@ def stream_objects() -> None:
 
 
 def value_of(key: FakeKey) -> bytes | Body:
-    """What an object consists of."""
+    """Return an object's content."""
     if key.contentsize <= key._max_buffer_size:
         return bytes(_value_of_moto.fget(key))  # type: ignore[attr-defined]
     with key.lock:
         return Body.of(key._value_buffer, key.contentsize)
 
 
-def keep(key: FakeKey, value: str | bytes | Body | Joined) -> None:
-    """Make it consist of that."""
-    if not isinstance(value, Body | Joined):
+def keep(key: FakeKey, value: str | bytes | Body | Concatenation) -> None:
+    """Replace an object's content."""
+    if not isinstance(value, Body | Concatenation):
         _value_of_moto.fset(key, value)  # type: ignore[attr-defined]
         return
     key._value_buffer.seek(0)
@@ -117,14 +120,14 @@ def keep(key: FakeKey, value: str | bytes | Body | Joined) -> None:
 
 
 def complete(
-    upload: FakeMultipart, chosen: Iterator[tuple[int, str]]
-) -> tuple[Joined, str, Checksum | None]:
-    """The object, its ETag and its checksum.
+    upload: FakeMultipart, chosen_parts: Iterator[tuple[int, str]]
+) -> tuple[Concatenation, str, Checksum | None]:
+    """Return the object, its ETag and its checksum.
 
     Source of the errors: S3 API reference, CompleteMultipartUpload.
     """
     parts: list[FakeKey] = []
-    for number, etag in chosen:
+    for number, etag in chosen_parts:
         part = upload.parts.get(number)
         if part is None or part.etag.strip('"') != etag.strip('"'):
             raise InvalidPart
@@ -139,35 +142,35 @@ def complete(
     algorithm, kind = (
         upload.metadata.get(f"x-amz-checksum-{name}") for name in ("algorithm", "type")
     )
-    return Joined(values), etag, _checksum(values, algorithm or "", kind or "COMPOSITE")
+    return Concatenation(values), etag, _checksum(values, algorithm or "", kind or "COMPOSITE")
 
 
 def _checksum(values: Sequence[bytes | Body], algorithm: str, kind: str) -> Checksum | None:
-    """None for an algorithm that Python does not have, where moto would answer with another one's
-    result.
+    """Return the checksum; None for an algorithm that Python lacks, where moto would answer with
+    another one's result.
     """
     compute = _ALGORITHMS.get(algorithm)
     if compute is None:
         return None
     if kind == "FULL_OBJECT":
-        return kind, base64.b64encode(compute(Joined(values))).decode(), 1
+        return kind, base64.b64encode(compute(Concatenation(values))).decode(), 1
     of_parts = b"".join(compute(blocks_of(value)) for value in values)
     return kind, base64.b64encode(compute([of_parts])).decode(), len(values)
 
 
 def _crc32(blocks: Iterable[bytes]) -> bytes:
-    found = 0
+    checksum = 0
     for block in blocks:
-        found = binascii.crc32(block, found)
-    return found.to_bytes(4, "big")
+        checksum = binascii.crc32(block, checksum)
+    return checksum.to_bytes(4, "big")
 
 
 def _sha(name: str) -> Callable[[Iterable[bytes]], bytes]:
     def digest(blocks: Iterable[bytes]) -> bytes:
-        found = hashlib.new(name, usedforsecurity=False)
+        hasher = hashlib.new(name, usedforsecurity=False)
         for block in blocks:
-            found.update(block)
-        return found.digest()
+            hasher.update(block)
+        return hasher.digest()
 
     return digest
 
@@ -180,12 +183,10 @@ _ALGORITHMS: dict[str, Callable[[Iterable[bytes]], bytes]] = {
 
 
 def complete_and_forget_parts(
-    backend: S3Backend, bucket: str, upload: str, chosen: Iterator[tuple[int, str]]
+    backend: S3Backend, bucket: str, upload: str, chosen_parts: Iterator[tuple[int, str]]
 ) -> FakeKey | None:
-    """The object has its own copy; moto would keep the parts beside it for as long as it is
-    there.
-    """
-    key = _complete_by_moto(backend, bucket, upload, chosen)
+    """Complete the upload and delete its parts, which moto would keep as long as the object."""
+    key = _complete_by_moto(backend, bucket, upload, chosen_parts)
     if key is not None and key.multipart is not None:
         key.multipart.dispose()
     return key
@@ -194,10 +195,10 @@ def complete_and_forget_parts(
 def set_up(
     response: S3Response, request: Any, full_url: str | None = None, headers: Any = None
 ) -> None:
-    """A large upload goes to a file before moto asks for the request's bytes.
+    """Spool a large upload to a file before moto asks for the request's bytes.
 
-    No upload by PUT is a form: werkzeug would look for one in the bytes where a Content-Type says
-    so, as curl's does, and the object would be empty.
+    No upload by PUT is a form. werkzeug would parse one where the Content-Type says so, as curl's
+    does, and the object would be empty.
     """
     if request.method == "PUT":
         request.__dict__.update(form=ImmutableMultiDict(), files=ImmutableMultiDict())
@@ -207,12 +208,12 @@ def set_up(
 
 
 def _spooled(source: IO[bytes], length: int) -> Body:
-    """OSError when less comes than was announced."""
+    """Return the body as a file; raise OSError when it is shorter than announced."""
     with tempfile.TemporaryFile() as file:
-        left = length
-        while left and (block := source.read(min(BLOCK, left))):
+        remaining = length
+        while remaining and (block := source.read(min(BLOCK, remaining))):
             file.write(block)
-            left -= len(block)
-        if left:
-            raise OSError(f"of {length} announced bytes {left} did not come")
+            remaining -= len(block)
+        if remaining:
+            raise OSError(f"of {length} announced bytes {remaining} did not come")
         return Body.of(file, length)

@@ -1,5 +1,4 @@
-"""What happens to an object of S3 goes in, from moto; the event that S3 sends to EventBridge comes
-out, where its bucket is to tell.
+"""The events that S3 sends to EventBridge for buckets that ask for them.
 
 moto would match and deliver the event itself, past the policies of its targets. Source of the
 fields: S3 user guide, "EventBridge event message structure".
@@ -16,7 +15,7 @@ from typing import Any
 from moto.s3 import notifications
 
 Emit = Callable[[str, Mapping[str, Any]], object]
-"""An account and an event of it."""
+"""Takes an account and an event."""
 
 _DETAIL_TYPES = {"ObjectCreated": "Object Created", "ObjectRemoved": "Object Deleted"}
 _REASONS = {
@@ -29,8 +28,8 @@ _REASONS = {
 _count = itertools.count()
 
 
-def tell_events(emit: Emit) -> None:
-    """Make moto's S3 hand every event for EventBridge to `emit`."""
+def send_object_events(emit: Emit) -> None:
+    """Make moto's S3 pass every event for EventBridge to `emit`."""
 
     def send(account_id: str, bucket: Any, event_name: str, key: Any) -> None:
         if entry := entry_of(
@@ -42,8 +41,8 @@ def tell_events(emit: Emit) -> None:
 
 
 def entry_of(account: str, bucket: str, event_name: str, key: Any) -> dict[str, Any] | None:
-    """`s3:ObjectCreated:Put` of an object as EventBridge has it; None for kinds of events that
-    nothing here sends.
+    """Return the event for `s3:ObjectCreated:Put` and the like; None for kinds that are not
+    sent.
     """
     kind, _, how = event_name.removeprefix("s3:").partition(":")
     if kind not in _DETAIL_TYPES:

@@ -1,9 +1,9 @@
-"""Resource policies (role trust, queue, function): does a document allow a principal an action on a
-resource?
+"""Resource policies (role trust, queue, function): whether a document allows a principal an action
+on a resource.
 
-Evaluates what resource policies of this kind use: Principal, (Not)Action, (Not)Resource with
-wildcards, and the conditions String*, Arn*, Bool and Null, on the context keys the caller of
-`allows` knows. A condition on a key that is unknown does not match.
+Evaluated are Principal, (Not)Action and (Not)Resource with wildcards, and the conditions String*,
+Arn*, Bool and Null on the context keys that the caller of `allows` passes. A condition on any other
+key does not match.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Principal:
-    """Who acts: `kind` AWS or Service, `name` an ARN or a service's host name; `also` lists what
-    else it counts as.
+    """Who acts: `kind` is AWS or Service, `name` an ARN or a service's host name.
+
+    `also` lists further names that mean the same principal.
     """
 
     kind: str
@@ -34,7 +35,7 @@ def allows(
     resource: str,
     context: Mapping[str, str],
 ) -> bool:
-    """Whether some statement allows it and none denies it."""
+    """Return whether some statement allows it and none denies it."""
     return decision(policy, principal, action, resource, context) == "Allow"
 
 
@@ -45,7 +46,9 @@ def decision(
     resource: str,
     context: Mapping[str, str],
 ) -> Literal["Allow", "Deny"] | None:
-    """What the document says: Deny wins over Allow; None when no statement is about it."""
+    """Return the effect of the document, where Deny wins over Allow; None when no statement
+    matches.
+    """
     statements = _listed(policy.get("Statement", []))
     effects = {
         statement["Effect"]
@@ -56,9 +59,7 @@ def decision(
 
 
 def mistake_in(policy: Any) -> str:
-    """What is wrong with the form of a resource policy, so that nobody could decide by it; "" if
-    nothing is.
-    """
+    """Return what is wrong with the form of a resource policy; "" when it can be evaluated."""
     if not isinstance(policy, Mapping) or "Statement" not in policy:
         return "it is no JSON object with a Statement"
     return next(filter(None, map(_mistake_in_statement, _listed(policy["Statement"]))), "")
@@ -98,8 +99,8 @@ def _matches(
         and _listing(statement, "Action", action.lower(), str.lower)
         and _listing(statement, "Resource", resource, str)
         and all(
-            _condition(operator, wanted, context)
-            for operator, wanted in statement.get("Condition", {}).items()
+            _condition(operator, keys, context)
+            for operator, keys in statement.get("Condition", {}).items()
         )
     )
 
@@ -107,8 +108,9 @@ def _matches(
 def _listing(
     statement: Mapping[str, Any], element: str, value: str, fold: Callable[[str], str]
 ) -> bool:
-    """Whether Action (or NotAction, ...) covers the value; a statement without Resource is about
-    the resource it is on.
+    """Return whether Action (or NotAction, ...) covers the value.
+
+    A statement without Resource is about the resource that the policy is on.
     """
     if f"Not{element}" in statement:
         return not any(
@@ -118,21 +120,21 @@ def _listing(
 
 
 def _names(statement: Mapping[str, Any], principal: Principal) -> bool:
-    named = statement.get("Principal", {})
-    if named == "*":
+    names = statement.get("Principal", {})
+    if names == "*":
         return True
-    listed = _listed(named.get(principal.kind, []))
-    return any(name in listed for name in (principal.name, *principal.also)) or (
-        principal.kind == "AWS" and "*" in listed
+    allowed_names = _listed(names.get(principal.kind, []))
+    return any(name in allowed_names for name in (principal.name, *principal.also)) or (
+        principal.kind == "AWS" and "*" in allowed_names
     )
 
 
-def _condition(operator: str, wanted: Mapping[str, Any], context: Mapping[str, str]) -> bool:
+def _condition(operator: str, keys: Mapping[str, Any], context: Mapping[str, str]) -> bool:
     if_exists = operator.endswith("IfExists")
     test = CONDITIONS.get(operator.removesuffix("IfExists"))
-    known = {key.lower(): value for key, value in context.items()}
-    for key, values in wanted.items():
-        value = known.get(key.lower())
+    values_by_key = {key.lower(): value for key, value in context.items()}
+    for key, values in keys.items():
+        value = values_by_key.get(key.lower())
         if operator == "Null":
             if (value is None) != (str(values).lower() == "true"):
                 return False
@@ -145,26 +147,28 @@ def _condition(operator: str, wanted: Mapping[str, Any], context: Mapping[str, s
     return True
 
 
-def _equal(value: str, wanted: Iterable[str]) -> bool:
-    return value in wanted
+def _equal(value: str, patterns: Iterable[str]) -> bool:
+    return value in patterns
 
 
-def _equal_ignoring_case(value: str, wanted: Iterable[str]) -> bool:
-    return value.lower() in {item.lower() for item in wanted}
+def _equal_ignoring_case(value: str, patterns: Iterable[str]) -> bool:
+    return value.lower() in {item.lower() for item in patterns}
 
 
-def _like(value: str, wanted: Iterable[str]) -> bool:
-    """A value that itself ends in `*` is known only up to there: it matches a pattern that agrees
-    as far as both go.
+def _like(value: str, patterns: Iterable[str]) -> bool:
+    """Return whether the value matches a pattern.
+
+    A value that ends in `*` is known only up to there: it matches a pattern that agrees as far as
+    both go.
     """
-    known = value.removesuffix("*")
+    prefix = value.removesuffix("*")
     return any(
-        like(item, value) or (value.endswith("*") and item.startswith(known)) for item in wanted
+        like(item, value) or (value.endswith("*") and item.startswith(prefix)) for item in patterns
     )
 
 
 def _not(test: Callable[[str, Iterable[str]], bool]) -> Callable[[str, Iterable[str]], bool]:
-    return lambda value, wanted: not test(value, wanted)
+    return lambda value, patterns: not test(value, patterns)
 
 
 CONDITIONS: dict[str, Callable[[str, Iterable[str]], bool]] = {
@@ -190,7 +194,9 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 
 def like(pattern: str, value: str) -> bool:
-    """AWS wildcards: `*` any run of characters, `?` one character."""
+    """Return whether a value matches a pattern of AWS, where `*` is any run of characters and `?`
+    one character.
+    """
     return _pattern(pattern).fullmatch(value) is not None
 
 

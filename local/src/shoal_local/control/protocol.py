@@ -1,6 +1,7 @@
-"""AWS protocols: an HTTP request becomes an `ApiCall` (service, operation, parameters, who signed),
-and a result or an AwsError becomes the HTTP answer its protocol (query, JSON, REST) prescribes,
-checked against botocore's output shape.
+"""The AWS protocols (query, JSON, REST): requests in, answers out.
+
+An HTTP request becomes an `ApiCall`. A result or an AwsError becomes the HTTP answer of the
+protocol, checked against botocore's output shape.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/(\d{8})/([^/]+)/([^/]+)/aws4_req
 class Signature:
     """The credential scope of a signed request.
 
-    Nothing here proves that the secret key was right: see `identity`.
+    Nothing proves that the secret key was right: see `identity`.
     """
 
     access_key_id: str
@@ -56,8 +57,9 @@ class Signature:
 
 @dataclass(frozen=True)
 class ApiCall:
-    """One request to the API: `service` as boto3 names it, `operation` "" when the service's
-    model knows no such operation.
+    """One request to the API.
+
+    `service` is boto3's name. `operation` is "" when the service's model has no such operation.
     """
 
     service: str
@@ -67,10 +69,10 @@ class ApiCall:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     access_key_id: str = ""
     questions: tuple[Question, ...] | None = ()
-    """What IAM is asked about it; None when nobody knows (see `authorization`)."""
+    """The questions to IAM about it; None when they are not known (see `authorization`)."""
     account: str = ""
-    """The account that it acts in, once that is known: another than the caller's when it is about a
-    resource there.
+    """The account that it acts in, once that is known: not the caller's when it is about another
+    account's resource.
     """
     received: int = 0
     """Bytes of the request's body."""
@@ -84,20 +86,19 @@ class Answer:
     headers: Mapping[str, str]
     body: bytes
     file: Path | None = None
-    """Is sent block by block in place of the body, where there is one."""
+    """Sent block by block in place of the body, if set."""
 
 
 def signature_of(environ: Mapping[str, Any]) -> Signature | None:
-    """The credential scope from the Authorization header or a presigned URL; None for an unsigned
-    request.
+    """Return the credential scope from the Authorization header or a presigned URL; None for an
+    unsigned request.
     """
     match = CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
     if not match:
         query = parse_qs(environ.get("QUERY_STRING", ""))
         match = CREDENTIAL.search("Credential=" + query.get("X-Amz-Credential", [""])[0])
-        if (
-            not match and "AWSAccessKeyId" in query
-        ):  # the second version of signatures, which boto3 still presigns S3's URLs with
+        # signature version 2, with which boto3 still presigns URLs of S3
+        if not match and "AWSAccessKeyId" in query:
             return Signature(query["AWSAccessKeyId"][0], "us-east-1", "s3")
     if not match:
         return None
@@ -106,9 +107,7 @@ def signature_of(environ: Mapping[str, Any]) -> Signature | None:
 
 
 def buffer_body(environ: dict[str, Any]) -> bytes:
-    """Read the body once and put it back, so that it can be parsed here and read again by whoever
-    answers.
-    """
+    """Read the body once and put it back, so that it can be read again."""
     length = environ.get("CONTENT_LENGTH")
     if length:
         body = environ["wsgi.input"].read(int(length))
@@ -121,16 +120,14 @@ def buffer_body(environ: dict[str, Any]) -> bytes:
 
 def discard_body(environ: Mapping[str, Any]) -> None:
     """Read the body, whatever its size, and keep nothing of it."""
-    left = int(environ.get("CONTENT_LENGTH") or 0)
-    while left and (block := environ["wsgi.input"].read(min(left, _BLOCK))):
-        left -= len(block)
+    remaining = int(environ.get("CONTENT_LENGTH") or 0)
+    while remaining and (block := environ["wsgi.input"].read(min(remaining, _BLOCK))):
+        remaining -= len(block)
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation of a service's botocore model and the parameters that a request gave in its
-    path.
-    """
+    """An operation of a service's botocore model, and the parameters in the request's path."""
 
     model: OperationModel
     path_parameters: Mapping[str, Any]
@@ -141,15 +138,15 @@ class Operation:
         return str(self.model.name)
 
     def parse(self, request: Request, body: bytes) -> dict[str, Any]:
-        """Parameters as boto3 takes them; AwsError when the body is not what the protocol
-        prescribes.
+        """Return the parameters as boto3 takes them; raise AwsError when the body does not follow
+        the protocol.
         """
         if "json" in self.protocol:
             _check_json(body)
         return self._parsed(request, request.values, body)
 
     def parse_head(self, request: Request) -> dict[str, Any]:
-        """Parameters in the path, the query and the headers; the body, which may be large, is not
+        """Return the parameters in path, query and headers. The body, which may be large, is not
         read.
         """
         return self._parsed(request, request.args, b"")
@@ -183,18 +180,22 @@ class Operation:
         return dict(parsed)
 
     def check(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The parameters without nulls; AwsError ValidationException when some are missing, unknown
-        or of a wrong type. boto3 checks too, others do not.
+        """Return the parameters without nulls.
+
+        Raises AwsError ValidationException when some are missing, unknown or of a wrong type. boto3
+        checks that too, other clients do not.
         """
-        given: Mapping[str, Any] = _without_nulls(parameters)
+        members: Mapping[str, Any] = _without_nulls(parameters)
         if self.model.input_shape is not None:
-            report = ParamValidator().validate(given, self.model.input_shape)
+            report = ParamValidator().validate(members, self.model.input_shape)
             if report.has_errors():
                 raise AwsError("ValidationException", report.generate_report())
-        return given
+        return members
 
     def without_nulls(self, body: bytes) -> bytes:
-        """A body for moto, which takes JSON's null in the place of a structure for one."""
+        """Return a body for moto, which takes a null in the place of a structure for a
+        structure.
+        """
         return (
             json.dumps(_without_nulls(json.loads(body))).encode()
             if "json" in self.protocol and b"null" in body
@@ -202,8 +203,8 @@ class Operation:
         )
 
     def answer(self, result: Mapping[str, Any]) -> Answer:
-        """The result as the protocol writes it; a result that botocore's output shape does not
-        allow is our fault, a 500.
+        """Return the result as the protocol writes it. A result that does not fit botocore's output
+        shape is our bug, a 500.
         """
         request_id = str(uuid.uuid4())
         if self.model.output_shape is not None:
@@ -214,19 +215,19 @@ class Operation:
                     f"answer of {self.name} is not of its shape: {report.generate_report()}",
                     500,
                 )
-        written = get_serializer_class(self.model.service_model.service_name, self.protocol)(
+        response = get_serializer_class(self.model.service_model.service_name, self.protocol)(
             self.model
         ).serialize(result)
-        body = written["body"] or ""
-        headers = {**written["headers"], "x-amzn-RequestId": request_id}
+        body = response["body"] or ""
+        headers = {**response["headers"], "x-amzn-RequestId": request_id}
         return Answer(
-            self._status(result, written["status_code"]),
+            self._status(result, response["status_code"]),
             headers,
             body.encode() if isinstance(body, str) else bytes(body),
         )
 
     def _status(self, result: Mapping[str, Any], otherwise: int) -> int:
-        """A few outputs (Lambda's Invoke) carry the HTTP status as a member."""
+        """Return the HTTP status; a few outputs (of Lambda Invoke) carry it as a member."""
         shape = self.model.output_shape
         for name, member in (shape.members if shape is not None else {}).items():
             if member.serialization.get("location") == "statusCode":
@@ -238,14 +239,16 @@ class Operation:
 
 
 def _without_nulls(value: Any) -> Any:
-    """JSON's null is a member that is not there."""
+    """Drop JSON's null, which means that a member is not there."""
     if isinstance(value, Mapping):
         return {key: _without_nulls(member) for key, member in value.items() if member is not None}
     return [_without_nulls(member) for member in value] if isinstance(value, list) else value
 
 
 def _check_json(body: bytes) -> None:
-    """moto's parser takes what is no JSON for an empty request."""
+    """Raise AwsError for a body that is not JSON, which moto's parser would take for an empty
+    request.
+    """
     try:
         json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
@@ -253,7 +256,7 @@ def _check_json(body: bytes) -> None:
 
 
 def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | None, Request]:
-    """The operation that a request means, or None; the body may be consumed for query protocols."""
+    """Return the operation of a request, or None; query protocols may consume the body."""
     request = Request(environ)
     try:
         model, path_parameters = get_service_router(service).match(request)
@@ -262,15 +265,15 @@ def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | 
         NotFound,
         MethodNotAllowed,
         UnknownServiceError,
-        NotImplementedError,
-    ):  # the last: a protocol that the service does not speak
+        NotImplementedError,  # a protocol that the service does not speak
+    ):
         return None, request
     return Operation(model, path_parameters, protocol), request
 
 
 def error_answer(error: AwsError, protocol: str = "json") -> Answer:
-    """The error in the form of the protocol: `__type` and message for JSON, an Error element for
-    the XML ones.
+    """Return the error in the form of the protocol: `__type` and message for JSON, an Error element
+    for XML.
     """
     request_id = str(uuid.uuid4())
     headers = {"x-amzn-RequestId": request_id, "x-amzn-ErrorType": error.code}
@@ -294,9 +297,7 @@ def error_answer(error: AwsError, protocol: str = "json") -> Answer:
 
 
 def protocol_of(environ: Mapping[str, Any]) -> str:
-    """The protocol that a request without a known operation speaks, as far as its content type
-    says.
-    """
+    """Return the protocol of a request without a known operation, guessed from its content type."""
     content_type = environ.get("CONTENT_TYPE", "")
     if content_type.startswith("application/x-www-form-urlencoded"):
         return "query"
@@ -304,7 +305,7 @@ def protocol_of(environ: Mapping[str, Any]) -> str:
 
 
 def status_line(status: int) -> str:
-    """`200 OK`, for WSGI."""
+    """Return the status for WSGI, as `200 OK`."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

@@ -1,8 +1,7 @@
-"""Service Quotas for SageMaker: one quota per instance type and use, under the names that AWS gives
-them.
+"""Service Quotas for SageMaker: one quota per instance type and use, under AWS's names.
 
-Nothing here limits jobs: this machine does. Every quota begins at GRANTED; a request for another
-value is granted at once. The codes are made from the names and are not AWS's.
+No quota limits a job: this machine does. Every quota is 20 at first; a request for another value is
+granted at once. The codes are derived from the names and differ from AWS's.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 SERVICE = "sagemaker"
-GRANTED = 20.0
-PAGE = 100
+DEFAULT_VALUE = 20.0
+PAGE_SIZE = 100
 USES = (
     ("TrainingInstanceType", "training job usage"),
     ("TrainingInstanceType", "spot training job usage"),
@@ -32,8 +31,8 @@ USES = (
 
 @cache
 def quota_names() -> tuple[str, ...]:
-    """`ml.p4d.24xlarge for training job usage`, for every instance type that the API model
-    knows.
+    """Return `ml.p4d.24xlarge for training job usage` and so on, for every instance type in the API
+    model.
     """
     model = botocore.session.Session().get_service_model(SERVICE)
     return tuple(
@@ -70,9 +69,9 @@ class Quotas:
                 "InvalidPaginationTokenException", "Invalid input was provided for NextToken."
             )
         names, start = quota_names(), int(token)
-        size = int(call.parameters.get("MaxResults") or PAGE)
-        more = {"NextToken": str(start + size)} if start + size < len(names) else {}
-        return {"Quotas": [self._quota(name) for name in names[start : start + size]], **more}
+        size = int(call.parameters.get("MaxResults") or PAGE_SIZE)
+        next_page = {"NextToken": str(start + size)} if start + size < len(names) else {}
+        return {"Quotas": [self._quota(name) for name in names[start : start + size]], **next_page}
 
     def _get(self, call: ApiCall) -> Mapping[str, Any]:
         return {"Quota": self._quota(self._name(call))}
@@ -91,7 +90,7 @@ class Quotas:
 
     def _quota(self, name: str) -> dict[str, Any]:
         arn = f"arn:aws:servicequotas:{self.identity.region}:{self.identity.account}:{SERVICE}/{code(name)}"  # noqa: E501
-        value = self._values.get(name, GRANTED)
+        value = self._values.get(name, DEFAULT_VALUE)
         described = {
             "ServiceCode": SERVICE,
             "ServiceName": "Amazon SageMaker",

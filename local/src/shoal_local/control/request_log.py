@@ -1,7 +1,8 @@
-"""Every request that reached the API, one JSON line each in `<state_dir>/requests.jsonl`, whichever
-account it is of: when, what, in which account, by whom, on what, with which outcome, how many bytes
-came and went, and what IAM is asked about it (`unmapped` where nobody knows). Values are cut short
-and payloads left out: the log says what was asked, not what was in it.
+"""The log of requests: one JSON line each in `<state_dir>/requests.jsonl`, for every account.
+
+A line says when, what, in which account, by whom, with which parameters and outcome, how many bytes
+came and went, and what IAM is asked (`unmapped` where that is not known). Long values are cut and
+payloads left out.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import Any
 from shoal_local.control.authorization.iam_request import account_of
 from shoal_local.control.protocol import ApiCall
 
-# Policies are kept whole: they say what the requests that follow were allowed to do.
+# Policies are not cut: they say what later requests were allowed to do.
 WHOLE = frozenset(
     {"PolicyDocument", "AssumeRolePolicyDocument", "Policy", "PolicyText", "policyText"}
 )
-LONGEST_VALUE = 200
-MOST_MEMBERS = 20
+MAX_VALUE_LENGTH = 200
+MAX_MEMBERS = 20
 PAYLOADS = frozenset(
     {
         "Body",
@@ -47,7 +48,7 @@ class RequestLog:
     def record(
         self, call: ApiCall, status: int, error: str | None = None, *, sent: int = 0
     ) -> None:
-        """One line; `sent` is the length of the answer's body in bytes."""
+        """Write one line; `sent` is the length of the answer's body in bytes."""
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "service": call.service,
@@ -55,7 +56,7 @@ class RequestLog:
             "account": call.account or account_of(call.caller_arn),
             "caller": call.caller_arn,
             "region": call.region,
-            "parameters": small(call.parameters),
+            "parameters": shortened(call.parameters),
             "status": status,
             "received": call.received,
             "sent": sent,
@@ -73,17 +74,17 @@ class RequestLog:
                 file.write(text)
 
 
-def small(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters without payloads, long values cut."""
-    kept = {
+def shortened(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters without payloads and with long values cut."""
+    readable = {
         key: value
         for key, value in parameters.items()
         if value is not None and not hasattr(value, "read")
     }
-    listed = list(kept.items())[:MOST_MEMBERS]
+    members = list(readable.items())[:MAX_MEMBERS]
     return {
         key: value if key in WHOLE and isinstance(value, str) else _short(value)
-        for key, value in listed
+        for key, value in members
         if key not in PAYLOADS
     }
 
@@ -92,9 +93,9 @@ def _short(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return f"{len(value)} bytes"
     if isinstance(value, Mapping):
-        return small(value)
+        return shortened(value)
     if isinstance(value, list | tuple):
-        return [_short(item) for item in value[:MOST_MEMBERS]]
-    if isinstance(value, str) and len(value) > LONGEST_VALUE:
-        return value[:LONGEST_VALUE] + "..."
+        return [_short(item) for item in value[:MAX_MEMBERS]]
+    if isinstance(value, str) and len(value) > MAX_VALUE_LENGTH:
+        return value[:MAX_VALUE_LENGTH] + "..."
     return value

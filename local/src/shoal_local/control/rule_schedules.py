@@ -1,8 +1,7 @@
-"""Event rules with a schedule: the rules that moto keeps go in, and each is fired when its rate
-says so, by a thread of its own.
+"""Event rules with a schedule: a thread fires each at its rate.
 
-Only `rate(...)` is here: PutRule refuses `cron(...)` by name. A rule fires for the first time one
-period after it was seen.
+Only `rate(...)` is supported: PutRule refuses `cron(...)` by name. A rule fires for the first time
+one period after it was put.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ POLL_S = 0.5
 
 
 def period_s(expression: str) -> float | None:
-    """Seconds between two firings; None for what is no rate, singular with 1 and plural without, as
-    AWS has it.
+    """Return the seconds between two firings; None unless it is a rate.
+
+    As on AWS, the unit is singular with 1 and plural otherwise.
     """
     match = RATE.match(expression)
     if not match or (match["number"] == "1") == bool(match["plural"]):
@@ -32,9 +32,9 @@ def period_s(expression: str) -> float | None:
 
 @dataclass
 class Schedules:
-    """Fires rules while it runs.
+    """The scheduled rules.
 
-    `speed` is how many seconds of the schedules pass in one of the clock's.
+    `speed` is how many of their seconds pass in a second of the clock.
     """
 
     rules: Callable[[], Iterable[Rule]]
@@ -50,13 +50,15 @@ class Schedules:
         self._thread.start()
 
     def close(self) -> None:
-        """Fire nothing more."""
+        """Fire no more rules."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
 
     def look(self) -> None:
-        """Fire what is due now, once however late it is; forget rules that are gone or disabled."""
+        """Fire what is due, once however late it is, and forget rules that were deleted or
+        disabled.
+        """
         now, scheduled = self.clock() * self.speed, self._scheduled()
         self._due_at = {arn: due_at for arn, due_at in self._due_at.items() if arn in scheduled}
         for arn, (rule, period) in scheduled.items():

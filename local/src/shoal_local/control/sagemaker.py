@@ -1,5 +1,5 @@
-"""The way to the SageMaker service: JSON 1.1 requests and the runtime's InvokeEndpoint are
-handed over as dicts and bytes.
+"""The HTTP side of SageMaker: JSON 1.1 requests and the runtime's InvokeEndpoint become calls of
+the service.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class SageMaker(Protocol):
 
 @dataclass(frozen=True)
 class Gateway:
-    """Turns HTTP into calls of the service and back.
+    """Turns HTTP requests into calls of the service.
 
-    `service_of` gives that of the account that a request is about.
+    `service_of` returns the service of the account that a request is about.
     """
 
     service_of: Callable[[str], SageMaker]
@@ -53,19 +53,19 @@ class Gateway:
         target = environ.get("HTTP_X_AMZ_TARGET", "")
         operation = target.removeprefix(TARGET_PREFIX)
         if not target.startswith(TARGET_PREFIX):
-            refused = AwsError(
+            refusal = AwsError(
                 "UnknownOperationException",
                 f"Shoal's emulator does not emulate {environ.get('PATH_INFO')} of SageMaker",
             )
-            return Reply(call, error_answer(refused), refused.code)
+            return Reply(call, error_answer(refusal), refusal.code)
         return self._handle(call, operation, body)
 
     def _handle(self, call: ApiCall, operation: str, body: bytes) -> Reply:
         call = replace(call, operation=operation)
         try:
-            call = self.authorizer.asked(replace(call, parameters=parsed_body(body)))
+            call = self.authorizer.with_questions(replace(call, parameters=parsed_body(body)))
             self.authorizer.check(call)
-            call = self.authorizer.at_home(call)
+            call = self.authorizer.in_owner_account(call)
             result = self.service_of(call.account).handle(
                 operation, dict(call.parameters), call.caller_arn
             )
@@ -78,12 +78,12 @@ class Gateway:
         return Reply(call, Answer(200, headers, json.dumps(result, default=as_timestamp).encode()))
 
     def _invoke(self, environ: Mapping[str, Any], call: ApiCall, name: str, body: bytes) -> Reply:
-        call = self.authorizer.asked(
+        call = self.authorizer.with_questions(
             replace(call, operation="InvokeEndpoint", parameters={"EndpointName": name})
         )
         try:
             self.authorizer.check(call)
-            call = self.authorizer.at_home(call)
+            call = self.authorizer.in_owner_account(call)
             status, headers, answer = self.service_of(call.account).invoke_endpoint(
                 name, body, request_headers(environ)
             )
@@ -95,7 +95,7 @@ class Gateway:
 
 
 def parsed_body(body: bytes) -> dict[str, Any]:
-    """The request's JSON; AwsError SerializationException when it is none."""
+    """Return the request's JSON object; raise AwsError SerializationException when it is none."""
     try:
         parsed = json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
@@ -106,18 +106,18 @@ def parsed_body(body: bytes) -> dict[str, Any]:
 
 
 def request_headers(environ: Mapping[str, Any]) -> dict[str, str]:
-    """The HTTP headers of a WSGI request, in lower case."""
-    found = {
+    """Return the HTTP headers of a WSGI request, in lower case."""
+    headers = {
         key[5:].replace("_", "-").lower(): str(value)
         for key, value in environ.items()
         if key.startswith("HTTP_")
     }
     content_type = {"content-type": environ["CONTENT_TYPE"]} if environ.get("CONTENT_TYPE") else {}
-    return {**found, **content_type}
+    return {**headers, **content_type}
 
 
 def as_timestamp(value: Any) -> float:
-    """Times are seconds since the epoch in JSON 1.1."""
+    """Return a time as seconds since the epoch, as JSON 1.1 has it."""
     if isinstance(value, datetime):
         return value.timestamp()
     raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,9 +1,8 @@
-"""The front door: every HTTP request is attributed to a caller and a service, answered here or by
-moto, and written down.
+"""Attribute every HTTP request to a caller and a service, let a service here or moto answer it, and
+write it down.
 
-Services that are answered here completely refuse operations they lack; for others, moto answers
-what is not taken over. A service that is in neither list is refused by name: no request leaves this
-process for AWS.
+A service that is complete here refuses the operations that it lacks; for the others moto answers
+them. Every other service is refused by name, so that no request leaves this process for AWS.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from wsgiref.util import FileWrapper
 
 from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.identity import Identity
-from shoal_local.control.loopback_guard import BLOCK, LARGEST_OTHERWISE, inflate, too_large
+from shoal_local.control.loopback_guard import BLOCK, DEFAULT_MAX_BYTES, inflate, too_large
 from shoal_local.control.protocol import (
     Answer,
     ApiCall,
@@ -32,7 +31,7 @@ from shoal_local.control.protocol import (
     status_line,
 )
 from shoal_local.control.request_log import RequestLog
-from shoal_local.control.signed_chunks import take_apart
+from shoal_local.control.signed_chunks import decode_chunks
 from shoal_local.errors import AwsError
 
 Handler = Callable[[ApiCall], Mapping[str, Any]]
@@ -59,7 +58,7 @@ MOTO_SERVICES = frozenset(
 OWN_PATH = "/_shoal/"
 # moto's own control panel and its imitation of instance metadata are no part of the AWS API.
 CLOSED_PATHS = ("/moto-api", "/latest/meta-data/", "/latest/api/", "/favicon.ico")
-# Requests that carry an object's bytes: they go through as they come.
+# Requests that carry an object's bytes, which are not read into memory.
 STREAMED = frozenset({"PutObject", "UploadPart"})
 ANONYMOUS = Signature("", "us-east-1", "s3")
 
@@ -68,9 +67,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Service:
-    """Operations answered here.
+    """The operations of a service that are answered here.
 
-    `complete`: an operation that is missing is refused, not left to moto.
+    `complete`: a missing operation is refused, not left to moto.
     """
 
     operations: Mapping[str, Handler]
@@ -80,7 +79,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a request came to: the answer as WSGI wants it, and what the log says of it."""
+    """The answer to a request, and the error code for the log."""
 
     call: ApiCall
     answer: Answer
@@ -88,11 +87,12 @@ class Reply:
 
 
 @dataclass
-class Dispatcher:
+class ServiceRouter:
     """A WSGI application for the requests of one account's callers.
 
-    `raw` maps service names to those that take requests whole; `paths` are the emulator's own URLs;
-    `services_of` gives the services of the account that a request is about.
+    - `raw`: services that take requests whole, by name.
+    - `paths`: answers the emulator's own URLs.
+    - `services_of`: returns the services of the account that a request is about.
     """
 
     identity: Identity
@@ -109,9 +109,9 @@ class Dispatcher:
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         if path.startswith((OWN_PATH, *CLOSED_PATHS)):
-            own = self.paths(environ)
+            answer = self.paths(environ)
             return write(
-                own or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)),
+                answer or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)),
                 start_response,
             )
         signature = signature_of(environ) or ANONYMOUS
@@ -132,9 +132,9 @@ class Dispatcher:
             return self._answer(environ, start_response, call)
         except Exception as error:
             log.exception("request failed: %s %s", call.service, path)
-            failed = AwsError("InternalFailure", f"{type(error).__name__}: {error}", 500)
-            self.requests.record(call, 500, failed.code)
-            return write(error_answer(failed, protocol_of(environ)), start_response)
+            failure = AwsError("InternalFailure", f"{type(error).__name__}: {error}", 500)
+            self.requests.record(call, 500, failure.code)
+            return write(error_answer(failure, protocol_of(environ)), start_response)
 
     def _answer(
         self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
@@ -178,15 +178,15 @@ class Dispatcher:
             parameters = (
                 operation.parse_head(request) if streamed else operation.parse(request, body)
             )
-            call = self.authorizer.asked(replace(call, parameters=parameters))
+            call = self.authorizer.with_questions(replace(call, parameters=parameters))
             self._check(call, environ if streamed else None)
-            call = self.authorizer.at_home(call)
+            call = self.authorizer.in_owner_account(call)
             result = self._native(call, self.services_of(call.account).get(call.service), operation)
             if result is not None:
                 return self._finish(Reply(call, operation.answer(result)), start_response)
             operation.check(call.parameters)  # moto trusts the values it is given
             if streamed:
-                take_apart(environ)
+                decode_chunks(environ)
         except AwsError as error:
             return self._finish(Reply(call, operation.error(error), error.code), start_response)
         if not streamed:
@@ -195,8 +195,9 @@ class Dispatcher:
         return self._moto(environ, start_response, call)
 
     def _check(self, call: ApiCall, unread: dict[str, Any] | None) -> None:
-        """AwsError when the caller may not; what it sent is read all the same, so that the next
-        request on the connection is found.
+        """Raise AwsError when the caller may not send the request.
+
+        Its body is read all the same, so that the next request on the connection is found.
         """
         try:
             self.authorizer.check(call)
@@ -208,15 +209,15 @@ class Dispatcher:
     def _unknown(
         self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
     ) -> Iterable[bytes]:
-        """A request that botocore's model does not know is moto's to answer, if the caller may do
+        """Leave a request that botocore's model does not know to moto, if the caller may do
         everything.
         """
-        call = self.authorizer.asked(call)
+        call = self.authorizer.with_questions(call)
         try:
             self._check(call, environ)
-        except AwsError as refused:
+        except AwsError as refusal:
             return self._finish(
-                Reply(call, error_answer(refused, protocol_of(environ)), refused.code),
+                Reply(call, error_answer(refusal, protocol_of(environ)), refusal.code),
                 start_response,
             )
         return self._moto(environ, start_response, call)
@@ -224,16 +225,16 @@ class Dispatcher:
     def _refuse(
         self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall, reason: str
     ) -> Iterable[bytes]:
-        refused = AwsError("UnknownOperationException", reason)
+        refusal = AwsError("UnknownOperationException", reason)
         return self._finish(
-            Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response
+            Reply(call, error_answer(refusal, protocol_of(environ)), refusal.code), start_response
         )
 
     @staticmethod
     def _native(
         call: ApiCall, service: Service | None, operation: Operation
     ) -> Mapping[str, Any] | None:
-        """The result of an operation that is answered here; None when it is moto's."""
+        """Return the result of an operation that is answered here; None when it is moto's."""
         if service is None:
             return None
         if call.operation in service.guards:
@@ -254,22 +255,22 @@ class Dispatcher:
         self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
     ) -> Iterable[bytes]:
         status: list[int] = []
-        sent: list[int] = []
+        lengths: list[int] = []
 
-        def started(line: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+        def started(line: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             status.append(int(line.split(" ", 1)[0]))
-            sent.extend(int(value) for name, value in headers if name.lower() == "content-length")
-            return start_response(line, headers, *more)
+            lengths.extend(
+                int(value) for name, value in headers if name.lower() == "content-length"
+            )
+            return start_response(line, headers, *rest)
 
-        environ["HTTP_X_MOTO_ACCOUNT_ID"] = (
-            call.account or self.identity.account
-        )  # whatever the client may have sent by that name
+        # replaces whatever the client sent by that name
+        environ["HTTP_X_MOTO_ACCOUNT_ID"] = call.account or self.identity.account
         try:
-            answered = self.moto(environ, started)
+            response = self.moto(environ, started)
         except Exception as error:
             if call.questions is not None and not isinstance(error, NotImplementedError):
-                # an operation that is emulated has broken: nobody must take that for a mistake of
-                # theirs
+                # An emulated operation broke: a 500, which nobody takes for a mistake of theirs.
                 raise
             log.exception("moto cannot answer %s %s", call.service, call.operation)
             return self._refuse(
@@ -278,11 +279,10 @@ class Dispatcher:
                 call,
                 f"Shoal's emulator does not emulate {call.service} {call.operation}",
             )
-        has_body = (
-            sent and environ["REQUEST_METHOD"] != "HEAD"
-        )  # whose answer has the length of what it leaves out
-        self.requests.record(call, status[0] if status else 0, sent=sent[0] if has_body else 0)
-        return answered
+        # the answer to HEAD has the length of a body that it leaves out
+        has_body = lengths and environ["REQUEST_METHOD"] != "HEAD"
+        self.requests.record(call, status[0] if status else 0, sent=lengths[0] if has_body else 0)
+        return response
 
     def _finish(self, reply: Reply, start_response: StartResponse) -> Iterable[bytes]:
         self.requests.record(
@@ -292,11 +292,12 @@ class Dispatcher:
 
 
 def _document(environ: dict[str, Any]) -> bytes:
-    """The body of a request to S3 that is no upload of an object, and so is read into memory;
-    AwsError when it is too large for that.
+    """Return the body of a request to S3 that does not upload an object.
+
+    Raises AwsError when it is too large for memory.
     """
-    if int(environ.get("CONTENT_LENGTH") or 0) > LARGEST_OTHERWISE:
-        raise too_large("s3", LARGEST_OTHERWISE)
+    if int(environ.get("CONTENT_LENGTH") or 0) > DEFAULT_MAX_BYTES:
+        raise too_large("s3", DEFAULT_MAX_BYTES)
     return buffer_body(environ)
 
 

@@ -1,10 +1,10 @@
-"""Uploads to S3 in chunks of its own (`aws-chunked`), as clients send what they sign while they
-read it: a plain body comes out.
+"""Decode uploads to S3 in chunks (`aws-chunked`), which clients send when they sign while they
+read.
 
-moto would do it in memory, and make room for as many bytes as a header promises. Format: S3 API
+moto would do it in memory, and allocate as many bytes as a header announces. Format: S3 API
 reference, "Transferring Payload in Multiple Chunks": a line `SIZE;chunk-signature=...`, as many
 bytes, and so on; a chunk of size 0 and trailers end it. Neither signatures nor the checksum in a
-trailer are looked at.
+trailer are verified.
 """
 
 from __future__ import annotations
@@ -18,55 +18,56 @@ from typing import IO, Any
 from werkzeug.exceptions import ClientDisconnected
 from werkzeug.wsgi import LimitedStream
 
-from shoal_local.control.loopback_guard import BLOCK, KEPT_IN_MEMORY
+from shoal_local.control.loopback_guard import BLOCK, MAX_IN_MEMORY_BYTES
 from shoal_local.errors import AwsError
 
-HASH = "HTTP_X_AMZ_CONTENT_SHA256"
-PROMISED = "HTTP_X_AMZ_DECODED_CONTENT_LENGTH"
+HASH_HEADER = "HTTP_X_AMZ_CONTENT_SHA256"
+LENGTH_HEADER = "HTTP_X_AMZ_DECODED_CONTENT_LENGTH"
 LINE = re.compile(rb"^([0-9a-fA-F]{1,16})(;[^\r\n]*)?\r\n$")
-LONGEST_LINE = 1024
+MAX_LINE_BYTES = 1024
 
 
-def take_apart(environ: dict[str, Any]) -> None:
-    """Make a request in chunks one with the bytes as they are, put aside in a file when they are
-    many; AwsError IncompleteBody.
+def decode_chunks(environ: dict[str, Any]) -> None:
+    """Replace the chunked body of a request by its bytes, in a file when they are many.
+
+    Raises AwsError IncompleteBody.
     """
-    if not environ.get(HASH, "").startswith("STREAMING-"):
+    if not environ.get(HASH_HEADER, "").startswith("STREAMING-"):
         return
     whole: io.RawIOBase = LimitedStream(
         environ["wsgi.input"], int(environ.get("CONTENT_LENGTH") or 0)
     )
     source = io.BufferedReader(whole)
-    kept = tempfile.SpooledTemporaryFile(max_size=KEPT_IN_MEMORY)  # noqa: SIM115 (whoever answers reads it; collected with the request)
+    body = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (read by the handler, collected with the request)
     try:
         for block in blocks(source):
-            kept.write(block)
-    except (ValueError, ClientDisconnected) as broken:
-        raise AwsError(
-            "IncompleteBody", f"The request's chunks cannot be read: {broken}"
-        ) from broken
-    length = kept.tell()
-    if environ.get(PROMISED, str(length)) != str(length):
+            body.write(block)
+    except (ValueError, ClientDisconnected) as error:
+        raise AwsError("IncompleteBody", f"The request's chunks cannot be read: {error}") from error
+    length = body.tell()
+    if environ.get(LENGTH_HEADER, str(length)) != str(length):
         raise AwsError(
             "IncompleteBody",
             f"The chunks have {length} bytes, and x-amz-decoded-content-length says"
-            f" {environ[PROMISED][:40]}",
+            f" {environ[LENGTH_HEADER][:40]}",
         )
-    kept.seek(0)
-    environ.update({"wsgi.input": kept, "CONTENT_LENGTH": str(length), HASH: "UNSIGNED-PAYLOAD"})
+    body.seek(0)
+    environ.update(
+        {"wsgi.input": body, "CONTENT_LENGTH": str(length), HASH_HEADER: "UNSIGNED-PAYLOAD"}
+    )
 
 
 def blocks(source: IO[bytes]) -> Iterator[bytes]:
-    """What the chunks have; ValueError where they are none.
+    """Yield the content of the chunks; raise ValueError when they are malformed.
 
-    All of the request is read, trailers too.
+    All of the request is read, with its trailers.
     """
-    while left := _size(source.readline(LONGEST_LINE)):
-        while left:
-            block = source.read(min(left, BLOCK))
+    while remaining := _size(source.readline(MAX_LINE_BYTES)):
+        while remaining:
+            block = source.read(min(remaining, BLOCK))
             if not block:
                 raise ValueError("the last one is not whole")
-            left -= len(block)
+            remaining -= len(block)
             yield block
         if source.read(2) != b"\r\n":
             raise ValueError("one is longer than it says")

@@ -1,5 +1,5 @@
-"""The state directory: which emulator uses it, where that one listens, and how to clean up after
-one that crashed.
+"""The state directory: which emulator uses it, where that one listens, and how to clean up after a
+crash.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shoal_local.errors import EmulatorError
 from shoal_local.processes import ProcessRegistry, started_at
 
 STATE_FILE = "emulator.json"
-# Says that everything in the folder is an emulator's to delete.
+# Marks a folder whose content an emulator may delete.
 MARKER = ".shoal-emulator"
 POLL_S = 0.05
 
@@ -29,8 +29,9 @@ class State:
     folder: Path
 
     def claim(self) -> None:
-        """Make the folder ours and empty; EmulatorError when an emulator runs in it, or when it
-        holds somebody's files.
+        """Take the folder and empty it.
+
+        Raises EmulatorError when an emulator runs in it, or when it has files of somebody else.
         """
         running = self.running()
         if running:
@@ -56,24 +57,24 @@ class State:
         )
 
     def make(self, name: str) -> Path:
-        """A folder of ours in it."""
-        made = self.folder / name
-        made.mkdir(mode=0o700, exist_ok=True)
-        return made
+        """Create a folder in it."""
+        folder = self.folder / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
 
     def write(self, description: dict[str, Any]) -> None:
-        """Say where the emulator is; whole or not at all."""
+        """Write where the emulator is, atomically."""
         temporary = self.folder / f".{STATE_FILE}"
         temporary.touch(mode=0o600)
         temporary.write_text(json.dumps(description, indent=1))
         temporary.replace(self.folder / STATE_FILE)
 
     def withdraw(self) -> None:
-        """The emulator has stopped."""
+        """Note that the emulator has stopped."""
         (self.folder / STATE_FILE).unlink(missing_ok=True)
 
     def running(self) -> dict[str, Any] | None:
-        """The description of the emulator that runs with this folder, or None."""
+        """Return the description of the emulator that runs with this folder, or None."""
         description = self.description()
         if description is None:
             return None
@@ -81,16 +82,14 @@ class State:
         return description if now is not None and now == description["process_started_at"] else None
 
     def description(self) -> dict[str, Any] | None:
-        """What the last emulator wrote, whether it runs or not."""
+        """Return what the last emulator wrote, whether it runs or not."""
         try:
             return dict(json.loads((self.folder / STATE_FILE).read_text()))
         except (FileNotFoundError, ValueError):
             return None
 
     def clean(self) -> list[int]:
-        """End the children that a dead emulator left and remove its files; the pids that were
-        ended.
-        """
+        """End the children that a dead emulator left, delete its files, and return the pids."""
         if not (self.folder / MARKER).exists():
             return []
         ended = ProcessRegistry(self.folder).sweep()
@@ -98,17 +97,18 @@ class State:
         return ended
 
     def stop(self, limit_s: float) -> bool:
-        """Ask the emulator to stop, wait, kill it when it does not, clean up; False when none was
-        running.
+        """Ask the emulator to stop, kill it when it does not within the limit, and clean up.
+
+        Returns False when none was running.
         """
         running = self.running()
         if running:
-            pid, begun = int(running["pid"]), running["process_started_at"]
+            pid, start = int(running["pid"]), running["process_started_at"]
             os.kill(pid, signal.SIGTERM)
             deadline = time.monotonic() + limit_s
-            while started_at(pid) == begun and time.monotonic() < deadline:
+            while started_at(pid) == start and time.monotonic() < deadline:
                 time.sleep(POLL_S)
-            if started_at(pid) == begun:
+            if started_at(pid) == start:
                 os.kill(pid, signal.SIGKILL)
         self.clean()
         return running is not None

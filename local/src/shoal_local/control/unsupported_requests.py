@@ -1,5 +1,7 @@
-"""Requests that moto would answer with a success that nothing stands behind, or that would make it
-leave this machine: each is refused with the reason, before anything is kept.
+"""Refuse requests that moto would answer with a success that nothing stands behind, or that would
+make it leave this machine.
+
+Each is refused with the reason, before anything is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ Guard = Callable[[ApiCall], None]
 
 
 def refuse(what: str) -> Guard:
-    """A guard that refuses every request."""
+    """Return a guard that refuses every request."""
 
     def guard(_call: ApiCall) -> None:
         raise AwsError("ValidationException", f"Shoal's emulator {what}")
@@ -25,7 +27,8 @@ def refuse(what: str) -> Guard:
 
 
 def _subscription(call: ApiCall) -> None:
-    """moto would send HTTP requests to addresses of a subscriber's choice.
+    """Refuse subscribers other than queues and mail addresses, because moto would send HTTP
+    requests to any address.
 
     A mail address is kept, and gets nothing.
     """
@@ -38,22 +41,24 @@ def _subscription(call: ApiCall) -> None:
 
 
 def _notification(call: ApiCall) -> None:
-    """moto would deliver to functions and queues by itself, past policies and past the functions
-    that are here.
+    """Refuse targets other than EventBridge, because moto would deliver to them by itself, past
+    policies.
     """
-    wanted: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
+    configuration: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
     for name in ("LambdaFunctionConfigurations", "QueueConfigurations", "TopicConfigurations"):
-        if wanted.get(name) is not None and wanted.get(name) != []:
+        if configuration.get(name) is not None and configuration.get(name) != []:
             raise AwsError(
                 "InvalidArgument",
                 f"Shoal's emulator tells of objects through EventBridge only ({name})",
             )
 
 
-def _page(call: ApiCall) -> None:
-    """moto's tokens are numbers."""
-    if not (call.parameters.get("NextToken") or "0").strip().isdecimal():
-        raise AwsError("InvalidNextToken", "The specified token is not valid.")
+def _security_group(call: ApiCall) -> None:
+    if "GroupName" in call.parameters:
+        raise AwsError(
+            "InvalidParameterValue",
+            "Shoal's emulator deletes security groups by GroupId only, not by GroupName",
+        )
 
 
 _OWN: Mapping[str, Mapping[str, Guard]] = {
@@ -61,6 +66,7 @@ _OWN: Mapping[str, Mapping[str, Guard]] = {
         "RunInstances": refuse("has no instances (ec2:RunInstances)"),
         "RequestSpotInstances": refuse("has no instances (ec2:RequestSpotInstances)"),
         "CreateFleet": refuse("has no instances (ec2:CreateFleet)"),
+        "DeleteSecurityGroup": _security_group,
     },
     "logs": {
         "PutSubscriptionFilter": refuse(
@@ -69,9 +75,6 @@ _OWN: Mapping[str, Mapping[str, Guard]] = {
         "StartQuery": refuse("has no Logs Insights queries (logs:StartQuery)"),
     },
     "cloudwatch": {"PutMetricData": check_namespace},
-    "ssm": dict.fromkeys(
-        ("DescribeParameters", "GetParameterHistory", "GetParametersByPath"), _page
-    ),
     "s3": {"PutBucketNotificationConfiguration": _notification},
     "sns": {"Subscribe": _subscription},
     "ecr": {"StartImageScan": refuse("scans no images (ecr:StartImageScan)")},

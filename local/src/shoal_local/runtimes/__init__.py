@@ -1,3 +1,1 @@
-"""Local runtimes: a lock file and local packages in; a virtual environment that stands in for a
-container image out.
-"""
+"""Runtimes: virtual environments that stand in for container images."""

@@ -1,9 +1,8 @@
-"""Builds a runtime's virtual environment in the cache, once per lock; lines of progress and the
-interpreter's path out.
+"""Build a runtime's virtual environment in the cache, once per lock file.
 
-Scripts in a virtual environment carry its path, so it is built where it stays; marker files say how
-far it is, a lock keeps a second builder waiting, and what a builder left unfinished is removed and
-built anew. A change of a local package only installs that package again.
+Scripts in a virtual environment carry its path, so it is built where it stays. Marker files say how
+far it is, and a lock makes a second builder wait. What a builder left unfinished is removed and
+built from the start. A change of a stand-in only installs that package again.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ _TAIL_LINES = 15
 
 
 def build(runtime: Runtime, cache: Path | None, progress: Progress) -> Path:
-    """The interpreter of the built runtime; builds it unless that was done.
+    """Return the interpreter of the runtime, and build it first where that is missing.
 
-    EmulatorError says in one sentence what is missing.
+    Raises EmulatorError, which says in one sentence what is missing.
     """
     cache = cache or default_cache()
     folder = runtime.folder(cache)
@@ -90,9 +89,8 @@ def _install_local(runtime: Runtime, folder: Path, progress: Progress) -> None:
                 " does not have."
             )
         progress(f"{runtime.name}: installing {package.name}")
-        with tempfile.TemporaryDirectory(
-            dir=folder
-        ) as temporary:  # setuptools writes beside the sources
+        # setuptools writes next to the sources, so it gets a copy
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
             copy = shutil.copytree(package, Path(temporary) / package.name, ignore=_generated)
             _pip(
                 folder,
@@ -100,9 +98,8 @@ def _install_local(runtime: Runtime, folder: Path, progress: Progress) -> None:
                 progress,
             )
     progress(f"{runtime.name}: checking that it imports")
-    with tempfile.TemporaryDirectory(
-        dir=folder
-    ) as job:  # without it, AWS's toolkit makes a job's folders in the user's home
+    # without such a folder, AWS's toolkit creates a job's folders in the user's home
+    with tempfile.TemporaryDirectory(dir=folder) as job:
         check = [str(folder / "bin" / "python"), "-c", runtime.check]
         _run(
             check,
@@ -150,8 +147,8 @@ def _why_pip_failed(lines: list[str]) -> str:
 
 
 def _run(command: list[str], environment: dict[str, str], failure: str) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=environment, capture_output=True, text=True, errors="replace", check=False
     )
-    if done.returncode != 0:
-        raise EmulatorError(f"{failure}:\n" + "\n".join(done.stderr.splitlines()[-_TAIL_LINES:]))
+    if process.returncode != 0:
+        raise EmulatorError(f"{failure}:\n" + "\n".join(process.stderr.splitlines()[-_TAIL_LINES:]))

@@ -1,6 +1,4 @@
-"""What `images.yaml` says: image URIs and instance types in; runtimes, environments and GPU counts
-out.
-"""
+"""The runtimes, images and instance types of `images.yaml`."""
 
 from __future__ import annotations
 
@@ -20,27 +18,27 @@ import yaml
 PACKAGE = Path(__file__).resolve().parents[1]
 CATALOG = PACKAGE / "images.yaml"
 _SOURCE_TREE = PACKAGE.parents[1]
-"""`local/` in a checkout; in an installed wheel, which has the stand-ins inside the package, some
-folder without them.
+"""`local/` in a checkout. For an installed wheel, which has the stand-ins inside the package, it is
+some folder without them.
 """
 CATALOG_VARIABLE = "SHOAL_IMAGES"
-"""Environment variable that names another file than `images.yaml`; paths in it are relative to the
-package or absolute.
+"""Environment variable that names a file to use in place of `images.yaml`; paths in it are relative
+to the package or absolute.
 """
 CACHE_VARIABLE = "SHOAL_RUNTIMES"
-"""Environment variable that moves the cache; without it, `.shoal/runtimes` in a checkout, else the
-user's cache folder.
+"""Environment variable that moves the cache. By default it is `.shoal/runtimes` in a checkout, else
+in the user's cache folder.
 """
 
 
 def is_generated(name: str) -> bool:
-    """Whether a file or folder of a local package is made by tools, not by people."""
+    """Return whether a file or folder of a stand-in is made by tools, not by people."""
     return name in {"__pycache__", "build", "dist"} or name.endswith(".egg-info")
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """One entry of `runtimes`; paths absolute."""
+    """An entry of `runtimes`; paths are absolute."""
 
     name: str
     lock: Path
@@ -53,8 +51,8 @@ class Runtime:
 
     @property
     def base_version(self) -> str:
-        """Changes with the locked packages, the Python version and the machine; 12 hex digits, part
-        of the folder's name.
+        """Return 12 hex digits that change with the locked packages, the Python version and the
+        machine; part of the folder's name.
         """
         digest = hashlib.sha256(f"{sys.version_info[:2]} {platform.machine()}".encode())
         digest.update(self.lock.read_bytes())
@@ -63,15 +61,17 @@ class Runtime:
 
     @property
     def local_version(self) -> str:
-        """Changes with the local packages' files, which are installed anew into the same folder."""
+        """Return 12 hex digits that change with the stand-ins' files, which are installed into the
+        same folder again.
+        """
         digest = hashlib.sha256()
         for name, path in self._local_files():
             digest.update(name.encode() + path.read_bytes())
         return digest.hexdigest()[:12]
 
     def _local_files(self) -> Iterator[tuple[str, Path]]:
-        """Path from the package's folder on, and where it is; what tools make and what only people
-        read does not count.
+        """Yield each file that counts, with its path below the stand-ins' folder; generated files
+        and documentation do not count.
         """
         for package in self.stand_ins:
             for path in sorted(package.rglob("*")):
@@ -83,37 +83,39 @@ class Runtime:
                     yield f"{package.name}/{path.relative_to(package)}", path
 
     def folder(self, cache: Path | None = None) -> Path:
-        """Where this version of the runtime lies, built or not."""
-        return (cache or default_cache()) / f"{self.name}-{self.base_version}"
+        """Return the folder of this version of the runtime, whether it is built or not.
+
+        Without symbolic links: programs in it name the interpreter by its path, and a container
+        sees one path only.
+        """
+        return (cache or default_cache()).resolve() / f"{self.name}-{self.base_version}"
 
     def python(self, cache: Path | None = None) -> Path:
         return self.folder(cache) / "bin" / "python"
 
     def is_built(self, cache: Path | None = None) -> bool:
-        """Whether it is whole: lock and local packages as they are now."""
+        """Return whether the runtime is complete, with lock and stand-ins as they are now."""
         return local_version_in(self.folder(cache)) == self.local_version
 
 
 @dataclass(frozen=True)
 class Image:
-    """One entry of `images`."""
+    """An entry of `images`."""
 
-    pattern: str
-    uses: frozenset[str]
     runtime: Runtime
     environment: Mapping[str, str]
     program: str
-    """What the container starts when nothing else is asked for: a file of `container/inside`."""
+    """The file of `container/inside` that the container starts by default."""
     is_declared: bool = False
-    """An image of the user's own, which is here what they said it is: AWS's image of that
-    runtime, without what theirs adds.
+    """An image of the user's own: AWS's image of the runtime that they named stands for it, without
+    what theirs adds.
     """
 
 
 def default_cache() -> Path:
-    """The folder of the runtimes, unless a command names another one."""
-    if chosen := os.environ.get(CACHE_VARIABLE):
-        return Path(chosen)
+    """Return the folder of the runtimes, unless a command names another one."""
+    if cache := os.environ.get(CACHE_VARIABLE):
+        return Path(cache)
     if (_SOURCE_TREE / "stand_ins").is_dir():
         return _SOURCE_TREE.parent / ".shoal" / "runtimes"
     return (
@@ -124,20 +126,22 @@ def default_cache() -> Path:
 
 
 def stand_ins_folder() -> Path:
-    """Where the stand-ins' sources lie: beside the package's sources in a checkout, inside the
-    package in a wheel.
+    """Return the folder of the stand-ins' sources: next to the package's sources in a checkout,
+    inside the package in a wheel.
     """
-    beside = _SOURCE_TREE / "stand_ins"
-    return beside if beside.is_dir() else PACKAGE / "stand_ins"
+    in_checkout = _SOURCE_TREE / "stand_ins"
+    return in_checkout if in_checkout.is_dir() else PACKAGE / "stand_ins"
 
 
 def base_marker(folder: Path) -> Path:
-    """Written when the locked packages are in; a folder without it is begun anew."""
+    """Return the file that says that the locked packages are installed; a folder without it is
+    built from the start.
+    """
     return folder / ".locked-packages"
 
 
 def local_marker(folder: Path) -> Path:
-    """Written last; holds the version of the local packages that are installed."""
+    """Return the file that is written last, with the version of the installed stand-ins."""
     return folder / ".local-packages"
 
 
@@ -152,7 +156,7 @@ def _catalog() -> dict[str, Any]:
 
 
 def runtimes() -> dict[str, Runtime]:
-    """Every runtime by name."""
+    """Return every runtime by name."""
     return {name: _runtime(name) for name in _catalog()["runtimes"]}
 
 
@@ -171,10 +175,10 @@ def _runtime(name: str) -> Runtime:
 
 
 def image(uri: str, use: str, declared: Mapping[str, str] | None = None) -> Image | None:
-    """The entry for an image URI and a use (training, processing, inference); None when there is
-    none.
+    """Return the entry for an image URI and a use (training, processing, inference); None when none
+    matches.
 
-    `declared`: runtimes by patterns of the user's own images, for those that the catalog does not
+    `declared`: runtimes by patterns of the user's own images, for images that the catalog does not
     have.
     """
     of_use = [entry for entry in _catalog()["images"] if use in entry["uses"]]
@@ -193,8 +197,6 @@ def image(uri: str, use: str, declared: Mapping[str, str] | None = None) -> Imag
 def _image(entry: Mapping[str, Any], is_declared: bool) -> Image:
     runtime = _runtime(entry["runtime"])
     return Image(
-        entry["image"],
-        frozenset(entry["uses"]),
         runtime,
         entry["environment"],
         entry["program"],
@@ -203,12 +205,12 @@ def _image(entry: Mapping[str, Any], is_declared: bool) -> Image:
 
 
 def image_patterns(use: str) -> list[str]:
-    """The patterns of the images that can be used for `use`."""
+    """Return the patterns of the images that can be used for `use`."""
     return [entry["image"] for entry in _catalog()["images"] if use in entry["uses"]]
 
 
 def accelerators(instance_type: str) -> int:
-    """GPUs of an instance type such as `ml.p4d.24xlarge`; 0 for one without."""
+    """Return the number of GPUs of an instance type such as `ml.p4d.24xlarge`."""
     family, _, size = instance_type.removeprefix("ml.").rpartition(".")
     sizes = _catalog()["accelerators"].get(family, {})
     return int(sizes.get(size, sizes.get("other", 0)))

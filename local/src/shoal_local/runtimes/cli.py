@@ -1,6 +1,4 @@
-"""`python -m shoal_local runtime build [NAME] [--cache DIR]` and `... runtime python NAME [--cache
-DIR]`; exit code out.
-"""
+"""The commands `shoal-local runtime build [NAME]` and `shoal-local runtime python NAME`."""
 
 from __future__ import annotations
 
@@ -15,7 +13,9 @@ from shoal_local.runtimes.catalog import Runtime, runtimes
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line `arguments` (without `runtime`); 0, or 1 with one message on stderr."""
+    """Run the command line `arguments` (without `runtime`); return 0, or 1 with one message on
+    stderr.
+    """
     options = _parser().parse_args(arguments)
     try:
         for runtime in chosen(options.name):
@@ -24,15 +24,15 @@ def main(arguments: list[str]) -> int:
                 if options.verb == "build"
                 else _print_python(runtime, options.cache)
             )
-    except EmulatorError as failed:
-        sys.stderr.write(f"{failed}\n")
+    except EmulatorError as error:
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m shoal_local runtime",
+        prog="shoal-local runtime",
         description="Local runtimes that stand in for container images.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -50,20 +50,23 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument(
             "--cache",
             type=Path,
-            help="folder of the built runtimes (default: .shoal/runtimes in the repository)",
+            help=(
+                "folder of the built runtimes (default: .shoal/runtimes in a checkout, else"
+                " shoal-local/runtimes in the user's cache folder)"
+            ),
         )
     return parser
 
 
 def chosen(name: str | None) -> list[Runtime]:
-    """The runtime of that name; without one, those that are not left to their first use."""
-    known = runtimes()
-    if name is not None and name not in known:
-        raise EmulatorError(f"There is no runtime {name!r}; there are: {', '.join(known)}.")
+    """Return the runtime `name`; without a name, every runtime that is not built on first use."""
+    catalog = runtimes()
+    if name is not None and name not in catalog:
+        raise EmulatorError(f"There is no runtime {name!r}; there are: {', '.join(catalog)}.")
     return (
-        [known[name]]
+        [catalog[name]]
         if name
-        else [runtime for runtime in known.values() if not runtime.on_first_use]
+        else [runtime for runtime in catalog.values() if not runtime.on_first_use]
     )
 
 

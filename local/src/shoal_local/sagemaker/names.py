@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import string
 import time
 
@@ -36,7 +35,3 @@ def arn(context: ServiceContext, resource: str, name: str) -> str:
 def last_part(name_or_arn: str) -> str:
     """The name in an ARN, or the name itself."""
     return name_or_arn.rpartition("/")[2]
-
-
-def is_arn(text: str) -> bool:
-    return re.match(r"arn:aws[a-z-]*:sagemaker:", text) is not None

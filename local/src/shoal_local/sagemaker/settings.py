@@ -27,7 +27,7 @@ class Settings:
     invocation_s: float = 60.0
     """How long a model may take to answer an invocation."""
     hosting_speed: float = 1.0
-    """How much faster than the clock waiting, baking and capture of endpoints run."""
+    """How much faster than the clock waiting and baking of endpoints run."""
     most_servers: int = 4
     """Server processes of a production variant at most; instances above that are counted and not
     started.

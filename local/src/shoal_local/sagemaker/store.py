@@ -12,7 +12,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -118,8 +118,3 @@ class Store:
 
     def _path(self, kind: str, name: str) -> Path:
         return self._folder / kind / f"{quote(name.lower(), safe='')}.json"
-
-
-def newest_first(documents: list[Document], key: str = "CreationTime") -> Iterator[Document]:
-    """Documents by a time, the latest first."""
-    return iter(sorted(documents, key=lambda document: document[key], reverse=True))

@@ -11,5 +11,5 @@ from shoal_local.control.authorization.evaluator import Evaluator
 
 @pytest.fixture(scope="session")
 def evaluator() -> Iterator[Evaluator]:
-    with Evaluator() as found:
-        yield found
+    with Evaluator() as started:
+        yield started

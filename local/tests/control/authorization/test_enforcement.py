@@ -1,4 +1,4 @@
-"""An emulator with --enforce-iam: what a role may and may not do, and how each service says so."""
+"""Requests of roles to an emulator with --enforce-iam, and the refusals of each service."""
 
 from __future__ import annotations
 
@@ -12,15 +12,8 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local.tests.control.account import (
-    ACCOUNT_ID,
-    REGION,
-    Account,
-    allow,
-    eventually,
-    running,
-    unique,
-)
+from local.tests.control.account import Account, allow, eventually, running, unique
+from shoal_local.testing import ACCOUNT_ID, REGION
 
 ROOT_ARN = f"arn:aws:iam::{ACCOUNT_ID}:root"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"  # noqa: E501
@@ -29,8 +22,8 @@ KEY_POLICY = allow("kms:*", Principal={"AWS": ROOT_ARN})
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    with running(tmp_path_factory.mktemp("strict"), None, "--enforce-iam") as found:
-        yield found
+    with running(tmp_path_factory.mktemp("strict"), "--enforce-iam") as account:
+        yield account
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +34,10 @@ def bucket(strict: Account) -> str:
 
 
 def role(account: Account, *policies: dict[str, Any], **settings: Any) -> str:
-    """A role that the account's root may assume, with these policies."""
+    """Create a role that the account's root may assume, with these policies."""
     name = unique("worker")
     iam = account.client("iam")
-    made = iam.create_role(
+    response = iam.create_role(
         RoleName=name,
         AssumeRolePolicyDocument=json.dumps(trusting(**settings)),
         **boundary_of(account, settings),
@@ -53,7 +46,7 @@ def role(account: Account, *policies: dict[str, Any], **settings: Any) -> str:
         iam.put_role_policy(
             RoleName=name, PolicyName=f"policy-{number}", PolicyDocument=json.dumps(policy)
         )
-    return str(made["Role"]["Arn"])
+    return str(response["Role"]["Arn"])
 
 
 def trusting(service: str = "", **_: Any) -> dict[str, Any]:
@@ -67,14 +60,14 @@ def trusting(service: str = "", **_: Any) -> dict[str, Any]:
 def boundary_of(account: Account, settings: dict[str, Any]) -> dict[str, str]:
     if "boundary" not in settings:
         return {}
-    made = account.client("iam").create_policy(
+    response = account.client("iam").create_policy(
         PolicyName=unique("boundary"), PolicyDocument=json.dumps(settings["boundary"])
     )
-    return {"PermissionsBoundary": made["Policy"]["Arn"]}
+    return {"PermissionsBoundary": response["Policy"]["Arn"]}
 
 
 def refused(call: Callable[..., Any], **arguments: Any) -> tuple[str, str]:
-    """Code and message of the refusal of a call."""
+    """Return the code and message of the refusal of a call."""
     with pytest.raises(ClientError) as caught:
         call(**arguments)
     error = caught.value.response["Error"]
@@ -100,11 +93,13 @@ def test_a_key_may_name_the_roles_at_a_path(strict: Account) -> None:
     admitted = allow("kms:DescribeKey", Principal={"AWS": "*"}, Condition=condition)["Statement"]
     policy = {**KEY_POLICY, "Statement": [*KEY_POLICY["Statement"], *admitted]}
     key = strict.client("kms").create_key(Policy=json.dumps(policy))["KeyMetadata"]["KeyId"]
-    made = strict.client("iam").create_role(
+    response = strict.client("iam").create_role(
         Path="/team/", RoleName=unique("named"), AssumeRolePolicyDocument=json.dumps(trusting())
     )
     assert (
-        strict.as_role("kms", made["Role"]["Arn"]).describe_key(KeyId=key)["KeyMetadata"]["KeyId"]
+        strict.as_role("kms", response["Role"]["Arn"]).describe_key(KeyId=key)["KeyMetadata"][
+            "KeyId"
+        ]
         == key
     )
     assert (
@@ -201,17 +196,22 @@ def test_a_permissions_boundary_limits_a_role(strict: Account, bucket: str) -> N
 def test_a_session_policy_limits_a_session(strict: Account, bucket: str) -> None:
     arn = role(strict, allow("s3:*"))
     limits = json.dumps(allow("s3:PutObject"))
-    made = strict.client("sts").assume_role(RoleArn=arn, RoleSessionName="limited", Policy=limits)[
-        "Credentials"
-    ]
-    s3 = strict.client_of("s3", made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"])
+    credentials = strict.client("sts").assume_role(
+        RoleArn=arn, RoleSessionName="limited", Policy=limits
+    )["Credentials"]
+    s3 = strict.client_of(
+        "s3",
+        credentials["AccessKeyId"],
+        credentials["SecretAccessKey"],
+        credentials["SessionToken"],
+    )
     assert "no session policy allows" in refused(s3.get_object, Bucket=bucket, Key="in/digits")[1]
 
 
 def test_a_user_is_asked_too(strict: Account) -> None:
     strict.client("iam").create_user(UserName="ada")
-    made = strict.client("iam").create_access_key(UserName="ada")["AccessKey"]
-    s3 = strict.client_of("s3", made["AccessKeyId"], made["SecretAccessKey"])
+    access_key = strict.client("iam").create_access_key(UserName="ada")["AccessKey"]
+    s3 = strict.client_of("s3", access_key["AccessKeyId"], access_key["SecretAccessKey"])
     assert refused(s3.list_buckets)[1].startswith(
         f"User: arn:aws:iam::{ACCOUNT_ID}:user/ada is not authorized"
     )
@@ -262,8 +262,10 @@ def test_nobody_may_do_anything(strict: Account, bucket: str) -> None:
 def test_every_service_refuses_in_its_own_words(
     strict: Account, service: str, method: str, arguments: dict[str, Any], code: str, action: str
 ) -> None:
-    found, message = refused(getattr(strict.as_role(service, role(strict)), method), **arguments)
-    assert found == code
+    refused_code, message = refused(
+        getattr(strict.as_role(service, role(strict)), method), **arguments
+    )
+    assert refused_code == code
     assert f"is not authorized to perform: {action} on resource: " in message
 
 
@@ -301,9 +303,9 @@ def test_a_job_whose_role_lacks_what_sagemaker_does_in_its_name_fails_and_names_
     sagemaker.create_training_job(**training(name, worker))
     job = eventually(
         lambda: (
-            (found := sagemaker.describe_training_job(TrainingJobName=name))["TrainingJobStatus"]
+            (job := sagemaker.describe_training_job(TrainingJobName=name))["TrainingJobStatus"]
             == "Failed"
-            and found
+            and job
         )
     )
     assert job["FailureReason"].startswith(

@@ -1,6 +1,4 @@
-"""Policies and a question in, a decision with the statements that made it out; the real
-evaluator.
-"""
+"""Decisions of the real evaluator, and the statements that made them."""
 
 from __future__ import annotations
 
@@ -42,14 +40,14 @@ def test_an_allowed_question_names_the_statement_that_allows(evaluator: Evaluato
 
 
 def test_what_nothing_allows_is_denied_in_the_words_of_aws(evaluator: Evaluator) -> None:
-    found = decide(evaluator, {"writing": policy(Action="s3:PutObject")})
-    assert not found.allowed
-    assert found.reason == "because no identity-based policy allows the s3:GetObject action"
+    decision = decide(evaluator, {"writing": policy(Action="s3:PutObject")})
+    assert not decision.allowed
+    assert decision.reason == "because no identity-based policy allows the s3:GetObject action"
 
 
 def test_a_statement_that_denies_wins_and_is_named(evaluator: Evaluator) -> None:
-    found = decide(evaluator, {**ALLOW, "no": policy(Effect="Deny", Action="s3:*")})
-    assert (found.explicit, found.statements, found.reason) == (
+    decision = decide(evaluator, {**ALLOW, "no": policy(Effect="Deny", Action="s3:*")})
+    assert (decision.explicit, decision.statements, decision.reason) == (
         True,
         ("no/It",),
         "with an explicit deny in an identity-based policy",
@@ -57,33 +55,33 @@ def test_a_statement_that_denies_wins_and_is_named(evaluator: Evaluator) -> None
 
 
 def test_a_bucket_policy_denies_what_the_identity_may(evaluator: Evaluator) -> None:
-    found = decide(
+    decision = decide(
         evaluator, ALLOW, resource_policy=policy(Effect="Deny", Principal="*", Action="s3:*")
     )
-    assert found.reason == "with an explicit deny in a resource-based policy"
+    assert decision.reason == "with an explicit deny in a resource-based policy"
 
 
 def test_a_permissions_boundary_limits_what_the_identity_may(evaluator: Evaluator) -> None:
-    found = decide(evaluator, ALLOW, boundary=policy(Action="s3:PutObject"))
-    assert found.reason == "because no permissions boundary allows the s3:GetObject action"
+    decision = decide(evaluator, ALLOW, boundary=policy(Action="s3:PutObject"))
+    assert decision.reason == "because no permissions boundary allows the s3:GetObject action"
 
 
 def test_a_session_policy_limits_what_the_role_may(evaluator: Evaluator) -> None:
-    found = decide(evaluator, ALLOW, session_policy=policy(Action="s3:PutObject"))
-    assert found.reason == "because no session policy allows the s3:GetObject action"
+    decision = decide(evaluator, ALLOW, session_policy=policy(Action="s3:PutObject"))
+    assert decision.reason == "because no session policy allows the s3:GetObject action"
 
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_key_must_let_the_account_decide(evaluator: Evaluator, allowed: bool) -> None:
     owner = f"arn:aws:iam::{ACCOUNT if allowed else '444455556666'}:root"
     key_policy = policy(Principal={"AWS": owner}, Action="kms:*")
-    found = decide(
+    decision = decide(
         evaluator,
         {"keys": policy(Action="kms:Decrypt")},
         Question("kms:Decrypt", KEY),
         resource_policy=key_policy,
     )
-    assert found.allowed is allowed
+    assert decision.allowed is allowed
 
 
 @pytest.mark.parametrize(("repository", "allowed"), [("pytorch-training", True), ("other", False)])
@@ -94,10 +92,10 @@ def test_aws_lets_every_account_pull_its_images_but_the_role_must_be_allowed_too
         Action="ecr:BatchGetImage",
         Resource="arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training",
     )
-    asked = Question(
+    question = Question(
         "ecr:BatchGetImage", f"arn:aws:ecr:us-east-1:763104351884:repository/{repository}"
     )
-    assert decide(evaluator, {"pull": pull}, asked).allowed is allowed
+    assert decide(evaluator, {"pull": pull}, question).allowed is allowed
 
 
 @pytest.mark.parametrize(
@@ -111,14 +109,14 @@ def test_conditions_on_lists_hold_for_all_values_and_not_for_none(
         "Null": {"sagemaker:VpcSubnets": "false"},
     }
     job = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/x"
-    asked = Question(
+    question = Question(
         "sagemaker:CreateTrainingJob", job, {"sagemaker:VpcSubnets": subnets} if subnets else {}
     )
     assert (
         decide(
             evaluator,
             {"jobs": policy(Action="sagemaker:CreateTrainingJob", Condition=condition)},
-            asked,
+            question,
         ).allowed
         is allowed
     )
@@ -136,32 +134,32 @@ def test_a_resource_that_does_not_exist_yet_is_one_resource_not_all(evaluator: E
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "question",
     [Question("s3:HeadObject", OBJECT), Question("s3:GetObject", KEY)],
     ids=["action", "resource"],
 )
 def test_a_question_that_iam_does_not_know_is_refused_by_name(
-    evaluator: Evaluator, asked: Question
+    evaluator: Evaluator, question: Question
 ) -> None:
     with pytest.raises(
-        EmulatorError, match=f"IAM cannot evaluate {asked.action} on {asked.resource}"
+        EmulatorError, match=f"IAM cannot evaluate {question.action} on {question.resource}"
     ):
-        decide(evaluator, ALLOW, asked)
+        decide(evaluator, ALLOW, question)
 
 
 def test_a_context_key_that_aws_does_not_document_for_the_action_is_told(
     evaluator: Evaluator,
 ) -> None:
-    found = decide(
+    decision = decide(
         evaluator, ALLOW, Question("s3:GetObject", OBJECT, {"sagemaker:VpcSubnets": ["subnet-a"]})
     )
-    assert found.ignored == ("sagemaker:VpcSubnets",)
+    assert decision.ignored == ("sagemaker:VpcSubnets",)
 
 
 def test_closing_ends_the_process_and_its_record(tmp_path: Path) -> None:
     registry = ProcessRegistry(tmp_path)
-    with Evaluator(registry) as mine:
-        decide(mine, ALLOW)
+    with Evaluator(registry) as evaluator:
+        decide(evaluator, ALLOW)
         (pid,) = registry.alive()
     assert registry.alive() == []
     assert started_at(pid) is None
@@ -169,9 +167,9 @@ def test_closing_ends_the_process_and_its_record(tmp_path: Path) -> None:
 
 def test_a_process_that_was_killed_is_told_once_and_replaced(tmp_path: Path) -> None:
     registry = ProcessRegistry(tmp_path)
-    with Evaluator(registry) as mine:
-        decide(mine, ALLOW)
+    with Evaluator(registry) as evaluator:
+        decide(evaluator, ALLOW)
         end_group(registry.alive()[0])
         with pytest.raises(EmulatorError, match="ended unexpectedly"):
-            decide(mine, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/other"))
-        assert decide(mine, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/third")).allowed
+            decide(evaluator, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/other"))
+        assert decide(evaluator, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/third")).allowed

@@ -1,4 +1,4 @@
-"""Every rule, with a made-up request of the operation's shape, against AWS's service authorization
+"""Every rule, with a request that has every parameter, against AWS's service authorization
 reference.
 """
 
@@ -12,62 +12,35 @@ import pytest
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 from moto.core.utils import get_service_model
 
+from local.tests.control.authorization.resources import KEY, EverythingExists, NoResources
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.iam_request import Question
-from shoal_local.control.authorization.rule_input import NothingKnown
-from shoal_local.control.authorization.rules import RULES, UnmappedError, questions
+from shoal_local.control.authorization.rules import RULE_FILES, UnmappedError, questions, rules_of
 from shoal_local.control.protocol import ApiCall
 from shoal_local.server import Emulator, Options
 
 ACCOUNT = "111122223333"
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s"
-KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 DEPTH = 4
 
 
-class EverythingEncrypted(NothingKnown):
-    """An account in which everything has a key, and every endpoint is scaled, so that rules ask all
-    that they can ask.
-    """
-
-    def is_scaled(self, endpoint: str) -> bool:
-        return True
-
-    def key_of_bucket(self, bucket: str) -> str | None:
-        return KEY
-
-    def key_of_object(self, bucket: str, key: str) -> str | None:
-        return KEY
-
-    def key_of_queue(self, name: str) -> str | None:
-        return KEY
-
-    def key_of_endpoint_config(self, name: str) -> str | None:
-        return KEY
-
-    def key_arn(self, key: str) -> str:
-        return KEY
-
-    def vpc_of(self, id_: str) -> str | None:
-        return "vpc-1" if id_.startswith(("subnet-", "sg-", "rtb-")) else None
-
-
 def every_operation() -> Iterator[Any]:
-    for service, rules in RULES.items():
-        for operation in rules:
+    for service in sorted(RULE_FILES):
+        for operation in rules_of(service):
             yield pytest.param(service, operation, id=f"{service}-{operation}")
 
 
-def asked(service: str, operation: str) -> list[Question]:
+def questions_of(service: str, operation: str) -> list[Question]:
     return questions(
-        ApiCall(service, operation, "us-east-1", ME, made_up(service, operation)),
-        EverythingEncrypted(),
+        ApiCall(service, operation, "us-east-1", ME, full_request(service, operation)),
+        EverythingExists(),
     )
 
 
-def made_up(service: str, operation: str) -> dict[str, Any]:
-    """A request with every member that the operation has; names are `name`, ids and ARNs look like
-    those of the service.
+def full_request(service: str, operation: str) -> dict[str, Any]:
+    """Return a request with every parameter of the operation.
+
+    Names are `name`; ids and ARNs look like those of the service.
     """
     model = get_service_model(
         "sagemaker-runtime" if operation == "InvokeEndpoint" else service
@@ -93,7 +66,7 @@ def _scalar(service: str, shape: Shape, name: str) -> Any:
         return True
     if shape.type_name == "blob":
         return b""
-    known = {
+    examples = {
         "AliasName": "alias/name",
         "QueueUrl": f"http://localhost/{ACCOUNT}/name",
         "CopySource": "name/name",
@@ -107,8 +80,8 @@ def _scalar(service: str, shape: Shape, name: str) -> Any:
         "SubscriptionArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:name:1",
         "StackName": "name",
     }
-    if name in known:
-        return known[name]
+    if name in examples:
+        return examples[name]
     if (
         "role" in name.lower() and "name" not in name.lower()
     ) or name == "DeliverLogsPermissionArn":
@@ -157,12 +130,11 @@ NAMED = {
 def test_aws_documents_every_action_resource_and_condition_key_of_a_rule(
     service: str, operation: str, evaluator: Evaluator
 ) -> None:
-    found = asked(service, operation)
-    assert found or operation == "GetCallerIdentity"  # which needs no permission
-    for question in found:
-        decision = evaluator.decide(
-            question, ME, {}
-        )  # raises for an action that is not there, or a resource that it does not take
+    rule_questions = questions_of(service, operation)
+    assert rule_questions or operation == "GetCallerIdentity"  # which needs no permission
+    for question in rule_questions:
+        # This raises for an action that does not exist, or a resource that it does not take.
+        decision = evaluator.decide(question, ME, {})
         assert decision.ignored == (), question
 
 
@@ -171,22 +143,21 @@ def test_an_operation_without_a_rule_is_named() -> None:
         UnmappedError,
         match="does not know which IAM action the operation sagemaker:CreateLabelingJob needs",
     ):
-        questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME))
+        questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME), NoResources())
 
 
 def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: Path) -> None:
     emulator = Emulator(Options(tmp_path, ACCOUNT, "us-east-1"))
     own = {
         (service, operation)
-        for service, has in emulator.home.dispatcher.services.items()
+        for service, has in emulator.home.router.services.items()
         for operation in has.operations
     }
     emulator.close()
     assert len(own) > 60
-    assert (
-        own - {(service, operation) for service, rules in RULES.items() for operation in rules}
-        == set()
-    )
+    assert [
+        (service, operation) for service, operation in own if operation not in rules_of(service)
+    ] == []
 
 
 def test_a_channel_that_may_write_does_not_hide_behind_one_that_may_not() -> None:
@@ -199,6 +170,6 @@ def test_a_channel_that_may_write_does_not_hide_behind_one_that_may_not() -> Non
         "InputDataConfig": [{"DataSource": {"FileSystemDataSource": source}} for source in sources],
     }
     create, *_ = questions(
-        ApiCall("sagemaker", "CreateTrainingJob", "us-east-1", ME, request), NothingKnown()
+        ApiCall("sagemaker", "CreateTrainingJob", "us-east-1", ME, request), NoResources()
     )
     assert create.context["sagemaker:FileSystemAccessMode"] == "rw"

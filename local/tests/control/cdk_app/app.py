@@ -1,5 +1,5 @@
-"""A CDK app with one of everything the control plane deploys, in two variants of the same
-stacks: `before` and `after`.
+"""A CDK app with one of everything that the control plane deploys, in two variants: `before` and
+`after`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def handler(event, context):
 
 
 class Network(cdk.Stack):
-    """A network in which a security group names itself, both ways."""
+    """A network with a security group that refers to itself in both directions."""
 
     def __init__(self, scope: Construct) -> None:
         super().__init__(scope, "network", stack_name=f"{PREFIX}-network", env=ENVIRONMENT)
@@ -111,9 +111,9 @@ class Data(cdk.Stack):
 
 
 class Compute(cdk.Stack):
-    """What works: functions, queues, rules, alarms, a pipeline.
+    """Functions, queues, rules, alarms and a pipeline.
 
-    `variant` is in everything that an update changes.
+    `variant` is part of everything that an update changes.
     """
 
     def __init__(self, scope: Construct, key: kms.IKey, variant: str) -> None:

@@ -1,5 +1,6 @@
-"""Train as Horovod's TensorFlow 2 guide shows, then call every function of the stand-in; write what
-they answer.
+"""Train as Horovod's TensorFlow 2 guide shows, then call every function of the stand-in.
+
+Writes the results.
 """
 
 import importlib

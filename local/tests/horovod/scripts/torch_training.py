@@ -1,5 +1,6 @@
-"""Train as Horovod's PyTorch guide shows, then call every function of the stand-in; write what they
-answer.
+"""Train as Horovod's PyTorch guide shows, then call every function of the stand-in.
+
+Writes the results.
 """
 
 import json
@@ -28,7 +29,7 @@ rank, size = hvd.rank(), hvd.size()
 answer["place"] = [rank, size, hvd.local_rank(), hvd.local_size()]
 torch.manual_seed(0)
 inputs, targets = torch.randn(32, 20), torch.randn(32, 3)
-mine = slice(rank * 32 // size, (rank + 1) * 32 // size)
+rows = slice(rank * 32 // size, (rank + 1) * 32 // size)
 
 
 def network(seed: int) -> torch.nn.Module:
@@ -53,7 +54,7 @@ answer["learning_rate"] = optimizer.param_groups[0]["lr"]
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 single = torch.optim.Adam(alone.parameters(), lr=0.01)
 for _ in range(4):
-    for net, opt, part in ((model, optimizer, mine), (alone, single, slice(None))):
+    for net, opt, part in ((model, optimizer, rows), (alone, single, slice(None))):
         opt.zero_grad()
         mse_loss(net(inputs[part]), targets[part]).backward()
         opt.step()
@@ -71,7 +72,7 @@ moments = torch.cat(
 )
 answer["optimizer_state"] = same_everywhere(moments) and bool(moments.abs().sum() > 0)
 
-mse_loss(model(inputs[mine]), targets[mine]).backward()
+mse_loss(model(inputs[rows]), targets[rows]).backward()
 answer["zero_grad"] = error_of(optimizer.zero_grad)
 optimizer.synchronize()
 torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
@@ -79,8 +80,8 @@ with optimizer.skip_synchronize():
     optimizer.step()
 answer["ranks_equal_after_clipping"] = same_everywhere(flat(model))
 optimizer.zero_grad()
-mse_loss(model(inputs[mine]), targets[mine]).backward()
-answer["two passes"] = error_of(lambda: mse_loss(model(inputs[mine]), targets[mine]).backward())
+mse_loss(model(inputs[rows]), targets[rows]).backward()
+answer["two passes"] = error_of(lambda: mse_loss(model(inputs[rows]), targets[rows]).backward())
 
 used = torch.nn.Linear(2, 1)
 half = hvd.DistributedOptimizer(

@@ -1,5 +1,6 @@
-"""Train in the ways that AWS documents for PyTorch, on any number of ranks, in strict mode; write
-what came out.
+"""Train in the ways that AWS documents for PyTorch, on any number of ranks, in strict mode.
+
+Writes the results.
 """
 
 import json
@@ -29,7 +30,7 @@ dist.init_process_group(
 rank, size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 inputs, targets = torch.randn(32, 20), torch.randn(32, 3)
-mine = slice(rank * 32 // size, (rank + 1) * 32 // size)
+rows = slice(rank * 32 // size, (rank + 1) * 32 // size)
 
 
 class Network(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
@@ -52,7 +53,7 @@ def flat(model: nn.Module, of: Callable[[nn.Parameter], torch.Tensor | None]) ->
 
 def backward(model: nn.Module, everything: bool = True) -> None:
     dtype = next(model.parameters()).dtype
-    mse_loss(model(inputs[mine].to(dtype), everything), targets[mine].to(dtype)).backward()
+    mse_loss(model(inputs[rows].to(dtype), everything), targets[rows].to(dtype)).backward()
 
 
 def gradient(model: nn.Module) -> torch.Tensor:
@@ -60,8 +61,9 @@ def gradient(model: nn.Module) -> torch.Tensor:
 
 
 def error(model: nn.Module, everything: bool = True, passes: int = 1) -> float:
-    """The largest difference between this rank's gradient and the one of the whole batch in one
-    process.
+    """Return the largest difference between this rank's gradient and that of one process.
+
+    The one process has the whole batch.
     """
     whole = Network()
     mse_loss(whole(inputs, everything), targets).backward()

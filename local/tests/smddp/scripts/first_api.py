@@ -24,7 +24,7 @@ def error_of(attempt: Callable[[], object]) -> str:
 
 
 def signature_of(function: Any) -> list[str]:
-    """Names and defaults of the arguments, as AWS's reference writes them."""
+    """Return names and defaults of the arguments, as AWS's reference writes them."""
     shown = {dist.group.WORLD: "group.WORLD"}
     parameters = inspect.signature(function).parameters.values()
     return [
@@ -80,7 +80,9 @@ answer["unknown"] = error_of(
     lambda: DistributedDataParallel(torch.nn.Linear(1, 1), static_graph=True)
 )
 answer["signatures"] = {
-    name: signature_of(found) for name, found in vars(dist).items() if inspect.isfunction(found)
+    name: signature_of(function)
+    for name, function in vars(dist).items()
+    if inspect.isfunction(function)
 }
 answer["wrapper"] = signature_of(DistributedDataParallel)
 answer["group"] = error_of(lambda: dist.barrier(group=object()))

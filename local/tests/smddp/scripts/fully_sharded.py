@@ -1,5 +1,6 @@
-"""Train with both of PyTorch's FSDPs; write how far the weights are from those of one process with
-the whole batch.
+"""Train with both of PyTorch's FSDPs.
+
+Writes how far the weights are from those of one process with the whole batch.
 """
 
 import json
@@ -17,7 +18,7 @@ dist.init_process_group("smddp")
 rank, size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 inputs, targets = torch.randn(32, 20), torch.randn(32, 3)
-mine = slice(rank * 32 // size, (rank + 1) * 32 // size)
+rows = slice(rank * 32 // size, (rank + 1) * 32 // size)
 
 
 def network() -> nn.Module:
@@ -26,7 +27,10 @@ def network() -> nn.Module:
 
 
 def train(model: nn.Module, rows: slice) -> torch.Tensor:
-    """The trained model's outputs for all rows, which tell its weights without gathering them."""
+    """Return the trained model's outputs for all rows.
+
+    They tell its weights without gathering them.
+    """
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):
         optimizer.zero_grad()
@@ -43,11 +47,11 @@ held = sum(parameter.to_local().numel() for parameter in sharded.parameters())
 answer = {
     "shard": held / sum(parameter.numel() for parameter in network().parameters()),
     "FullyShardedDataParallel": float(
-        (train(FullyShardedDataParallel(network(), device_id=torch.device("cpu")), mine) - alone)
+        (train(FullyShardedDataParallel(network(), device_id=torch.device("cpu")), rows) - alone)
         .abs()
         .max()
     ),
-    "fully_shard": float((train(sharded, mine) - alone).abs().max()),
+    "fully_shard": float((train(sharded, rows) - alone).abs().max()),
 }
 if rank == 0:
     Path(sys.argv[1]).write_text(json.dumps(answer))

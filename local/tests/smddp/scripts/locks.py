@@ -1,5 +1,6 @@
-"""Collective after collective, each with fresh tensors: gloo's thread lets go of the last one's
-while the next one begins.
+"""Run collective after collective, each with fresh tensors.
+
+gloo's thread lets go of the last one's while the next one begins.
 """
 
 import json
@@ -18,11 +19,11 @@ dist.init_process_group(backend="smddp")
 rank, size = dist.get_rank(), dist.get_world_size()
 right = 0
 for turn in range(TIMES):
-    dist.broadcast(told := torch.full((4,), float(turn if rank == 0 else -1)), 0)
+    dist.broadcast(announced := torch.full((4,), float(turn if rank == 0 else -1)), 0)
     dist.barrier()
-    dist.all_gather(found := [torch.empty(4) for _ in range(size)], torch.full((4,), float(rank)))
-    right += bool((told == turn).all()) and all(
-        bool((part == source).all()) for source, part in enumerate(found)
+    dist.all_gather(parts := [torch.empty(4) for _ in range(size)], torch.full((4,), float(rank)))
+    right += bool((announced == turn).all()) and all(
+        bool((part == source).all()) for source, part in enumerate(parts)
     )
 if rank == 0:
     Path(sys.argv[1]).write_text(json.dumps({"right": right, "of": TIMES}))

@@ -1,5 +1,6 @@
-"""All-reduce and end at once, with the process group still open: what makes gloo's threads abort
-without the stand-in's care.
+"""All-reduce and end at once, with the process group still open.
+
+Without the stand-in's care gloo's threads abort then.
 """
 
 import smdistributed.dataparallel.torch.torch_smddp  # noqa: F401

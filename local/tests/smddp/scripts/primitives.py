@@ -1,5 +1,6 @@
-"""Try every collective on two ranks and write what each does: "ok", or the error's class and
-text.
+"""Try every collective on two ranks.
+
+Writes the result of each: "ok", or the error's class and text.
 """
 
 import json
@@ -25,13 +26,13 @@ def averaged() -> None:
 def coalesced(
     collective: Callable[[torch.Tensor, torch.Tensor], object],
     output: int,
-    given: int,
+    length: int,
     expected: float,
 ) -> None:
     outputs = [torch.empty(output) for _ in range(3)]
     with dist.distributed_c10d._coalescing_manager():
         for tensor in outputs:
-            collective(tensor, torch.ones(given))
+            collective(tensor, torch.ones(length))
     assert all(bool((tensor == expected).all()) for tensor in outputs)
 
 

@@ -1,9 +1,9 @@
-"""The calls of AWS's published TensorFlow 2 example for smddp, in its order; rank 0 writes what
-came out.
+"""The calls of AWS's published TensorFlow 2 example for smddp, in its order.
 
 The example: amazon-sagemaker-examples,
 training/distributed_training/tensorflow/data_parallel/mnist. Like it, this broadcasts variables
-that the first step makes, inside tf.function, saves on rank 0 and never calls shutdown().
+that the first step makes, inside tf.function, saves on rank 0 and never calls shutdown(). Rank 0
+writes the results.
 """
 
 import json

@@ -1,9 +1,8 @@
-"""The calls of AWS's published PyTorch example for smddp, in its order, for any device; rank 0
-writes what came out.
+"""The calls of AWS's published PyTorch example for smddp, in its order, for any device.
 
 The example: amazon-sagemaker-examples, training/distributed_training/pytorch/data_parallel/mnist.
 Like it, this joins while it is imported, evaluates on rank 0 only, saves on every rank and never
-leaves.
+leaves. Rank 0 writes the results.
 """
 
 import json

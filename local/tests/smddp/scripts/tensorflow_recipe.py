@@ -1,6 +1,4 @@
-"""The recipe that Horovod's and smddp's TensorFlow 2 guides share; a module with their functions
-in, how training went out.
-"""
+"""The recipe that Horovod's and smddp's TensorFlow 2 guides share, for either module."""
 
 from typing import Any
 
@@ -16,11 +14,12 @@ inputs, targets = (
 
 
 def follow(api: Any) -> dict[str, Any]:
-    """Train a model with the gradient tape, then with the optimizer; ranks start apart on
-    purpose.
+    """Train a model with the gradient tape, then with the optimizer.
+
+    Ranks start apart on purpose.
     """
     rank, size = api.rank(), api.size()
-    mine = slice(rank * 32 // size, (rank + 1) * 32 // size)
+    rows = slice(rank * 32 // size, (rank + 1) * 32 // size)
     tf.keras.utils.set_random_seed(rank)
     model = tf.keras.Sequential(
         [
@@ -46,9 +45,9 @@ def follow(api: Any) -> dict[str, Any]:
             api.broadcast_variables(optimizer.variables(), root_rank=0)
         return loss, gradients
 
-    loss, gradients = step(inputs[mine], targets[mine], True)
+    loss, gradients = step(inputs[rows], targets[rows], True)
     for _ in range(4):
-        step(inputs[mine], targets[mine], False)
+        step(inputs[rows], targets[rows], False)
     answer = {
         "gradient_error": max(
             float(tf.reduce_max(tf.abs(a - b)))
@@ -59,23 +58,26 @@ def follow(api: Any) -> dict[str, Any]:
     }
     distributed = api.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
     for _ in range(2):
-        distributed.apply_gradients(zip(loss_and_gradients(model, mine)[1], weights, strict=True))
+        distributed.apply_gradients(zip(loss_and_gradients(model, rows)[1], weights, strict=True))
     return answer | {"ranks_equal_after_optimizer": ranks_equal(weights)}
 
 
 def loss_and_gradients(model: Any, part: slice) -> tuple[Any, Any]:
-    """Of the part of the batch, in this process alone."""
+    """Return loss and gradients of a part of the batch, in this process alone."""
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean((model(inputs[part]) - targets[part]) ** 2)
     return loss, tape.gradient(loss, model.trainable_variables)
 
 
 def averaged(api: Any, value: Any) -> Any:
-    """smddp has a function of its own for what is no gradient."""
+    """Average a value that is not a gradient; smddp has a function of its own for it."""
     return api.oob_allreduce(value) if hasattr(api, "oob_allreduce") else api.allreduce(value)
 
 
 def ranks_equal(weights: Any) -> bool:
-    """Whether all ranks hold the same bits; asks MPI, not the library that is tested."""
+    """Return whether all ranks hold the same bits.
+
+    This asks MPI, not the library under test.
+    """
     everyones = MPI.COMM_WORLD.allgather([weight.numpy().tobytes() for weight in weights])
     return all(each == everyones[0] for each in everyones)

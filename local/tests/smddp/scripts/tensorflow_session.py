@@ -1,5 +1,6 @@
-"""Train a graph of TensorFlow 1's style and a Keras model with fit(); write whether the ranks start
-and end alike.
+"""Train a graph of TensorFlow 1's style and a Keras model with fit().
+
+Writes whether the ranks start and end alike.
 """
 
 import json

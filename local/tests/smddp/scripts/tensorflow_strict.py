@@ -1,4 +1,4 @@
-"""Try in strict mode what AWS's reference does not list; write what each attempt does."""
+"""Try in strict mode what AWS's reference does not list, and write the result of each attempt."""
 
 import inspect
 import json
@@ -20,7 +20,7 @@ def error_of(attempt: Callable[[], object]) -> str:
 
 
 def signature_of(function: Any) -> list[str]:
-    """Names and defaults of the arguments, as AWS's reference writes them."""
+    """Return names and defaults of the arguments, as AWS's reference writes them."""
     shown = {sdp.Compression.none: "Compression.none"}
     parameters = inspect.signature(function).parameters.values()
     return [

@@ -1,5 +1,6 @@
-"""Train as AWS's TensorFlow 2 guide shows, then call every function of the API; write what they
-answer.
+"""Train as AWS's TensorFlow 2 guide shows, then call every function of the API.
+
+Writes the results.
 """
 
 import importlib

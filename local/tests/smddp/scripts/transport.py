@@ -1,5 +1,6 @@
-"""AllReduce in every type, size and layout; write what came out wrong, and what gloo was asked to
-carry.
+"""AllReduce in every type, size and layout.
+
+Writes the wrong results, and what gloo was called for.
 """
 
 import itertools
@@ -38,7 +39,7 @@ asked_of_gloo: list[str] = []
 
 
 class Counting:
-    """gloo, and a note of each AllReduce that it is asked for."""
+    """gloo that notes each of its AllReduces."""
 
     def __init__(self, gloo: Any) -> None:
         self.gloo = gloo
@@ -49,7 +50,7 @@ class Counting:
 
 
 def filled(dtype: torch.dtype, size: int, of_rank: int) -> torch.Tensor:
-    """Small whole numbers that differ by rank and place: exact in every type."""
+    """Return small whole numbers that differ by rank and place: exact in every type."""
     return (torch.arange(size) % 5 + 1 + of_rank).to(dtype)
 
 
@@ -65,8 +66,8 @@ for dtype, size, (name, combine) in itertools.product(TYPES, SIZES, OPERATIONS.i
         combine([left, right])
         for left, right in zip(*(filled(dtype, 5, other).tolist() for other in (0, 1)), strict=True)
     ]
-    wanted = torch.tensor(expected).to(dtype).repeat(size // 5 + 1)[:size]
-    if tensor.dtype != dtype or not torch.equal(tensor, wanted):
+    expected_tensor = torch.tensor(expected).to(dtype).repeat(size // 5 + 1)[:size]
+    if tensor.dtype != dtype or not torch.equal(tensor, expected_tensor):
         wrong.append(f"{name} of {size} {dtype}")
 
 columns = torch.arange(12.0).reshape(3, 4).t()

@@ -1,7 +1,8 @@
-"""Send inference.py requests as the serving container would, a SavedModel answering as TensorFlow
-Serving; write the answers.
+"""Send inference.py requests as the serving container would, and write the answers.
 
-requests.py MODEL_DIR IMAGES_FILE ANSWER_FILE
+    requests.py MODEL_DIR IMAGES_FILE ANSWER_FILE
+
+A SavedModel answers as TensorFlow Serving does.
 """
 
 import importlib
@@ -26,7 +27,7 @@ model = tf.saved_model.load(f"{sys.argv[1]}/1").signatures["serving_default"]
 
 
 def serving(body: str) -> SimpleNamespace:
-    """The answer of TensorFlow Serving's REST API to a predict request in row format."""
+    """Return the answer of TensorFlow Serving's REST API to a predict request in row format."""
     instances = tf.constant(json.loads(body)["instances"], tf.uint8)
     rows = model(images=instances)["probabilities"].numpy().tolist()
     return SimpleNamespace(status_code=200, content=json.dumps({"predictions": rows}).encode())

@@ -1,5 +1,6 @@
-"""Start the parameter server of TF_CONFIG's task with the training toolkit's own function, and
-stay, as the toolkit does.
+"""Start the parameter server of TF_CONFIG's task with the training toolkit's own function.
+
+Stays, as the toolkit does.
 """
 
 import json

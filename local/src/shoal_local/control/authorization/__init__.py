@@ -1,3 +1,3 @@
-"""IAM as AWS applies it: which questions a request raises, what the policies answer, and how a
-refusal is worded.
+"""IAM as AWS applies it: the questions that a request raises, the answer of the policies, and the
+words of a refusal.
 """

@@ -1,5 +1,6 @@
-"""What the emulated account knows of its resources and principals, read from the services' own
-state: encryption keys, tags, networks, resource policies, and the policies of roles and users.
+"""The resources and principals of an account, read from the services' own state.
+
+These are encryption keys, tags, networks, resource policies, and the policies of roles and users.
 """
 
 from __future__ import annotations
@@ -31,21 +32,23 @@ Tags = Mapping[str, str]
 class AccountState:
     """One account in one region.
 
-    `sagemaker(operation, request)` answers SageMaker's operations; AwsError for what is not there.
-    `played(number)` is the state of an account of this emulator, None where nobody plays it.
-    `is_scaled(endpoint)`: whether Application Auto Scaling has a target of the endpoint.
+    `sagemaker(operation, request)` answers SageMaker's operations, with AwsError for a resource
+    that does not exist. `state_of(number)` returns the state of an account of this emulator, None
+    for any other. `is_scaled(endpoint)` returns whether Application Auto Scaling has a target of
+    the endpoint.
     """
 
     account: str
     region: str
     functions: Functions
     sagemaker: Callable[[str, dict[str, Any]], Mapping[str, Any]]
-    played: Callable[[str], AccountState | None]
+    state_of: Callable[[str], AccountState | None]
     is_scaled: Callable[[str], bool]
 
     def owner(self, resource: str) -> str:
-        """The account that has the resource: the one in its ARN, of a bucket whoever made it, else
-        this one.
+        """Return the account that owns the resource.
+
+        It is the account in the ARN, or the bucket's owner; without either, it is this account.
         """
         if resource.startswith("arn:aws:s3:::"):
             return _owner_of_bucket(resource.split(":")[5].partition("/")[0]) or self.account
@@ -68,22 +71,20 @@ class AccountState:
         return str(self._encryption(bucket).get("BucketKeyEnabled", "")).lower() == "true"
 
     def _encryption(self, bucket: str) -> Mapping[str, Any]:
-        """The rule by which a bucket encrypts."""
-        found = self._bucket(bucket)
-        rule = (found.encryption or {}).get("Rule", {}) if found else {}
+        """Return the default encryption rule of a bucket, {} when it has none."""
+        stored = self._bucket(bucket)
+        rule = (stored.encryption or {}).get("Rule", {}) if stored else {}
         return rule if isinstance(rule, Mapping) else {}
 
     def key_of_object(self, bucket: str, key: str) -> str | None:
-        found = self._bucket(bucket)
-        stored = found.keys.get(key) if found else None
-        named = getattr(stored, "kms_key_id", None)
-        return (
-            self._key_arn(str(named), _owner_of_bucket(bucket))
-            if named
-            else self.key_of_bucket(bucket)
-            if stored is not None
-            else None
-        )
+        stored_bucket = self._bucket(bucket)
+        stored_object = stored_bucket.keys.get(key) if stored_bucket else None
+        if stored_object is None:
+            return None
+        key_id = getattr(stored_object, "kms_key_id", None)
+        if key_id:
+            return self._key_arn(str(key_id), _owner_of_bucket(bucket))
+        return self.key_of_bucket(bucket)
 
     def key_of_queue(self, name: str) -> str | None:
         queue = sqs_backends[self.account][self.region].queues.get(name)
@@ -103,16 +104,16 @@ class AccountState:
         return self._key_arn(key, None)
 
     def _key_arn(self, key: str, account: str | None) -> str:
-        """A key that is not named by its ARN is one of `account`, by default of this one."""
+        """Return the ARN of a key of `account` (None: this one) by its id, ARN or alias."""
         backend = kms_backends[account_of(key) or account or self.account][self.region]
         alias = backend.get_alias_name(key)
-        # moto fails on an alias that there is not, instead of finding nothing.
-        found = (
+        # moto fails on an alias that does not exist, instead of returning nothing.
+        key_id = (
             backend.get_key_id_from_alias(alias)
             if alias.startswith("alias/")
             else backend.get_key_id(key)
         )
-        return str(backend.keys[found].arn) if found in backend.keys else key
+        return str(backend.keys[key_id].arn) if key_id in backend.keys else key
 
     def vpc_of(self, id_: str) -> str | None:
         backend = _ec2(self.account, self.region)
@@ -126,18 +127,18 @@ class AccountState:
         }
         tables = {table.id: table.vpc_id for table in backend.route_tables.values()}
         return next(
-            (str(known[id_]) for known in (subnets, groups, tables) if known.get(id_)), None
+            (str(vpc_ids[id_]) for vpc_ids in (subnets, groups, tables) if vpc_ids.get(id_)), None
         )
 
     def tags(self, arn: str) -> Tags:
         owner = self.owner(arn)
         if owner != self.account:
-            elsewhere = self.played(owner)
-            return elsewhere.tags(arn) if elsewhere else {}
+            other = self.state_of(owner)
+            return other.tags(arn) if other else {}
         service = arn.split(":")[2] if arn.startswith("arn:") else ""
         readers: Mapping[str, Callable[[str], Tags]] = {
-            "sagemaker": self._sagemaker,
-            "ec2": self._ec2,
+            "sagemaker": self._sagemaker_tags,
+            "ec2": self._ec2_tags,
             "iam": self._role_tags,
         }
         try:
@@ -145,40 +146,40 @@ class AccountState:
         except (AwsError, ServiceException, KeyError):
             return {}
 
-    def _sagemaker(self, arn: str) -> Tags:
-        listed = self.sagemaker("ListTags", {"ResourceArn": arn}).get("Tags", [])
-        return {str(tag["Key"]): str(tag["Value"]) for tag in listed}
+    def _sagemaker_tags(self, arn: str) -> Tags:
+        tags = self.sagemaker("ListTags", {"ResourceArn": arn}).get("Tags", [])
+        return {str(tag["Key"]): str(tag["Value"]) for tag in tags}
 
-    def _ec2(self, arn: str) -> Tags:
+    def _ec2_tags(self, arn: str) -> Tags:
         return dict(_ec2(self.account, self.region).tags.get(arn.rpartition("/")[2], {}))
 
     def _role_tags(self, arn: str) -> Tags:
         role = self._role(arn.rpartition("/")[2])
-        listed: Any = (role.tags if role else None) or []
-        tags = listed.values() if isinstance(listed, Mapping) else listed
-        return {str(tag["Key"]): str(tag["Value"]) for tag in tags}
+        tags: Any = (role.tags if role else None) or []
+        pairs = tags.values() if isinstance(tags, Mapping) else tags
+        return {str(pair["Key"]): str(pair["Value"]) for pair in pairs}
 
     def policies(
         self, principal_arn: str, question: Question, session: Policy | None = None
     ) -> Policies:
-        """What applies to this principal, a role session or user, and to the resource of the
-        question.
-        """
-        identity, boundary = self._of_principal(principal_arn)
+        """Return the policies for this role session or user and for the question's resource."""
+        identity, boundary = self._identity_policies(principal_arn)
         return Policies(identity, boundary, self.policy_on(question), session)
 
     def policy_on(self, question: Question) -> Policy | None:
-        """The policy on the question's resource, in whichever account it is.
+        """Return the policy on the question's resource, in the account that owns it.
 
-        Without one, a repository is its own account's only; the evaluator takes those of accounts
-        that nobody plays for AWS's, which are open.
+        A repository without a policy is open to its own account only. The evaluator takes a
+        repository of an account that this emulator does not have for AWS's, which are open.
         """
         owner = self.owner(question.resource)
-        elsewhere = self if owner == self.account else self.played(owner)
-        found = elsewhere.resource_policy(question) if elsewhere else None
-        return (
-            _only_of(owner) if found is None and elsewhere and question.service == "ecr" else found
-        )
+        state = self if owner == self.account else self.state_of(owner)
+        if state is None:
+            return None
+        policy = state.resource_policy(question)
+        if policy is None and question.service == "ecr":
+            return _policy_of_account(owner)
+        return policy
 
     def _role(self, name: str) -> Any:
         return next(
@@ -190,42 +191,36 @@ class AccountState:
             None,
         )
 
-    def keys_of_caller(self, caller_arn: str) -> dict[str, ContextValue]:
-        """`aws:PrincipalArn` where the caller's ARN does not tell it: a role's ARN has the role's
-        path, that of its session has not.
+    def caller_context(self, caller_arn: str) -> dict[str, ContextValue]:
+        """Return `aws:PrincipalArn` of a role session.
+
+        A role's ARN has the role's path, the ARN of its session does not.
         """
         kind, _, name = caller_arn.split(":")[5].partition("/")
         role = self._role(name.partition("/")[0]) if kind == "assumed-role" else None
         return {"aws:PrincipalArn": str(role.arn)} if role else {}
 
-    def _of_principal(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
+    def _identity_policies(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
         backend = iam_backends[self.account][PARTITION]
         kind, _, name = principal_arn.split(":")[5].partition("/")
+        groups: list[Any] = []
         if kind == "assumed-role":
-            role = self._role(name.partition("/")[0])
-            holders, boundary = (
-                [role] if role else [],
-                getattr(role, "permissions_boundary_arn", None),
-            )
+            principal = self._role(name.partition("/")[0])
         else:
-            user = next(
-                (each for each in backend.users.values() if each.arn == principal_arn), None
-            )
-            groups = (
-                [group for group in backend.groups.values() if user in group.users] if user else []
-            )
-            holders, boundary = (
-                [*([user] if user else []), *groups],
-                getattr(user, "permissions_boundary_arn", None),
-            )
-        identity = {name: document for holder in holders for name, document in _held(holder)}
-        return identity, _in_force(
-            backend.managed_policies[boundary]
-        ) if boundary in backend.managed_policies else None
+            users = backend.users.values()
+            principal = next((user for user in users if user.arn == principal_arn), None)
+            groups = [group for group in backend.groups.values() if principal in group.users]
+        holders = [principal, *groups] if principal else []
+        identity = dict(policy for holder in holders for policy in _named_policies(holder))
+        boundary = getattr(principal, "permissions_boundary_arn", None)
+        if boundary not in backend.managed_policies:
+            return identity, None
+        return identity, _default_version(backend.managed_policies[boundary])
 
     def resource_policy(self, question: Question) -> Policy | None:
-        """The policy on the resource itself, where its service has such policies and the resource
-        exists.
+        """Return the policy on a resource of this account.
+
+        None when its service has no such policies, or the resource does not exist.
         """
         readers: Mapping[str, Callable[[str], Any]] = {
             "s3": self._bucket_policy,
@@ -238,8 +233,8 @@ class AccountState:
             "sagemaker": self._group_policy,
         }
         read = readers.get(question.service)
-        found = read(question.resource) if read and question.resource != "*" else None
-        document = _document(found) if found else None
+        policy = read(question.resource) if read and question.resource != "*" else None
+        document = _document(policy) if policy else None
         return document if document and document.get("Statement") else None
 
     def _bucket_policy(self, arn: str) -> Any:
@@ -273,7 +268,7 @@ class AccountState:
         return role.assume_role_policy_document if role else None
 
     def _group_policy(self, arn: str) -> Any:
-        """The policy of a model package group is about the group and its versions."""
+        """Return the policy of a model package group, which is about the group and its versions."""
         kind, _, path = arn.split(":", 5)[5].partition("/")
         if kind not in {"model-package-group", "model-package"}:
             return None
@@ -286,41 +281,42 @@ class AccountState:
 
 
 def _owner_of_bucket(name: str) -> str | None:
-    """Buckets have one namespace for all accounts."""
+    """Return the account of a bucket; all accounts share one namespace of buckets."""
     partition_and_account = s3_backends.bucket_accounts.get(name)
     return partition_and_account[1] if partition_and_account else None
 
 
-def _only_of(account: str) -> Policy:
-    """The policy of a repository that has none."""
+def _policy_of_account(account: str) -> Policy:
+    """Return the policy of a repository that has none: its own account may do everything."""
     return {
         "Version": "2012-10-17",
         "Statement": [{"Effect": "Allow", "Principal": {"AWS": account}, "Action": "ecr:*"}],
     }
 
 
-def _held(holder: Any) -> list[tuple[str, Policy]]:
-    """Inline and managed policies of a role, user or group, by name."""
-    managed = {policy.name: _in_force(policy) for policy in holder.managed_policies.values()}
+def _named_policies(holder: Any) -> list[tuple[str, Policy]]:
+    """Return the inline and managed policies of a role, user or group, by name."""
+    managed = {policy.name: _default_version(policy) for policy in holder.managed_policies.values()}
     return [
         *managed.items(),
         *((name, _document(document)) for name, document in holder.policies.items()),
     ]
 
 
-def _in_force(policy: ManagedPolicy) -> Policy:
-    """The default version of a managed policy."""
+def _default_version(policy: ManagedPolicy) -> Policy:
+    """Return the default version of a managed policy."""
     return _document(next(version.document for version in policy.versions if version.is_default))
 
 
-def _document(written: Any) -> Policy:
-    return dict(written if isinstance(written, Mapping) else json.loads(written))
+def _document(policy: Any) -> Policy:
+    """Return a policy as a document; moto keeps some as text."""
+    return dict(policy if isinstance(policy, Mapping) else json.loads(policy))
 
 
 def _ec2(account: str, region: str) -> Any:
-    """moto's EC2.
+    """Return moto's EC2.
 
-    Not imported with this module: it reads a hundred files of instance types, the larger part of an
-    emulator's start.
+    It is not imported with this module: it reads a hundred files of instance types, the larger part
+    of an emulator's start.
     """
     return get_backend("ec2")[account][region]

@@ -1,9 +1,8 @@
 """Asks IAM about every request.
 
-Always: the questions are written down with the request, and what belongs to another account is
-reached only if a policy on it allows the caller. With `enforce`: so must the caller's own policies,
-whosever the resource is. What is refused is refused in the words and with the error code of its
-service.
+The questions are always recorded with the request. A resource of another account can be reached
+only if a policy on it allows the caller. With `enforce`, the caller's own policies must allow every
+request, too. A refusal has the words and the error code of its service.
 """
 
 from __future__ import annotations
@@ -16,18 +15,17 @@ from shoal_local.context import RoleCredentials
 from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policies, Policy
 from shoal_local.control.authorization.iam_request import ANY, OWNER, Question, account_of
-from shoal_local.control.authorization.rule_input import Asked
+from shoal_local.control.authorization.rule_input import RuleInput
 from shoal_local.control.authorization.rules import UnmappedError, questions
-from shoal_local.control.authorization.service_role_actions import implied
+from shoal_local.control.authorization.service_role_actions import service_role_questions
 from shoal_local.control.identity import Identity
 from shoal_local.control.policies import allows
 from shoal_local.control.protocol import ApiCall
 from shoal_local.control.request_log import RequestLog
 from shoal_local.errors import AwsError, EmulatorError
 
-# Services that say AccessDenied; the others, which speak JSON, say AccessDeniedException. EC2 has
-# its own word.
-CODES: Mapping[str, tuple[str, int]] = {
+# The code and status of a refusal. Other services, which speak JSON, say AccessDeniedException.
+ERROR_CODES: Mapping[str, tuple[str, int]] = {
     **dict.fromkeys(
         ("s3", "iam", "sts", "cloudformation", "cloudwatch", "sqs"), ("AccessDenied", 403)
     ),
@@ -35,31 +33,24 @@ CODES: Mapping[str, tuple[str, int]] = {
     "ec2": ("UnauthorizedOperation", 403),
     "lambda": ("AccessDeniedException", 403),
 }
-
-
-# Services whose resources other accounts can use where a policy on them says so: requests about
-# those are answered there.
-SHARED = frozenset({"s3", "kms", "sqs", "sns", "ecr", "sts", "sagemaker", "lambda"})
-ANYTHING: Mapping[str, Policy] = {
+# Services with resources that other accounts can use if a policy on them allows it. The account
+# that owns the resource answers such a request.
+SHARED_SERVICES = frozenset({"s3", "kms", "sqs", "sns", "ecr", "sts", "sagemaker", "lambda"})
+ALLOW_ALL: Mapping[str, Policy] = {
     "unlimited": {
         "Version": "2012-10-17",
         "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}],
     }
 }
-
-
-MALFORMED = (AttributeError, TypeError, KeyError, IndexError, ValueError)
-"""What rules raise for a request that is not of its shape.
-
-It is refused for that later; until then nobody knows what it needs.
-"""
+MALFORMED_REQUEST = (AttributeError, TypeError, KeyError, IndexError, ValueError)
+"""Errors of rules for a request of the wrong shape, which its service refuses later."""
 
 
 @dataclass(frozen=True)
 class Authorizer:
-    """For one account.
+    """Authorizes the requests of one account.
 
-    The account's root may do everything, as on AWS where no organization limits it.
+    The account's root may do everything, as on AWS without an organization.
     """
 
     identity: Identity
@@ -68,47 +59,53 @@ class Authorizer:
     requests: RequestLog
     enforce: bool = False
 
-    def asked(self, call: ApiCall) -> ApiCall:
-        """The call with its questions.
+    def with_questions(self, call: ApiCall) -> ApiCall:
+        """Return the call with its questions, None when nobody knows them.
 
-        Ask before the request is answered: what it changes must not change the questions.
+        Ask before the request is answered: its changes must not change the questions.
         """
         try:
             return replace(
                 call,
-                questions=tuple(self._owned(question) for question in questions(call, self.state)),
+                questions=tuple(
+                    self._with_owner(question) for question in questions(call, self.state)
+                ),
             )
-        except (UnmappedError, *MALFORMED):
+        except (UnmappedError, *MALFORMED_REQUEST):
             return replace(call, questions=None)
 
-    def _owned(self, question: Question) -> Question:
-        """The question, with the owner of a resource in another account whose ARN does not name
-        it.
+    def _with_owner(self, question: Question) -> Question:
+        """Return the question with the owner of its resource, if that is another account that the
+        ARN does not name.
         """
         owner = self.state.owner(question.resource)
-        hidden = owner != self.state.account and not account_of(question.resource)
-        return replace(question, context={**question.context, OWNER: owner}) if hidden else question
+        if owner == self.state.account or account_of(question.resource):
+            return question
+        return replace(question, context={**question.context, OWNER: owner})
 
-    def at_home(self, call: ApiCall) -> ApiCall:
-        """The call with the account in which it acts: that of the resource it is about, if that is
-        played here and is to be shared.
+    def in_owner_account(self, call: ApiCall) -> ApiCall:
+        """Return the call with the account that answers it.
+
+        It is the account that owns the resource, if this emulator has it and its service can share
+        resources.
         """
+        if call.service not in SHARED_SERVICES:
+            return replace(call, account=self.state.account)
         first = next(iter(call.questions or ()), None)
-        bucket = (
-            call.parameters.get("Bucket") if call.service == "s3" else None
-        )  # a copy asks for its source first
-        about = f"arn:aws:s3:::{bucket}" if bucket else first.resource if first else ANY
-        owner = self.state.owner(about) if call.service in SHARED else self.state.account
-        return replace(call, account=owner if self.state.played(owner) else self.state.account)
+        resource = first.resource if first else ANY
+        # The first question about a copy in S3 is about its source.
+        if call.service == "s3" and call.parameters.get("Bucket"):
+            resource = f"arn:aws:s3:::{call.parameters['Bucket']}"
+        owner = self.state.owner(resource)
+        return replace(call, account=owner if self.state.state_of(owner) else self.state.account)
 
     def check(self, call: ApiCall) -> None:
-        """AwsError when the caller of a call that was `asked` may not do it, or when nobody knows
-        what it would need.
+        """Raise AwsError if the caller may not do this, or if nobody knows what it needs.
+
+        The call must have its questions (`with_questions`).
         """
-        if not call.access_key_id:
-            raise refusal(
-                call.service, "Access Denied"
-            )  # nobody signed it, and no bucket here is public
+        if not call.access_key_id:  # nobody signed it, and no bucket here is public
+            raise refusal(call.service, "Access Denied")
         unlimited = not self.enforce or call.caller_arn == self.identity.root_arn
         if call.questions is None and not unlimited:
             raise refusal(
@@ -120,16 +117,16 @@ class Authorizer:
                 continue
             decision = self._decide(call, question, unlimited=unlimited)
             if not decision.allowed:
-                raise refusal(call.service, denied(call.caller_arn, question, decision))
+                raise refusal(call.service, denial_message(call.caller_arn, question, decision))
         self._check_packages(call)
 
     def _check_packages(self, call: ApiCall) -> None:
-        """A model made of another account's package takes `sagemaker:CreateModel` on the package,
-        in the policy of its group.
+        """Raise AwsError if a model may not be created from another account's package.
 
-        Source: SageMaker developer guide, "Deploy a model version from a different account". The
-        service authorization reference knows no such resource of CreateModel, so the caller's own
-        policies are not asked about it.
+        The policy of the package's group must allow `sagemaker:CreateModel` on the package. Source:
+        SageMaker developer guide, "Deploy a model version from a different account". The service
+        authorization reference has no such resource for CreateModel, so the caller's own policies
+        are not asked.
         """
         if (call.service, call.operation) != ("sagemaker", "CreateModel"):
             return
@@ -142,48 +139,43 @@ class Authorizer:
             if policy is None or not allows(
                 policy, principal, question.action, arn, principal.context
             ):
-                refused = Decision(
-                    False,
-                    False,
-                    (),
-                    "because no resource-based policy allows the sagemaker:CreateModel action",
-                )
-                raise refusal(call.service, denied(call.caller_arn, question, refused))
+                reason = "because no resource-based policy allows the sagemaker:CreateModel action"
+                decision = Decision(False, False, (), reason)
+                raise refusal(call.service, denial_message(call.caller_arn, question, decision))
 
-    def on_behalf(
+    def check_service_role(
         self, kind: str, name: str, request: Mapping[str, Any], credentials: RoleCredentials
     ) -> None:
-        """What SageMaker does itself with a role's credentials for a resource: each is written down
-        as a request of its own.
+        """Record what SageMaker itself does with a role's credentials, each as a request.
 
-        AwsError for the first that the role may not do.
+        Raise AwsError for the first that the role may not do.
         """
         caller = self.identity.caller_arn(credentials.access_key_id)
-        made = ApiCall(
+        origin = ApiCall(
             "sagemaker", "", self.state.region, caller, request, credentials.access_key_id
         )
-        for question in implied(kind, name, Asked(made, self.state)):
+        for question in service_role_questions(kind, name, RuleInput(origin, self.state)):
             service, _, operation = question.action.partition(":")
             call = replace(
-                made, service=service, operation=operation, parameters={}, questions=(question,)
+                origin, service=service, operation=operation, parameters={}, questions=(question,)
             )
             try:
                 self.check(call)
-            except AwsError as refused:
-                self.requests.record(call, refused.http_status, refused.code)
-                raise refusal("sagemaker", refused.message) from refused
+            except AwsError as error:
+                self.requests.record(call, error.http_status, error.code)
+                raise refusal("sagemaker", error.message) from error
             self.requests.record(call, 200)
 
     def _decide(self, call: ApiCall, question: Question, *, unlimited: bool) -> Decision:
         policies = (
-            Policies(ANYTHING, resource=self.state.policy_on(question))
+            Policies(ALLOW_ALL, resource=self.state.policy_on(question))
             if unlimited
             else self.state.policies(
                 call.caller_arn, question, self.identity.session_policy(call.access_key_id)
             )
         )
         question = replace(
-            question, context={**self.state.keys_of_caller(call.caller_arn), **question.context}
+            question, context={**self.state.caller_context(call.caller_arn), **question.context}
         )
         try:
             return self.evaluator.decide(
@@ -194,18 +186,16 @@ class Authorizer:
                 policies.resource,
                 policies.session,
             )
-        except (
-            EmulatorError
-        ) as unknown:  # a refusal by name is better than a permission by accident
-            raise refusal(call.service, str(unknown)) from unknown
+        except EmulatorError as error:  # better a refusal by name than a permission by accident
+            raise refusal(call.service, str(error)) from error
 
 
 def packages_in(request: Mapping[str, Any]) -> list[str]:
-    """ARNs of the model packages that a CreateModel request names."""
-    several = request.get("Containers")
+    """Return the ARNs of the model packages that a CreateModel request names."""
+    more = request.get("Containers")
     containers = [
         request.get("PrimaryContainer") or {},
-        *(several if isinstance(several, list) else []),
+        *(more if isinstance(more, list) else []),
     ]
     names = [
         str(container.get("ModelPackageName", ""))
@@ -215,21 +205,19 @@ def packages_in(request: Mapping[str, Any]) -> list[str]:
     return [name for name in names if name.startswith("arn:")]
 
 
-def denied(caller_arn: str, question: Question, decision: Decision) -> str:
-    """AWS's sentence about a request that is denied; S3 quotes the resource, and EC2 says it
-    twice.
-    """
-    on = f'"{question.resource}"' if question.service == "s3" else question.resource
-    twice = (
+def denial_message(caller_arn: str, question: Question, decision: Decision) -> str:
+    """Return AWS's sentence about a denied request; S3 quotes the resource, EC2 says it twice."""
+    resource = f'"{question.resource}"' if question.service == "s3" else question.resource
+    prefix = (
         "You are not authorized to perform this operation. " if question.service == "ec2" else ""
     )
     return (
-        f"{twice}User: {caller_arn} is not authorized to perform: {question.action} on resource:"
-        f" {on} {decision.reason}"
+        f"{prefix}User: {caller_arn} is not authorized to perform: {question.action} on resource:"
+        f" {resource} {decision.reason}"
     )
 
 
 def refusal(service: str, message: str) -> AwsError:
-    """The message as the service's own error."""
-    code, status = CODES.get(service, ("AccessDeniedException", 400))
+    """Return the message as the service's own error."""
+    code, status = ERROR_CODES.get(service, ("AccessDeniedException", 400))
     return AwsError(code, message, status)

@@ -1,7 +1,6 @@
 """Answers a Question by the policies that apply to it.
 
-The evaluation is that of `@cloud-copilot/iam-simulate` (npm), which runs in one long-lived Node
-process; policies and a question go in, a Decision with the statements that decided comes out.
+The npm package `@cloud-copilot/iam-simulate` evaluates them, in one long-lived Node process.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from shoal_local.processes import ProcessRegistry
 Policy = Mapping[str, Any]
 PROGRAM = Path(__file__).resolve().with_name("simulate.mjs")
 PACKAGE = "@cloud-copilot/iam-simulate"
-MOST_REMEMBERED = 20_000
+MAX_CACHED_DECISIONS = 20_000
 
-# AWS lets every account pull its Deep Learning Containers: without a policy of the repository's, no
+# AWS lets every account pull its Deep Learning Containers. Without a policy on the repository, no
 # other account could.
 OPEN_REPOSITORY: Policy = {
     "Version": "2012-10-17",
@@ -50,10 +49,12 @@ OPEN_REPOSITORY: Policy = {
 
 @dataclass(frozen=True)
 class Decision:
-    """`statements` are the ones that decided, as `policy name/Sid` (`#3` for the third statement
-    where it has no Sid): those that allow when it is allowed, those that deny when one does.
-    `reason` ends AWS's sentence "User: ... is not authorized to perform: ...". `ignored` names
-    condition keys of the question that AWS does not document for this action and resource.
+    """The answer to a question.
+
+    `statements` are the ones that decided, as `policy name/Sid` (`#3` for the third statement, if
+    it has no Sid). They are those that allow, or those that deny. `reason` ends AWS's sentence
+    "User: ... is not authorized to perform: ...". `ignored` names condition keys of the question
+    that AWS does not document for this action and resource.
     """
 
     allowed: bool
@@ -65,9 +66,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Policies:
-    """Every policy that is about one principal and one resource; identity policies and boundary by
-    name.
-    """
+    """Every policy about one principal and one resource; identity policies by name."""
 
     identity: Mapping[str, Policy]
     boundary: Policy | None = None
@@ -79,13 +78,13 @@ class Policies:
 class Evaluator:
     """Starts Node at the first question; `close` ends it.
 
-    Safe from many threads. A question asked before is answered from memory.
+    Threads may share it. Decisions are cached.
     """
 
     registry: ProcessRegistry | None = None
     _node: subprocess.Popen[bytes] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _remembered: dict[str, Decision] = field(default_factory=dict)
+    _decisions: dict[str, Decision] = field(default_factory=dict)
 
     def __enter__(self) -> Evaluator:
         return self
@@ -102,31 +101,27 @@ class Evaluator:
         resource_policy: Policy | None = None,
         session_policy: Policy | None = None,
     ) -> Decision:
-        """What IAM answers when `principal_arn` (a role session, role or user) asks.
+        """Return what IAM answers when `principal_arn` (a role session, role or user) asks.
 
-        Policy documents are given by name.
+        The policy of a KMS key decides about the key: pass it as `resource_policy`.
 
-        A key of KMS answers by its key policy, which must be given as `resource_policy`. Raises
-        EmulatorError for a question that IAM does not know: an action that does not exist, a
-        resource of a kind that the action does not take, a policy that is not valid.
+        Raise EmulatorError for a question that IAM does not know: the action does not exist, it
+        does not take such a resource, or a policy is not valid.
         """
-        asked = _simulation(
-            question,
-            principal_arn,
-            Policies(identity_policies, boundary, resource_policy, session_policy),
-        )
-        line = json.dumps(asked, sort_keys=True)
-        found = self._remembered.get(line)
-        if found is None:
-            found = _decision(question, self._ask(line))
-            if len(self._remembered) >= MOST_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[line] = found
-        return found
+        policies = Policies(identity_policies, boundary, resource_policy, session_policy)
+        line = json.dumps(_simulation(question, principal_arn, policies), sort_keys=True)
+        decision = self._decisions.get(line)
+        if decision is None:
+            decision = _decision(question, self._ask(line))
+            if len(self._decisions) >= MAX_CACHED_DECISIONS:
+                self._decisions.clear()
+            self._decisions[line] = decision
+        return decision
 
     def describe(self, action: str) -> Mapping[str, Any]:
-        """What the service authorization reference says of an action: resource types, condition
-        keys, dependent actions.
+        """Return the entry of the service authorization reference for an action.
+
+        It has resource types, condition keys and dependent actions.
         """
         return self._ask(json.dumps({"describe": action}))
 
@@ -150,15 +145,15 @@ class Evaluator:
             try:
                 node.stdin.write(line.encode() + b"\n")
                 node.stdin.flush()
-                answered = node.stdout.readline()
+                answer = node.stdout.readline()
             except BrokenPipeError:
-                answered = b""
-            if not answered:
+                answer = b""
+            if not answer:
                 self._node = None  # the next question starts another
                 raise EmulatorError(
                     f"the evaluator of IAM policies ended unexpectedly (exit code {node.wait()})"
                 )
-        return dict(json.loads(answered))
+        return dict(json.loads(answer))
 
     def _start(self) -> subprocess.Popen[bytes]:
         if not installed():
@@ -181,23 +176,26 @@ class Evaluator:
 
 
 def installed() -> bool:
-    """Whether Node would find the evaluator from where our program lies."""
+    """Return whether Node finds the evaluator from the folder of our program."""
     return any((folder / "node_modules" / PACKAGE).is_dir() for folder in PROGRAM.parents)
 
 
 def _simulation(question: Question, principal_arn: str, policies: Policies) -> dict[str, Any]:
-    own = account_of(principal_arn)
+    own_account = account_of(principal_arn)
     account = str(question.context.get(OWNER, "")) or account_of(question.resource)
     resource = policies.resource
-    if resource is None and question.service == "ecr" and account not in {"", own}:
+    if resource is None and question.service == "ecr" and account not in {"", own_account}:
         resource = OPEN_REPOSITORY
-    owner = {} if question.resource == ANY else {OWNER: account or own}
+    owner = {} if question.resource == ANY else {OWNER: account or own_account}
     return {
         "request": {
             "principal": principal_arn,
             "action": question.action,
-            "resource": {"resource": _one_resource(question.resource), "accountId": account or own},
-            "contextVariables": {**_of_principal(principal_arn), **owner, **question.context},
+            "resource": {
+                "resource": _as_one_resource(question.resource),
+                "accountId": account or own_account,
+            },
+            "contextVariables": {**_principal_context(principal_arn), **owner, **question.context},
         },
         "identityPolicies": [
             {"name": name, "policy": document} for name, document in policies.identity.items()
@@ -214,17 +212,19 @@ def _simulation(question: Question, principal_arn: str, policies: Policies) -> d
     }
 
 
-def _one_resource(arn: str) -> str:
-    """A resource that does not exist yet is `vpc/*` in AWS's questions: one resource of an unknown
-    id, not every resource.
+def _as_one_resource(arn: str) -> str:
+    """Return the ARN of one resource.
+
+    A resource that does not exist yet is `vpc/*` in AWS's questions. That is one resource of an
+    unknown id, not every resource.
     """
     return arn if arn == ANY else arn.replace(ANY, "_")
 
 
-def _of_principal(principal_arn: str) -> dict[str, str]:
-    """The keys that every signed request has.
+def _principal_context(principal_arn: str) -> dict[str, str]:
+    """Return the condition keys that every signed request has.
 
-    The role of a session is what `aws:PrincipalArn` names.
+    `aws:PrincipalArn` of a session names its role.
     """
     parts = principal_arn.split(":", 5)
     account, name = parts[4], parts[5]
@@ -249,7 +249,7 @@ def _decision(question: Question, verdict: Mapping[str, Any]) -> Decision:
             name
             for kind in ("identity", "resource")
             if kind in analyses
-            for name in _names(analyses[kind]["allow"])
+            for name in _statement_names(analyses[kind]["allow"])
         )
         return Decision(True, False, allowing, ignored=ignored)
     for kind, analysis in analyses.items():
@@ -257,7 +257,7 @@ def _decision(question: Question, verdict: Mapping[str, Any]) -> Decision:
             return Decision(
                 False,
                 True,
-                _names(analysis["deny"]),
+                _statement_names(analysis["deny"]),
                 f"with an explicit deny in {KINDS[kind][0]}",
                 ignored,
             )
@@ -265,7 +265,7 @@ def _decision(question: Question, verdict: Mapping[str, Any]) -> Decision:
         False,
         False,
         (),
-        f"because no {_missing(analyses)} allows the {question.action} action",
+        f"because no {_missing_policy_kind(analyses)} allows the {question.action} action",
         ignored,
     )
 
@@ -278,15 +278,15 @@ KINDS = {
 }
 
 
-def _missing(analyses: Mapping[str, Any]) -> str:
-    """Which kind of policy should have allowed it: the identity's first, as AWS's messages do."""
+def _missing_policy_kind(analyses: Mapping[str, Any]) -> str:
+    """Return the kind of policy that should have allowed it, as AWS's messages name it."""
     for kind in ("identity", "boundary", "session"):
         if kind in analyses and analyses[kind]["result"] != "Allowed":
             return KINDS[kind][1]
     return KINDS["resource" if analyses else "identity"][1]
 
 
-def _names(statements: list[Mapping[str, Any]]) -> tuple[str, ...]:
+def _statement_names(statements: list[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(
         f"{each['policy'] or 'resource policy'}/{each['sid'] or '#' + str(each['index'])}"
         for each in statements

@@ -1,5 +1,5 @@
-"""One question that AWS puts to IAM before it acts: may this principal do this action on this
-resource, under these circumstances?
+"""A question that AWS asks IAM before it acts: may this principal do this action on this resource,
+under these conditions?
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from typing import Any
 ContextValue = str | list[str]
 ANY = "*"
 OWNER = "aws:ResourceAccount"
-"""Condition key that says whose the resource is.
+"""Condition key of the account that owns the resource.
 
-A question has it where the resource's ARN does not say so.
+A question has it if the resource's ARN does not name that account.
 """
 
 
 def account_of(arn: str) -> str:
-    """The account that an ARN names; empty where it names none, as those of S3 do."""
+    """Return the account in an ARN, empty for an ARN without one, such as those of S3."""
     parts = arn.split(":", 5)
     return parts[4] if len(parts) > 5 else ""
 
 
 @dataclass(frozen=True)
 class Question:
-    """`action` as in a policy (`s3:GetObject`), `resource` an ARN or `*`, `context` condition keys
-    and their values.
+    """One action on one resource.
 
-    `source` is empty for what a caller asked for itself. Where AWS does something on the caller's
-    behalf (reads an encrypted object, attaches a job to a network), it names the documentation that
-    says so.
+    `action` is written as in a policy (`s3:GetObject`). `resource` is an ARN or `*`. `context` has
+    condition keys and their values. `source` is empty for what the caller itself asked for. If AWS
+    acts on the caller's behalf (reads an encrypted object, attaches a job to a network), `source`
+    names the documentation of that.
     """
 
     action: str
@@ -48,20 +48,9 @@ class Question:
         return self.action.partition(":")[0]
 
     def as_json(self) -> dict[str, Any]:
-        """As it is written into requests.jsonl."""
-        kept = {"action": self.action, "resource": self.resource}
+        """Return the question as requests.jsonl has it."""
         return (
-            kept
+            {"action": self.action, "resource": self.resource}
             | ({"context": dict(self.context)} if self.context else {})
             | ({"implied": self.source} if self.source else {})
-        )
-
-    @classmethod
-    def from_json(cls, written: Mapping[str, Any]) -> Question:
-        """What `as_json` wrote."""
-        return cls(
-            written["action"],
-            written["resource"],
-            written.get("context", {}),
-            written.get("implied", ""),
         )

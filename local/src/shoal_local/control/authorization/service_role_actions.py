@@ -1,5 +1,4 @@
-"""What SageMaker does in the name of a job's or model's execution role besides moving data: the
-request of the job goes in, the questions that IAM gets about it come out.
+"""What SageMaker does with a job's or model's execution role, besides moving data.
 
 Source: SageMaker developer guide, "How to use SageMaker execution roles", the sections named below;
 the resources are those of the service authorization reference.
@@ -13,32 +12,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal_local.control.authorization.iam_request import ContextValue, Question
-from shoal_local.control.authorization.rule_input import Asked
+from shoal_local.control.authorization.rule_input import RuleInput
 
 ECR_IMAGE = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)"
 )
-# A hosting role is asked for VPC endpoints too (the same page, CreateModel).
 DESCRIBED = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
 Request = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Kind:
-    """Where a kind of resource has in its request what matters here, and which log group and metric
-    namespace it gets.
+class ResourceKind:
+    """A kind of resource, with the places of its settings in the request that creates it.
+
+    `source` is the section of the documentation. `log_group` is the metric namespace, too.
     """
 
     source: str
-    group: str
+    log_group: str
     vpc: tuple[str, ...]
     image: tuple[str, ...]
     volume: tuple[str, ...] = ()
     output: tuple[str, ...] = ()
 
 
-KINDS: Mapping[str, Kind] = {
-    "training-job": Kind(
+RESOURCE_KINDS: Mapping[str, ResourceKind] = {
+    "training-job": ResourceKind(
         "CreateTrainingJob API: Execution Role Permissions",
         "/aws/sagemaker/TrainingJobs",
         ("VpcConfig",),
@@ -46,7 +45,7 @@ KINDS: Mapping[str, Kind] = {
         ("ResourceConfig", "VolumeKmsKeyId"),
         ("OutputDataConfig", "KmsKeyId"),
     ),
-    "processing-job": Kind(
+    "processing-job": ResourceKind(
         "CreateProcessingJob API: Execution Role Permissions",
         "/aws/sagemaker/ProcessingJobs",
         ("NetworkConfig", "VpcConfig"),
@@ -54,7 +53,7 @@ KINDS: Mapping[str, Kind] = {
         ("ProcessingResources", "ClusterConfig", "VolumeKmsKeyId"),
         ("ProcessingOutputConfig", "KmsKeyId"),
     ),
-    "model": Kind(
+    "model": ResourceKind(
         "CreateModel API: Execution Role Permissions",
         "/aws/sagemaker/Endpoints",
         ("VpcConfig",),
@@ -63,53 +62,58 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def implied(kind: str, name: str, asked: Asked) -> Iterator[Question]:
-    """Questions in the order in which a job meets them.
+def service_role_questions(kind: str, name: str, rule_input: RuleInput) -> Iterator[Question]:
+    """Yield the questions in the order in which a job meets them.
 
-    `name` is the job's, or the endpoint's that serves a model; the call of `asked` carries the
-    request that made it.
+    `name` is that of the job, or of the endpoint that serves a model. The parameters of the call
+    are those of the request that created the resource.
     """
-    what = KINDS[kind]
-    source = f"SageMaker developer guide, {what.source}"
-    region = {"aws:RequestedRegion": asked.region, "aws:SecureTransport": "true"}
-    for question in _all(what, name, asked):
+    resource_kind = RESOURCE_KINDS[kind]
+    source = f"SageMaker developer guide, {resource_kind.source}"
+    region = {"aws:RequestedRegion": rule_input.region, "aws:SecureTransport": "true"}
+    for question in _questions(resource_kind, name, rule_input):
         yield Question(question.action, question.resource, {**region, **question.context}, source)
 
 
-def _all(what: Kind, name: str, asked: Asked) -> Iterator[Question]:
-    request = asked.call.parameters
-    vpc = _at(request, what.vpc)
-    yield from _network(vpc, asked)
-    if vpc and what is KINDS["model"]:
+def _questions(kind: ResourceKind, name: str, rule_input: RuleInput) -> Iterator[Question]:
+    request = rule_input.call.parameters
+    vpc = _member(request, kind.vpc)
+    yield from _network(vpc, rule_input)
+    if vpc and kind is RESOURCE_KINDS["model"]:
+        # A hosting role needs VPC endpoints, too (the same page, CreateModel).
         yield Question("ec2:DescribeVpcEndpoints")
-    yield from _keys(_at(request, what.volume), _at(request, what.output), asked)
-    yield from _pull(str(_at(request, what.image) or ""))
-    yield from _logs(what.group, name, asked)
-    yield Question("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": what.group})
+    yield from _keys(_member(request, kind.volume), _member(request, kind.output), rule_input)
+    yield from _pull(str(_member(request, kind.image) or ""))
+    yield from _logs(kind.log_group, name, rule_input)
+    yield Question("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": kind.log_group})
 
 
-def _at(request: Request, path: tuple[str, ...]) -> Any:
-    found: Any = request if path else None
+def _member(request: Request, path: tuple[str, ...]) -> Any:
+    member: Any = request if path else None
     for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+        member = member.get(name) if isinstance(member, Mapping) else None
+    return member
 
 
-def _network(vpc: Request | None, asked: Asked) -> Iterator[Question]:
-    """An interface of every host in a subnet, with the security groups; lent to SageMaker's
-    account; taken away at the end.
+def _network(vpc: Request | None, rule_input: RuleInput) -> Iterator[Question]:
+    """Yield the questions about a network interface for each host.
+
+    SageMaker creates it in a subnet, with the security groups, and lends it to its own account. It
+    deletes it at the end.
     """
     if not vpc:
         return
-    yield from (Question(f"ec2:Describe{what}") for what in DESCRIBED)
+    yield from (Question(f"ec2:Describe{resource}") for resource in DESCRIBED)
     subnets, groups = list(vpc.get("Subnets", [])), list(vpc.get("SecurityGroupIds", []))
-    interface = asked.arn("ec2", "network-interface/*")
+    interface = rule_input.arn("ec2", "network-interface/*")
     yield Question("ec2:CreateNetworkInterface", interface)
     for kind, ids in (("subnet", subnets), ("security-group", groups)):
         for id_ in ids:
-            arn = asked.arn("ec2", f"{kind}/{id_}")
+            arn = rule_input.arn("ec2", f"{kind}/{id_}")
             yield Question(
-                "ec2:CreateNetworkInterface", arn, {**asked.tags_of(arn), **_vpc(asked, id_)}
+                "ec2:CreateNetworkInterface",
+                arn,
+                {**rule_input.resource_tags(arn), **_vpc(rule_input, id_)},
             )
     for action in (
         "CreateNetworkInterfacePermission",
@@ -120,27 +124,32 @@ def _network(vpc: Request | None, asked: Asked) -> Iterator[Question]:
             yield Question(
                 f"ec2:{action}",
                 interface,
-                {"ec2:Subnet": asked.arn("ec2", f"subnet/{subnet}"), **_vpc(asked, subnet)},
+                {
+                    "ec2:Subnet": rule_input.arn("ec2", f"subnet/{subnet}"),
+                    **_vpc(rule_input, subnet),
+                },
             )
 
 
-def _vpc(asked: Asked, id_: str) -> dict[str, ContextValue]:
-    vpc = asked.known.vpc_of(id_)
-    return {"ec2:Vpc": asked.arn("ec2", f"vpc/{vpc}")} if vpc else {}
+def _vpc(rule_input: RuleInput, id_: str) -> dict[str, ContextValue]:
+    vpc = rule_input.resources.vpc_of(id_)
+    return {"ec2:Vpc": rule_input.arn("ec2", f"vpc/{vpc}")} if vpc else {}
 
 
-def _keys(volume: str | None, output: str | None, asked: Asked) -> Iterator[Question]:
+def _keys(volume: str | None, output: str | None, rule_input: RuleInput) -> Iterator[Question]:
     if volume:
-        lent = {"kms:GrantIsForAWSResource": "true", "kms:CallerAccount": asked.account}
-        yield Question("kms:CreateGrant", asked.known.key_arn(volume), lent)
+        grant = {"kms:GrantIsForAWSResource": "true", "kms:CallerAccount": rule_input.account}
+        yield Question("kms:CreateGrant", rule_input.resources.key_arn(volume), grant)
     if output:
         yield Question(
-            "kms:Encrypt", asked.known.key_arn(output), {"kms:CallerAccount": asked.account}
+            "kms:Encrypt",
+            rule_input.resources.key_arn(output),
+            {"kms:CallerAccount": rule_input.account},
         )
 
 
 def _pull(image: str) -> Iterator[Question]:
-    """An image outside ECR is anybody's."""
+    """Yield the questions about pulling an image from ECR; other registries ask for no role."""
     match = ECR_IMAGE.match(image)
     if match:
         repository = (
@@ -151,10 +160,15 @@ def _pull(image: str) -> Iterator[Question]:
             yield Question(f"ecr:{action}", repository)
 
 
-def _logs(group: str, name: str, asked: Asked) -> Iterator[Question]:
-    """The group of an endpoint has its name; jobs share one, with a stream per host."""
-    own = f"{group}/{name}" if group.endswith("Endpoints") else group
-    yield Question("logs:CreateLogGroup", asked.arn("logs", f"log-group:{own}"))
-    yield Question("logs:DescribeLogStreams", asked.arn("logs", f"log-group:{own}"))
+def _logs(group: str, name: str, rule_input: RuleInput) -> Iterator[Question]:
+    """Yield the questions about logs.
+
+    An endpoint has a log group of its own. Jobs share one, with a stream per host.
+    """
+    own_group = f"{group}/{name}" if group.endswith("Endpoints") else group
+    yield Question("logs:CreateLogGroup", rule_input.arn("logs", f"log-group:{own_group}"))
+    yield Question("logs:DescribeLogStreams", rule_input.arn("logs", f"log-group:{own_group}"))
     for action in ("CreateLogStream", "PutLogEvents"):
-        yield Question(f"logs:{action}", asked.arn("logs", f"log-group:{own}:log-stream:{name}/*"))
+        yield Question(
+            f"logs:{action}", rule_input.arn("logs", f"log-group:{own_group}:log-stream:{name}/*")
+        )

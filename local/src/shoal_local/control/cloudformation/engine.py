@@ -1,6 +1,8 @@
-"""Brings a stack to what its template says: creates, updates, replaces and deletes resources in
-order of their dependencies, and takes everything back when one fails. A type or property that is
-not emulated fails the stack before anything is made.
+"""Deploys a template.
+
+Resources are created, updated, replaced and deleted in the order of their dependencies. If one
+fails, everything is rolled back. A type or property that is not emulated fails the stack before
+anything is created.
 """
 
 from __future__ import annotations
@@ -11,7 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shoal_local.control.cloudformation.failures import FAILURES, FailedError, explained, failing
+from shoal_local.control.cloudformation.failures import (
+    FAILURES,
+    FailedError,
+    failure_reason,
+    template_errors,
+)
 from shoal_local.control.cloudformation.parameters import check_rules
 from shoal_local.control.cloudformation.resolver import NO_VALUE, Resolver
 from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceType
@@ -20,7 +27,7 @@ from shoal_local.control.cloudformation.template import Template, invalid
 
 log = logging.getLogger(__name__)
 
-# A resource of a stack that never was complete is kept only with the first.
+# Only the first keeps a resource of a stack that was never complete.
 RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
 
 
@@ -28,8 +35,9 @@ RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
 class Tools:
     """What deployments use.
 
-    `kind(type_name)` gives the resource type or None; `client(service)` signs with the stack's
-    role; `importers(export)` names the stacks that import an export.
+    - `kind(type_name)` returns the resource type or None.
+    - `client(service)` signs with the stack's role.
+    - `importers(export)` returns the names of the stacks that import an export.
     """
 
     account: str
@@ -44,9 +52,7 @@ class Tools:
 
 @dataclass(frozen=True)
 class Step:
-    """Something done to a resource in this deployment: `before` is None for a new one, `after`
-    None for one taken away.
-    """
+    """A change of a resource in this deployment; `before` is None for a new resource."""
 
     before: Resource | None
     after: Resource
@@ -65,14 +71,15 @@ class Deployment:
     imports: set[str] = field(default_factory=set)
 
     def create(self) -> None:
-        """Make everything; on failure take it back (ROLLBACK_COMPLETE) or leave it
-        (CREATE_FAILED).
+        """Create everything.
+
+        On failure delete it (ROLLBACK_COMPLETE), or leave it (CREATE_FAILED).
         """
         self.stack.record("CREATE_IN_PROGRESS", "User Initiated")
         try:
             self._apply()
         except FailedError as error:
-            if self.stack.values.keep_on_failure:
+            if self.stack.options.keep_on_failure:
                 self.stack.record("CREATE_FAILED", str(error))
                 return
             self.stack.record("ROLLBACK_IN_PROGRESS", f"{error}. Rollback requested by user.")
@@ -81,12 +88,12 @@ class Deployment:
             self.stack.record("CREATE_COMPLETE")
 
     def update(self, before: Stack) -> None:
-        """Change what differs; `before` is the stack's earlier self, restored on failure."""
+        """Update what differs; on failure restore the stack as it was, `before`."""
         self.stack.record("UPDATE_IN_PROGRESS", "User Initiated")
         try:
             self._apply()
         except FailedError as error:
-            self._take_back(before, str(error))
+            self._roll_back(before, str(error))
             return
         self.stack.record("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
         self._clean_up(before)
@@ -97,10 +104,10 @@ class Deployment:
         self._finish_delete("DELETE_COMPLETE", "DELETE_FAILED", RETAINED)
 
     def resolver(self) -> Resolver:
-        """Resolves this template's values against the resources as they are now."""
+        """Return a resolver of this template's values by the resources as they are now."""
         return Resolver(
             self.template,
-            self._pseudo(),
+            self._pseudo_parameters(),
             self.parameters,
             self._physical_id,
             self._attribute,
@@ -109,19 +116,19 @@ class Deployment:
         )
 
     def outputs(self, resolver: Resolver) -> dict[str, Output]:
-        found = {}
+        outputs = {}
         for key, output in self.template.section("Outputs").items():
             if "Condition" in output and not resolver.condition(output["Condition"]):
                 continue
             export = output.get("Export", {}).get("Name")
             name = str(resolver(export)) if export else None
-            found[key] = Output(
+            outputs[key] = Output(
                 key, str(resolver(output["Value"])), str(output.get("Description", "")), name
             )
-        return found
+        return outputs
 
-    def wanted(self, resolver: Resolver) -> list[str]:
-        """Logical ids to be there, dependencies first, without those whose condition is false."""
+    def logical_ids(self, resolver: Resolver) -> list[str]:
+        """Return the ids of resources, dependencies first, without those with a false condition."""
         resources = self.template.resources
         return [
             name
@@ -132,40 +139,41 @@ class Deployment:
 
     def _apply(self) -> None:
         resolver = self.resolver()
-        with failing(self.stack.name):
+        with template_errors(self.stack.name):
             check_rules(self.template, resolver)
-            wanted = self.wanted(resolver)
-            self._check_types(wanted)
-            for logical_id in wanted:
+            logical_ids = self.logical_ids(resolver)
+            self._check_types(logical_ids)
+            for logical_id in logical_ids:
                 if self.tools.closing.is_set():
                     raise FailedError("the emulator is stopping")
-                self._bring(logical_id, resolver)
+                self._apply_resource(logical_id, resolver)
             outputs = self.outputs(resolver)
             self._check_exports(outputs)
             self.stack.outputs = outputs
         self.stack.imports = self.imports
 
     def _check_exports(self, outputs: Mapping[str, Output]) -> None:
-        """FailedError for an export that another stack imports and that would go, or change (user
-        guide, "Fn::ImportValue").
+        """Raise FailedError if an export that another stack imports would be deleted or changed.
+
+        Source: user guide, "Fn::ImportValue".
         """
-        kept = {output.export: output.value for output in outputs.values()}
+        exports = {output.export: output.value for output in outputs.values()}
         for old in self.stack.outputs.values():
             users = (
                 self.tools.importers(old.export)
-                if old.export and kept.get(old.export) != old.value
+                if old.export and exports.get(old.export) != old.value
                 else []
             )
             if users:
-                what = "update" if old.export in kept else "delete"
+                what = "update" if old.export in exports else "delete"
                 raise FailedError(
                     f"Cannot {what} export {old.export} as it is in use by {', '.join(users)}."
                 )
 
-    def _check_types(self, wanted: list[str]) -> None:
+    def _check_types(self, logical_ids: list[str]) -> None:
         unknown = [
             name
-            for name in wanted
+            for name in logical_ids
             if self.tools.kind(self.template.resources[name]["Type"]) is None
         ]
         for name in unknown:
@@ -180,20 +188,22 @@ class Deployment:
                 f"Resource types that Shoal's emulator does not support: {', '.join(types)}"
             )
 
-    def _bring(self, logical_id: str, resolver: Resolver) -> None:
-        resource = self.planned(logical_id, resolver)
+    def _apply_resource(self, logical_id: str, resolver: Resolver) -> None:
+        resource = self.planned_resource(logical_id, resolver)
         before = self.stack.resources.get(logical_id)
         if before is not None and before.type_name != resource.type_name:
             raise FailedError(f"Update of resource type is not permitted: {logical_id}")
         if before is None:
-            self._make(resource)
-        elif before.properties != resource.properties or self._retagged(before, resource):
-            self._change(before, resource)
+            self._create(resource)
+        elif before.properties != resource.properties or self._has_other_stack_tags(
+            before, resource
+        ):
+            self._update(before, resource)
         else:
             self.stack.resources[logical_id] = replace(before, **_policies(resource))
 
-    def _retagged(self, before: Resource, resource: Resource) -> bool:
-        """Whether the stack's own tags, which its resources get too, have changed."""
+    def _has_other_stack_tags(self, before: Resource, resource: Resource) -> bool:
+        """Return whether the tags changed that the stack gives to its resources."""
         kind = self.tools.kind(resource.type_name)
         return (
             before.stack_tags != resource.stack_tags
@@ -201,8 +211,8 @@ class Deployment:
             and "Tags" in kind.properties
         )
 
-    def planned(self, logical_id: str, resolver: Resolver) -> Resource:
-        """The resource as the template wants it, not made yet."""
+    def planned_resource(self, logical_id: str, resolver: Resolver) -> Resource:
+        """Return the resource as the template describes it, without a physical id."""
         definition = self.template.resources[logical_id]
         properties = resolver(definition.get("Properties") or {})
         deletion = resolver(definition.get("DeletionPolicy") or "Delete")
@@ -222,16 +232,16 @@ class Deployment:
             depends_on,
             deletion_policy=str(deletion),
             replace_policy=str(replacing),
-            stack_tags=self.stack.values.tags,
+            stack_tags=self.stack.options.tags,
         )
 
-    def _make(self, resource: Resource) -> None:
+    def _create(self, resource: Resource) -> None:
         self.stack.record_resource(resource, "CREATE_IN_PROGRESS")
-        created = self._try(resource, "CREATE_FAILED", lambda kind, request: kind.create(request))
-        self._settle(resource, created, "CREATE_COMPLETE")
+        created = self._act(resource, "CREATE_FAILED", lambda kind, request: kind.create(request))
+        self._record_success(resource, created, "CREATE_COMPLETE")
         self.steps.append(Step(None, resource))
 
-    def _change(self, before: Resource, resource: Resource) -> None:
+    def _update(self, before: Resource, resource: Resource) -> None:
         resource.physical_id, resource.attributes = before.physical_id, before.attributes
         kind = self._kind(resource)
         request = self.request(resource, before)
@@ -239,13 +249,12 @@ class Deployment:
             self._replace(before, resource)
             return
         self.stack.record_resource(resource, "UPDATE_IN_PROGRESS")
-        self.steps.append(
-            Step(before, resource)
-        )  # also when it fails: half an update is to be taken back
-        updated = self._try(
+        # Also when it fails: half an update must be rolled back.
+        self.steps.append(Step(before, resource))
+        updated = self._act(
             resource, "UPDATE_FAILED", lambda kind, request: kind.update(request), before
         )
-        self._settle(resource, updated, "UPDATE_COMPLETE")
+        self._record_success(resource, updated, "UPDATE_COMPLETE")
         if kind.new_id_means_replaced and updated.physical_id != before.physical_id:
             self.steps[-1] = Step(before, resource, replaced=True)
 
@@ -256,24 +265,25 @@ class Deployment:
             "Requested update requires the creation of a new physical resource",
         )
         resource.physical_id, resource.attributes = "", {}
-        created = self._try(resource, "UPDATE_FAILED", lambda kind, request: kind.create(request))
-        self._settle(resource, created, "UPDATE_COMPLETE")
+        created = self._act(resource, "UPDATE_FAILED", lambda kind, request: kind.create(request))
+        self._record_success(resource, created, "UPDATE_COMPLETE")
         self.steps.append(Step(before, resource, replaced=True))
 
-    def _settle(self, resource: Resource, created: Created, status: str) -> None:
+    def _record_success(self, resource: Resource, created: Created, status: str) -> None:
         resource.physical_id, resource.attributes = created.physical_id, created.attributes
         self.stack.resources[resource.logical_id] = resource
         self.stack.record_resource(resource, status)
 
-    def _try(
+    def _act(
         self,
         resource: Resource,
         failed: str,
         act: Callable[[ResourceType, Request], Created],
         before: Resource | None = None,
     ) -> Created:
-        """Do something to the resource; a failure becomes an event with its reason and ends the
-        deployment.
+        """Check the resource and act on it.
+
+        Record a failure as an event with its reason, and end the deployment with FailedError.
         """
         kind = self._kind(resource)
         request = self.request(resource, before)
@@ -281,9 +291,9 @@ class Deployment:
             kind.check(request)
             return act(kind, request)
         except FAILURES as error:
-            reason = explained(error)
-        # a template can hold anything: what a type did not expect fails the resource, not the
-        # thread
+            reason = failure_reason(error)
+        # A template can hold anything. What a type did not expect fails the resource, not the
+        # thread.
         except Exception as error:
             log.exception("%s %s failed", resource.type_name, resource.logical_id)
             reason = f"{type(error).__name__}: {error}"
@@ -293,58 +303,58 @@ class Deployment:
             f" {reason}"
         )
 
-    def _take_back(self, before: Stack, reason: str) -> None:
-        """Undo the steps of this update, the last first, and be the earlier stack again.
+    def _roll_back(self, before: Stack, reason: str) -> None:
+        """Undo the steps of this update, the last first, and restore the stack.
 
-        What the update made is deleted after that, and not at all where something could not be
-        undone: it may still be in use (CloudFormation user guide, "Stack status codes":
+        Resources that the update created are deleted last. They stay if anything could not be
+        undone, because they may be in use (CloudFormation user guide, "Stack status codes":
         UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS comes after the rollback).
         """
         self.stack.record("UPDATE_ROLLBACK_IN_PROGRESS", reason)
-        trouble: list[str] = []
-        updated = [
+        problems: list[str] = []
+        changed = [
             step for step in reversed(self.steps) if step.before is not None and not step.replaced
         ]
-        made = [step for step in reversed(self.steps) if step.before is None or step.replaced]
-        for step in (*updated, *made):
+        created = [step for step in reversed(self.steps) if step.before is None or step.replaced]
+        for step in (*changed, *created):
             try:
                 if step.before is not None and not step.replaced:
-                    self._try(
+                    self._act(
                         step.before,
                         "UPDATE_FAILED",
                         lambda kind, request: kind.update(request),
                         step.after,
                     )
-                elif not trouble:
+                elif not problems:
                     self._remove(step.after)
             except FailedError as error:
-                trouble.append(str(error))
+                problems.append(str(error))
         self.stack.resources = dict(before.resources)
-        self.stack.template, self.stack.values = (
+        self.stack.template, self.stack.options = (
             before.template,
-            replace(before.values, token=self.stack.values.token),
+            replace(before.options, token=self.stack.options.token),
         )
         self.stack.resolved_parameters, self.stack.outputs, self.stack.imports = (
             before.resolved_parameters,
             before.outputs,
             before.imports,
         )
-        if trouble:
-            self.stack.record("UPDATE_ROLLBACK_FAILED", "; ".join(trouble))
+        if problems:
+            self.stack.record("UPDATE_ROLLBACK_FAILED", "; ".join(problems))
         else:
             self.stack.record("UPDATE_ROLLBACK_COMPLETE")
 
     def _clean_up(self, before: Stack) -> None:
-        """Delete what this update replaced or left out.
+        """Delete what this update replaced or dropped.
 
-        A failure is an event; the update stays complete, as on AWS.
+        A failure is an event, but the update is complete, as on AWS.
         """
-        kept = set(self.wanted(self.resolver()))
+        kept_ids = set(self.logical_ids(self.resolver()))
         dropped = {
-            name: resource for name, resource in before.resources.items() if name not in kept
+            name: resource for name, resource in before.resources.items() if name not in kept_ids
         }
         replaced = [step.before for step in self.steps if step.replaced and step.before is not None]
-        for old in (*reversed(replaced), *reversed(in_order(dropped))):
+        for old in (*reversed(replaced), *reversed(by_dependency(dropped))):
             if old.logical_id in dropped:
                 self.stack.resources.pop(old.logical_id, None)
                 retained = old.deletion_policy in RETAINED
@@ -359,8 +369,8 @@ class Deployment:
                 log.warning("clean-up of %s: %s", self.stack.name, error)
 
     def _finish_delete(self, complete: str, failed: str, retained: frozenset[str]) -> None:
-        trouble = []
-        for resource in reversed(in_order(self.stack.resources)):
+        failed_ids = []
+        for resource in reversed(by_dependency(self.stack.resources)):
             if resource.deletion_policy in retained:
                 self.stack.record_resource(resource, "DELETE_SKIPPED")
                 del self.stack.resources[resource.logical_id]
@@ -369,10 +379,10 @@ class Deployment:
                 self._remove(resource)
                 del self.stack.resources[resource.logical_id]
             except FailedError:
-                trouble.append(resource.logical_id)
-        if trouble:
+                failed_ids.append(resource.logical_id)
+        if failed_ids:
             self.stack.record(
-                failed, f"The following resource(s) failed to delete: [{', '.join(trouble)}]."
+                failed, f"The following resource(s) failed to delete: [{', '.join(failed_ids)}]."
             )
         else:
             self.stack.outputs, self.stack.imports = {}, set()
@@ -386,7 +396,7 @@ class Deployment:
             kind.delete(request)
             return Created(request.physical_id)
 
-        self._try(removed, "DELETE_FAILED", act)
+        self._act(removed, "DELETE_FAILED", act)
         self.stack.record_resource(removed, "DELETE_COMPLETE")
 
     def _kind(self, resource: Resource) -> ResourceType:
@@ -415,7 +425,7 @@ class Deployment:
             closing=self.tools.closing,
         )
 
-    def _pseudo(self) -> dict[str, Any]:
+    def _pseudo_parameters(self) -> dict[str, Any]:
         return {
             "AWS::AccountId": self.tools.account,
             "AWS::Region": self.tools.region,
@@ -441,10 +451,10 @@ class Deployment:
     def _attribute(self, logical_id: str, name: str) -> Any:
         resource = self._resource(logical_id)
         if name not in resource.attributes:
-            known = ", ".join(sorted(resource.attributes)) or "none"
+            attributes = ", ".join(sorted(resource.attributes)) or "none"
             raise invalid(
                 f"Template error: {logical_id} ({resource.type_name}) has no attribute {name} in"
-                f" Shoal's emulator (it has {known})"
+                f" Shoal's emulator (it has {attributes})"
             )
         return resource.attributes[name]
 
@@ -453,19 +463,19 @@ class Deployment:
         return self.tools.import_value(name)
 
 
-def in_order(resources: Mapping[str, Resource]) -> list[Resource]:
-    """Resources, those that others depend on first."""
-    done: dict[str, Resource] = {}
+def by_dependency(resources: Mapping[str, Resource]) -> list[Resource]:
+    """Return the resources, dependencies first."""
+    ordered: dict[str, Resource] = {}
 
     def visit(resource: Resource) -> None:
-        if resource.logical_id not in done:
+        if resource.logical_id not in ordered:
             for name in sorted(resource.depends_on & set(resources)):
                 visit(resources[name])
-            done[resource.logical_id] = resource
+            ordered[resource.logical_id] = resource
 
     for resource in resources.values():
         visit(resource)
-    return list(done.values())
+    return list(ordered.values())
 
 
 def _policies(resource: Resource) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What may go wrong with a resource, and with a deployment that is then taken back."""
+"""Failures of resources and deployments."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ FAILURES = (ResourceError, AwsError, ClientError, BotoCoreError)
 
 
 class FailedError(Exception):
-    """A resource failed; the deployment is taken back."""
+    """The deployment failed, and is rolled back."""
 
 
 @contextmanager
-def failing(stack: str) -> Iterator[None]:
-    """Whatever goes wrong with a template is a FailedError: a thread that ended otherwise would
-    leave its stack in progress for ever.
+def template_errors(stack: str) -> Iterator[None]:
+    """Turn every error of a template into FailedError.
+
+    A thread that ended otherwise would leave its stack in progress for ever.
     """
     try:
         yield
@@ -36,8 +37,8 @@ def failing(stack: str) -> Iterator[None]:
         raise FailedError(f"{type(error).__name__}: {error}") from error
 
 
-def explained(error: Exception) -> str:
-    """The reason of a failure, for a stack event."""
+def failure_reason(error: Exception) -> str:
+    """Return the reason of a failure, for a stack event."""
     if isinstance(error, ClientError):
         return reason_of(error)
     return error.message if isinstance(error, AwsError) else str(error)

@@ -1,5 +1,5 @@
-"""Template parameters and rules: what a request gives, with defaults, checked and converted; values
-of SSM parameters looked up.
+"""Template parameters and rules: values and defaults are checked, converted, and looked up in the
+Parameter Store.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ SSM_VALUE = "AWS::SSM::Parameter::Value<"
 
 
 def resolved_parameters(
-    template: Template, given: Mapping[str, str], parameter_store: Callable[[str], str]
+    template: Template, values: Mapping[str, str], parameter_store: Callable[[str], str]
 ) -> dict[str, Any]:
-    """The value of every parameter; AwsError ValidationError for one that is missing, unknown or
-    not allowed.
+    """Return the value of every parameter.
+
+    Raise AwsError (ValidationError) for one that is missing, unknown or not allowed.
     """
     declared = template.section("Parameters")
-    unknown = sorted(set(given) - set(declared))
+    unknown = sorted(set(values) - set(declared))
     if unknown:
         raise invalid(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     missing = [
         name
         for name, parameter in declared.items()
-        if name not in given and "Default" not in parameter
+        if name not in values and "Default" not in parameter
     ]
     if missing:
         raise invalid(f"Parameters: [{', '.join(missing)}] must have values")
     return {
         name: _value(
-            name, parameter, str(given.get(name, parameter.get("Default"))), parameter_store
+            name, parameter, str(values.get(name, parameter.get("Default"))), parameter_store
         )
         for name, parameter in declared.items()
     }
@@ -63,7 +64,7 @@ def _check(name: str, parameter: Mapping[str, Any], text: str) -> None:
 
 
 def check_rules(template: Template, resolver: Resolver) -> None:
-    """AwsError with the rule's own words when one of the template's rules does not hold."""
+    """Raise AwsError, in the rule's own words, if a rule of the template does not hold."""
     for name, rule in template.section("Rules").items():
         if "RuleCondition" in rule and not resolver.test(rule["RuleCondition"]):
             continue

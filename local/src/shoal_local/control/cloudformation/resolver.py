@@ -1,6 +1,4 @@
-"""Intrinsic functions: a template's values in, plain values out, given parameters, resources and
-exports.
-"""
+"""Intrinsic functions of templates."""
 
 from __future__ import annotations
 
@@ -25,11 +23,11 @@ UNRESOLVED = (
     StopIteration,
     RecursionError,
 )
-"""What functions raise whose arguments are not of their form, or that lead back to themselves."""
+"""Errors of functions with arguments of another form, or that lead back to themselves."""
 
 
 class NoValue:
-    """What `AWS::NoValue` becomes: the property or list item that has it is left out."""
+    """The value of `AWS::NoValue`: a property or list item that has it is left out."""
 
 
 NO_VALUE = NoValue()
@@ -39,7 +37,7 @@ NO_VALUE = NoValue()
 class Resolver:
     """Resolves values of one stack.
 
-    `physical_id` and `attribute` look resources up; they raise AwsError for what is not there.
+    `physical_id` and `attribute` look resources up, and raise AwsError for one that does not exist.
     """
 
     template: Template
@@ -52,7 +50,7 @@ class Resolver:
     _conditions: dict[str, bool] = field(default_factory=dict)
 
     def __call__(self, value: Any) -> Any:
-        """`value` with every function replaced; a NO_VALUE at the top stays one."""
+        """Return `value` with every function resolved; it may be NO_VALUE itself."""
         if isinstance(value, dict):
             if len(value) == 1:
                 name, argument = next(iter(value.items()))
@@ -65,7 +63,7 @@ class Resolver:
         return self._dynamic(value) if isinstance(value, str) else value
 
     def condition(self, name: str) -> bool:
-        """Whether the named condition holds."""
+        """Return whether the condition of this name holds."""
         if name not in self._conditions:
             conditions = self.template.section("Conditions")
             if name not in conditions:
@@ -74,7 +72,7 @@ class Resolver:
         return self._conditions[name]
 
     def test(self, expression: Any) -> bool:
-        """A condition or rule expression as a truth value."""
+        """Return whether the expression of a condition or rule is true."""
         if isinstance(expression, dict) and len(expression) == 1:
             name, argument = next(iter(expression.items()))
             if name in TESTS:
@@ -126,12 +124,12 @@ class Resolver:
         return SUBSTITUTION.sub(value_of, text).replace("${!", "${")
 
     def find_in_map(self, argument: list[Any]) -> Any:
-        mapping, first, second, *otherwise = [self(item) for item in argument]
+        mapping, first, second, *options = [self(item) for item in argument]
         try:
             return self(self.template.section("Mappings")[mapping][first][second])
         except KeyError:
-            if otherwise and "DefaultValue" in otherwise[0]:
-                return otherwise[0]["DefaultValue"]
+            if options and "DefaultValue" in options[0]:
+                return options[0]["DefaultValue"]
             raise
 
     def _dynamic(self, text: str) -> str:

@@ -1,6 +1,4 @@
-"""The CloudFormation API: requests are turned into deployments of `stacks`, and what they did is
-described.
-"""
+"""The CloudFormation API: requests start deployments of `stacks` and describe them."""
 
 from __future__ import annotations
 
@@ -12,12 +10,12 @@ from urllib.parse import unquote, urlparse
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.control.clients import Clients
-from shoal_local.control.cloudformation.changes import ChangeSet, planned
+from shoal_local.control.cloudformation.change_set import ChangeSet, plan_changes
 from shoal_local.control.cloudformation.parameters import resolved_parameters
 from shoal_local.control.cloudformation.resources import TYPES
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.resources.custom import CustomResource, is_custom
-from shoal_local.control.cloudformation.stack import Resource, Stack, Values
+from shoal_local.control.cloudformation.stack import Resource, Stack, StackOptions
 from shoal_local.control.cloudformation.stacks import Stacks
 from shoal_local.control.cloudformation.template import Template, invalid, parse
 from shoal_local.control.functions.service import Functions
@@ -25,14 +23,14 @@ from shoal_local.control.identity import Identity
 from shoal_local.control.protocol import Answer, ApiCall
 from shoal_local.errors import AwsError
 
-Parameters = Mapping[str, Any]
+Request = Mapping[str, Any]
 LONG_POLL_S = 3.0
-LARGEST_TEMPLATE = 1_000_000
+MAX_TEMPLATE_BYTES = 1_000_000
 
 
 @dataclass
 class CloudFormation:
-    """Answers for the service; `close` stops deployments."""
+    """Answers the requests to CloudFormation; `close` stops deployments."""
 
     identity: Identity
     clients: Clients
@@ -48,8 +46,8 @@ class CloudFormation:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """Every operation that is emulated; others are refused by name."""
-        mine: dict[str, Callable[[Parameters], Mapping[str, Any]]] = {
+        """Return the handlers of the operations that are emulated; others are refused by name."""
+        handlers: dict[str, Callable[[Request], Mapping[str, Any]]] = {
             "CreateStack": self._create_stack,
             "UpdateStack": self._update_stack,
             "DeleteStack": self._delete_stack,
@@ -62,64 +60,65 @@ class CloudFormation:
             "GetTemplate": self._get_template,
             "GetTemplateSummary": self._get_template_summary,
             "ValidateTemplate": self._validate_template,
-            "UpdateTerminationProtection": self._protect,
+            "UpdateTerminationProtection": self._update_termination_protection,
             "ListExports": lambda _wanted: {"Exports": self.stacks.exports()},
             "ListImports": self._list_imports,
             "CreateChangeSet": self._create_change_set,
-            "DescribeChangeSet": lambda wanted: self._change_set(wanted).described(),
+            "DescribeChangeSet": lambda request: self._change_set(request).describe(),
             "DeleteChangeSet": self._delete_change_set,
             "ExecuteChangeSet": self._execute_change_set,
             "ListChangeSets": self._list_change_sets,
         }
-        return {name: _on_parameters(answer) for name, answer in mine.items()}
+        return {name: _handler(handle) for name, handle in handlers.items()}
 
     def _kind(self, type_name: str) -> ResourceType | None:
         return self._custom if is_custom(type_name) else TYPES.get(type_name)
 
-    def _create_stack(self, wanted: Parameters) -> Mapping[str, Any]:
-        protected = bool(wanted.get("EnableTerminationProtection"))
+    def _create_stack(self, request: Request) -> Mapping[str, Any]:
+        protected = bool(request.get("EnableTerminationProtection"))
         return {
             "StackId": (
                 self.stacks.create(
-                    wanted["StackName"], self._template(wanted), values_of(wanted), protected
+                    request["StackName"], self._template(request), options_of(request), protected
                 ).id
             )
         }
 
-    def _update_stack(self, wanted: Parameters) -> Mapping[str, Any]:
-        stack = self.stacks.find(wanted["StackName"])
-        self.stacks.update(stack, self._template(wanted, stack), values_of(wanted, stack))
+    def _update_stack(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"])
+        self.stacks.update(stack, self._template(request, stack), options_of(request, stack))
         return {"StackId": stack.id}
 
-    def _delete_stack(self, wanted: Parameters) -> Mapping[str, Any]:
+    def _delete_stack(self, request: Request) -> Mapping[str, Any]:
         try:
-            stack = self.stacks.find(wanted["StackName"])
-        except AwsError:  # deleting what is not there is a success, as on AWS
+            stack = self.stacks.find(request["StackName"])
+        except AwsError:  # deleting a stack that does not exist is a success, as on AWS
             return {}
         if stack.status != "DELETE_COMPLETE":
-            self.stacks.delete(stack, wanted.get("RoleARN"), wanted.get("ClientRequestToken"))
+            self.stacks.delete(stack, request.get("RoleARN"), request.get("ClientRequestToken"))
         return {}
 
-    def _describe_stacks(self, wanted: Parameters) -> Mapping[str, Any]:
-        """Waits a moment for a stack that is being deployed: a client that asks for one stack asks
-        again until it is done.
+    def _describe_stacks(self, request: Request) -> Mapping[str, Any]:
+        """Describe stacks, after a short wait for one that is being deployed.
+
+        A client that asks for one stack polls until it is done.
         """
-        name = wanted.get("StackName")
-        found = [self.stacks.find(name)] if name else self.stacks.living()
-        if name and found[0].worker is not None:
-            found[0].worker.join(LONG_POLL_S)
-        return {"Stacks": [stack.described() for stack in found]}
+        name = request.get("StackName")
+        stacks = [self.stacks.find(name)] if name else self.stacks.existing()
+        if name and stacks[0].worker is not None:
+            stacks[0].worker.join(LONG_POLL_S)
+        return {"Stacks": [stack.describe() for stack in stacks]}
 
-    def _list_stacks(self, wanted: Parameters) -> Mapping[str, Any]:
-        statuses = wanted.get("StackStatusFilter")
-        found = [stack for stack in self.stacks.all if not statuses or stack.status in statuses]
-        return {"StackSummaries": [stack_summary(stack) for stack in found]}
+    def _list_stacks(self, request: Request) -> Mapping[str, Any]:
+        statuses = request.get("StackStatusFilter")
+        stacks = [stack for stack in self.stacks.all if not statuses or stack.status in statuses]
+        return {"StackSummaries": [stack_summary(stack) for stack in stacks]}
 
-    def _describe_events(self, wanted: Parameters) -> Mapping[str, Any]:
-        stack = self.stacks.find(wanted["StackName"])
-        shown = []
+    def _describe_events(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"])
+        event_shapes = []
         for event in reversed(stack.events):
-            described = {
+            event_shape = {
                 "StackId": stack.id,
                 "EventId": event.id,
                 "StackName": stack.name,
@@ -131,123 +130,125 @@ class CloudFormation:
                 **({"ResourceStatusReason": event.reason} if event.reason else {}),
                 **({"ClientRequestToken": event.token} if event.token else {}),
             }
-            shown.append(described)
-        return {"StackEvents": shown}
+            event_shapes.append(event_shape)
+        return {"StackEvents": event_shapes}
 
-    def _describe_resources(self, wanted: Parameters) -> Mapping[str, Any]:
-        if not wanted.get("StackName"):
-            found = [
+    def _describe_resources(self, request: Request) -> Mapping[str, Any]:
+        if not request.get("StackName"):
+            stacks = [
                 stack
-                for stack in self.stacks.living()
-                if wanted.get("PhysicalResourceId") in physical_ids(stack)
+                for stack in self.stacks.existing()
+                if request.get("PhysicalResourceId") in physical_ids(stack)
             ]
-            stack = found[0] if found else self.stacks.find(str(wanted.get("PhysicalResourceId")))
+            stack = (
+                stacks[0] if stacks else self.stacks.find(str(request.get("PhysicalResourceId")))
+            )
         else:
-            stack = self.stacks.find(wanted["StackName"])
-        only = wanted.get("LogicalResourceId")
+            stack = self.stacks.find(request["StackName"])
+        only = request.get("LogicalResourceId")
         resources = [
             resource for resource in stack.resources.values() if only in (None, resource.logical_id)
         ]
         return {
             "StackResources": [
-                {**of_stack(stack), **described(resource), "Timestamp": resource.updated_at}
+                {**stack_names(stack), **resource_shape(resource), "Timestamp": resource.updated_at}
                 for resource in resources
             ]
         }
 
-    def _describe_resource(self, wanted: Parameters) -> Mapping[str, Any]:
-        stack = self.stacks.find(wanted["StackName"])
-        resource = stack.resources.get(wanted["LogicalResourceId"])
+    def _describe_resource(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"])
+        resource = stack.resources.get(request["LogicalResourceId"])
         if resource is None:
             raise invalid(
-                f"Resource {wanted['LogicalResourceId']} does not exist for stack {stack.name}"
+                f"Resource {request['LogicalResourceId']} does not exist for stack {stack.name}"
             )
         return {
             "StackResourceDetail": {
-                **of_stack(stack),
-                **described(resource),
+                **stack_names(stack),
+                **resource_shape(resource),
                 "LastUpdatedTimestamp": resource.updated_at,
             }
         }
 
-    def _list_resources(self, wanted: Parameters) -> Mapping[str, Any]:
-        resources = self.stacks.find(wanted["StackName"]).resources.values()
+    def _list_resources(self, request: Request) -> Mapping[str, Any]:
+        resources = self.stacks.find(request["StackName"]).resources.values()
         return {
             "StackResourceSummaries": [
-                {**described(resource), "LastUpdatedTimestamp": resource.updated_at}
+                {**resource_shape(resource), "LastUpdatedTimestamp": resource.updated_at}
                 for resource in resources
             ]
         }
 
-    def _get_template(self, wanted: Parameters) -> Mapping[str, Any]:
-        if wanted.get("ChangeSetName"):
-            template: Template | None = self._change_set(wanted).template
+    def _get_template(self, request: Request) -> Mapping[str, Any]:
+        if request.get("ChangeSetName"):
+            template: Template | None = self._change_set(request).template
         else:
-            template = self.stacks.find(wanted.get("StackName") or "").template
+            template = self.stacks.find(request.get("StackName") or "").template
         return {
             "TemplateBody": template.body if template else "{}",
             "StagesAvailable": ["Original", "Processed"],
         }
 
-    def _get_template_summary(self, wanted: Parameters) -> Mapping[str, Any]:
-        stack = self.stacks.find(wanted["StackName"]) if wanted.get("StackName") else None
-        template = stack.template if stack and stack.template else self._template(wanted)
+    def _get_template_summary(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"]) if request.get("StackName") else None
+        template = stack.template if stack and stack.template else self._template(request)
         return {
             "Parameters": [
                 parameter_shape(name, parameter)
                 for name, parameter in template.section("Parameters").items()
             ],
-            **description(template),
+            **description_of(template),
             "ResourceTypes": sorted({resource["Type"] for resource in template.resources.values()}),
             "Capabilities": [],
             "ResourceIdentifierSummaries": [],
         }
 
-    def _validate_template(self, wanted: Parameters) -> Mapping[str, Any]:
-        template = self._template(wanted)
+    def _validate_template(self, request: Request) -> Mapping[str, Any]:
+        template = self._template(request)
         parameters = [
             parameter_shape(name, parameter)
             for name, parameter in template.section("Parameters").items()
         ]
-        shown = [
+        without_types = [
             {key: value for key, value in item.items() if key != "ParameterType"}
             for item in parameters
         ]
-        return {"Parameters": shown, **description(template)}
+        return {"Parameters": without_types, **description_of(template)}
 
-    def _protect(self, wanted: Parameters) -> Mapping[str, Any]:
-        stack = self.stacks.find(wanted["StackName"])
-        stack.protected = bool(wanted["EnableTerminationProtection"])
+    def _update_termination_protection(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"])
+        stack.protected = bool(request["EnableTerminationProtection"])
         return {"StackId": stack.id}
 
-    def _list_imports(self, wanted: Parameters) -> Mapping[str, Any]:
-        importers = self.stacks.importers(wanted["ExportName"])
+    def _list_imports(self, request: Request) -> Mapping[str, Any]:
+        importers = self.stacks.importers(request["ExportName"])
         if not importers:
-            raise invalid(f"Export '{wanted['ExportName']}' is not imported by any stack.")
+            raise invalid(f"Export '{request['ExportName']}' is not imported by any stack.")
         return {"Imports": importers}
 
-    def _create_change_set(self, wanted: Parameters) -> Mapping[str, Any]:
-        kind = wanted.get("ChangeSetType") or "UPDATE"
+    def _create_change_set(self, request: Request) -> Mapping[str, Any]:
+        kind = request.get("ChangeSetType") or "UPDATE"
         if kind == "IMPORT":
             raise invalid("Shoal's emulator cannot import resources into stacks")
-        stack = self._stack_to_change(wanted["StackName"], kind)
-        template, values = self._template(wanted, stack), values_of(wanted, stack)
-        tools = self.stacks.tools(values.role_arn)
-        parameters = resolved_parameters(template, values.parameters, tools.parameter_store)
-        changes = planned(stack, template, values, parameters, tools)
-        created = stack.status == "REVIEW_IN_PROGRESS"
-        made = ChangeSet(
-            wanted["ChangeSetName"],
+        stack = self._stack_to_change(request["StackName"], kind)
+        template, options = self._template(request, stack), options_of(request, stack)
+        tools = self.stacks.tools(options.role_arn)
+        parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
+        changes = plan_changes(stack, template, options, parameters, tools)
+        creates_stack = stack.status == "REVIEW_IN_PROGRESS"
+        change_set = ChangeSet(
+            request["ChangeSetName"],
             stack,
             template,
-            values,
+            options,
             parameters,
-            created,
+            creates_stack,
             changes,
-            wanted.get("Description") or "",
+            request.get("Description") or "",
         )
-        self._change_sets.append(made)
-        return {"Id": made.id, "StackId": stack.id}
+        self._change_sets.append(change_set)
+        return {"Id": change_set.id, "StackId": stack.id}
 
     def _stack_to_change(self, name: str, kind: str) -> Stack:
         try:
@@ -255,7 +256,7 @@ class CloudFormation:
         except AwsError:
             if kind != "CREATE":
                 raise
-            stack = self.stacks.add(name, None, Values(), "REVIEW_IN_PROGRESS")
+            stack = self.stacks.add(name, None, StackOptions(), "REVIEW_IN_PROGRESS")
             stack.record("REVIEW_IN_PROGRESS", "User Initiated")
             return stack
         if kind == "CREATE" and stack.status != "REVIEW_IN_PROGRESS":
@@ -264,66 +265,71 @@ class CloudFormation:
             )
         return stack
 
-    def _change_set(self, wanted: Parameters) -> ChangeSet:
-        name = wanted["ChangeSetName"]
-        for found in reversed(self._change_sets):
-            if found.id == name or (
-                found.name == name and wanted.get("StackName") in {found.stack.name, found.stack.id}
+    def _change_set(self, request: Request) -> ChangeSet:
+        name = request["ChangeSetName"]
+        for change_set in reversed(self._change_sets):
+            if change_set.id == name or (
+                change_set.name == name
+                and request.get("StackName") in {change_set.stack.name, change_set.stack.id}
             ):
-                return found
+                return change_set
         raise AwsError("ChangeSetNotFound", f"ChangeSet [{name}] does not exist", 404)
 
-    def _delete_change_set(self, wanted: Parameters) -> Mapping[str, Any]:
+    def _delete_change_set(self, request: Request) -> Mapping[str, Any]:
         try:
-            self._change_sets.remove(self._change_set(wanted))
+            self._change_sets.remove(self._change_set(request))
         except AwsError as error:
             if error.code != "ChangeSetNotFound":
                 raise
         return {}
 
-    def _execute_change_set(self, wanted: Parameters) -> Mapping[str, Any]:
-        found = self._change_set(wanted)
-        if found.execution != "AVAILABLE":
+    def _execute_change_set(self, request: Request) -> Mapping[str, Any]:
+        change_set = self._change_set(request)
+        if change_set.execution != "AVAILABLE":
             raise AwsError(
                 "InvalidChangeSetStatus",
-                f"ChangeSet [{found.id}] cannot be executed in its current status of"
-                f" [{found.execution}]",
+                f"ChangeSet [{change_set.id}] cannot be executed in its current status of"
+                f" [{change_set.execution}]",
             )
-        found.execution = "EXECUTE_COMPLETE"
-        keep = bool(wanted.get("DisableRollback"))
-        values = Values(
-            found.values.parameters,
-            found.values.tags,
-            found.values.role_arn,
-            found.values.capabilities,
+        change_set.execution = "EXECUTE_COMPLETE"
+        keep = bool(request.get("DisableRollback"))
+        options = StackOptions(
+            change_set.options.parameters,
+            change_set.options.tags,
+            change_set.options.role_arn,
+            change_set.options.capabilities,
             keep,
-            wanted.get("ClientRequestToken"),
+            request.get("ClientRequestToken"),
         )
-        if found.create:
-            self.stacks.start(found.stack, found.template, values, found.parameters)
+        if change_set.create:
+            self.stacks.start(change_set.stack, change_set.template, options, change_set.parameters)
         else:
-            self.stacks.update(found.stack, found.template, values)
+            self.stacks.update(change_set.stack, change_set.template, options)
         return {}
 
-    def _list_change_sets(self, wanted: Parameters) -> Mapping[str, Any]:
-        stack = self.stacks.find(wanted["StackName"])
+    def _list_change_sets(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"])
         return {
-            "Summaries": [found.summary() for found in self._change_sets if found.stack is stack]
+            "Summaries": [
+                change_set.summary()
+                for change_set in self._change_sets
+                if change_set.stack is stack
+            ]
         }
 
-    def _template(self, wanted: Parameters, stack: Stack | None = None) -> Template:
-        if wanted.get("UsePreviousTemplate") and stack and stack.template:
+    def _template(self, request: Request, stack: Stack | None = None) -> Template:
+        if request.get("UsePreviousTemplate") and stack and stack.template:
             return stack.template
-        if wanted.get("TemplateBody"):
-            return parse(wanted["TemplateBody"])
-        if not wanted.get("TemplateURL"):
+        if request.get("TemplateBody"):
+            return parse(request["TemplateBody"])
+        if not request.get("TemplateURL"):
             raise invalid("Either Template URL or Template Body must be specified.")
-        return parse(self._fetch(wanted["TemplateURL"]))
+        return parse(self._fetch(request["TemplateURL"]))
 
     def _fetch(self, url: str) -> str:
-        """A template in S3, by path-style or virtual-hosted URL.
+        """Return a template in S3, by path-style or virtual-hosted URL.
 
-        Its largest size: CloudFormation user guide, quotas.
+        Source of the maximum size: CloudFormation user guide, quotas.
         """
         try:
             parsed = urlparse(url)
@@ -332,52 +338,51 @@ class CloudFormation:
             bucket, key = (
                 path.split("/", 1) if in_path and "/" in path else (host.split(".")[0], path)
             )
-            found = self.clients("s3").get_object(Bucket=bucket, Key=key)
-            if found["ContentLength"] > LARGEST_TEMPLATE:
-                raise invalid(f"Template may not exceed {LARGEST_TEMPLATE} bytes in size ({url})")
-            return str(found["Body"].read().decode())
+            stored = self.clients("s3").get_object(Bucket=bucket, Key=key)
+            if stored["ContentLength"] > MAX_TEMPLATE_BYTES:
+                raise invalid(f"Template may not exceed {MAX_TEMPLATE_BYTES} bytes in size ({url})")
+            return str(stored["Body"].read().decode())
         except ClientError as error:
             raise invalid(f"S3 error: {error.response['Error'].get('Message')} ({url})") from error
-        except (
-            ValueError,
-            BotoCoreError,
-        ) as error:  # what is no URL, no name of a bucket or a key, or no text
+        # Not a URL, not the name of a bucket or key, or not text.
+        except (ValueError, BotoCoreError) as error:
             raise invalid(f"TemplateURL must be a supported URL. ({url[:200]}: {error})") from error
 
 
-def _on_parameters(
-    answer: Callable[[Parameters], Mapping[str, Any]],
+def _handler(
+    handle: Callable[[Request], Mapping[str, Any]],
 ) -> Callable[[ApiCall], Mapping[str, Any]]:
-    return lambda call: answer(call.parameters)
+    return lambda call: handle(call.parameters)
 
 
-def values_of(wanted: Parameters, stack: Stack | None = None) -> Values:
-    """What a request deploys with; `UsePreviousValue` and a role that is not named come from the
-    stack as it is.
+def options_of(request: Request, stack: Stack | None = None) -> StackOptions:
+    """Return the options of a deployment.
+
+    The stack has the values for `UsePreviousValue`, and the role and tags that a request omits.
     """
-    earlier = stack.values if stack else Values()
+    old_options = stack.options if stack else StackOptions()
     parameters = {
         item["ParameterKey"]: (
-            earlier.parameters[item["ParameterKey"]]
+            old_options.parameters[item["ParameterKey"]]
             if item.get("UsePreviousValue")
             else item.get("ParameterValue", "")
         )
-        for item in wanted.get("Parameters") or []
-        if not item.get("UsePreviousValue") or item["ParameterKey"] in earlier.parameters
+        for item in request.get("Parameters") or []
+        if not item.get("UsePreviousValue") or item["ParameterKey"] in old_options.parameters
     }
     tags = (
-        {tag["Key"]: tag["Value"] for tag in wanted["Tags"]}
-        if wanted.get("Tags") is not None
-        else dict(earlier.tags)
+        {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+        if request.get("Tags") is not None
+        else dict(old_options.tags)
     )
-    return Values(
+    return StackOptions(
         parameters=parameters,
         tags=tags,
-        role_arn=wanted.get("RoleARN") or earlier.role_arn,
-        capabilities=tuple(wanted.get("Capabilities") or ()),
-        keep_on_failure=bool(wanted.get("DisableRollback"))
-        or wanted.get("OnFailure") == "DO_NOTHING",
-        token=wanted.get("ClientRequestToken"),
+        role_arn=request.get("RoleARN") or old_options.role_arn,
+        capabilities=tuple(request.get("Capabilities") or ()),
+        keep_on_failure=bool(request.get("DisableRollback"))
+        or request.get("OnFailure") == "DO_NOTHING",
+        token=request.get("ClientRequestToken"),
     )
 
 
@@ -385,12 +390,12 @@ def physical_ids(stack: Stack) -> set[str]:
     return {resource.physical_id for resource in stack.resources.values()}
 
 
-def of_stack(stack: Stack) -> dict[str, str]:
+def stack_names(stack: Stack) -> dict[str, str]:
     return {"StackName": stack.name, "StackId": stack.id}
 
 
-def described(resource: Resource) -> dict[str, Any]:
-    """What all descriptions of a stack's resource share."""
+def resource_shape(resource: Resource) -> dict[str, Any]:
+    """Return what all descriptions of a resource have."""
     reason = {"ResourceStatusReason": resource.reason} if resource.reason else {}
     return {
         "LogicalResourceId": resource.logical_id,
@@ -402,8 +407,8 @@ def described(resource: Resource) -> dict[str, Any]:
 
 
 def stack_summary(stack: Stack) -> dict[str, Any]:
-    shown = stack.described()
-    wanted = (
+    description = stack.describe()
+    keys = (
         "StackId",
         "StackName",
         "CreationTime",
@@ -412,11 +417,11 @@ def stack_summary(stack: Stack) -> dict[str, Any]:
         "StackStatus",
         "StackStatusReason",
     )
-    return {key: shown[key] for key in wanted if key in shown}
+    return {key: description[key] for key in keys if key in description}
 
 
-def description(template: Template) -> dict[str, str]:
-    """The API has none that is empty."""
+def description_of(template: Template) -> dict[str, str]:
+    """Return the description of a template; the API has no empty one."""
     return (
         {"Description": str(template.document["Description"])}
         if template.document.get("Description")
@@ -425,15 +430,15 @@ def description(template: Template) -> dict[str, str]:
 
 
 def parameter_shape(name: str, parameter: Mapping[str, Any]) -> dict[str, Any]:
-    """ParameterDeclaration of the API."""
-    shown = {
+    """Return ParameterDeclaration of the API."""
+    shape = {
         "ParameterKey": name,
         "ParameterType": parameter["Type"],
         "NoEcho": str(parameter.get("NoEcho", "")).lower() == "true",
     }
     default = {"DefaultValue": str(parameter["Default"])} if "Default" in parameter else {}
     return {
-        **shown,
+        **shape,
         **default,
         **({"Description": parameter["Description"]} if parameter.get("Description") else {}),
     }

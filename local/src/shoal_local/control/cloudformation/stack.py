@@ -1,6 +1,4 @@
-"""Stacks and what is known of their resources: records that the engine changes and the API
-describes.
-"""
+"""Records of stacks and their resources, which the engine changes and the API describes."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ IN_PROGRESS = "_IN_PROGRESS"
 
 @dataclass
 class Resource:
-    """A resource of a stack that exists, with the properties it was last given."""
+    """A resource of a stack, with its last properties."""
 
     logical_id: str
     type_name: str
@@ -49,8 +47,8 @@ class StackEvent:
 
 
 @dataclass(frozen=True)
-class Values:
-    """What a stack is deployed with, besides the template."""
+class StackOptions:
+    """The options of a deployment, without its template."""
 
     parameters: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -72,12 +70,12 @@ class Output:
 
 @dataclass
 class Stack:
-    """One stack. `template` is None while only a change set asks for it (REVIEW_IN_PROGRESS)."""
+    """One stack; `template` is None while it has only a change set (REVIEW_IN_PROGRESS)."""
 
     id: str
     name: str
     template: Template | None
-    values: Values
+    options: StackOptions
     status: str = "CREATE_IN_PROGRESS"
     reason: str = ""
     resolved_parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -96,16 +94,16 @@ class Stack:
         return self.status.endswith(IN_PROGRESS) and self.status != "REVIEW_IN_PROGRESS"
 
     def record(self, status: str, reason: str = "") -> None:
-        """The stack comes to a new status."""
+        """Set a new status of the stack."""
         self.status, self.reason = status, reason
         self.events.append(
             StackEvent(
-                self.name, self.id, "AWS::CloudFormation::Stack", status, reason, self.values.token
+                self.name, self.id, "AWS::CloudFormation::Stack", status, reason, self.options.token
             )
         )
 
     def record_resource(self, resource: Resource, status: str, reason: str = "") -> None:
-        """A resource comes to a new status."""
+        """Set a new status of a resource."""
         resource.status, resource.reason, resource.updated_at = status, reason, datetime.now(UTC)
         self.events.append(
             StackEvent(
@@ -114,13 +112,13 @@ class Stack:
                 resource.type_name,
                 status,
                 reason,
-                self.values.token,
+                self.options.token,
             )
         )
 
-    def described(self) -> dict[str, Any]:
-        """The Stack structure of the API."""
-        shown: dict[str, Any] = {
+    def describe(self) -> dict[str, Any]:
+        """Return the Stack structure of the API."""
+        description: dict[str, Any] = {
             "StackId": self.id,
             "StackName": self.name,
             "Description": (self.template.document.get("Description") if self.template else None),
@@ -130,35 +128,38 @@ class Stack:
             "DeletionTime": self.deleted_at,
             "StackStatus": self.status,
             "StackStatusReason": self.reason or None,
-            "DisableRollback": self.values.keep_on_failure,
+            "DisableRollback": self.options.keep_on_failure,
             "NotificationARNs": [],
-            "Capabilities": list(self.values.capabilities),
+            "Capabilities": list(self.options.capabilities),
             "Outputs": [output_shape(output) for output in self.outputs.values()],
-            "RoleARN": self.values.role_arn,
-            "Tags": [{"Key": key, "Value": value} for key, value in self.values.tags.items()],
+            "RoleARN": self.options.role_arn,
+            "Tags": [{"Key": key, "Value": value} for key, value in self.options.tags.items()],
             "EnableTerminationProtection": self.protected,
             "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
         }
-        return {key: value for key, value in shown.items() if value is not None}
+        return {key: value for key, value in description.items() if value is not None}
 
     def _parameters(self) -> list[dict[str, str]]:
         declared = self.template.section("Parameters") if self.template else {}
-        found = []
+        parameters = []
         for key, value in self.resolved_parameters.items():
-            given = self.values.parameters.get(key, declared.get(key, {}).get("Default", ""))
+            raw_value = self.options.parameters.get(key, declared.get(key, {}).get("Default", ""))
             secret = str(declared.get(key, {}).get("NoEcho", "")).lower() == "true"
-            shown = {"ParameterKey": key, "ParameterValue": "****" if secret else str(given)}
+            shape = {
+                "ParameterKey": key,
+                "ParameterValue": "****" if secret else str(raw_value),
+            }
             if declared.get(key, {}).get("Type", "").startswith("AWS::SSM::"):
-                shown["ResolvedValue"] = str(value)
-            found.append(shown)
-        return found
+                shape["ResolvedValue"] = str(value)
+            parameters.append(shape)
+        return parameters
 
 
 def output_shape(output: Output) -> dict[str, str]:
-    shown = {
+    shape = {
         "OutputKey": output.key,
         "OutputValue": output.value,
         "Description": output.description,
         "ExportName": output.export or "",
     }
-    return {key: value for key, value in shown.items() if value}
+    return {key: value for key, value in shape.items() if value}

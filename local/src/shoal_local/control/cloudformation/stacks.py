@@ -1,6 +1,4 @@
-"""All stacks of the account and region: starts deployments on threads of their own, knows exports
-and who imports them.
-"""
+"""All stacks of the account and region, their exports, and the threads of their deployments."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from shoal_local.control.clients import Clients
 from shoal_local.control.cloudformation.engine import Deployment, Tools
 from shoal_local.control.cloudformation.parameters import resolved_parameters
 from shoal_local.control.cloudformation.resources.base import ResourceType
-from shoal_local.control.cloudformation.stack import Stack, Values
+from shoal_local.control.cloudformation.stack import Stack, StackOptions
 from shoal_local.control.cloudformation.template import Template, invalid
 from shoal_local.control.identity import Identity
 from shoal_local.errors import AwsError
@@ -40,8 +38,9 @@ class Stacks:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def find(self, name_or_id: str) -> Stack:
-        """The stack by name (while it exists) or id; AwsError ValidationError when there is
-        none.
+        """Return the stack with this id, or the existing stack with this name.
+
+        Raise AwsError (ValidationError) if there is no such stack.
         """
         for stack in reversed(self.all):
             if stack.id == name_or_id or (
@@ -50,68 +49,74 @@ class Stacks:
                 return stack
         raise invalid(f"Stack with id {name_or_id} does not exist")
 
-    def living(self) -> list[Stack]:
+    def existing(self) -> list[Stack]:
         return [stack for stack in self.all if stack.status != "DELETE_COMPLETE"]
 
-    def add(self, name: str, template: Template | None, values: Values, status: str) -> Stack:
-        """A new stack by a name that no living stack has."""
+    def add(
+        self, name: str, template: Template | None, options: StackOptions, status: str
+    ) -> Stack:
+        """Add a new stack; raise AwsError if another one has its name."""
         with self._lock:
-            if any(stack.name == name for stack in self.living()):
+            if any(stack.name == name for stack in self.existing()):
                 raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
             arn = f"arn:aws:cloudformation:{self.identity.region}:{self.identity.account}:stack/{name}/{uuid.uuid4()}"  # noqa: E501
-            stack = Stack(arn, name, template, values, status)
+            stack = Stack(arn, name, template, options, status)
             self.all.append(stack)
             return stack
 
     def create(
-        self, name: str, template: Template, values: Values, protected: bool = False
+        self, name: str, template: Template, options: StackOptions, protected: bool = False
     ) -> Stack:
-        """Start to create a stack; parameters are checked first."""
-        tools = self.tools(values.role_arn)
-        parameters = resolved_parameters(template, values.parameters, tools.parameter_store)
-        stack = self.add(name, template, values, "CREATE_IN_PROGRESS")
+        """Check the parameters and start to create a stack."""
+        tools = self.tools(options.role_arn)
+        parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
+        stack = self.add(name, template, options, "CREATE_IN_PROGRESS")
         stack.protected = protected
-        self.start(stack, template, values, parameters)
+        self.start(stack, template, options, parameters)
         return stack
 
     def start(
-        self, stack: Stack, template: Template, values: Values, parameters: dict[str, object]
+        self, stack: Stack, template: Template, options: StackOptions, parameters: dict[str, object]
     ) -> None:
-        """Start to create what a new (or only reviewed) stack wants."""
-        stack.template, stack.values, stack.resolved_parameters = template, values, parameters
+        """Start to create the resources of a stack that has none yet."""
+        stack.template, stack.options, stack.resolved_parameters = template, options, parameters
         stack.status = "CREATE_IN_PROGRESS"
-        self._work(
-            stack, Deployment(stack, template, parameters, self.tools(values.role_arn)).create
+        self._start_thread(
+            stack, Deployment(stack, template, parameters, self.tools(options.role_arn)).create
         )
 
-    def update(self, stack: Stack, template: Template, values: Values) -> None:
-        """Start an update; AwsError when there is nothing to change or the stack cannot be updated
-        now.
+    def update(self, stack: Stack, template: Template, options: StackOptions) -> None:
+        """Start an update.
+
+        Raise AwsError if there is nothing to change, or the stack cannot be updated now.
         """
-        tools = self.tools(values.role_arn)
-        parameters = resolved_parameters(template, values.parameters, tools.parameter_store)
+        tools = self.tools(options.role_arn)
+        parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
         with self._lock:
             if stack.status not in UPDATABLE:
                 raise invalid(
                     f"Stack:{stack.id} is in {stack.status} state and can not be updated."
                 )
-            same = stack.template is not None and stack.template.document == template.document
+            same_template = (
+                stack.template is not None and stack.template.document == template.document
+            )
             if (
-                same
+                same_template
                 and parameters == stack.resolved_parameters
-                and values.tags == stack.values.tags
+                and options.tags == stack.options.tags
             ):
                 raise invalid("No updates are to be performed.")
             before = copy(stack)
             before.resources = dict(stack.resources)
-            stack.template, stack.values, stack.resolved_parameters = template, values, parameters
+            stack.template, stack.options, stack.resolved_parameters = template, options, parameters
             stack.status, stack.updated_at = "UPDATE_IN_PROGRESS", datetime.now(UTC)
         deployment = Deployment(stack, template, parameters, tools)
-        self._work(stack, lambda: deployment.update(before))
+        self._start_thread(stack, lambda: deployment.update(before))
 
     def delete(self, stack: Stack, role_arn: str | None, token: str | None) -> None:
-        """Start to delete a stack; AwsError when it is protected, busy, or another stack imports
-        from it.
+        """Start to delete a stack.
+
+        Raise AwsError if it is protected or busy, or another stack imports from it.
         """
         with self._lock:
             if stack.protected:
@@ -123,32 +128,32 @@ class Stacks:
                     f"Stack:{stack.id} is in {stack.status} state and can not be deleted."
                 )
             self._check_unused(stack)
-            stack.values = replace(
-                stack.values, role_arn=role_arn or stack.values.role_arn, token=token
+            stack.options = replace(
+                stack.options, role_arn=role_arn or stack.options.role_arn, token=token
             )
             stack.status = "DELETE_IN_PROGRESS"
         template = stack.template or Template("", {"Resources": {}})
         deployment = Deployment(
-            stack, template, stack.resolved_parameters, self.tools(stack.values.role_arn)
+            stack, template, stack.resolved_parameters, self.tools(stack.options.role_arn)
         )
-        self._work(stack, lambda: self._delete(stack, deployment))
+        self._start_thread(stack, lambda: self._delete(stack, deployment))
 
     def exports(self) -> list[dict[str, str]]:
         return [
             {"ExportingStackId": stack.id, "Name": output.export, "Value": output.value}
-            for stack in self.living()
+            for stack in self.existing()
             for output in stack.outputs.values()
             if output.export
         ]
 
     def importers(self, export: str) -> list[str]:
-        """Names of the stacks that import an export."""
-        return [stack.name for stack in self.living() if export in stack.imports]
+        """Return the names of the stacks that import an export."""
+        return [stack.name for stack in self.existing() if export in stack.imports]
 
     def tools(self, role_arn: str | None) -> Tools:
-        """What a deployment works with.
+        """Return what a deployment uses.
 
-        Without a role it is the account's root; AWS would use the caller's permissions.
+        Without a role it acts as the account's root. AWS would use the caller's permissions.
         """
         credentials: RoleCredentials | None = None
         if role_arn:
@@ -205,6 +210,6 @@ class Stacks:
                 return exported["Value"]
         raise invalid(f"No export named {name} found.")
 
-    def _work(self, stack: Stack, action: Callable[[], None]) -> None:
+    def _start_thread(self, stack: Stack, action: Callable[[], None]) -> None:
         stack.worker = threading.Thread(target=action, daemon=True, name=f"stack {stack.name}")
         stack.worker.start()

@@ -1,7 +1,4 @@
-"""A CloudFormation template: text in, sections and the order of its resources out.
-
-Short forms of YAML (`!Ref`) are understood.
-"""
+"""A CloudFormation template, in JSON, or in YAML with short forms (`!Ref`)."""
 
 from __future__ import annotations
 
@@ -13,23 +10,35 @@ from typing import Any
 
 import yaml
 
-from shoal_local.control.cloudformation.form import mistakes
 from shoal_local.errors import AwsError
 
 SUBSTITUTION = re.compile(r"\$\{([^!][^}]*)\}")
 PSEUDO = "AWS::"
+SECTIONS = frozenset(
+    {
+        "AWSTemplateFormatVersion",
+        "Description",
+        "Metadata",
+        "Parameters",
+        "Rules",
+        "Mappings",
+        "Conditions",
+        "Resources",
+        "Outputs",
+    }
+)
 
 
 def invalid(message: str) -> AwsError:
-    """CloudFormation's answer to a template or request that is wrong."""
+    """Return CloudFormation's error for a template or request with a mistake."""
     return AwsError("ValidationError", message)
 
 
 class _Loader(yaml.SafeLoader):
     """Safe YAML with CloudFormation's short function tags; dates stay strings.
 
-    Aliases are refused, as by CloudFormation (user guide, "Template formats"): they make a document
-    without end of a few lines.
+    Aliases are refused, as by CloudFormation (user guide, "Template formats"): a few lines of them
+    make an endless document.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -75,39 +84,43 @@ class Template:
         return self.document.get(name) or {}
 
     def dependencies(self, logical_id: str) -> set[str]:
-        """The resources that `logical_id` names in its properties or DependsOn."""
+        """Return the resources that `logical_id` names in its properties or DependsOn."""
         resource = self.resources[logical_id]
         explicit = resource.get("DependsOn") or []
-        named = {explicit} if isinstance(explicit, str) else set(explicit)
-        return (named | set(references(resource.get("Properties", {})))) & set(self.resources)
+        referenced = {explicit} if isinstance(explicit, str) else set(explicit)
+        return (referenced | set(references(resource.get("Properties", {})))) & set(self.resources)
 
     def order(self) -> list[str]:
-        """Logical ids, dependencies first, otherwise as written; AwsError for a circle."""
-        done: dict[str, None] = {}
-        for logical_id in self.resources:
-            self._visit(logical_id, done, ())
-        return list(done)
+        """Return the logical ids, dependencies first.
 
-    def _visit(self, logical_id: str, done: dict[str, None], path: tuple[str, ...]) -> None:
+        Raise AwsError for a circle.
+        """
+        ordered: dict[str, None] = {}
+        for logical_id in self.resources:
+            self._visit(logical_id, ordered, ())
+        return list(ordered)
+
+    def _visit(self, logical_id: str, ordered: dict[str, None], path: tuple[str, ...]) -> None:
         if logical_id in path:
             raise invalid(
                 "Circular dependency between resources:"
                 f" [{', '.join(path[path.index(logical_id) :])}]"
             )
-        if logical_id not in done:
-            for needed in sorted(self.dependencies(logical_id)):
-                self._visit(needed, done, (*path, logical_id))
-            done[logical_id] = None
+        if logical_id not in ordered:
+            for dependency in sorted(self.dependencies(logical_id)):
+                self._visit(dependency, ordered, (*path, logical_id))
+            ordered[logical_id] = None
 
 
 def parse(body: str) -> Template:
-    """The template; AwsError ValidationError says what is wrong with it."""
+    """Return the template.
+
+    Raise AwsError (ValidationError), with the mistake, if it is not one.
+    """
     try:
         document = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, _Loader)  # noqa: S506 - a subclass of SafeLoader
         if not isinstance(document, dict) or not document.get("Resources"):
             raise invalid("Template format error: At least one Resources member must be defined.")
-        if mistake := next(mistakes(document), None):
-            raise invalid(mistake)
         template = Template(body, document)
         _check(template)
     except (ValueError, yaml.YAMLError) as error:
@@ -118,12 +131,24 @@ def parse(body: str) -> Template:
 
 
 def _check(template: Template) -> None:
-    known = set(template.resources) | set(template.section("Parameters"))
+    unknown = sorted(name for name in template.document if name not in SECTIONS)
+    if unknown:
+        raise invalid(
+            f"Invalid template property or properties [{', '.join(unknown)}] (Shoal's emulator has"
+            " no transforms)"
+        )
+    for name, parameter in template.section("Parameters").items():
+        if not _is_pattern(parameter.get("AllowedPattern", "")):
+            raise invalid(
+                f"Template format error: [/Parameters/{name}] AllowedPattern must be a regular"
+                " expression."
+            )
+    names = set(template.resources) | set(template.section("Parameters"))
     for resource in template.resources.values():
         missing = sorted(
             name
             for name in references(resource.get("Properties", {}))
-            if name not in known and not name.startswith(PSEUDO)
+            if name not in names and not name.startswith(PSEUDO)
         )
         if missing:
             raise invalid(
@@ -133,8 +158,17 @@ def _check(template: Template) -> None:
     template.order()
 
 
+def _is_pattern(text: str) -> bool:
+    """Return whether Python reads the pattern; CloudFormation has Java's syntax."""
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
+
+
 def references(value: Any) -> Iterator[str]:
-    """Every name that Ref, Fn::GetAtt and Fn::Sub use inside `value`."""
+    """Yield every name that Ref, Fn::GetAtt and Fn::Sub use inside `value`."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key == "Ref" and isinstance(inner, str):

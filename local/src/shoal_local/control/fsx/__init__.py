@@ -1,3 +1,3 @@
-"""Amazon FSx for Lustre: file systems and data repository associations in, folders with the data
-repository's files out.
+"""Amazon FSx for Lustre: file systems are folders that show the files of their data
+repositories.
 """

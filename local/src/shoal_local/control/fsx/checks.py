@@ -1,5 +1,5 @@
-"""A CreateFileSystem or CreateDataRepositoryAssociation request in; AwsError for what FSx refuses
-or this emulator has not.
+"""Checks of CreateFileSystem and CreateDataRepositoryAssociation: what FSx refuses, and what is not
+emulated.
 
 Source: Amazon FSx API reference (as in botocore's model), CreateFileSystem,
 CreateFileSystemLustreConfiguration and CreateDataRepositoryAssociation. The codes are documented;
@@ -22,19 +22,19 @@ LUSTRE_MEMBERS = frozenset(
         "WeeklyMaintenanceStartTime",
     }
 )
-"""Members of LustreConfiguration that are emulated; backups, EFA, caches, logs and the older way to
-link S3 are not.
+"""The emulated members of LustreConfiguration: no backups, EFA, caches, logs, nor the older way to
+link S3.
 """
 _SMALL_GIB = (1200, 2400)
-_MOST_ASSOCIATIONS = 8
+_MAX_ASSOCIATIONS = 8
 _EVENTS = {"NEW", "CHANGED", "DELETED"}
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What goes with one DeploymentType on SSD storage.
+    """What a DeploymentType allows on SSD storage.
 
-    `throughputs` in MB/s per TiB; none: it is fixed.
+    `throughputs` in MB/s per TiB; without any, the throughput is fixed.
     """
 
     step_gib: int
@@ -53,18 +53,19 @@ DEPLOYMENTS: Mapping[str, Deployment] = {
 
 
 def bad_request(message: str) -> AwsError:
-    """The generic refusal of FSx."""
+    """Return FSx's generic refusal."""
     return AwsError("BadRequest", message)
 
 
 def not_emulated(what: str) -> AwsError:
-    """Something that FSx has and this emulator has not."""
+    """Return the refusal of something that FSx has and this emulator lacks."""
     return AwsError("BadRequest", f"Shoal's emulator does not emulate {what} of FSx")
 
 
 def check_file_system(request: Mapping[str, Any]) -> Deployment:
-    """AwsError unless the request is one for Lustre on SSD that FSx would take; what its deployment
-    type allows.
+    """Return what the deployment type allows.
+
+    Raises AwsError unless the request is for Lustre on SSD and FSx would take it.
     """
     for name in (
         "BackupId",
@@ -113,7 +114,7 @@ def _check_version(version: str | None, kind: str, deployment: Deployment) -> No
 
 
 def check_capacity(capacity_gib: int | None, kind: str) -> None:
-    """AwsError unless FSx has file systems of this kind and size."""
+    """Raise AwsError unless FSx has file systems of this kind and size."""
     step = DEPLOYMENTS[kind].step_gib
     if capacity_gib is None or not (
         capacity_gib in _SMALL_GIB or (capacity_gib > 0 and capacity_gib % step == 0)
@@ -125,9 +126,7 @@ def check_capacity(capacity_gib: int | None, kind: str) -> None:
 
 
 def check_throughput(throughput: int | None, kind: str) -> None:
-    """AwsError unless the throughput (MB/s per TiB) is one that this kind of file system can
-    have.
-    """
+    """Raise AwsError unless this kind of file system can have the throughput (MB/s per TiB)."""
     allowed = DEPLOYMENTS[kind].throughputs
     if throughput is None and not allowed:
         return
@@ -146,7 +145,7 @@ def check_throughput(throughput: int | None, kind: str) -> None:
 def check_association(
     request: Mapping[str, Any], kind: str, version: str, others: Iterable[Mapping[str, Any]]
 ) -> None:
-    """AwsError unless the file system may have this association beside `others`, those it has."""
+    """Raise AwsError unless the file system may have this association next to `others`."""
     if kind == "SCRATCH_1" or version == "2.10":
         message = (
             "data repository associations need Lustre 2.12 or 2.15, and are not for SCRATCH_1;"
@@ -161,16 +160,16 @@ def check_association(
             f"DataRepositoryPath {request['DataRepositoryPath']} is not of the form"
             " s3://bucket-name/prefix/"
         )
-    path, taken = (
+    path, other_paths = (
         folder_of(request.get("FileSystemPath", "/")),
         [folder_of(other["FileSystemPath"]) for other in others],
     )
-    if len(taken) >= _MOST_ASSOCIATIONS:
+    if len(other_paths) >= _MAX_ASSOCIATIONS:
         raise AwsError(
             "ServiceLimitExceeded",
-            f"a file system has at most {_MOST_ASSOCIATIONS} data repository associations",
+            f"a file system has at most {_MAX_ASSOCIATIONS} data repository associations",
         )
-    for other in taken:
+    for other in other_paths:
         if path.startswith(other) or other.startswith(path):
             raise bad_request(
                 f"FileSystemPath {path} overlaps with {other} of another data repository"
@@ -180,14 +179,14 @@ def check_association(
 
 
 def folder_of(file_system_path: str) -> str:
-    """`/ns1` and `/ns1/` as `/ns1/`; AwsError for what is no path from the root."""
+    """Return `/ns1` and `/ns1/` as `/ns1/`; raise AwsError unless it is a path from the root."""
     if not file_system_path.startswith("/") or ".." in file_system_path.split("/"):
         raise bad_request(f"FileSystemPath {file_system_path} needs a leading slash, and no ..")
     return "/" + "".join(f"{part}/" for part in file_system_path.split("/") if part)
 
 
 def check_events(policies: Mapping[str, Any] | None) -> None:
-    """AwsError for events that FSx has not."""
+    """Raise AwsError for events that FSx does not have."""
     for name, policy in (policies or {}).items():
         for event in (policy or {}).get("Events") or []:
             if event not in _EVENTS:

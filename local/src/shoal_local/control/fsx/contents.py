@@ -1,10 +1,10 @@
-"""The files of one data repository association: an S3 prefix in; a folder that shows what FSx would
-have imported of it out.
+"""The files of one data repository association: a folder that shows what FSx would have imported
+from an S3 prefix.
 
 FSx imports names at once (at creation with BatchImportMetaDataOnCreate, later by AutoImportPolicy)
 and an object's content when it is first read. Here both happen when a job mounts a directory: the
-prefix is compared with what was last seen, and the content of what the mounted directory shows is
-fetched. Nothing is exported: jobs mount read-only.
+prefix is compared with the last listing, and the content below the mounted directory is fetched.
+Nothing is exported, because jobs mount read-only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Objects = Mapping[str, str]
 
 
 def split_repository(path: str) -> tuple[str, str]:
-    """Bucket and prefix of `s3://bucket/prefix`; a prefix ends with a slash."""
+    """Return bucket and prefix of `s3://bucket/prefix`; a prefix ends with a slash."""
     bucket, _, prefix = path.removeprefix("s3://").partition("/")
     return bucket, f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
 
@@ -32,57 +32,62 @@ def split_repository(path: str) -> tuple[str, str]:
 class Contents:
     """What the file system has of an association's prefix.
 
-    `folder` is the association's directory; `staging` is outside of every one.
+    `folder` is the association's directory. `staging` is outside of every such directory.
     """
 
     folder: Path
     repository: str
     staging: Path
-    seen: dict[str, str] = field(default_factory=dict)
-    """The repository as it was when it was last compared."""
+    listing: dict[str, str] = field(default_factory=dict)
+    """The repository when it was last compared."""
     imported: set[str] = field(default_factory=set)
     """Paths that the file system lists."""
     loaded: dict[str, str] = field(default_factory=dict)
-    """Of those, the ones whose content is here, with the ETag it has."""
+    """The imported paths whose content was fetched, with its ETag."""
 
-    def begin(self, s3: Any, *, import_names: bool) -> None:
-        """The association exists from now on; ClientError when the repository cannot be listed."""
-        self.seen = dict(self._objects(s3))
-        self.imported = set(self.seen) if import_names else set()
+    def start(self, s3: Any, *, import_names: bool) -> None:
+        """Import the names, if asked to; raise ClientError when the repository cannot be listed."""
+        self.listing = dict(self._objects(s3))
+        self.imported = set(self.listing) if import_names else set()
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def follow(self, s3: Any, events: Iterable[str]) -> None:
         """Import what is NEW, CHANGED or DELETED in the repository, as far as `events` names it."""
-        now, followed = self._objects(s3), set(events)
+        now, kinds = self._objects(s3), set(events)
         for path, tag in now.items():
-            event = "NEW" if path not in self.seen else "CHANGED" if self.seen[path] != tag else ""
-            if event in followed:
+            event = (
+                "NEW"
+                if path not in self.listing
+                else "CHANGED"
+                if self.listing[path] != tag
+                else ""
+            )
+            if event in kinds:
                 self.imported.add(path)
                 self.loaded.pop(path, None)
-        if "DELETED" in followed:
-            for path in set(self.seen) - set(now):
+        if "DELETED" in kinds:
+            for path in set(self.listing) - set(now):
                 self._forget(path)
-        self.seen = dict(now)
+        self.listing = dict(now)
 
     def load(self, s3: Any, below: str) -> None:
-        """Fetch the content of what is listed `below` (a path in the association's directory) and
+        """Fetch the content of imported paths `below` a path of the association's directory that is
         not here yet.
         """
         bucket, prefix = split_repository(self.repository)
         for path in sorted(self.imported):
-            if path in self.loaded or path not in self.seen or not f"{path}/".startswith(below):
+            if path in self.loaded or path not in self.listing or not f"{path}/".startswith(below):
                 continue
             target = self.folder / path
             for folder in (target.parent, self.staging.parent):
                 folder.mkdir(parents=True, exist_ok=True)
             s3.download_file(bucket, prefix + path, str(self.staging), Config=_TRANSFER)
-            self.staging.replace(
-                target
-            )  # a job that reads meanwhile sees the old content or the new
-            self.loaded[path] = self.seen[path]
+            # atomic: a job that reads meanwhile sees the old content or the new
+            self.staging.replace(target)
+            self.loaded[path] = self.listing[path]
 
     def remove(self) -> None:
-        """The association's directory with all that is in it."""
+        """Delete the association's directory."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _forget(self, path: str) -> None:
@@ -93,18 +98,21 @@ class Contents:
     def _objects(self, s3: Any) -> Objects:
         bucket, prefix = split_repository(self.repository)
         pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        found = {
+        objects = {
             each["Key"][len(prefix) :]: each["ETag"]
             for page in pages
             for each in page.get("Contents", [])
         }
-        folders = {str(parent) for path in found for parent in PurePosixPath(path).parents}
-        return {path: tag for path, tag in found.items() if _is_file(path) and path not in folders}
+        folders = {str(parent) for path in objects for parent in PurePosixPath(path).parents}
+        return {
+            path: tag for path, tag in objects.items() if _is_file(path) and path not in folders
+        }
 
 
 def _is_file(path: str) -> bool:
-    """Folder markers are none, nor is what would lie outside the folder; an object named like a
-    folder of others cannot be one either.
+    """Return whether a key becomes a file.
+
+    Folder markers do not, nor do keys that would lie outside the folder.
     """
     return (
         bool(path)

@@ -1,6 +1,4 @@
-"""The file systems of the account and their associations: requests of the FSx API in, descriptions
-and mounted folders out.
-"""
+"""The file systems of the account, their associations, and the folders that jobs mount."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ class FileSystem:
 
 @dataclass
 class Association:
-    """One data repository association and the files it brings."""
+    """One data repository association and the files that it imports."""
 
     document: Document
     contents: Contents
@@ -72,7 +70,7 @@ class Association:
 
 @dataclass(frozen=True)
 class Mount:
-    """What a client asks for: a directory, `/<mount name>/...`, from its place in the network."""
+    """A client that mounts a directory, `/<mount name>/...`, from its place in the network."""
 
     file_system_id: str
     directory: str
@@ -82,7 +80,7 @@ class Mount:
 
 @dataclass
 class FileSystems:
-    """Every file system is a folder below `folder`, which goes when the file system is deleted."""
+    """Each file system is a folder below `folder`, which is deleted with it."""
 
     identity: Identity
     clients: Clients
@@ -90,18 +88,18 @@ class FileSystems:
     _all: dict[str, FileSystem] = field(default_factory=dict)
 
     def create(self, request: Mapping[str, Any]) -> Document:
-        """A new file system's description, as its creation answers it."""
+        """Create a file system and return its description."""
         deployment = check_file_system(request)
         document = self._document(
             request, deployment.default_version, self._check_references(request)
         )
-        made = FileSystem(
+        file_system = FileSystem(
             document,
             list(request.get("SecurityGroupIds") or []),
             self.folder / document["FileSystemId"],
         )
-        made.folder.mkdir(parents=True)
-        self._all[made.id] = made
+        file_system.folder.mkdir(parents=True)
+        self._all[file_system.id] = file_system
         return {**document, "Lifecycle": "CREATING"}
 
     def _document(self, request: Mapping[str, Any], version: str, vpc_id: str) -> Document:
@@ -136,7 +134,7 @@ class FileSystems:
         }
 
     def get(self, file_system_id: str) -> FileSystem:
-        """AwsError FileSystemNotFound when there is none."""
+        """Return the file system; raise AwsError FileSystemNotFound when it does not exist."""
         if file_system_id not in self._all:
             raise AwsError("FileSystemNotFound", f"File system '{file_system_id}' does not exist.")
         return self._all[file_system_id]
@@ -145,44 +143,47 @@ class FileSystems:
         return list(self._all.values())
 
     def update(self, request: Mapping[str, Any]) -> Document:
-        """Grow it, or change what can be changed of Lustre."""
-        found = self.get(request["FileSystemId"])
+        """Let it grow, or change Lustre's settings that can change."""
+        file_system = self.get(request["FileSystemId"])
         lustre = dict(request.get("LustreConfiguration") or {})
         capacity = request.get("StorageCapacity")
         if capacity is not None:
-            check_capacity(capacity, found.kind)
-            if capacity < found.document["StorageCapacity"]:
-                raise bad_request(
-                    f"StorageCapacity can only grow; it is {found.document['StorageCapacity']} GiB"
-                )
-            found.document["StorageCapacity"] = capacity
-        check_throughput(lustre.get("PerUnitStorageThroughput"), found.kind)
-        found.document["LustreConfiguration"].update(
+            check_capacity(capacity, file_system.kind)
+            current = file_system.document["StorageCapacity"]
+            if capacity < current:
+                raise bad_request(f"StorageCapacity can only grow; it is {current} GiB")
+            file_system.document["StorageCapacity"] = capacity
+        check_throughput(lustre.get("PerUnitStorageThroughput"), file_system.kind)
+        file_system.document["LustreConfiguration"].update(
             {key: value for key, value in lustre.items() if value is not None}
         )
-        return found.document
+        return file_system.document
 
     def delete(self, file_system_id: str) -> Document:
-        found = self.get(file_system_id)
-        with found.lock:
+        file_system = self.get(file_system_id)
+        with file_system.lock:
             self._role(file_system_id).delete()
-            shutil.rmtree(found.folder, ignore_errors=True)
+            shutil.rmtree(file_system.folder, ignore_errors=True)
             del self._all[file_system_id]
         return {"FileSystemId": file_system_id, "Lifecycle": "DELETING"}
 
     def associate(self, request: Mapping[str, Any]) -> Document:
-        """A new association's description; what it imports is imported when this returns."""
-        found = self.get(request["FileSystemId"])
-        others = [each.document for each in found.associations.values()]
-        check_association(request, found.kind, found.document["FileSystemTypeVersion"], others)
+        """Create an association and return its description; the import is complete when this
+        returns.
+        """
+        file_system = self.get(request["FileSystemId"])
+        others = [each.document for each in file_system.associations.values()]
+        check_association(
+            request, file_system.kind, file_system.document["FileSystemTypeVersion"], others
+        )
         association_id, path = (
             f"dra-{secrets.token_hex(9)[:17]}",
             folder_of(request.get("FileSystemPath") or "/"),
         )
         document: Document = {
             "AssociationId": association_id,
-            "ResourceARN": self._arn(f"association/{found.id}/{association_id}"),
-            "FileSystemId": found.id,
+            "ResourceARN": self._arn(f"association/{file_system.id}/{association_id}"),
+            "FileSystemId": file_system.id,
             "Lifecycle": "AVAILABLE",
             "FileSystemPath": path,
             "DataRepositoryPath": request["DataRepositoryPath"],
@@ -195,16 +196,18 @@ class FileSystems:
         staging = self.folder / ".loading" / association_id
         association = Association(
             document,
-            Contents(found.folder / path.strip("/"), request["DataRepositoryPath"], staging),
+            Contents(file_system.folder / path.strip("/"), request["DataRepositoryPath"], staging),
         )
-        self._role(found.id).allow(split_repository(request["DataRepositoryPath"])[0])
-        with found.lock:
-            self._begin(found.id, association)
-            found.associations[association_id] = association
+        self._role(file_system.id).allow(split_repository(request["DataRepositoryPath"])[0])
+        with file_system.lock:
+            self._start(file_system.id, association)
+            file_system.associations[association_id] = association
         return {**document, "Lifecycle": "CREATING"}
 
     def association(self, association_id: str) -> tuple[FileSystem, Association]:
-        """AwsError DataRepositoryAssociationNotFound when there is none."""
+        """Return the association and its file system; raise AwsError
+        DataRepositoryAssociationNotFound when it does not exist.
+        """
         for file_system in self._all.values():
             if association_id in file_system.associations:
                 return file_system, file_system.associations[association_id]
@@ -214,21 +217,21 @@ class FileSystems:
         )
 
     def update_association(self, request: Mapping[str, Any]) -> Document:
-        _, found = self.association(request["AssociationId"])
+        _, association = self.association(request["AssociationId"])
         check_events(request.get("S3"))
         changes = {
             name: request[name]
             for name in ("S3", "ImportedFileChunkSize")
             if request.get(name) is not None
         }
-        found.document.update(changes)
-        return found.document
+        association.document.update(changes)
+        return association.document
 
     def dissociate(self, association_id: str, *, delete_data: bool) -> Document:
-        file_system, found = self.association(association_id)
+        file_system, association = self.association(association_id)
         with file_system.lock:
             if delete_data:
-                found.contents.remove()
+                association.contents.remove()
             del file_system.associations[association_id]
         return {
             "AssociationId": association_id,
@@ -236,33 +239,35 @@ class FileSystems:
             "DeleteDataInFileSystem": delete_data,
         }
 
-    def mount(self, wanted: Mount) -> Path:
-        """The folder that shows the directory; AwsError says why a client cannot mount it."""
-        found = self.get(wanted.file_system_id)
-        self._check_reachable(found, wanted)
-        mount_name = found.document["LustreConfiguration"]["MountName"]
+    def mount(self, request: Mount) -> Path:
+        """Return the folder that shows the directory; raise AwsError, which says why the client
+        cannot mount it.
+        """
+        file_system = self.get(request.file_system_id)
+        self._check_reachable(file_system, request)
+        mount_name = file_system.document["LustreConfiguration"]["MountName"]
         _, first, *rest = (
-            wanted.directory.split("/") if wanted.directory.startswith("/") else ["", ""]
+            request.directory.split("/") if request.directory.startswith("/") else ["", ""]
         )
         if first != mount_name or ".." in rest:
             raise bad_request(
                 f"the path does not start with the file system's mount name, /{mount_name}"
             )
         inside = "/" + "".join(f"{part}/" for part in rest if part)
-        with found.lock:
-            self._bring(found, inside)
-        folder = found.folder / inside.strip("/")
+        with file_system.lock:
+            self._bring(file_system, inside)
+        folder = file_system.folder / inside.strip("/")
         if not folder.is_dir():
             raise bad_request("there is no such directory on the file system")
         return folder
 
-    def _bring(self, found: FileSystem, inside: str) -> None:
-        for association in found.associations.values():
+    def _bring(self, file_system: FileSystem, inside: str) -> None:
+        for association in file_system.associations.values():
             path = association.document["FileSystemPath"]
             if not (inside.startswith(path) or path.startswith(inside)):
                 continue
             try:
-                s3 = self._role(found.id).s3()
+                s3 = self._role(file_system.id).s3()
                 association.contents.follow(s3, association.events)
                 association.contents.load(
                     s3, inside.removeprefix(path) if inside.startswith(path) else ""
@@ -272,9 +277,9 @@ class FileSystems:
                     f"{association.document['DataRepositoryPath']} cannot be read: {error}"
                 ) from error
 
-    def _begin(self, file_system_id: str, association: Association) -> None:
+    def _start(self, file_system_id: str, association: Association) -> None:
         try:
-            association.contents.begin(
+            association.contents.start(
                 self._role(file_system_id).s3(),
                 import_names=association.document["BatchImportMetaDataOnCreate"],
             )
@@ -284,7 +289,7 @@ class FileSystems:
             )
 
     def _check_references(self, request: Mapping[str, Any]) -> str:
-        """Subnet, security groups and key exist; the VPC's id."""
+        """Check that subnet, security groups and key exist, and return the VPC's id."""
         ec2 = self.clients("ec2")
         try:
             (subnet,) = ec2.describe_subnets(SubnetIds=list(request["SubnetIds"]))["Subnets"]
@@ -304,14 +309,16 @@ class FileSystems:
             raise AwsError("InvalidNetworkSettings", f"{message} ({closed})")
         return str(subnet["VpcId"])
 
-    def _check_reachable(self, found: FileSystem, wanted: Mount) -> None:
-        subnets = self.clients("ec2").describe_subnets(SubnetIds=list(wanted.subnet_ids))["Subnets"]
-        if {subnet["VpcId"] for subnet in subnets} != {found.document["VpcId"]}:
-            raise bad_request(f"it is in {found.document['VpcId']}, and the client is not")
+    def _check_reachable(self, file_system: FileSystem, request: Mount) -> None:
+        subnets = self.clients("ec2").describe_subnets(SubnetIds=list(request.subnet_ids))[
+            "Subnets"
+        ]
+        if {subnet["VpcId"] for subnet in subnets} != {file_system.document["VpcId"]}:
+            raise bad_request(f"it is in {file_system.document['VpcId']}, and the client is not")
         closed = closed_between(
-            self._groups(wanted.security_group_ids), self._groups(found.security_group_ids)
+            self._groups(request.security_group_ids), self._groups(file_system.security_group_ids)
         )
-        if found.security_group_ids and closed:
+        if file_system.security_group_ids and closed:
             raise bad_request(closed)
 
     def _groups(self, ids: Sequence[str]) -> list[Mapping[str, Any]]:

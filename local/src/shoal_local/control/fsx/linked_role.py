@@ -1,8 +1,7 @@
-"""The service-linked role with which a file system reads its data repository: made, used and
-deleted as FSx does it.
+"""The service-linked role with which a file system reads its data repository.
 
-Source: FSx for Lustre user guide, "Using service-linked roles" and "Working with server-side
-encrypted Amazon S3 buckets".
+It is created, used and deleted as FSx does it. Source: FSx for Lustre user guide, "Using
+service-linked roles" and "Working with server-side encrypted Amazon S3 buckets".
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class LinkedRole:
         return f"arn:aws:iam::{self.identity.account}:role{PATH}{self.name}"
 
     def allow(self, bucket: str) -> None:
-        """Let the file system use `bucket`; the role is made where it is missing."""
+        """Let the file system use `bucket`, and create the role where it is missing."""
         iam = self.clients("iam")
         if not self._exists():
             trust = {
@@ -63,7 +62,7 @@ class LinkedRole:
         iam.put_role_policy(RoleName=self.name, PolicyName=bucket, PolicyDocument=_policy(access))
 
     def s3(self) -> Any:
-        """S3 as this role."""
+        """Return an S3 client that acts as this role."""
         return self.clients("s3", self.identity.service_credentials(self.arn, _SESSION, SERVICE))
 
     def delete(self) -> None:

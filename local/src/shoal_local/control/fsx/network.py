@@ -1,5 +1,4 @@
-"""Whether Lustre's traffic gets through security groups: groups of the file system and of its
-clients in, what is closed out.
+"""Whether the security groups of a file system and its clients let Lustre's traffic through.
 
 Source: FSx for Lustre user guide, "File system access control with Amazon VPC": TCP 988 and 1018 to
 1023, in both directions.
@@ -18,8 +17,8 @@ Group = Mapping[str, Any]
 
 
 def closed_between(clients: Sequence[Group], servers: Sequence[Group]) -> str | None:
-    """The first direction and port that no rule opens; None when everything that Lustre needs is
-    open.
+    """Return the first direction and port that no rule opens; None when everything that Lustre
+    needs is open.
     """
     for sender, receiver, names in (
         (clients, servers, ("client", "file system")),
@@ -50,18 +49,18 @@ def _rules(groups: Sequence[Group], kind: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _opens(rule: Mapping[str, Any], first: int, last: int, peers: Sequence[Group]) -> bool:
-    """Whether the rule is for these ports and one of the peers.
+    """Return whether the rule is for these ports and one of the peers.
 
-    A range of addresses counts as one that has the peers in it.
+    A range of addresses counts as one that contains the peers.
     """
     protocol = str(rule["IpProtocol"])
     if protocol != _ALL and (
         protocol not in _TCP or not rule["FromPort"] <= first <= last <= rule["ToPort"]
     ):
         return False
-    named = {pair["GroupId"] for pair in rule.get("UserIdGroupPairs", [])}
+    group_ids = {pair["GroupId"] for pair in rule.get("UserIdGroupPairs", [])}
     return bool(
-        named & {peer["GroupId"] for peer in peers}
+        group_ids & {peer["GroupId"] for peer in peers}
         or rule.get("IpRanges")
         or rule.get("PrefixListIds")
     )

@@ -1,6 +1,5 @@
-"""The FSx API: calls in; descriptions of file systems and data repository associations out.
-
-Everything else of FSx is refused by name.
+"""The FSx API for file systems and data repository associations. Everything else of FSx is refused
+by name.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from shoal_local.control.fsx.filesystems import Document, FileSystems, Mount
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
-MOST_RESULTS = 100
+MAX_RESULTS = 100
 _UPDATES = LUSTRE_MEMBERS - {"DeploymentType"}
 
 
 @dataclass(frozen=True)
 class Fsx:
-    """The service; `mount` is what SageMaker's hosts call, and no part of the API."""
+    """The service. `mount` is no part of the API: SageMaker's hosts call it."""
 
     file_systems: FileSystems
 
@@ -48,57 +47,65 @@ class Fsx:
         subnet_ids: Sequence[str],
         security_group_ids: Sequence[str],
     ) -> Path:
-        """The folder that shows `directory` (`/<mount name>/...`) to a client in these subnets and
-        groups; AwsError when none does.
+        """Return the folder that shows `directory` (`/<mount name>/...`) to a client in these
+        subnets and groups.
+
+        Raises AwsError when the client could not mount it.
         """
         return self.file_systems.mount(
             Mount(file_system_id, directory, subnet_ids, security_group_ids)
         )
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"FileSystem": _shown(self.file_systems.create(call.parameters))}
+        return {"FileSystem": _response(self.file_systems.create(call.parameters))}
 
     def _describe(self, call: ApiCall) -> Mapping[str, Any]:
         ids = call.parameters.get("FileSystemIds")
-        found = [self.file_systems.get(each) for each in ids] if ids else self.file_systems.all()
-        return _page("FileSystems", [each.document for each in found], call.parameters)
+        file_systems = (
+            [self.file_systems.get(each) for each in ids] if ids else self.file_systems.all()
+        )
+        return _page("FileSystems", [each.document for each in file_systems], call.parameters)
 
     def _update(self, call: ApiCall) -> Mapping[str, Any]:
-        _only(
+        _refuse_others(
             call.parameters,
             {"FileSystemId", "ClientRequestToken", "StorageCapacity", "LustreConfiguration"},
             "UpdateFileSystem",
         )
-        _only(
+        _refuse_others(
             call.parameters.get("LustreConfiguration") or {},
             _UPDATES,
             "UpdateFileSystem's LustreConfiguration",
         )
-        return {"FileSystem": _shown(self.file_systems.update(call.parameters))}
+        return {"FileSystem": _response(self.file_systems.update(call.parameters))}
 
     def _delete(self, call: ApiCall) -> Mapping[str, Any]:
         return self.file_systems.delete(call.parameters["FileSystemId"])
 
     def _associate(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"Association": _shown(self.file_systems.associate(call.parameters))}
+        return {"Association": _response(self.file_systems.associate(call.parameters))}
 
     def _describe_associations(self, call: ApiCall) -> Mapping[str, Any]:
         ids, filters = call.parameters.get("AssociationIds"), call.parameters.get("Filters") or []
-        found = [
+        associations = [
             each
             for file_system in self.file_systems.all()
             for each in file_system.associations.values()
         ]
         if ids:
-            found = [self.file_systems.association(each)[1] for each in ids]
-        for wanted in filters:
-            if wanted["Name"] != "file-system-id":
-                raise not_emulated(f"the filter {wanted['Name']}")
-            found = [each for each in found if each.document["FileSystemId"] in wanted["Values"]]
-        return _page("Associations", [each.document for each in found], call.parameters)
+            associations = [self.file_systems.association(each)[1] for each in ids]
+        for condition in filters:
+            if condition["Name"] != "file-system-id":
+                raise not_emulated(f"the filter {condition['Name']}")
+            associations = [
+                each
+                for each in associations
+                if each.document["FileSystemId"] in condition["Values"]
+            ]
+        return _page("Associations", [each.document for each in associations], call.parameters)
 
     def _update_association(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"Association": _shown(self.file_systems.update_association(call.parameters))}
+        return {"Association": _response(self.file_systems.update_association(call.parameters))}
 
     def _dissociate(self, call: ApiCall) -> Mapping[str, Any]:
         delete_data = bool(call.parameters.get("DeleteDataInFileSystem"))
@@ -107,14 +114,14 @@ class Fsx:
         )
 
     def _tags(self, call: ApiCall) -> Mapping[str, Any]:
-        return _shown({"Tags": self._resource(call.parameters["ResourceARN"])["Tags"]})
+        return _response({"Tags": self._resource(call.parameters["ResourceARN"])["Tags"]})
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
-        document, new = (
+        document, tags = (
             self._resource(call.parameters["ResourceARN"]),
             list(call.parameters["Tags"]),
         )
-        document["Tags"] = [*_without(document["Tags"], [tag["Key"] for tag in new]), *new]
+        document["Tags"] = [*_without(document["Tags"], [tag["Key"] for tag in tags]), *tags]
         return {}
 
     def _untag(self, call: ApiCall) -> Mapping[str, Any]:
@@ -135,8 +142,8 @@ class Fsx:
         )
 
 
-def _shown(document: Mapping[str, Any]) -> Document:
-    """As FSx answers it: a list of tags has one at least, or is not there."""
+def _response(document: Mapping[str, Any]) -> Document:
+    """Leave out an empty list of tags, as FSx does."""
     return {key: value for key, value in document.items() if key != "Tags" or value}
 
 
@@ -144,20 +151,24 @@ def _without(tags: Sequence[Mapping[str, str]], keys: Sequence[str]) -> list[Map
     return [tag for tag in tags if tag["Key"] not in keys]
 
 
-def _only(given: Mapping[str, Any], emulated: set[str] | frozenset[str], what: str) -> None:
+def _refuse_others(
+    parameters: Mapping[str, Any], emulated: set[str] | frozenset[str], what: str
+) -> None:
     unknown = sorted(
-        key for key, value in given.items() if value is not None and key not in emulated
+        key for key, value in parameters.items() if value is not None and key not in emulated
     )
     if unknown:
         raise not_emulated(f"{unknown[0]} in {what}")
 
 
-def _page(name: str, found: Sequence[Document], parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    most, token = parameters.get("MaxResults") or MOST_RESULTS, parameters.get("NextToken") or "0"
+def _page(
+    name: str, documents: Sequence[Document], parameters: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    size, token = parameters.get("MaxResults") or MAX_RESULTS, parameters.get("NextToken") or "0"
     if not token.isdecimal():
         raise bad_request(f"NextToken {token} is none of this operation's")
-    first, end = int(token), int(token) + most
+    first, end = int(token), int(token) + size
     return {
-        name: [_shown(each) for each in found[first:end]],
-        **({"NextToken": str(end)} if end < len(found) else {}),
+        name: [_response(each) for each in documents[first:end]],
+        **({"NextToken": str(end)} if end < len(documents) else {}),
     }

@@ -1,1 +1,1 @@
-"""Lambda: functions are kept, run in processes of their own, and fed from queues."""
+"""Lambda: functions run in processes of their own, and queues feed them."""

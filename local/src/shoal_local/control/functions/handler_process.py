@@ -1,9 +1,9 @@
-"""The process a Lambda function runs in: reads invocations as JSON lines from one pipe, answers on
+"""The process of a Lambda function: reads invocations as JSON lines from one pipe and answers on
 another.
 
-Started by `sandbox` with the function's environment; stdlib only, because whatever is imported here
-the function has too. The function's own output goes to stdout; a line that no function can print by
-accident marks the end of an invocation.
+`sandbox` starts it with the function's environment. It imports the standard library only, because
+the function sees whatever is imported here. The function's output goes to stdout; a line that no
+function prints by accident marks the end of an invocation.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ class RequestId(logging.Filter):
 
 
 def show_log_records(request_id: RequestId) -> None:
-    """Lambda's runtime gives the root logger a handler, and its default level: a function only has
-    to say `logging.info`.
+    """Give the root logger a handler, as Lambda's runtime does, so that `logging.info` is
+    enough.
     """
-    shown = logging.StreamHandler(sys.stdout)
-    shown.setFormatter(
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(
         logging.Formatter(
             "[%(levelname)s]\t%(asctime)s.%(msecs)03dZ\t%(aws_request_id)s\t%(message)s",
             "%Y-%m-%dT%H:%M:%S",
         )
     )
-    shown.addFilter(request_id)
-    logging.getLogger().addHandler(shown)
+    handler.addFilter(request_id)
+    logging.getLogger().addHandler(handler)
 
 
 def load(handler: str) -> Callable[[Any, Context], Any]:
-    """The callable that `module.function` names (slashes separate folders, as in Lambda)."""
+    """Return the callable that `module.function` names (slashes separate folders, as in Lambda)."""
     module_name, _, attribute = handler.rpartition(".")
     module = importlib.import_module(module_name.replace("/", "."))
     loaded: Callable[[Any, Context], Any] = getattr(module, attribute)
@@ -76,7 +76,7 @@ def load(handler: str) -> Callable[[Any, Context], Any]:
 
 
 def load_error(handler: str, error: BaseException) -> dict[str, Any]:
-    """What Lambda answers when a handler cannot be loaded."""
+    """Return Lambda's answer when a handler cannot be loaded."""
     module_name, _, attribute = handler.rpartition(".")
     if isinstance(error, ImportError):
         return failure(
@@ -96,7 +96,7 @@ def failure(kind: str, message: str, stack: list[str]) -> dict[str, Any]:
 
 
 def described(error: BaseException) -> dict[str, Any]:
-    """The error of a handler with the frames that are the function's own."""
+    """Return the error of a handler, with the function's own frames only."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__
     ]
@@ -104,7 +104,7 @@ def described(error: BaseException) -> dict[str, Any]:
 
 
 def report(error: dict[str, Any]) -> None:
-    """Print an error the way Lambda's own runtime does, so that it is in the function's log."""
+    """Print an error as Lambda's runtime does, so that it is in the function's log."""
     lines = "".join(error["stackTrace"])
     print(
         f"[ERROR] {error['errorType']}: {error['errorMessage']}"
@@ -113,7 +113,7 @@ def report(error: dict[str, Any]) -> None:
 
 
 def run(handler: Callable[[Any, Context], Any], invocation: dict[str, Any]) -> dict[str, Any]:
-    """Call the handler; the outcome as a message."""
+    """Call the handler and return the outcome as a message."""
     try:
         payload = handler(invocation["event"], Context(invocation))
     except Exception as error:  # noqa: BLE001 - whatever a function raises is its answer
@@ -127,7 +127,7 @@ def run(handler: Callable[[Any, Context], Any], invocation: dict[str, Any]) -> d
 
 
 def max_memory_kib() -> int:
-    """The most memory this program ever had resident.
+    """Return the maximum resident memory of this program.
 
     On Linux ru_maxrss also counts the emulator, from which the process was forked.
     """
@@ -141,16 +141,16 @@ def max_memory_kib() -> int:
 
 
 def main(requests_fd: int, answers_fd: int) -> None:
-    """Load the handler, say so, then answer one line per line until the pipe closes."""
+    """Load the handler, say so, and answer every line until the pipe closes."""
     sys.path.insert(0, os.environ["LAMBDA_TASK_ROOT"])
     request_id = RequestId()
     show_log_records(request_id)
-    broken: dict[str, Any] | None = None
+    load_failure: dict[str, Any] | None = None
     handler: Callable[[Any, Context], Any] | None = None
     try:
         handler = load(os.environ["_HANDLER"])
     except Exception as error:  # noqa: BLE001 - a function that cannot be loaded answers every invocation with why
-        broken = load_error(os.environ["_HANDLER"], error)
+        load_failure = load_error(os.environ["_HANDLER"], error)
     with (
         os.fdopen(requests_fd, encoding="utf-8") as requests,
         os.fdopen(answers_fd, "w", encoding="utf-8") as answers,
@@ -159,7 +159,9 @@ def main(requests_fd: int, answers_fd: int) -> None:
         for line in requests:
             invocation = json.loads(line)
             request_id.current = invocation["request_id"]
-            outcome: dict[str, Any] = run(handler, invocation) if handler else {"error": broken}
+            outcome: dict[str, Any] = (
+                run(handler, invocation) if handler else {"error": load_failure}
+            )
             if "error" in outcome:
                 report(outcome["error"])
             outcome["max_memory_kib"] = max_memory_kib()

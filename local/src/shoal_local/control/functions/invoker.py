@@ -1,6 +1,7 @@
-"""Runs Lambda functions: warm processes per function, credentials of the function's role, logs to
-CloudWatch Logs, retries of asynchronous invocations. What AWS limits and this does not: memory is
-reported, not enforced; there is no network isolation.
+"""Invoke Lambda functions, in warm processes with the credentials of the function's role.
+
+Logs go to CloudWatch Logs; asynchronous invocations are retried. Unlike on AWS, memory is reported
+but not limited, and there is no network isolation.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from shoal_local.processes import ProcessRegistry
 
 LAMBDA = "lambda.amazonaws.com"
 PYTHON_PATH = "/usr/local/bin:/usr/bin:/bin"
-MOST_IDLE = 2
-MOST_AT_ONCE = 16
+MAX_IDLE = 2
+MAX_THREADS = 16
 # AWS waits one and then two minutes; a person at a terminal should not.
 RETRY_DELAYS_S = (1.0, 2.0)
 
@@ -43,9 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Environment:
-    """A warm process of one revision of a function, with the log stream and the credentials it
-    got.
-    """
+    """A warm process of one revision of a function, with its log stream and credentials."""
 
     revision: str
     sandbox: Sandbox
@@ -55,14 +54,14 @@ class Environment:
     stream_made: bool = False
 
     def stop(self) -> None:
-        """End the process and remove the folder that was its home."""
+        """End the process and delete its home folder."""
         self.sandbox.stop()
         shutil.rmtree(self.home, ignore_errors=True)
 
 
 @dataclass
 class Invoker:
-    """Invokes functions and keeps their processes; `close` kills them all."""
+    """The invocations of an account and their processes; `close` kills them all."""
 
     identity: Identity
     clients: Clients
@@ -75,23 +74,25 @@ class Invoker:
     _deleted: set[str] = field(default_factory=set)
     _closing: threading.Event = field(default_factory=threading.Event)
     _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "lambda")
+        default_factory=lambda: ThreadPoolExecutor(MAX_THREADS, "lambda")
     )
 
     def invoke(self, function: Function, event: Any) -> Outcome:
-        """One synchronous invocation; AwsError when the function's role cannot be assumed."""
+        """Run one synchronous invocation; raise AwsError when the function's role cannot be
+        assumed.
+        """
         rule = self.faults.take("function", function.name, event)
         if rule is not None and rule.do == "refuse":
             self.faults.happened(rule, function.name)
             raise rule.refusal()
         request_id = str(uuid.uuid4())
-        environment = self._take(function)
+        environment = self._acquire(function)
         try:
             invocation = {"request_id": request_id, "function_arn": function.arn, "event": event}
-            with self._struck(function.name, environment, rule):
+            with self._with_fault(function.name, environment, rule):
                 outcome = environment.sandbox.invoke(invocation, function.timeout_s)
         finally:
-            self._give_back(function, environment)
+            self._release(function, environment)
         text = log_text(function, request_id, outcome)
         self._write_log(function, environment, text)
         return Outcome(
@@ -99,9 +100,9 @@ class Invoker:
         )
 
     @contextlib.contextmanager
-    def _struck(self, name: str, environment: Environment, rule: Rule | None) -> Iterator[None]:
-        """Where a test asked for it: some time after the invocation began, and before it ended, its
-        process is killed or frozen.
+    def _with_fault(self, name: str, environment: Environment, rule: Rule | None) -> Iterator[None]:
+        """Kill or freeze the process some time after the invocation began, where a fault asks for
+        it.
         """
         if rule is None:
             yield
@@ -120,9 +121,9 @@ class Invoker:
             timer.cancel()
 
     def invoke_later(self, function: Callable[[], Function], event: Any) -> Future[str]:
-        """An asynchronous invocation with two retries.
+        """Invoke asynchronously, with two retries.
 
-        The result is "" at its end, or the reason when all attempts failed.
+        The result is "" at the end, or the reason when all attempts failed.
         """
         return self._pool.submit(self._invoke_with_retries, function, event)
 
@@ -156,7 +157,7 @@ class Invoker:
                 return "the emulator is stopping"
             try:
                 outcome = self.invoke(function(), event)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is the reason of a failed attempt
+            except Exception as error:  # noqa: BLE001 - every error is the reason of a failed attempt
                 reason = str(error)
             else:
                 if outcome.error is None:
@@ -165,7 +166,7 @@ class Invoker:
             log.warning("asynchronous invocation failed: %s", reason)
         return reason
 
-    def _take(self, function: Function) -> Environment:
+    def _acquire(self, function: Function) -> Environment:
         with self._lock:
             idle = self._idle.get(function.name, [])
             while idle:
@@ -179,12 +180,12 @@ class Invoker:
             self._running[id(environment)] = environment
         return environment
 
-    def _give_back(self, function: Function, environment: Environment) -> None:
+    def _release(self, function: Function, environment: Environment) -> None:
         with self._lock:
             self._running.pop(id(environment), None)
             idle = self._idle.setdefault(function.name, [])
             fit = (
-                environment.sandbox.alive() and len(idle) < MOST_IDLE and not self._closing.is_set()
+                environment.sandbox.alive() and len(idle) < MAX_IDLE and not self._closing.is_set()
             )
             if fit:
                 idle.append(environment)
@@ -250,15 +251,16 @@ class Invoker:
         }
 
     def _write_log(self, function: Function, environment: Environment, text: str) -> None:
-        """As the function's role, as on AWS: a role that may not write logs leaves none, and the
-        invocation succeeds.
+        """Write the log as the function's role.
+
+        As on AWS, a role that may not write logs leaves none, and the invocation succeeds.
         """
         logs = self.clients("logs", environment.credentials)
         now_ms = int(time.time() * 1000)
         events = [{"timestamp": now_ms, "message": line} for line in text.splitlines() if line]
         try:
             if not environment.stream_made and function.name in self._deleted:
-                return  # AWS would make the log group anew, and nobody would ever delete it
+                return  # AWS would create the log group again, and nobody would delete it
             if not environment.stream_made:
                 make_stream(logs, function.log_group, environment.stream)
                 environment.stream_made = True
@@ -270,8 +272,9 @@ class Invoker:
 
 
 def make_stream(logs: Any, group: str, stream: str) -> None:
-    """The stream, and the group only where there is none: a role for whose function a group was
-    made needs no permission to make one.
+    """Create the log stream, and the group only where it is missing.
+
+    A role needs no permission to create a group that exists.
     """
     try:
         logs.create_log_stream(logGroupName=group, logStreamName=stream)
@@ -286,7 +289,7 @@ def make_stream(logs: Any, group: str, stream: str) -> None:
 
 
 def log_text(function: Function, request_id: str, outcome: Outcome) -> str:
-    """The log of one invocation, with the lines Lambda itself writes."""
+    """Return the log of one invocation, with the lines that Lambda itself writes."""
     body = outcome.log if not outcome.log or outcome.log.endswith("\n") else outcome.log + "\n"
     return (
         f"START RequestId: {request_id} Version: $LATEST\n{body}END RequestId: {request_id}\nREPORT"
@@ -297,11 +300,11 @@ def log_text(function: Function, request_id: str, outcome: Outcome) -> str:
 
 
 def error_text(outcome: Outcome) -> str:
-    """`errorType: errorMessage` of a failed invocation."""
+    """Return `errorType: errorMessage` of a failed invocation."""
     error = outcome.error or {}
     return f"{error.get('errorType')}: {error.get('errorMessage')}"
 
 
 def parsed(payload: str) -> Any:
-    """The answer of a function as a value."""
+    """Return the answer of a function as a value."""
     return json.loads(payload) if payload else None

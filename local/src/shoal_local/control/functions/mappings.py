@@ -1,7 +1,8 @@
-"""Event source mappings: each enabled SQS mapping has a thread that receives messages as the
-function's role, invokes the function with a batch and deletes what it handled. What failed stays in
-the queue until its visibility timeout, and goes to the dead-letter queue when it was received too
-often (SQS does that).
+"""Event source mappings of SQS queues: each enabled mapping has a thread.
+
+The thread receives messages as the function's role, invokes the function with a batch and deletes
+what was handled. The rest stays in the queue until its visibility timeout; SQS moves it to the
+dead-letter queue when it was received too often.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 QUEUE_ARN = re.compile(r"^arn:aws:sqs:[\w-]+:\d{12}:([\w-]+(?:\.fifo)?)$")
-KEPT = (
+SUPPORTED = (
     "BatchSize",
     "MaximumBatchingWindowInSeconds",
     "FunctionResponseTypes",
     "ScalingConfig",
     "Enabled",
 )
-REFUSED = (
+UNSUPPORTED = (
     "FilterCriteria",
     "DestinationConfig",
     "StartingPosition",
@@ -72,7 +73,7 @@ class EventSource:
         return bool(self.settings.get("Enabled", True))
 
     def describe(self) -> dict[str, Any]:
-        """EventSourceMappingConfiguration of the Lambda API."""
+        """Return the Lambda API's EventSourceMappingConfiguration."""
         return {
             "UUID": self.id,
             "BatchSize": int(self.settings.get("BatchSize", 10)),
@@ -92,7 +93,7 @@ class EventSource:
 
 @dataclass
 class EventSources:
-    """All mappings of the account; `close` stops their threads."""
+    """The mappings of the account; `close` stops their threads."""
 
     identity: Identity
     clients: Clients
@@ -101,7 +102,7 @@ class EventSources:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """The Lambda API's operations on event source mappings."""
+        """Return the handlers of operations on event source mappings."""
         return {
             "CreateEventSourceMapping": self._create,
             "GetEventSourceMapping": lambda call: self._get(call).describe(),
@@ -111,8 +112,8 @@ class EventSources:
         }
 
     def tags(self, arn: str) -> dict[str, str]:
-        """The tags of a mapping, to be read and changed; AwsError when there is none by that
-        ARN.
+        """Return the tags of a mapping, which may be changed; raise AwsError when it does not
+        exist.
         """
         for source in self._sources.values():
             if source.arn == arn:
@@ -135,41 +136,41 @@ class EventSources:
         return source
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters
-        queue_arn = wanted.get("EventSourceArn") or ""
+        request = call.parameters
+        queue_arn = request.get("EventSourceArn") or ""
         if not QUEUE_ARN.match(queue_arn):
-            given = queue_arn or "no EventSourceArn"
+            source_arn = queue_arn or "no EventSourceArn"
             raise AwsError(
                 "InvalidParameterValueException",
-                f"Shoal's emulator maps SQS queues only, not {given}",
+                f"Shoal's emulator maps SQS queues only, not {source_arn}",
             )
-        function = self.functions.get(wanted["FunctionName"])
+        function = self.functions.get(request["FunctionName"])
         self._check_visibility(queue_arn, function.timeout_s)
         source = EventSource(
             str(uuid.uuid4()),
             queue_arn,
             function.arn,
-            settings_of(wanted),
-            dict(wanted.get("Tags") or {}),
+            settings_of(request),
+            dict(request.get("Tags") or {}),
         )
         self._sources[source.id] = source
         self._run(source)
         return source.describe()
 
     def _check_visibility(self, queue_arn: str, timeout_s: int) -> None:
-        """Lambda refuses a queue whose messages would reappear while the function still works on
-        them.
+        """Refuse a queue whose messages would reappear while the function still works on them, as
+        Lambda does.
         """
         sqs = self.clients("sqs")
         try:
-            found = sqs.get_queue_attributes(
+            attributes = sqs.get_queue_attributes(
                 QueueUrl=self._queue_url(sqs, queue_arn), AttributeNames=["VisibilityTimeout"]
             )
         except ClientError as error:
             raise AwsError(
                 "InvalidParameterValueException", f"Error occurred while ReceiveMessage: {error}"
             ) from error
-        visible_s = int(found["Attributes"]["VisibilityTimeout"])
+        visible_s = int(attributes["Attributes"]["VisibilityTimeout"])
         if visible_s < timeout_s:
             message = (
                 f"Queue visibility timeout: {visible_s} seconds is less than Function timeout:"
@@ -195,14 +196,14 @@ class EventSources:
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
         function = call.parameters.get("FunctionName")
-        wanted_arn = self.functions.get(function).arn if function else None
+        function_arn = self.functions.get(function).arn if function else None
         queue_arn = call.parameters.get("EventSourceArn")
-        found = [
+        mappings = [
             source.describe()
             for source in self._sources.values()
-            if wanted_arn in (None, source.function_arn) and queue_arn in (None, source.queue_arn)
+            if function_arn in (None, source.function_arn) and queue_arn in (None, source.queue_arn)
         ]
-        return {"EventSourceMappings": found}
+        return {"EventSourceMappings": mappings}
 
     def _run(self, source: EventSource) -> None:
         if source.enabled:
@@ -232,9 +233,8 @@ class EventSources:
                     role_arn = function.settings["Role"]
                     credentials = self.identity.service_credentials(role_arn, function.name, LAMBDA)
                 self._once(source, self.clients("sqs", credentials), stop)
-            except (
-                Exception
-            ) as error:  # a mapping that stays Enabled must go on polling, whatever happened once
+            except Exception as error:
+                # an enabled mapping polls on after any error
                 source.last_result = f"PROBLEM: {error}"
                 expected = isinstance(error, (AwsError, ClientError, BotoCoreError))
                 log.warning(
@@ -255,17 +255,17 @@ class EventSources:
             {"Records": [record(message, source.queue_arn) for message in messages]},
         )
         partial = "ReportBatchItemFailures" in source.settings.get("FunctionResponseTypes", [])
-        failed = failures(result.payload, messages) if partial else set()
+        failed_ids = failures(result.payload, messages) if partial else set()
         if result.error:
-            failed = {message["MessageId"] for message in messages}
+            failed_ids = {message["MessageId"] for message in messages}
         source.last_result = (
             f"PROBLEM: {result.error}"
             if result.error
-            else f"{len(failed)} of {len(messages)} failed"
-            if failed
+            else f"{len(failed_ids)} of {len(messages)} failed"
+            if failed_ids
             else "OK"
         )
-        handled = [message for message in messages if message["MessageId"] not in failed]
+        handled = [message for message in messages if message["MessageId"] not in failed_ids]
         for message in handled:
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
@@ -273,38 +273,38 @@ class EventSources:
         return str(sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"])
 
 
-def settings_of(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a request; AwsError names those that are not emulated."""
-    for name in REFUSED:
-        if wanted.get(name):
+def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a request; raise AwsError for one that is not emulated."""
+    for name in UNSUPPORTED:
+        if request.get(name):
             raise AwsError(
                 "InvalidParameterValueException",
                 f"Shoal's emulator has no event source mappings with {name}",
             )
-    return {key: wanted[key] for key in KEPT if wanted.get(key) is not None}
+    return {key: request[key] for key in SUPPORTED if request.get(key) is not None}
 
 
 def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
-    """Up to `batch_size` messages: the first receive waits for one, the others take what is
+    """Return up to `batch_size` messages: the first receive waits for one, the others take what is
     there.
     """
     messages: list[dict[str, Any]] = []
     while len(messages) < batch_size:
-        found = sqs.receive_message(
+        batch = sqs.receive_message(
             QueueUrl=url,
             MaxNumberOfMessages=min(10, batch_size - len(messages)),
             WaitTimeSeconds=0 if messages else LONG_POLL_S,
             AttributeNames=["All"],
             MessageAttributeNames=["All"],
         ).get("Messages", [])
-        messages.extend(found)
-        if not found:
+        messages.extend(batch)
+        if not batch:
             break
     return messages
 
 
 def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
-    """A message as Lambda hands it to functions."""
+    """Return a message as Lambda passes it to functions."""
     body = message["Body"]
     attributes = {
         name: {key[0].lower() + key[1:]: value for key, value in attribute.items()}
@@ -327,23 +327,24 @@ def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
 
 
 def failures(payload: Any, messages: list[dict[str, Any]]) -> set[str]:
-    """Message ids that a partial batch response names; a response that is none of the documented
-    forms fails the whole batch (Lambda developer guide, "Handling errors for an SQS event source",
-    success and failure conditions).
+    """Return the message ids that a partial batch response names.
+
+    A response of no documented form fails the whole batch (Lambda developer guide, "Handling errors
+    for an SQS event source", success and failure conditions).
     """
-    everything = {message["MessageId"] for message in messages}
+    all_ids = {message["MessageId"] for message in messages}
     if payload in (None, ""):
         return set()
     if not isinstance(payload, Mapping):
-        return everything
+        return all_ids
     items = payload.get("batchItemFailures")
     if items is None:
         return set()
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-        return everything
-    named = [item.get("itemIdentifier") for item in items]
+        return all_ids
+    failed_ids = [item.get("itemIdentifier") for item in items]
     return (
-        set(named)
-        if all(isinstance(name, str) and name in everything for name in named)
-        else everything
+        set(failed_ids)
+        if all(isinstance(name, str) and name in all_ids for name in failed_ids)
+        else all_ids
     )

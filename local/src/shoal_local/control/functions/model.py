@@ -1,4 +1,4 @@
-"""A Lambda function as the API knows it: its configuration, its code, its resource policy."""
+"""A Lambda function as the API shows it: configuration, code and resource policy."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ RUNTIME = re.compile(r"^python3\.\d+$")
 NAME = re.compile(
     r"^(?:(?:arn:aws:lambda:[\w-]+:)?\d{12}:function:)?(?P<name>[\w-]{1,64})(?::(?P<qualifier>[\w$-]+))?$"
 )
-MOST_UNPACKED_BYTES = (
+MAX_UNPACKED_BYTES = (
     262_144_000  # "Unzipped size must be smaller than 262144000 bytes", as Lambda says it
 )
-# Settings that change what a function can do and that nothing here would honour.
-REFUSED = ("Layers", "FileSystemConfigs", "ImageConfig", "SnapStart", "DeadLetterConfig")
-KEPT = (
+# Settings that would be kept and not honoured.
+UNSUPPORTED = ("Layers", "FileSystemConfigs", "ImageConfig", "SnapStart", "DeadLetterConfig")
+SUPPORTED = (
     "Description",
     "MemorySize",
     "Timeout",
@@ -42,7 +42,7 @@ KEPT = (
 
 @dataclass(frozen=True)
 class Code:
-    """A deployed zip and where it lies unpacked."""
+    """A deployed zip and the folder that it is unpacked into."""
 
     sha256: str
     size_bytes: int
@@ -81,11 +81,11 @@ class Function:
         return {"Version": "2012-10-17", "Id": "default", "Statement": list(self.policy.values())}
 
     def changed(self, **changes: Any) -> Function:
-        """This function with changes, as a new revision."""
+        """Return this function with changes, as a new revision."""
         return replace(self, **changes, revision=str(uuid.uuid4()), modified_at=datetime.now(UTC))
 
     def configuration(self) -> dict[str, Any]:
-        """FunctionConfiguration of the Lambda API."""
+        """Return the Lambda API's FunctionConfiguration."""
         vpc = self.settings.get("VpcConfig")
         return {
             "FunctionName": self.name,
@@ -128,7 +128,9 @@ class Function:
 
 
 def function_name(name_or_arn: str) -> str:
-    """The plain name; AwsError when it is none, or names a version or alias other than $LATEST."""
+    """Return the plain name; raise AwsError for another form, and for a version or alias other than
+    $LATEST.
+    """
     match = NAME.match(name_or_arn)
     if not match:
         raise AwsError(
@@ -143,8 +145,10 @@ def function_name(name_or_arn: str) -> str:
 
 
 def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a create or update request; AwsError names what is not emulated."""
-    for name in REFUSED:
+    """Return the settings of a create or update request; raise AwsError for one that is not
+    emulated.
+    """
+    for name in UNSUPPORTED:
         if request.get(name):
             raise AwsError(
                 "InvalidParameterValueException",
@@ -156,14 +160,16 @@ def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
             "InvalidParameterValueException",
             f"Shoal's emulator runs python3.* functions only, not {runtime}",
         )
-    kept = {key: request[key] for key in (*KEPT, "LoggingConfig") if request.get(key) is not None}
-    timeout_s = int(kept.get("Timeout", 3))
+    settings = {
+        key: request[key] for key in (*SUPPORTED, "LoggingConfig") if request.get(key) is not None
+    }
+    timeout_s = int(settings.get("Timeout", 3))
     if not 1 <= timeout_s <= 900:
         raise AwsError(
             "InvalidParameterValueException",
             f"Timeout must be between 1 and 900 seconds, not {timeout_s}",
         )
-    return kept
+    return settings
 
 
 def unpack(archive: bytes, root: Path) -> Code:
@@ -174,7 +180,7 @@ def unpack(archive: bytes, root: Path) -> Code:
         temporary = root / f".{folder.name}-{uuid.uuid4().hex}"
         temporary.mkdir(parents=True)
         try:
-            unpack_zip(io.BytesIO(archive), temporary, MOST_UNPACKED_BYTES)
+            unpack_zip(io.BytesIO(archive), temporary, MAX_UNPACKED_BYTES)
             temporary.rename(folder)
         except BadArchiveError as error:
             raise AwsError("InvalidParameterValueException", refusal(error)) from error
@@ -184,7 +190,7 @@ def unpack(archive: bytes, root: Path) -> Code:
 
 
 def refusal(error: BadArchiveError) -> str:
-    """In Lambda's words where it has some."""
+    """Return why an archive is refused, in Lambda's words where it has some."""
     if isinstance(error, TooLargeError):
-        return f"Unzipped size must be smaller than {MOST_UNPACKED_BYTES} bytes ({error})"
+        return f"Unzipped size must be smaller than {MAX_UNPACKED_BYTES} bytes ({error})"
     return f"Could not unzip uploaded file: {error}"

@@ -1,6 +1,4 @@
-"""One process of a Lambda function: started with the function's environment, given one event at a
-time, killed when it is late.
-"""
+"""One process of a Lambda function: it gets one event at a time and is killed when it is late."""
 
 from __future__ import annotations
 
@@ -28,8 +26,9 @@ LOG_LIMIT_S = 2.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one invocation ended: `payload` is JSON text; `error` the error object, or None; `log`
-    what it printed.
+    """The result of one invocation.
+
+    `payload` is JSON text, `error` the error object or None, `log` what the function printed.
     """
 
     payload: str
@@ -40,7 +39,7 @@ class Outcome:
 
 
 class SandboxLostError(Exception):
-    """The process ended or was late; it answers nothing any more."""
+    """The process ended or was late, and answers nothing any more."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -48,7 +47,7 @@ class SandboxLostError(Exception):
 
 
 class Sandbox:
-    """A running handler process; not for two invocations at once."""
+    """A running handler process; it takes one invocation at a time."""
 
     def __init__(
         self, folder: Path, environment: Mapping[str, str], registry: ProcessRegistry, what: str
@@ -99,14 +98,14 @@ class Sandbox:
     def invoke(self, invocation: dict[str, Any], timeout_s: float) -> Outcome:
         """Run one event; a function that is late is killed.
 
-        The sandbox is fit for another only when `alive()`.
+        The sandbox may be used again only while `alive()`.
         """
         self._lines.clear()
         self._marked.clear()
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
             self._start()
-            begun = time.monotonic()
+            start = time.monotonic()
             invocation["deadline_ms"] = int((time.time() + timeout_s) * 1000)
             self._send(invocation)
             answer = self._receive(timeout_s, f"Task timed out after {timeout_s:.2f} seconds")
@@ -120,10 +119,10 @@ class Sandbox:
                 json.dumps(error),
                 error,
                 self._log(f"{lost}\n"),
-                (time.monotonic() - begun) * 1000,
+                (time.monotonic() - start) * 1000,
                 0,
             )
-        duration_ms = (time.monotonic() - begun) * 1000
+        duration_ms = (time.monotonic() - start) * 1000
         self._marked.wait(LOG_LIMIT_S)
         error_answer = answer.get("error")
         payload = json.dumps(error_answer) if error_answer else answer["payload"]
@@ -135,15 +134,15 @@ class Sandbox:
         return self.process.poll() is None
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End the process and all it started; an invocation under way sees it as lost.
+        """Send a signal to the process and all that it started.
 
-        Another signal for whoever wants less.
+        An invocation under way sees the process as lost.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
     def stop(self) -> None:
-        """Kill, reap and close; only when no invocation is under way. Safe to call twice."""
+        """Kill, reap and close, when no invocation is under way. Safe to call twice."""
         self.kill()
         self.process.wait()
         with contextlib.suppress(BrokenPipeError):
@@ -182,9 +181,8 @@ class Sandbox:
         return dict(json.loads(line))
 
     def _readable(self, timeout_s: float) -> bool:
-        with (
-            selectors.DefaultSelector() as selector
-        ):  # not select(): it takes no descriptors above 1023
+        # not select(): it takes no descriptors above 1023
+        with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             return bool(selector.select(max(timeout_s, 0)))
 
@@ -206,7 +204,7 @@ class Sandbox:
                     self._marked.set()
         self._marked.set()
 
-    def _log(self, more: str = "") -> str:
-        if more:
+    def _log(self, last_line: str = "") -> str:
+        if last_line:
             self._marked.wait(LOG_LIMIT_S)
-        return "".join(self._lines) + more
+        return "".join(self._lines) + last_line

@@ -1,7 +1,7 @@
-"""The Lambda API: create, read, update, delete and invoke functions, and their resource policies.
+"""The Lambda API for functions and their resource policies.
 
-Code is taken from S3 or the request, unpacked once, and run for real by `invoker`; what a function
-would need and is not emulated is refused by name.
+Code comes from S3 or the request, is unpacked once, and is run by `invoker`. A setting that is not
+emulated is refused by name.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from shoal_local.archives import TooLargeError
-from shoal_local.context import LambdaResult
 from shoal_local.control.clients import Clients
 from shoal_local.control.functions.invoker import LAMBDA, Invoker, error_text, parsed
 from shoal_local.control.functions.model import (
-    MOST_UNPACKED_BYTES,
+    MAX_UNPACKED_BYTES,
     Code,
     Function,
     checked_settings,
@@ -38,6 +37,17 @@ from shoal_local.errors import AwsError
 TAIL_BYTES = 4096
 
 
+@dataclass(frozen=True)
+class LambdaResult:
+    """The answer of a function.
+
+    `error` is None, or `errorType: errorMessage` of a function that failed.
+    """
+
+    payload: Any
+    error: str | None
+
+
 @dataclass
 class Functions:
     """The account's functions in this region."""
@@ -50,7 +60,7 @@ class Functions:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def get(self, name_or_arn: str) -> Function:
-        """The function; AwsError ResourceNotFoundException when there is none."""
+        """Return the function; raise AwsError ResourceNotFoundException when it does not exist."""
         name = function_name(name_or_arn)
         function = self._functions.get(name)
         if function is None:
@@ -63,27 +73,29 @@ class Functions:
         return f"arn:aws:lambda:{self.identity.region}:{self.identity.account}:function:{name}"
 
     def invoke(self, name_or_arn: str, event: Any) -> LambdaResult:
-        """RequestResponse, for services inside the emulator."""
+        """Invoke the function and wait for its answer."""
         outcome = self.invoker.invoke(self.get(name_or_arn), event)
         error = error_text(outcome) if outcome.error is not None else None
-        return LambdaResult(parsed(outcome.payload), error, tail(outcome.log))
+        return LambdaResult(parsed(outcome.payload), error)
 
     def invoke_later(self, name_or_arn: str, event: Any) -> Future[str]:
-        """Event invocation, with retries.
+        """Invoke the function asynchronously, with retries.
 
-        The result is "" at its end, or the reason when all attempts failed.
+        The result is "" at the end, or the reason when all attempts failed.
         """
         self.get(name_or_arn)
         return self.invoker.invoke_later(lambda: self.get(name_or_arn), event)
 
     def retag(self, name_or_arn: str, tags: Mapping[str, str]) -> None:
-        """Give a function these tags."""
+        """Replace a function's tags."""
         with self._lock:
             function = self.get(name_or_arn)
             self._functions[function.name] = replace(function, tags=tags)
 
     def service_may_invoke(self, name_or_arn: str, service: str, source_arn: str) -> bool:
-        """Whether the function's resource policy lets an AWS service invoke it for `source_arn`."""
+        """Return whether the function's resource policy lets an AWS service invoke it for
+        `source_arn`.
+        """
         function = self.get(name_or_arn)
         principal = self.identity.service_principal(service)
         context = {**principal.context, "aws:SourceArn": source_arn}
@@ -93,7 +105,7 @@ class Functions:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """Every operation of the Lambda API that is emulated for functions."""
+        """Return the handlers of operations on functions."""
         return {
             "CreateFunction": self._create,
             "GetFunction": self._get,
@@ -113,9 +125,9 @@ class Functions:
         }
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters
-        name = function_name(wanted["FunctionName"])
-        settings = checked_settings(wanted)
+        request = call.parameters
+        name = function_name(request["FunctionName"])
+        settings = checked_settings(request)
         for required in ("Runtime", "Handler"):
             if required not in settings:
                 raise AwsError(
@@ -123,12 +135,12 @@ class Functions:
                     f"{required} is mandatory for functions created with deployment packages",
                 )
         self._check_role(settings["Role"])
-        code = self._code(wanted["Code"], name)
+        code = self._code(request["Code"], name)
         with self._lock:
             if name in self._functions:
                 raise AwsError("ResourceConflictException", f"Function already exist: {name}", 409)
             self._functions[name] = Function(
-                name, self.arn(name), code, settings, tags=wanted.get("Tags") or {}
+                name, self.arn(name), code, settings, tags=request.get("Tags") or {}
             )
         return self._functions[name].configuration()
 
@@ -177,13 +189,13 @@ class Functions:
             if call.parameters.get("LogType") == "Tail"
             else {}
         )
-        failed = {"FunctionError": "Unhandled"} if outcome.error is not None else {}
+        function_error = {"FunctionError": "Unhandled"} if outcome.error is not None else {}
         return {
             "StatusCode": 200,
             "ExecutedVersion": "$LATEST",
             "Payload": outcome.payload.encode(),
             **with_log,
-            **failed,
+            **function_error,
         }
 
     @staticmethod
@@ -196,16 +208,16 @@ class Functions:
             ) from error
 
     def _add_permission(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters
-        function = self.get(wanted["FunctionName"])
-        sid = wanted["StatementId"]
+        request = call.parameters
+        function = self.get(request["FunctionName"])
+        sid = request["StatementId"]
         if sid in function.policy:
             raise AwsError(
                 "ResourceConflictException",
                 f"The statement id ({sid}) provided already exists.",
                 409,
             )
-        statement = permission(wanted, function.arn)
+        statement = permission(request, function.arn)
         with self._lock:  # a policy change is no new revision of the code: warm processes stay
             current = self.get(function.name)
             self._functions[function.name] = replace(
@@ -223,10 +235,10 @@ class Functions:
                 404,
             )
         with self._lock:
-            kept = {
+            policy = {
                 key: value for key, value in self.get(function.name).policy.items() if key != sid
             }
-            self._functions[function.name] = replace(function, policy=kept)
+            self._functions[function.name] = replace(function, policy=policy)
         return {}
 
     def _get_policy(self, call: ApiCall) -> Mapping[str, Any]:
@@ -246,22 +258,24 @@ class Functions:
             )
             raise AwsError("InvalidParameterValueException", message) from error
 
-    def _code(self, wanted: Mapping[str, Any], name: str) -> Code:
-        if wanted.get("ImageUri"):
+    def _code(self, request: Mapping[str, Any], name: str) -> Code:
+        if request.get("ImageUri"):
             raise AwsError(
                 "InvalidParameterValueException",
                 "Shoal's emulator runs zip functions only, not container images (ImageUri)",
             )
-        if wanted.get("ZipFile"):
-            return unpack(bytes(wanted["ZipFile"]), self.folder / name)
-        if not (wanted.get("S3Bucket") and wanted.get("S3Key")):
+        if request.get("ZipFile"):
+            return unpack(bytes(request["ZipFile"]), self.folder / name)
+        if not (request.get("S3Bucket") and request.get("S3Key")):
             raise AwsError(
                 "InvalidParameterValueException", "Please provide a source for function code."
             )
-        version = {"VersionId": wanted["S3ObjectVersion"]} if wanted.get("S3ObjectVersion") else {}
+        version = (
+            {"VersionId": request["S3ObjectVersion"]} if request.get("S3ObjectVersion") else {}
+        )
         try:
-            found = self.clients("s3").get_object(
-                Bucket=wanted["S3Bucket"], Key=wanted["S3Key"], **version
+            archive = self.clients("s3").get_object(
+                Bucket=request["S3Bucket"], Key=request["S3Key"], **version
             )
         except ClientError as error:
             detail = error.response["Error"]
@@ -270,24 +284,23 @@ class Functions:
                 f" Message: {detail.get('Message')}"
             )
             raise AwsError("InvalidParameterValueException", message) from error
-        if (
-            found["ContentLength"] > MOST_UNPACKED_BYTES
-        ):  # what it holds would be too large: nothing of it is read into memory
-            too_large = TooLargeError(f"the zip itself has {found['ContentLength']}")
+        # too large even before it is unpacked: it is not read into memory
+        if archive["ContentLength"] > MAX_UNPACKED_BYTES:
+            too_large = TooLargeError(f"the zip itself has {archive['ContentLength']}")
             raise AwsError("InvalidParameterValueException", refusal(too_large))
-        return unpack(found["Body"].read(), self.folder / name)
+        return unpack(archive["Body"].read(), self.folder / name)
 
 
-def permission(wanted: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
-    """The policy statement that AddPermission stands for."""
-    principal = wanted["Principal"]
+def permission(request: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
+    """Return the policy statement of an AddPermission."""
+    principal = request["Principal"]
     conditions: dict[str, Any] = {}
-    if wanted.get("SourceAccount"):
-        conditions["StringEquals"] = {"AWS:SourceAccount": wanted["SourceAccount"]}
-    if wanted.get("SourceArn"):
-        conditions["ArnLike"] = {"AWS:SourceArn": wanted["SourceArn"]}
+    if request.get("SourceAccount"):
+        conditions["StringEquals"] = {"AWS:SourceAccount": request["SourceAccount"]}
+    if request.get("SourceArn"):
+        conditions["ArnLike"] = {"AWS:SourceArn": request["SourceArn"]}
     return {
-        "Sid": wanted["StatementId"],
+        "Sid": request["StatementId"],
         "Effect": "Allow",
         "Principal": (
             {"Service": principal}
@@ -296,12 +309,12 @@ def permission(wanted: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
             if principal == "*"
             else {"AWS": principal}
         ),
-        "Action": wanted["Action"],
+        "Action": request["Action"],
         "Resource": function_arn,
         **({"Condition": conditions} if conditions else {}),
     }
 
 
 def tail(log: str) -> str:
-    """The last 4 KB, as LogResult carries it."""
+    """Return the last 4 KB, as LogResult has it."""
     return log.encode()[-TAIL_BYTES:].decode("utf-8", "replace")

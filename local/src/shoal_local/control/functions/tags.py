@@ -14,8 +14,8 @@ MAPPING = ":event-source-mapping:"
 
 
 @dataclass(frozen=True)
-class Tagging:
-    """Reads and changes tags by ARN."""
+class FunctionTags:
+    """The operations on tags, which find their resource by ARN."""
 
     functions: Functions
     sources: EventSources
@@ -47,9 +47,9 @@ class Tagging:
 
     def _set(self, arn: str, tags: Mapping[str, str]) -> Mapping[str, Any]:
         if MAPPING in arn:
-            kept = self.sources.tags(arn)
-            kept.clear()
-            kept.update(tags)
+            current = self.sources.tags(arn)
+            current.clear()
+            current.update(tags)
         else:
             self.functions.retag(arn, tags)
         return {}

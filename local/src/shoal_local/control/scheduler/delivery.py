@@ -1,6 +1,7 @@
-"""A schedule that is due goes in; its target is called in the name of its role, again after errors
-of AWS, and what cannot be delivered goes to its dead-letter queue. Everything is measured as AWS
-measures it (namespace AWS/Scheduler).
+"""Deliver due schedules: call the target with the schedule's role, retry after AWS's errors, and
+send what failed to the dead-letter queue.
+
+Everything is measured as AWS measures it (namespace AWS/Scheduler).
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from shoal_local.metrics import Measure, Measurement
 
 SCHEDULER = "scheduler.amazonaws.com"
 NAMESPACE = "AWS/Scheduler"
-MOST_AT_ONCE = 8
-LONGEST_PAUSE_S = 60.0
+MAX_THREADS = 8
+MAX_PAUSE_S = 60.0
 THROTTLED = 429
 
 log = logging.getLogger(__name__)
 
 
 class Deliveries:
-    """`now` is the schedules' clock, which is `speed` times as fast as ours."""
+    """The deliveries of one account. `now` is the schedules' clock, which runs `speed` times as
+    fast as the machine's.
+    """
 
     def __init__(
         self,
@@ -49,11 +52,11 @@ class Deliveries:
             now,
             speed,
         )
-        self._pool = ThreadPoolExecutor(MOST_AT_ONCE, "scheduler")
+        self._pool = ThreadPoolExecutor(MAX_THREADS, "scheduler")
         self._closing = threading.Event()
 
-    def begin(self, schedule: Schedule) -> None:
-        """Deliver on a thread of the pool."""
+    def start(self, schedule: Schedule) -> None:
+        """Deliver a schedule on a thread of the pool."""
         if not self._closing.is_set():
             self._pool.submit(self._deliver, schedule)
 
@@ -75,38 +78,41 @@ class Deliveries:
                 attempt > policy["MaximumRetryAttempts"]
                 or age_s >= policy["MaximumEventAgeInSeconds"]
             )
-            pause_s = min(2.0**attempt, LONGEST_PAUSE_S) / self._speed
-            if spent or not may_pass(error) or self._closing.wait(pause_s):
+            pause_s = min(2.0**attempt, MAX_PAUSE_S) / self._speed
+            if spent or not is_retryable(error) or self._closing.wait(pause_s):
                 break
         self._give_up(schedule, attempt, error)
 
     def _attempt(self, schedule: Schedule, attempt: int) -> AwsError | None:
-        """One call of the target; what went wrong, if something did."""
+        """Call the target once; return the error, or None."""
         self._count(schedule, "InvocationAttemptCount")
         try:
             call_target(
-                self._clients, self._credentials(schedule), schedule, filled_in(schedule, attempt)
+                self._clients,
+                self._credentials(schedule),
+                schedule,
+                render_input(schedule, attempt),
             )
         except ClientError as error:
-            refused = error_of(error)
+            refusal = error_of(error)
         except BotoCoreError as error:
-            refused = AwsError("InternalFailure", str(error), 500)
+            refusal = AwsError("InternalFailure", str(error), 500)
         except AwsError as error:
-            refused = error
+            refusal = error
         else:
             return None
         self._count(schedule, "TargetErrorCount")
         log.warning(
-            "schedule %s, attempt %d: %s: %s", schedule.arn, attempt, refused.code, refused.message
+            "schedule %s, attempt %d: %s: %s", schedule.arn, attempt, refusal.code, refusal.message
         )
-        return refused
+        return refusal
 
     def _give_up(self, schedule: Schedule, attempts: int, error: AwsError) -> None:
         self._count(schedule, "InvocationDroppedCount")
         queue = (schedule.settings["Target"].get("DeadLetterConfig") or {}).get("Arn")
         if not queue:
             return
-        told = {
+        reasons = {
             "ERROR_CODE": error.code,
             "ERROR_MESSAGE": error.message,
             "RETRY_ATTEMPTS": str(attempts - 1),
@@ -116,7 +122,10 @@ class Deliveries:
             self._send(
                 schedule,
                 queue,
-                {key: {"DataType": "String", "StringValue": value} for key, value in told.items()},
+                {
+                    key: {"DataType": "String", "StringValue": value}
+                    for key, value in reasons.items()
+                },
             )
         except (AwsError, ClientError, BotoCoreError) as failure:
             self._count(schedule, "InvocationsFailedToBeSentToDeadLetterCount")
@@ -124,13 +133,15 @@ class Deliveries:
         else:
             self._count(schedule, "InvocationsSentToDeadLetterCount")
 
-    def _send(self, schedule: Schedule, queue_arn: str, told: Mapping[str, Any]) -> None:
+    def _send(self, schedule: Schedule, queue_arn: str, attributes: Mapping[str, Any]) -> None:
         sqs = self._clients("sqs", self._credentials(schedule))
         account, name = queue_arn.split(":")[4:]
         url = self._clients("sqs").get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)[
             "QueueUrl"
         ]
-        sqs.send_message(QueueUrl=url, MessageBody=filled_in(schedule, 1), MessageAttributes=told)
+        sqs.send_message(
+            QueueUrl=url, MessageBody=render_input(schedule, 1), MessageAttributes=attributes
+        )
 
     def _credentials(self, schedule: Schedule) -> RoleCredentials:
         role, session = schedule.settings["Target"]["RoleArn"], f"scheduler-{uuid.uuid4().hex}"
@@ -142,22 +153,26 @@ class Deliveries:
         )
 
 
-def may_pass(error: AwsError) -> bool:
-    """Whether the next attempt may succeed: nothing else makes a role or a target right."""
+def is_retryable(error: AwsError) -> bool:
+    """Return whether the next attempt may succeed. Only errors of AWS pass; a wrong role or target
+    stays wrong.
+    """
     return error.http_status >= 500 or error.http_status == THROTTLED
 
 
-def filled_in(schedule: Schedule, attempt: int) -> str:
-    """The target's input with what Scheduler knows (user guide, "Adding context attributes")."""
+def render_input(schedule: Schedule, attempt: int) -> str:
+    """Return the target's input with the context attributes filled in (user guide, "Adding context
+    attributes").
+    """
     text = str(schedule.settings["Target"].get("Input") or "{}")
     due_at = schedule.due_at.strftime("%Y-%m-%dT%H:%M:%SZ") if schedule.due_at else ""
-    known = {
+    context = {
         "schedule-arn": schedule.arn,
         "scheduled-time": due_at,
         "execution-id": uuid.uuid4().hex[:16],
         "attempt-number": str(attempt),
     }
-    for name, value in known.items():
+    for name, value in context.items():
         text = text.replace(f"<aws.scheduler.{name}>", value)
     return text
 
@@ -165,7 +180,7 @@ def filled_in(schedule: Schedule, attempt: int) -> str:
 def call_target(
     clients: Clients, credentials: RoleCredentials, schedule: Schedule, payload: str
 ) -> None:
-    """Invoke the function, which is not waited for, or start the pipeline."""
+    """Start the pipeline, or invoke the function without waiting for it."""
     target = schedule.settings["Target"]
     if target["Arn"].startswith("arn:aws:lambda:"):
         clients("lambda", credentials).invoke(

@@ -1,8 +1,8 @@
-"""Schedule expressions in, the times they mean out, in any time zone.
+"""Schedule expressions, and the times that they mean in a time zone.
 
-`rate(...)` and all of `cron(...)`, L, W and # included; one-time schedules, `at(...)`, are refused
-by name. Source: EventBridge Scheduler user guide, "Schedule types" (a time that a change of clocks
-skips is skipped, one that it repeats is taken once).
+`rate(...)` and all of `cron(...)` are read, with L, W and #. One-time schedules, `at(...)`, are
+refused by name. Source: EventBridge Scheduler user guide, "Schedule types" (a time that a change of
+clocks skips is skipped, one that it repeats is taken once).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ CRON = re.compile(r"cron\(([^()]*)\)")
 
 
 class ExpressionError(ValueError):
-    """The expression means no times."""
+    """The expression cannot be read, or is not emulated."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Again and again, beginning when the schedule does."""
+    """Equal periods from the start of the schedule."""
 
     period: timedelta
 
     def next(self, since: datetime, after: datetime) -> datetime | None:
-        """The first time from `since` on that is later than `after`."""
+        """Return the first time from `since` on that is later than `after`."""
         if after < since:
             return since
         return since + ((after - since) // self.period + 1) * self.period
@@ -41,8 +41,9 @@ class Rate:
 
 @dataclass(frozen=True)
 class Cron:
-    """The values of each field; days as they are written, because what they mean depends on the
-    month.
+    """The values of each field.
+
+    Days stay as they are written, because their meaning depends on the month.
     """
 
     minutes: frozenset[int]
@@ -54,7 +55,9 @@ class Cron:
     zone: ZoneInfo
 
     def next(self, since: datetime, after: datetime) -> datetime | None:
-        """The first time from `since` on that is later than `after`; None when there is no more."""
+        """Return the first time from `since` on that is later than `after`; None when there is
+        none.
+        """
         earliest = max(since - timedelta(microseconds=1), after)
         day = earliest.astimezone(self.zone).date()
         while day.year <= LAST_YEAR:
@@ -62,9 +65,11 @@ class Cron:
                 day = date(day.year + 1, 1, 1)
                 continue
             if self._is_on(day):
-                found = next((moment for moment in self._times(day) if moment > earliest), None)
-                if found:
-                    return found
+                moment_after = next(
+                    (moment for moment in self._times(day) if moment > earliest), None
+                )
+                if moment_after:
+                    return moment_after
             day += timedelta(days=1)
         return None
 
@@ -85,7 +90,9 @@ class Cron:
 
 
 def parse(expression: str, time_zone: str) -> Rate | Cron:
-    """Raises ExpressionError, which says what is wrong or not emulated."""
+    """Return the times of an expression; raise ExpressionError, which says what is wrong or not
+    emulated.
+    """
     zone = _zone(time_zone)
     seconds = period_s(expression)
     if seconds is not None:
@@ -119,7 +126,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _exists(moment: datetime) -> bool:
-    """Whether a clock of its zone ever shows it: an hour in spring is skipped."""
+    """Return whether clocks of the zone ever show the time; in spring they skip an hour."""
     return moment.astimezone(UTC).astimezone(moment.tzinfo).replace(tzinfo=None) == moment.replace(
         tzinfo=None
     )
@@ -151,21 +158,21 @@ def _on_weekday(part: str, day: date) -> bool:
 
 
 @cache
-def _nearest_weekday(year: int, month: int, wanted: int) -> int:
-    """The working day next to a day of the month, in the same month."""
+def _nearest_weekday(year: int, month: int, day: int) -> int:
+    """Return the working day nearest to a day of the month, in the same month."""
     last = calendar.monthrange(year, month)[1]
-    weekday = date(year, month, wanted).weekday()
+    weekday = date(year, month, day).weekday()
     if weekday < calendar.SATURDAY:
-        return wanted
+        return day
     if weekday == calendar.SATURDAY:
-        return wanted - 1 if wanted > 1 else 3
-    return wanted + 1 if wanted < last else last - 2
+        return day - 1 if day > 1 else 3
+    return day + 1 if day < last else last - 2
 
 
 @cache
 def _set(text: str, low: int, high: int, words: tuple[str, ...] = ()) -> frozenset[int]:
-    """The values of a field: lists of values, ranges and steps."""
-    found: set[int] = set()
+    """Return the values of a field, which is a list of values, ranges and steps."""
+    values: set[int] = set()
     for part in text.split(","):
         span, slash, step = part.partition("/")
         first, dash, last = ("", "-", "") if span == "*" else span.partition("-")
@@ -174,8 +181,8 @@ def _set(text: str, low: int, high: int, words: tuple[str, ...] = ()) -> frozens
         every = _one(step, 1, high) if slash else 1
         if end < start:
             raise ExpressionError(f"Invalid Schedule Expression: {part} ends before it begins")
-        found.update(range(start, end + 1, every))
-    return frozenset(found)
+        values.update(range(start, end + 1, every))
+    return frozenset(values)
 
 
 def _one(text: str, low: int, high: int, words: tuple[str, ...] = ()) -> int:

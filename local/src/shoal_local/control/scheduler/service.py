@@ -1,9 +1,7 @@
-"""The API of EventBridge Scheduler: calls in, descriptions of schedules and groups out.
+"""The API of EventBridge Scheduler, and the thread that calls the targets of schedules.
 
-A thread of its own calls their targets.
-
-Targets are Lambda functions and SageMaker pipelines; others are refused by name. A flexible
-window's calls come at its beginning.
+Targets are Lambda functions and SageMaker pipelines; others are refused by name. With a flexible
+window, the call comes at its beginning.
 """
 
 from __future__ import annotations
@@ -24,12 +22,14 @@ from shoal_local.errors import AwsError
 from shoal_local.metrics import Measure
 
 POLL_S = 0.25
-PAGE = 100
+PAGE_SIZE = 100
 TARGET = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sagemaker:[\w-]+:\d{12}:pipeline/)")
 
 
 class Scheduler:
-    """`speed` is how many seconds of the schedules pass in one of ours."""
+    """The schedules of one account and region; `speed` is how many of their seconds pass in a
+    second of the clock.
+    """
 
     def __init__(
         self, identity: Identity, clients: Clients, measure: Measure, speed: float = 1.0
@@ -43,28 +43,28 @@ class Scheduler:
         self._thread.start()
 
     def now(self) -> datetime:
-        """The schedules' clock."""
+        """Return the time of the schedules' clock."""
         return self._began_at + timedelta(seconds=(time.monotonic() - self._began_s) * self._speed)
 
     def close(self) -> None:
-        """Call nothing more; deliveries under way end."""
+        """Call no more targets, and wait for deliveries under way."""
         self._closing.set()
         self._thread.join()
         self._deliveries.close()
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """Everything that is emulated."""
+        """Return the handlers by operation; every other operation is refused."""
         return {
             "CreateSchedule": self._create,
             "UpdateSchedule": self._update,
-            "GetSchedule": lambda call: shown(
+            "GetSchedule": lambda call: describe(
                 self._store.get(call.parameters.get("GroupName"), call.parameters["Name"])
             ),
             "DeleteSchedule": self._delete,
             "ListSchedules": self._list,
             "CreateScheduleGroup": self._create_group,
-            "GetScheduleGroup": lambda call: shown_group(
+            "GetScheduleGroup": lambda call: describe_group(
                 self._store.group(call.parameters["Name"])
             ),
             "DeleteScheduleGroup": self._delete_group,
@@ -77,7 +77,7 @@ class Scheduler:
     def _run(self) -> None:
         while not self._closing.wait(POLL_S):
             for schedule in self._store.take_due():
-                self._deliveries.begin(schedule)
+                self._deliveries.start(schedule)
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
         self._check_target(call.parameters)
@@ -87,11 +87,13 @@ class Scheduler:
         self._check_target(call.parameters)
         return {"ScheduleArn": self._store.update(call.parameters).arn}
 
-    def _check_target(self, wanted: Mapping[str, Any]) -> None:
-        """AwsError for a target that is not emulated, and for a role that Scheduler could not take,
-        as AWS looks before it keeps one.
+    def _check_target(self, request: Mapping[str, Any]) -> None:
+        """Raise AwsError for a target that is not emulated, and for a role that Scheduler could not
+        assume.
+
+        AWS also checks the role before it keeps a schedule.
         """
-        target, group = wanted["Target"], self._store.group(wanted.get("GroupName") or "default")
+        target, group = request["Target"], self._store.group(request.get("GroupName") or "default")
         if not TARGET.match(target["Arn"]):
             raise AwsError(
                 "ValidationException",
@@ -114,35 +116,35 @@ class Scheduler:
         return {}
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters
-        if wanted.get("GroupName"):
-            self._store.group(wanted["GroupName"])
-        found = [
+        request = call.parameters
+        if request.get("GroupName"):
+            self._store.group(request["GroupName"])
+        schedules = [
             summary(schedule)
             for schedule in self._store.all()
-            if wanted.get("GroupName") in (None, schedule.group)
-            and schedule.name.startswith(wanted.get("NamePrefix") or "")
-            and wanted.get("State") in (None, schedule.settings["State"])
+            if request.get("GroupName") in (None, schedule.group)
+            and schedule.name.startswith(request.get("NamePrefix") or "")
+            and request.get("State") in (None, schedule.settings["State"])
         ]
-        return _page("Schedules", found, wanted)
+        return _page("Schedules", schedules, request)
 
     def _create_group(self, call: ApiCall) -> Mapping[str, Any]:
         return {
             "ScheduleGroupArn": (
-                self._store.make_group(call.parameters["Name"], _tag_map(call.parameters)).arn
+                self._store.create_group(call.parameters["Name"], _tag_map(call.parameters)).arn
             )
         }
 
     def _delete_group(self, call: ApiCall) -> Mapping[str, Any]:
-        self._store.drop_group(call.parameters["Name"])
+        self._store.delete_group(call.parameters["Name"])
         return {}
 
     def _list_groups(self, call: ApiCall) -> Mapping[str, Any]:
         prefix = call.parameters.get("NamePrefix") or ""
-        found = [
-            shown_group(group) for group in self._store.groups() if group.name.startswith(prefix)
+        groups = [
+            describe_group(group) for group in self._store.groups() if group.name.startswith(prefix)
         ]
-        return _page("ScheduleGroups", found, call.parameters)
+        return _page("ScheduleGroups", groups, call.parameters)
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
         group = self._tagged(call)
@@ -162,14 +164,16 @@ class Scheduler:
         return {}
 
     def _tagged(self, call: ApiCall) -> Group:
-        """Groups carry tags, schedules do not (API reference, TagResource)."""
+        """Return the group of an ARN. Groups have tags, schedules do not (API reference,
+        TagResource).
+        """
         return self._store.group(
             str(call.parameters["ResourceArn"]).rpartition(":schedule-group/")[2]
         )
 
 
-def shown(schedule: Schedule) -> dict[str, Any]:
-    """As GetSchedule answers."""
+def describe(schedule: Schedule) -> dict[str, Any]:
+    """Return the answer of GetSchedule."""
     times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
     return {
         "Arn": schedule.arn,
@@ -181,18 +185,18 @@ def shown(schedule: Schedule) -> dict[str, Any]:
 
 
 def summary(schedule: Schedule) -> dict[str, Any]:
-    """As ListSchedules answers."""
+    """Return an entry of ListSchedules."""
     times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
-    named = {
+    identity = {
         "Arn": schedule.arn,
         "GroupName": schedule.group,
         "Name": schedule.name,
         "State": schedule.settings["State"],
     }
-    return {**named, "Target": {"Arn": schedule.settings["Target"]["Arn"]}, **times}
+    return {**identity, "Target": {"Arn": schedule.settings["Target"]["Arn"]}, **times}
 
 
-def shown_group(group: Group) -> dict[str, Any]:
+def describe_group(group: Group) -> dict[str, Any]:
     return {
         "Arn": group.arn,
         "Name": group.name,
@@ -202,17 +206,17 @@ def shown_group(group: Group) -> dict[str, Any]:
     }
 
 
-def _page(name: str, found: list[dict[str, Any]], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    token = wanted.get("NextToken") or "0"
+def _page(name: str, items: list[dict[str, Any]], request: Mapping[str, Any]) -> dict[str, Any]:
+    token = request.get("NextToken") or "0"
     if not token.isdecimal():
         raise AwsError("ValidationException", "Invalid NextToken.")
-    start, size = int(token), int(wanted.get("MaxResults") or PAGE)
-    more = {"NextToken": str(start + size)} if start + size < len(found) else {}
-    return {name: found[start : start + size], **more}
+    start, size = int(token), int(request.get("MaxResults") or PAGE_SIZE)
+    next_page = {"NextToken": str(start + size)} if start + size < len(items) else {}
+    return {name: items[start : start + size], **next_page}
 
 
-def _tag_map(wanted: Mapping[str, Any]) -> dict[str, str]:
-    return {tag["Key"]: tag["Value"] for tag in wanted.get("Tags") or []}
+def _tag_map(request: Mapping[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
 
 
 def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

@@ -1,6 +1,4 @@
-"""Schedules and their groups as values: what a request asks for goes in, what is kept and when it
-is due comes out.
-"""
+"""Schedules and their groups, and when each schedule is due."""
 
 from __future__ import annotations
 
@@ -15,9 +13,9 @@ from shoal_local.errors import AwsError
 
 DEFAULT = "default"
 ENABLED = "ENABLED"
-# What a schedule may ask for and nothing here would honour.
-REFUSED = ("StartDate", "EndDate", "KmsKeyArn", "ActionAfterCompletion")
-KEPT = (
+# Settings that would be kept and not honoured.
+UNSUPPORTED = ("StartDate", "EndDate", "KmsKeyArn", "ActionAfterCompletion")
+SUPPORTED = (
     "ScheduleExpression",
     "ScheduleExpressionTimezone",
     "FlexibleTimeWindow",
@@ -42,7 +40,7 @@ class Group:
 class Schedule:
     """One version of a schedule.
 
-    `since` and `due_at` are times of the schedules' own clock, which may be faster than ours.
+    `since` and `due_at` are times of the schedules' clock, which may be faster than the machine's.
     """
 
     arn: str
@@ -57,7 +55,7 @@ class Schedule:
 
     @property
     def group_arn(self) -> str:
-        """What Scheduler says that it acts for when it takes the schedule's role."""
+        """Return the source ARN with which Scheduler assumes the schedule's role."""
         return self.arn.replace(":schedule/", ":schedule-group/").removesuffix(f"/{self.name}")
 
     @property
@@ -65,7 +63,7 @@ class Schedule:
         return bool(self.settings["State"] == ENABLED)
 
     def fired(self, now: datetime) -> Schedule:
-        """The same, waiting for its next time: those that passed meanwhile are not made up for."""
+        """Return the schedule with its next time; times that have passed meanwhile are skipped."""
         return replace(self, due_at=self.times.next(self.since, now))
 
 
@@ -81,12 +79,12 @@ class Store:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
-        self.make_group(DEFAULT, {})
+        self.create_group(DEFAULT, {})
 
     def arn(self, kind: str, name: str) -> str:
         return f"arn:aws:scheduler:{self.region}:{self.account}:{kind}/{name}"
 
-    def make_group(self, name: str, tags: Mapping[str, str]) -> Group:
+    def create_group(self, name: str, tags: Mapping[str, str]) -> Group:
         with self._lock:
             if name in self._groups:
                 raise AwsError("ConflictException", f"Schedule group {name} already exists.", 409)
@@ -109,8 +107,8 @@ class Store:
         with self._lock:
             self._groups[group.name] = replace(group, tags=tags)
 
-    def drop_group(self, name: str) -> None:
-        """With its schedules. AWS takes a while; here it is gone."""
+    def delete_group(self, name: str) -> None:
+        """Delete a group with its schedules, at once; AWS takes a while."""
         with self._lock:
             if self.group(name).name == DEFAULT:
                 raise AwsError(
@@ -121,12 +119,12 @@ class Store:
                 key: schedule for key, schedule in self._schedules.items() if schedule.group != name
             }
 
-    def create(self, wanted: Mapping[str, Any]) -> Schedule:
+    def create(self, request: Mapping[str, Any]) -> Schedule:
         with self._lock:
-            group, name = self.group(wanted.get("GroupName") or DEFAULT).name, wanted["Name"]
+            group, name = self.group(request.get("GroupName") or DEFAULT).name, request["Name"]
             if (group, name) in self._schedules:
                 raise AwsError("ConflictException", f"Schedule {name} already exists.", 409)
-            settings, times, now = settings_of(wanted), times_of(wanted), self.now()
+            settings, times, now = settings_of(request), times_of(request), self.now()
             instant = datetime.now(UTC)
             due_at = times.next(now, now - _INSTANT)
             self._schedules[group, name] = Schedule(
@@ -142,38 +140,40 @@ class Store:
             )
             return self._schedules[group, name]
 
-    def update(self, wanted: Mapping[str, Any]) -> Schedule:
-        """What is left out gets its default, as on AWS (API reference, UpdateSchedule).
+    def update(self, request: Mapping[str, Any]) -> Schedule:
+        """Change a schedule. What the request leaves out gets its default (API reference,
+        UpdateSchedule).
 
-        A rate goes on counting from its creation.
+        A rate still counts from the creation.
         """
         with self._lock:
-            old = self.get(wanted.get("GroupName"), wanted["Name"])
-            settings, times = settings_of(wanted), times_of(wanted)
+            schedule = self.get(request.get("GroupName"), request["Name"])
+            settings, times = settings_of(request), times_of(request)
             changed = replace(
-                old, settings=settings, times=times, modified_at=datetime.now(UTC)
+                schedule, settings=settings, times=times, modified_at=datetime.now(UTC)
             ).fired(self.now())
-            self._schedules[old.group, old.name] = changed
+            self._schedules[schedule.group, schedule.name] = changed
             return changed
 
     def get(self, group: str | None, name: str) -> Schedule:
-        found = self._schedules.get((self.group(group or DEFAULT).name, name))
-        if found is None:
+        schedule = self._schedules.get((self.group(group or DEFAULT).name, name))
+        if schedule is None:
             raise AwsError("ResourceNotFoundException", f"Schedule {name} does not exist.", 404)
-        return found
+        return schedule
 
     def delete(self, group: str | None, name: str) -> None:
         with self._lock:
-            found = self.get(group, name)
-            del self._schedules[found.group, found.name]
+            schedule = self.get(group, name)
+            del self._schedules[schedule.group, schedule.name]
 
     def all(self) -> list[Schedule]:
         return sorted(self._schedules.values(), key=lambda schedule: schedule.arn)
 
     def take_due(self) -> list[Schedule]:
-        """Those whose time has come, as they were; each then waits for its next time.
+        """Return the enabled schedules that are due, as they were, and let each wait for its next
+        time.
 
-        A disabled one lets its times pass.
+        A disabled schedule skips its times.
         """
         with self._lock:
             now = self.now()
@@ -190,20 +190,22 @@ class Store:
 _INSTANT = datetime.resolution
 
 
-def settings_of(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a request, defaults included; AwsError for what is not emulated."""
-    for name in REFUSED:
-        if wanted.get(name) is not None:
+def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a request with defaults; raise AwsError for one that is not
+    emulated.
+    """
+    for name in UNSUPPORTED:
+        if request.get(name) is not None:
             raise AwsError("ValidationException", f"Shoal's emulator has no schedules with {name}")
-    target = {"RetryPolicy": DEFAULT_RETRIES, **wanted["Target"]}
-    kept = {name: wanted[name] for name in KEPT if wanted.get(name) is not None}
-    return {"State": ENABLED, "ScheduleExpressionTimezone": "UTC", **kept, "Target": target}
+    target = {"RetryPolicy": DEFAULT_RETRIES, **request["Target"]}
+    settings = {name: request[name] for name in SUPPORTED if request.get(name) is not None}
+    return {"State": ENABLED, "ScheduleExpressionTimezone": "UTC", **settings, "Target": target}
 
 
-def times_of(wanted: Mapping[str, Any]) -> Rate | Cron:
+def times_of(request: Mapping[str, Any]) -> Rate | Cron:
     try:
         return parse(
-            wanted["ScheduleExpression"], wanted.get("ScheduleExpressionTimezone") or "UTC"
+            request["ScheduleExpression"], request.get("ScheduleExpressionTimezone") or "UTC"
         )
     except ExpressionError as error:
         raise AwsError("ValidationException", str(error)) from error

@@ -115,12 +115,21 @@ def _pod_environment() -> dict[str, str]:
 
 
 class Pod:
-    """Running containers that reach each other.
+    """Running containers that reach each other, started when this is constructed.
 
-    `close()` ends every process in them; it is safe to call twice.
+    `on_line(host, line)` is called for each line of output, from a thread per host. `close()` ends
+    every process; it is safe to call twice.
     """
 
-    def __init__(self, folder: Path, hosts: Sequence[Host], registry: ProcessRegistry) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        hosts: Sequence[Host],
+        registry: ProcessRegistry,
+        visible: Sequence[Path],
+        emulator_port: int,
+        on_line: Callable[[str, str], None],
+    ) -> None:
         self._folder = folder
         self._hosts = hosts
         self._registry = registry
@@ -128,14 +137,6 @@ class Pod:
         self._dialling = threading.Lock()
         self._readers: list[threading.Thread] = []
         self._relays: list[Relay] = []
-
-    def start(
-        self, visible: Sequence[Path], emulator_port: int, on_line: Callable[[str, str], None]
-    ) -> None:
-        """Start every host.
-
-        `on_line(host, line)` is called from a thread per host for each line of output.
-        """
         self._exit_codes.unlink(missing_ok=True)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         outputs = [os.pipe() for _ in self._hosts]

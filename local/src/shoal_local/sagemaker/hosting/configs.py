@@ -1,4 +1,8 @@
-"""CreateEndpointConfig, DescribeEndpointConfig, ListEndpointConfigs, DeleteEndpointConfig."""
+"""CreateEndpointConfig, DescribeEndpointConfig, ListEndpointConfigs, DeleteEndpointConfig.
+
+DataCaptureConfig is checked, kept and described, but nothing is captured: AWS does not document how
+the files are named, and nothing of ours reads them.
+"""
 
 from __future__ import annotations
 
@@ -150,6 +154,18 @@ def check_together(request: Document) -> None:
         ):
             if there:
                 raise invalid(f"Serverless endpoints do not support {what}")
+
+
+def capture_summary(config: Document) -> Document:
+    """Return the DataCaptureConfigSummary: Stopped, because nothing is captured here."""
+    capture = config["DataCaptureConfig"]
+    return {
+        "EnableCapture": capture.get("EnableCapture", True),
+        "CaptureStatus": "Stopped",
+        "CurrentSamplingPercentage": capture["InitialSamplingPercentage"],
+        "DestinationS3Uri": capture["DestinationS3Uri"],
+        "KmsKeyId": capture.get("KmsKeyId", ""),
+    }
 
 
 def _taken(existing: Document) -> AwsError:

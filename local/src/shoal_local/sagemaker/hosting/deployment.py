@@ -74,7 +74,7 @@ class Deployment:
             return self._roll_back(f"InternalServerError: {bug!r}")
         if self.old:
             self._say("Deleting", WHOLE, self.old)
-            self.traffic.retire_fleet(self.old)
+            self.traffic.retire(self.old.instances())
         self.tell(self._in_service)
         return self.new
 
@@ -171,7 +171,7 @@ class Deployment:
         if self.old:
             self.traffic.route((self.old, WHOLE))
             self.tell(lambda document: document.update(EndpointStatus="RollingBack"))
-        self.traffic.retire_fleet(self.new)
+        self.traffic.retire(self.new.instances())
         self.tell(lambda document: self._failed(document, reason))
         return self.old
 

@@ -16,14 +16,12 @@ from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
 from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.hosting import configs, variants
-from shoal_local.sagemaker.hosting.capture import summary
 from shoal_local.sagemaker.hosting.deployment import FAILURES, ClosingError, Deployment
 from shoal_local.sagemaker.hosting.fleet import Fleet, close
 from shoal_local.sagemaker.hosting.guardrails import Plan, plan_of
-from shoal_local.sagemaker.hosting.invocation import Invocation
 from shoal_local.sagemaker.hosting.scaling import scale
 from shoal_local.sagemaker.hosting.server import ServerFailedError
-from shoal_local.sagemaker.hosting.traffic import Traffic
+from shoal_local.sagemaker.hosting.traffic import Invocation, Traffic
 from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.shapes import Document
 
@@ -206,8 +204,7 @@ class Endpoints:
             raise invalid(f'Could not find endpoint "{self._core.arn("endpoint", name)}".')
         hosted = self._hosted.get(document["EndpointName"])
         if hosted and hosted.fleet and "DataCaptureConfig" in hosted.fleet.config:
-            refused = hosted.fleet.capture.refused if hosted.fleet.capture else None
-            document["DataCaptureConfig"] = summary(hosted.fleet.config, refused)
+            document["DataCaptureConfig"] = configs.capture_summary(hosted.fleet.config)
         return document
 
     def list(self, request: Document) -> Document:
@@ -233,7 +230,7 @@ class Endpoints:
         hosted = self._hosted.pop(name)
         hosted.traffic.route()
         if hosted.fleet:
-            hosted.traffic.retire_fleet(hosted.fleet)
+            hosted.traffic.retire(hosted.fleet.instances())
         self._core.store.delete(KIND, name)
 
     def _free(self, request: Document) -> Document:
@@ -308,7 +305,6 @@ class Endpoints:
         for each in hosted:
             for fleet in filter(None, (each.fleet, each.coming)):
                 close(instance.server for instance in fleet.instances())
-                fleet.close_capture()
 
 
 def _taken(existing: Document) -> AwsError:

@@ -8,16 +8,23 @@ limited at the door.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
+from botocore.exceptions import ClientError
+
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting import models
-from shoal_local.sagemaker.hosting.capture import Capture, capture_of
-from shoal_local.sagemaker.hosting.images import deployed_image
 from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
 from shoal_local.sagemaker.shapes import Document
+
+_TAGGED = re.compile(
+    r"(?P<host>(?P<registry>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com)/(?P<repository>[^:@]+)(:(?P<tag>[^:@]+))?"
+)
 
 
 @dataclass(eq=False)
@@ -82,7 +89,6 @@ class Fleet:
         self.config_name: str = config["EndpointConfigName"]
         self.config = config
         self.variants = [self._variant(document) for document in config["ProductionVariants"]]
-        self.capture: Capture | None = None
         self._starting: list[ModelServer] = []
         self._cancelled = False
 
@@ -115,12 +121,6 @@ class Fleet:
         self._start([server for servers in made.values() for server in servers])
         for variant, servers in made.items():
             variant.instances = [Instance(server) for server in servers]
-        self.capture = capture_of(self._core, self._endpoint, self.config, self.execution_role())
-
-    def close_capture(self) -> None:
-        """Write what was captured, after the last answer."""
-        if self.capture:
-            self.capture.close()
 
     def more(self, variant: Variant, count: int) -> list[Instance]:
         """Started instances that the variant needs for `count`; none when it has enough."""
@@ -176,3 +176,36 @@ def close(servers: Iterable[ModelServer]) -> None:
     """End their processes."""
     for server in servers:
         server.close()
+
+
+def deployed_image(core: Core, specified: str, role_arn: str) -> Document:
+    """A DeployedImage: `registry/repository:tag` resolves to `registry/repository@digest`, asked
+    for as the role that pulls it.
+
+    An image that ECR does not tell (one that is only declared, or by digest already) stays as it
+    was specified. Source: API reference, DeployedImage. AWS refuses an image that is not there when
+    the model is made; here it need not be there.
+    """
+    image = _TAGGED.fullmatch(specified)
+    digest = _digest(core, image, role_arn) if image else None
+    resolved = f"{image['host']}/{image['repository']}@{digest}" if image and digest else specified
+    return {"SpecifiedImage": specified, "ResolvedImage": resolved, "ResolutionTime": names.now()}
+
+
+def _digest(core: Core, image: re.Match[str], role_arn: str) -> str | None:
+    """None where there is no such image, or no such role, or it may not pull: starting the
+    container says that better.
+    """
+    if image["region"] != core.context.region:
+        return None
+    which = {
+        "registryId": image["registry"],
+        "repositoryName": image["repository"],
+        "imageIds": [{"imageTag": image["tag"] or "latest"}],
+    }
+    try:
+        credentials = core.context.role_credentials(role_arn, "SageMaker-resolves-image")
+        found = core.context.clients("ecr", credentials).batch_get_image(**which)["images"]
+    except (AwsError, ClientError):
+        return None
+    return str(found[0]["imageId"]["imageDigest"]) if found else None

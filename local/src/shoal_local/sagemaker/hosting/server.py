@@ -109,9 +109,9 @@ class ModelServer:
             self._paths.folder,
             [Host(self._host, paths.folder, command, environment)],
             self._core.registry,
-        )
-        self._pod.start(
-            containers.visible(image), containers.endpoint_port(context), self._log.write
+            containers.visible(image),
+            containers.endpoint_port(context),
+            self._log.write,
         )
         self._wait_for_ping()
 

@@ -29,7 +29,6 @@ class LogStreams:
         self._queue: queue.SimpleQueue[tuple[str, int, str] | None] = queue.SimpleQueue()
         self._file = file.open("a", encoding="utf-8", buffering=1)
         self._writing = threading.Lock()
-        self.refused: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"logs of {prefix}", daemon=True)
         self._thread.start()
 
@@ -94,12 +93,8 @@ class LogStreams:
             self._logs.put_log_events(
                 logGroupName=self._group, logStreamName=stream, logEvents=events
             )
-        except (
-            ClientError,
-            BotoCoreError,
-            # a job does not fail because its log cannot be delivered; the file has it all
-        ) as refused:
-            self.refused = str(refused)
+        except (ClientError, BotoCoreError):
+            pass  # a job does not fail because its log cannot be delivered; the file has it all
 
     def _create(self, stream: str) -> None:
         for create, names in (

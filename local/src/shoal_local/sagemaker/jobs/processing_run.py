@@ -157,7 +157,6 @@ class ProcessingRun:
         context = self._job.core.context
         self._job.check_not_stopped()
         self._job.change(lambda document: document.update(ProcessingStartTime=names.now()))
-        pod = Pod(self._paths.folder, [self._host()], self._job.core.registry)
         syncs: list[FolderSync] = []
         try:
             syncs = [
@@ -165,8 +164,13 @@ class ProcessingRun:
                 for each in self._outputs()
                 if each["S3Output"]["S3UploadMode"] == "Continuous"
             ]
-            pod.start(
-                containers.visible(self._image), containers.endpoint_port(context), self._log.write
+            pod = Pod(
+                self._paths.folder,
+                [self._host()],
+                self._job.core.registry,
+                containers.visible(self._image),
+                containers.endpoint_port(context),
+                self._log.write,
             )
             limit_s = self._request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400)
             return supervise(pod, self._job.orders, limit_s, self._job.core.settings.stop_grace_s)

@@ -18,7 +18,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.archives import (
-    MOST_UNPACKED_BYTES,
+    MAX_UNPACKED_BYTES,
     BadArchiveError,
     Budget,
     TooLargeError,
@@ -26,6 +26,7 @@ from shoal_local.archives import (
 )
 
 _TRANSFER = TransferConfig(use_threads=False)
+_SYNC_EVERY_S = 2.0
 S3_FAILURES = (ClientError, BotoCoreError, S3UploadFailedError)
 
 
@@ -177,7 +178,7 @@ def archive(folder: Path, target: Path) -> bool:
     entries = sorted(folder.resolve().iterdir()) if folder.is_dir() else []
     if not entries:
         return False
-    budget = Budget(MOST_UNPACKED_BYTES)  # links to folders full of links multiply
+    budget = Budget(MAX_UNPACKED_BYTES)  # links to folders full of links multiply
     try:
         with tarfile.open(
             target, "w:gz", compresslevel=1, dereference=True
@@ -202,7 +203,7 @@ def _add(
         link.type, link.linkname = tarfile.SYMTYPE, str(path.readlink())
         tar.addfile(link)
         return
-    budget.another()
+    budget.add_member()
     budget.use(0 if real.is_dir() else real.stat().st_size)
     tar.add(real, name, recursive=False)
     if real.is_dir():
@@ -235,15 +236,14 @@ def unpack(path: Path, target: Path) -> None:
 
 
 class FolderSync:
-    """Uploads a folder's new and changed files every `interval_s` until closed, and once more then:
-    checkpoints, Continuous outputs.
+    """Uploads the new and changed files of a folder until it is closed, and once more then:
+    checkpoints, and outputs that are uploaded Continuously.
     """
 
-    def __init__(self, s3: Any, folder: Path, uri: str, interval_s: float = 2.0) -> None:
+    def __init__(self, s3: Any, folder: Path, uri: str) -> None:
         self._s3, self._folder, self._uri = s3, folder, uri
         self._seen: dict[Path, tuple[int, int]] = {}
         self._closing = threading.Event()
-        self._interval_s = interval_s
         self._remember()
         self._thread = threading.Thread(target=self._run, name=f"sync to {uri}", daemon=True)
         self._thread.start()
@@ -253,7 +253,7 @@ class FolderSync:
         self._seen = {path: self._state(path) for path in files_in(self._folder)}
 
     def _run(self) -> None:
-        while not self._closing.wait(self._interval_s):
+        while not self._closing.wait(_SYNC_EVERY_S):
             try:
                 self._upload_changes()
             except (

@@ -18,7 +18,6 @@ from shoal_local.sagemaker.jobs.paths import HostPaths
 from shoal_local.sagemaker.jobs.spot import check_spot
 from shoal_local.sagemaker.shapes import Document
 
-_IGNORED_IF_EMPTY = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
 _REFUSED = (
     "DebugHookConfig",
     "ProfilerConfig",
@@ -31,6 +30,8 @@ _REFUSED = (
     "ModelPackageConfig",
     "MlflowConfig",
     "ExperimentConfig",
+    "DebugRuleConfigurations",
+    "ProfilerRuleConfigurations",
 )
 _RESOURCE_REFUSED = (
     "InstanceGroups",
@@ -73,7 +74,7 @@ def check_training(request: Document, declared: Mapping[str, str]) -> Image:
 
 
 def _check_whole(request: Document) -> None:
-    for field in (*_REFUSED, *_IGNORED_IF_EMPTY):
+    for field in _REFUSED:
         if request.get(field):
             raise not_emulated(field)
     if request.get("EnableNetworkIsolation"):

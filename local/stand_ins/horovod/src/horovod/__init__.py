@@ -1,7 +1,7 @@
-"""A CPU stand-in for the part of Horovod that data parallel scripts call: same imports, same names,
-MPI underneath.
+"""A CPU stand-in for the part of Horovod that data parallel scripts call.
 
-Importing it raises HorovodConflictError where the real Horovod is installed.
+It has the same imports and names, with MPI underneath. Importing it raises HorovodConflictError
+where the real Horovod is installed.
 """
 
 from importlib import metadata

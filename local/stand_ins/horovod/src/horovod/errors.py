@@ -1,4 +1,4 @@
-"""Everything the stand-in raises of its own.
+"""The errors that only the stand-in raises.
 
 HorovodLocalError
 ├── NotInitializedError       a function was called before init()

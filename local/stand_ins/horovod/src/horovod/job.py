@@ -1,5 +1,4 @@
-"""This process's place in the job: init() joins it, and ranks, sizes and mpi4py's communicator come
-out.
+"""This process's place in the job: rank, sizes and mpi4py's communicator.
 
 The job is what mpirun started, as in SageMaker, where the training toolkit runs `mpirun ... python
 -m mpi4py train.py`. A process that mpirun did not start is a world of one.
@@ -29,70 +28,70 @@ class Job:
     """
 
 
-_joined: Job | None = None
+_current_job: Job | None = None
 
 
 def init() -> None:
     """Join the job. As with Horovod, a second call changes nothing."""
-    global _joined
-    if _joined is None:
-        _joined = _join(os.environ)
+    global _current_job
+    if _current_job is None:
+        _current_job = _join(os.environ)
 
 
 def shutdown() -> None:
     """Leave the job, together with all other ranks."""
-    global _joined
-    if _joined is not None and _joined.communicator is not None:
-        _joined.communicator.Barrier()
-        _joined.communicator.Free()
-    _joined = None
+    global _current_job
+    if _current_job is not None and _current_job.communicator is not None:
+        _current_job.communicator.Barrier()
+        _current_job.communicator.Free()
+    _current_job = None
 
 
 def is_initialized() -> bool:
-    """True between init() and shutdown()."""
-    return _joined is not None
+    """Return True between init() and shutdown()."""
+    return _current_job is not None
 
 
 def rank() -> int:
-    """This process's rank in the job, from 0."""
-    return joined().rank
+    """Return this process's rank in the job, from 0."""
+    return current_job().rank
 
 
 def size() -> int:
-    """The number of processes in the job."""
-    return joined().size
+    """Return the number of processes in the job."""
+    return current_job().size
 
 
 def local_rank() -> int:
-    """This process's rank on its host, from 0."""
-    return joined().local_rank
+    """Return this process's rank on its host, from 0."""
+    return current_job().local_rank
 
 
 def local_size() -> int:
-    """The number of processes on this host."""
-    return joined().local_size
+    """Return the number of processes on this host."""
+    return current_job().local_size
 
 
 def mpi_built() -> bool:
-    """True: MPI carries everything here."""
+    """Return True: MPI carries everything here."""
     return True
 
 
 def gloo_built() -> bool:
-    """False: there is no gloo here."""
+    """Return False: there is no gloo here."""
     return False
 
 
 def nccl_built() -> int:
-    """0: there is no NCCL here."""
+    """Return 0: there is no NCCL here."""
     return 0
 
 
-def joined() -> Job:
-    """The job, or NotInitializedError."""
-    if _joined is None:
+def current_job() -> Job:
+    """Return the job. Raise NotInitializedError before init()."""
+    if _current_job is None:
         raise NotInitializedError("Horovod has not been initialized; use hvd.init().")
-    return _joined
+    return _current_job
 
 
 def _join(environ: Mapping[str, str]) -> Job:

@@ -1,23 +1,24 @@
-"""Python objects between ranks, pickled by mpi4py: for metrics, names and checkpoints'
-positions.
-"""
+"""Python objects between ranks, pickled by mpi4py, such as metrics and checkpoints' positions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .job import joined
+from .job import current_job
 
 
 def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> Any:
-    """Rank `root_rank`'s object, on every rank; `name` is Horovod's and changes nothing."""
+    """Return rank `root_rank`'s object, on every rank.
+
+    `name` is Horovod's and changes nothing.
+    """
     del name
-    communicator = joined().communicator
+    communicator = current_job().communicator
     return obj if communicator is None else communicator.bcast(obj, root=root_rank)
 
 
 def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
-    """Every rank's object, in the order of ranks."""
+    """Return every rank's object, in the order of ranks."""
     del name
-    communicator = joined().communicator
+    communicator = current_job().communicator
     return [obj] if communicator is None else list(communicator.allgather(obj))

@@ -1,6 +1,4 @@
-"""How values of all ranks become one: Horovod's `Average`, `Sum`, `Min`, `Max`, and what its
-functions make of `average` and `op`.
-"""
+"""Horovod's reductions, and how its functions choose one from `average` and `op`."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ Max = ReduceOp.MAX
 
 
 def choose(op: ReduceOp | None, average: bool | None = None) -> ReduceOp:
-    """The reduction that a call asks for: `op`, else the older `average`, else Average."""
+    """Return the reduction that a call asks for: `op`, else the older `average`, else Average."""
     if op is not None and average is not None:
         raise ValueError("The op parameter supersedes average. Please provide only one of them.")
     if op is ReduceOp.ADASUM:

@@ -1,6 +1,4 @@
-"""Lists of numpy arrays come in, MPI combines them over all ranks in as few messages as there are
-types, and lists go out.
-"""
+"""Combines lists of numpy arrays over all ranks with MPI, in one message for each type."""
 
 from __future__ import annotations
 
@@ -18,22 +16,22 @@ def allreduce(communicator: Any, op: ReduceOp, arrays: Sequence[Any]) -> list[An
     Integers average downwards.
     """
     arrays = [np.asarray(array) for array in arrays]
-    answers: list[Any] = [None] * len(arrays)
+    results: list[Any] = [None] * len(arrays)
     for wire in sorted(
         {_wire_type(array.dtype) for array in arrays}, key=str
     ):  # the same order on every rank
         members = [index for index, array in enumerate(arrays) if _wire_type(array.dtype) == wire]
-        for index, answer in zip(
+        for index, result in zip(
             members,
             _reduce_fused(communicator, op, [arrays[index] for index in members], wire),
             strict=True,
         ):
-            answers[index] = answer
-    return answers
+            results[index] = result
+    return results
 
 
 def broadcast(communicator: Any, root: int, arrays: Sequence[Any]) -> list[Any]:
-    """Rank `root`'s arrays, on every rank, as one message of bytes."""
+    """Return rank `root`'s arrays on every rank; they travel as one message of bytes."""
     arrays = [np.asarray(array) for array in arrays]
     parts = [np.array(array, order="C").reshape(-1).view(np.uint8) for array in arrays]
     fused = np.concatenate(parts)
@@ -62,7 +60,8 @@ def _reduce_fused(communicator: Any, op: ReduceOp, arrays: list[Any], wire: Any)
 
 
 def _wire_type(dtype: Any) -> Any:
-    """MPI has no 16 bit floating point types (bfloat16 is numpy's kind V): they travel and are
-    summed as float32.
+    """Return the type in which arrays travel and are summed.
+
+    MPI has no 16 bit floating point types (bfloat16 is numpy's kind V): they become float32.
     """
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype

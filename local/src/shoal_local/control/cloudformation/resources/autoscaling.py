@@ -1,6 +1,6 @@
 """AWS::ApplicationAutoScaling: scalable targets and scaling policies of endpoints' variants.
 
-What a change replaces: the types' schemas.
+The types' schemas say which changes need a new resource.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
-from shoal_local.control.cloudformation.resources.hosting import typed_for
+from shoal_local.control.cloudformation.resources.sagemaker import typed_for
 
 SCOPE = ("ServiceNamespace", "ResourceId", "ScalableDimension")
 SERVICE = "application-autoscaling"
@@ -26,7 +26,7 @@ class ScalableTarget(ResourceType):
     properties = replaced_by | names("MinCapacity MaxCapacity RoleARN SuspendedState Tags")
 
     def create(self, request: Request) -> Created:
-        """`Ref` is the id that a policy's ScalingTargetId takes."""
+        """Create the target; `Ref` returns the id that a policy's ScalingTargetId takes."""
         id_ = "|".join(
             str(request[name]) for name in ("ResourceId", "ScalableDimension", "ServiceNamespace")
         )
@@ -41,17 +41,19 @@ class ScalableTarget(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def _put(self, request: Request) -> str:
-        given = typed_for(
+        arguments = typed_for(
             SERVICE, "RegisterScalableTarget", request.only(*self.properties - {"Tags"})
         )
         tags = {"Tags": request.tag_map()} if request.tag_map() and not request.physical_id else {}
         return str(
-            request.client(SERVICE).register_scalable_target(**given, **tags)["ScalableTargetARN"]
+            request.client(SERVICE).register_scalable_target(**arguments, **tags)[
+                "ScalableTargetARN"
+            ]
         )
 
     def delete(self, request: Request) -> None:
         client = request.client(SERVICE)
-        gone_is_fine(lambda: client.deregister_scalable_target(**request.only(*SCOPE)))
+        ignore_missing(lambda: client.deregister_scalable_target(**request.only(*SCOPE)))
 
 
 class ScalingPolicy(ResourceType):
@@ -70,20 +72,20 @@ class ScalingPolicy(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def _put(self, request: Request) -> str:
-        kinds = (
+        properties = (
             "PolicyName",
             "PolicyType",
             "TargetTrackingScalingPolicyConfiguration",
             "StepScalingPolicyConfiguration",
         )
-        given = typed_for(SERVICE, "PutScalingPolicy", request.only(*kinds))
+        arguments = typed_for(SERVICE, "PutScalingPolicy", request.only(*properties))
         return str(
-            request.client(SERVICE).put_scaling_policy(**given, **_scope(request))["PolicyARN"]
+            request.client(SERVICE).put_scaling_policy(**arguments, **_scope(request))["PolicyARN"]
         )
 
     def delete(self, request: Request) -> None:
         client = request.client(SERVICE)
-        gone_is_fine(
+        ignore_missing(
             lambda: client.delete_scaling_policy(
                 PolicyName=request["PolicyName"], **_scope(request)
             )
@@ -91,7 +93,7 @@ class ScalingPolicy(ResourceType):
 
 
 def _scope(request: Request) -> dict[str, Any]:
-    """The target, by its id (`ResourceId|ScalableDimension|ServiceNamespace`) or by its parts."""
+    """Return the parts of the target; ScalingTargetId joins them by `|`."""
     if request.get("ScalingTargetId"):
         parts = str(request["ScalingTargetId"]).split("|")
         return dict(

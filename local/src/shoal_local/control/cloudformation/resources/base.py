@@ -1,5 +1,5 @@
-"""What a resource type is to the engine: create, update, delete through the API, and which property
-changes need a new resource.
+"""What the engine needs of a resource type: create, update and delete it through the API, and the
+properties whose change needs a new resource.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from typing import Any, ClassVar
 from botocore.exceptions import ClientError
 
 SUFFIX_LENGTH = 12
-GONE = re.compile(
+NOT_FOUND = re.compile(
     r"NotFound|NoSuch|NonExistent|DoesNotExist|does not exist|Could not find", re.IGNORECASE
 )
 
 
 class ResourceError(Exception):
-    """The resource cannot be made, changed or removed; `str()` is the reason that the stack event
-    shows.
+    """The resource cannot be created, updated or deleted.
+
+    `str()` is the reason in the stack event.
     """
 
 
 @dataclass(frozen=True)
 class Created:
-    """A resource that exists: what `Ref` gives and what `Fn::GetAtt` gives."""
+    """A resource that exists, with the values of `Ref` and `Fn::GetAtt`."""
 
     physical_id: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class Created:
 class Request:
     """One step on one resource.
 
-    `client(service)` signs with the stack's role; `old` are the properties it had before.
+    `client(service)` signs with the stack's role. `old` has the properties before an update.
     """
 
     stack_name: str
@@ -70,53 +71,50 @@ class Request:
         return self.properties.get(name, default)
 
     def only(self, *names: str) -> dict[str, Any]:
-        """The given properties that are set."""
+        """Return those of the properties that the template sets."""
         return {name: self.properties[name] for name in names if name in self.properties}
 
-    def name(self, property_name: str, longest: int = 64, lower: bool = False) -> str:
-        """The name the template gives, else `<stack>-<logical id>-<random>`, cut to what the
-        service takes.
-        """
-        given = self.properties.get(property_name)
-        return str(given) if given else self.generated_name(longest, lower)
+    def name(self, property_name: str, max_length: int = 64, lower: bool = False) -> str:
+        """Return the name in the template, or a generated one of at most `max_length`."""
+        name = self.properties.get(property_name)
+        return str(name) if name else self.generated_name(max_length, lower)
 
-    def generated_name(self, longest: int = 64, lower: bool = False) -> str:
+    def generated_name(self, max_length: int = 64, lower: bool = False) -> str:
+        """Return `<stack>-<logical id>-<random>`."""
         alphabet = string.ascii_letters + string.digits
         suffix = "".join(secrets.choice(alphabet) for _ in range(SUFFIX_LENGTH))
-        stem = f"{self.stack_name}-{self.logical_id}"[: longest - SUFFIX_LENGTH - 1].rstrip("-")
+        stem = f"{self.stack_name}-{self.logical_id}"[: max_length - SUFFIX_LENGTH - 1].rstrip("-")
         name = f"{stem}-{suffix}"
         return name.lower() if lower else name
 
     def tags(self, name: str = "Tags") -> list[dict[str, str]]:
-        """The resource's tags with the stack's, as a list of Key and Value."""
+        """Return the resource's and the stack's tags as a list of Key and Value."""
         return [{"Key": key, "Value": value} for key, value in self.tag_map(name).items()]
 
     def tag_map(self, name: str = "Tags") -> dict[str, str]:
         return _tag_map(self.stack_tags, self.properties.get(name))
 
-    def dropped_tags(self, name: str = "Tags") -> list[str]:
-        """Keys of tags that the resource had and has no more."""
-        return [
-            key
-            for key in _tag_map(self.old_stack_tags, self.old.get(name))
-            if key not in self.tag_map(name)
-        ]
+    def dropped_tags(self) -> list[str]:
+        """Return the keys of tags that the resource no longer has."""
+        old_tags = _tag_map(self.old_stack_tags, self.old.get("Tags"))
+        return [key for key in old_tags if key not in self.tag_map()]
 
     def retag(self, add: Callable[[], object], remove: Callable[[list[str]], object]) -> None:
-        """On an update: take dropped tags away and set the others, where there are any."""
+        """Remove dropped tags and set the others."""
         if self.dropped_tags():
             remove(self.dropped_tags())
         if self.tags():
             add()
 
     def changed(self, *names: str) -> bool:
-        """Whether any of the properties differs from what it was."""
+        """Return whether any of the properties differs from its old value."""
         return any(self.properties.get(name) != self.old.get(name) for name in names)
 
 
 def _tag_map(stack_tags: Mapping[str, str], own: Any) -> dict[str, str]:
-    """Tags of a resource over those of its stack; types write them as a list of Key and Value, or
-    as a map.
+    """Return the tags of a resource over those of its stack.
+
+    Types write them as a list of Key and Value, or as a map.
     """
     pairs = (
         dict(own or {})
@@ -129,13 +127,14 @@ def _tag_map(stack_tags: Mapping[str, str], own: Any) -> dict[str, str]:
 class ResourceType:
     """A type of resource.
 
-    `properties` are those that are emulated; a change of one in `replaced_by` needs a new resource.
+    `properties` are those that are emulated. A change of one in `replaced_by` needs a new resource.
+    If `new_id_means_replaced`, an update that returns another physical id leaves the old resource
+    to be deleted.
     """
 
     type_name: ClassVar[str]
     properties: ClassVar[frozenset[str]]
     replaced_by: ClassVar[frozenset[str]] = frozenset()
-    # Whether an update that answers with another physical id leaves the old resource to be deleted.
     new_id_means_replaced: ClassVar[bool] = False
 
     def create(self, request: Request) -> Created:
@@ -148,7 +147,7 @@ class ResourceType:
         raise ResourceError(f"Shoal's emulator cannot delete {request.type_name}")
 
     def check(self, request: Request) -> None:
-        """ResourceError names a property that is not emulated."""
+        """Raise ResourceError for a property that is not emulated."""
         unknown = sorted(set(request.properties) - self.properties)
         if unknown:
             raise ResourceError(
@@ -161,25 +160,26 @@ class ResourceType:
 
 
 def names(text: str) -> frozenset[str]:
-    """Property names, written as words."""
+    """Return property names, written as words."""
     return frozenset(text.split())
 
 
-def gone_is_fine(delete: Callable[[], object]) -> None:
-    """Call `delete`; that the thing is gone already, which every service says in its own words, is
-    as good.
+def ignore_missing(delete: Callable[[], object]) -> None:
+    """Call `delete`, and ignore that the resource does not exist.
+
+    Every service has its own words for that.
     """
     try:
         delete()
     except ClientError as error:
         detail = error.response["Error"]
-        if not GONE.search(f"{detail.get('Code')}: {detail.get('Message')}"):
+        if not NOT_FOUND.search(f"{detail.get('Code')}: {detail.get('Message')}"):
             raise
 
 
 @contextlib.contextmanager
-def undone_on_failure(undo: Callable[[], object]) -> Iterator[None]:
-    """Take a half-made resource away again when the rest of its creation fails."""
+def undo_on_failure(undo: Callable[[], object]) -> Iterator[None]:
+    """Delete a half-created resource when the rest of its creation fails."""
     try:
         yield
     except Exception:
@@ -189,6 +189,6 @@ def undone_on_failure(undo: Callable[[], object]) -> Iterator[None]:
 
 
 def reason_of(error: ClientError) -> str:
-    """`Code: message (Service: ..., Operation)` of an API error, as a stack event shows it."""
+    """Return the message, operation and code of an API error, as a stack event shows them."""
     detail = error.response["Error"]
     return f"{detail.get('Message')} ({error.operation_name}: {detail.get('Code')})"

@@ -1,6 +1,8 @@
-"""Custom resources: the template's Lambda function is invoked with Create, Update or Delete, and
-its answer, PUT to a URL of the emulator, decides the outcome. A function that fails is reported at
-once; AWS would wait for the timeout first.
+"""Custom resources.
+
+The template's Lambda function is invoked with Create, Update or Delete. Its answer, PUT to a URL of
+the emulator, decides the outcome. A function that fails is reported at once; AWS would wait for the
+timeout.
 """
 
 from __future__ import annotations
@@ -28,21 +30,19 @@ PATH = "/_shoal/cloudformation/"
 TIMEOUT_S = 3600
 POLL_S = 0.1
 LOG_LIMIT_S = 5
-CUSTOM = ("Custom::", "AWS::CloudFormation::CustomResource")
+CUSTOM_PREFIXES = ("Custom::", "AWS::CloudFormation::CustomResource")
 
 
 @dataclass
-class Waiting:
-    """One request to a custom resource's function, until it is answered."""
+class PendingRequest:
+    """A request to a custom resource's function that is not answered yet."""
 
     done: threading.Event = field(default_factory=threading.Event)
     response: Mapping[str, Any] = field(default_factory=dict)
 
 
 class CustomResource(ResourceType):
-    """All types that templates make up (`Custom::*`); the properties are the function's
-    business.
-    """
+    """All types that templates define (`Custom::*`); their functions check the properties."""
 
     type_name = "AWS::CloudFormation::CustomResource"
     new_id_means_replaced = True
@@ -50,7 +50,7 @@ class CustomResource(ResourceType):
     def __init__(self, functions: Functions, endpoint_url: Callable[[], str]) -> None:
         self._functions = functions
         self._endpoint_url = endpoint_url
-        self._waiting: dict[str, Waiting] = {}
+        self._pending: dict[str, PendingRequest] = {}
 
     def check(self, request: Request) -> None:
         if "ServiceToken" not in request.properties:
@@ -71,39 +71,39 @@ class CustomResource(ResourceType):
         return self._run(request, {"RequestType": "Create"})
 
     def update(self, request: Request) -> Created:
-        more = {
+        details = {
             "RequestType": "Update",
             "PhysicalResourceId": request.physical_id,
-            "OldResourceProperties": as_text(request.old),
+            "OldResourceProperties": to_text(request.old),
         }
-        return self._run(request, more)
+        return self._run(request, details)
 
     def delete(self, request: Request) -> None:
         self._run(request, {"RequestType": "Delete", "PhysicalResourceId": request.physical_id})
 
     def answer_path(self, environ: dict[str, Any]) -> Answer | None:
-        """The response URL: takes what a function PUTs; None when the URL is none of ours."""
+        """Answer a PUT to a response URL, None for any other path."""
         path = environ.get("PATH_INFO", "")
         if not path.startswith(PATH):
             return None
-        waiting = self._waiting.get(path.removeprefix(PATH))
-        if waiting is None or environ["REQUEST_METHOD"] != "PUT":
+        pending = self._pending.get(path.removeprefix(PATH))
+        if pending is None or environ["REQUEST_METHOD"] != "PUT":
             return Answer(
                 403, {"Content-Type": "text/plain"}, b"this response URL is not waited for"
             )
         try:
-            waiting.response = dict(json.loads(buffer_body(environ)))
+            pending.response = dict(json.loads(buffer_body(environ)))
         except (ValueError, TypeError, RecursionError) as error:
-            waiting.response = {
+            pending.response = {
                 "Status": "FAILED",
                 "Reason": f"the function's response is not JSON: {error}",
             }
-        waiting.done.set()
+        pending.done.set()
         return Answer(200, {}, b"")
 
-    def _run(self, request: Request, more: Mapping[str, Any]) -> Created:
+    def _run(self, request: Request, details: Mapping[str, Any]) -> Created:
         token = secrets.token_urlsafe(24)
-        waiting = self._waiting[token] = Waiting()
+        pending = self._pending[token] = PendingRequest()
         event = {
             "ServiceToken": request["ServiceToken"],
             "ResponseURL": f"{self._endpoint_url()}{PATH}{token}",
@@ -111,17 +111,17 @@ class CustomResource(ResourceType):
             "RequestId": secrets.token_hex(16),
             "LogicalResourceId": request.logical_id,
             "ResourceType": request.type_name,
-            "ResourceProperties": as_text(request.properties),
-            **more,
+            "ResourceProperties": to_text(request.properties),
+            **details,
         }
         try:
-            response = self._wait(request, event, waiting)
+            response = self._wait(request, event, pending)
         finally:
-            del self._waiting[token]
+            del self._pending[token]
         return self._outcome(request, response)
 
     def _wait(
-        self, request: Request, event: Mapping[str, Any], waiting: Waiting
+        self, request: Request, event: Mapping[str, Any], pending: PendingRequest
     ) -> Mapping[str, Any]:
         try:
             invocation = self._functions.invoke_later(str(request["ServiceToken"]), event)
@@ -131,7 +131,7 @@ class CustomResource(ResourceType):
             ) from error
         timeout_s = float(request.get("ServiceTimeout", TIMEOUT_S))
         deadline = time.monotonic() + timeout_s
-        while not waiting.done.wait(POLL_S):
+        while not pending.done.wait(POLL_S):
             if invocation.done() and invocation.result():
                 return {"Status": "FAILED", "Reason": f"the function failed: {invocation.result()}"}
             if request.closing.is_set():
@@ -142,10 +142,9 @@ class CustomResource(ResourceType):
                     f" {timeout_s:.0f} seconds (function {request['ServiceToken']}): its log says"
                     " more"
                 )
-        futures.wait(
-            [invocation], LOG_LIMIT_S
-        )  # so that its log is written before anything of it is deleted
-        return waiting.response
+        # The log must be written before the function is deleted.
+        futures.wait([invocation], LOG_LIMIT_S)
+        return pending.response
 
     @staticmethod
     def _outcome(request: Request, response: Mapping[str, Any]) -> Created:
@@ -165,16 +164,16 @@ class CustomResource(ResourceType):
         return Created(str(physical_id), dict(response.get("Data") or {}))
 
 
-def as_text(value: Any) -> Any:
-    """Properties as CloudFormation hands them to functions: numbers and booleans are text."""
+def to_text(value: Any) -> Any:
+    """Return properties as CloudFormation passes them to functions: all scalars are text."""
     if isinstance(value, Mapping):
-        return {key: as_text(inner) for key, inner in value.items()}
+        return {key: to_text(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [as_text(inner) for inner in value]
+        return [to_text(inner) for inner in value]
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if value is None or isinstance(value, str) else str(value)
 
 
 def is_custom(type_name: str) -> bool:
-    return type_name.startswith(CUSTOM)
+    return type_name.startswith(CUSTOM_PREFIXES)

@@ -1,6 +1,6 @@
 """AWS::EC2: networks.
 
-Everything is kept and described by moto; no packet flows anywhere, and flow logs stay empty.
+moto keeps and describes everything. No packet flows anywhere, and flow logs stay empty.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
 
@@ -31,7 +31,7 @@ def tag(request: Request, resource_id: str) -> None:
 
 
 class Tagged(ResourceType):
-    """A resource of which only the tags can be changed in place."""
+    """A resource with nothing but tags that can be changed in place."""
 
     identifier: ClassVar[str]
 
@@ -60,13 +60,13 @@ class Vpc(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("ec2").delete_vpc(VpcId=request.physical_id))
+        ignore_missing(lambda: request.client("ec2").delete_vpc(VpcId=request.physical_id))
 
     def _configure(self, request: Request, vpc_id: str) -> None:
         for name in ("EnableDnsSupport", "EnableDnsHostnames"):
             if request.changed(name) and name in request.properties:
                 request.client("ec2").modify_vpc_attribute(
-                    VpcId=vpc_id, **{name: {"Value": truth(request[name])}}
+                    VpcId=vpc_id, **{name: {"Value": as_bool(request[name])}}
                 )
         tag(request, vpc_id)
 
@@ -98,10 +98,10 @@ class Subnet(ResourceType):
 
     def create(self, request: Request) -> Created:
         ec2 = request.client("ec2")
-        wanted = request.only("VpcId", "CidrBlock", "AvailabilityZone", "AvailabilityZoneId")
-        subnet = ec2.create_subnet(**wanted)["Subnet"]
+        arguments = request.only("VpcId", "CidrBlock", "AvailabilityZone", "AvailabilityZoneId")
+        subnet = ec2.create_subnet(**arguments)["Subnet"]
         self._configure(request, subnet["SubnetId"])
-        shown = {
+        attributes = {
             name: subnet.get(name)
             for name in ("SubnetId", "AvailabilityZone", "AvailabilityZoneId", "CidrBlock", "VpcId")
         }
@@ -119,7 +119,7 @@ class Subnet(ResourceType):
         )
         return Created(
             subnet["SubnetId"],
-            {**shown, "NetworkAclAssociationId": association, "Ipv6CidrBlocks": []},
+            {**attributes, "NetworkAclAssociationId": association, "Ipv6CidrBlocks": []},
         )
 
     def update(self, request: Request) -> Created:
@@ -127,11 +127,11 @@ class Subnet(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("ec2").delete_subnet(SubnetId=request.physical_id))
+        ignore_missing(lambda: request.client("ec2").delete_subnet(SubnetId=request.physical_id))
 
     def _configure(self, request: Request, subnet_id: str) -> None:
         if "MapPublicIpOnLaunch" in request.properties:
-            value = {"Value": truth(request["MapPublicIpOnLaunch"])}
+            value = {"Value": as_bool(request["MapPublicIpOnLaunch"])}
             request.client("ec2").modify_subnet_attribute(
                 SubnetId=subnet_id, MapPublicIpOnLaunch=value
             )
@@ -139,9 +139,7 @@ class Subnet(ResourceType):
 
 
 class Simple(Tagged):
-    """A type whose create call takes the properties as they are and answers with the id; other
-    changes replace it.
-    """
+    """A type with one call to create it and one to delete it; only its tags can be changed."""
 
     def __init__(
         self,
@@ -164,10 +162,10 @@ class Simple(Tagged):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: self._delete(request))
+        ignore_missing(lambda: self._delete(request))
 
     def _tag(self, request: Request, physical_id: str, attributes: Mapping[str, Any]) -> None:
-        """An address is known to stacks by its number and to tags by its allocation."""
+        """Tag the resource; stacks know an address by its number, tags by its allocation."""
         if "Tags" in self.properties:
             tag(request, str(attributes.get("AllocationId", physical_id)))
 
@@ -178,8 +176,10 @@ def _route_table(request: Request) -> tuple[str, dict[str, Any]]:
 
 
 def _association(request: Request) -> tuple[str, dict[str, Any]]:
-    made = request.client("ec2").associate_route_table(**request.only("RouteTableId", "SubnetId"))
-    return made["AssociationId"], {"Id": made["AssociationId"]}
+    response = request.client("ec2").associate_route_table(
+        **request.only("RouteTableId", "SubnetId")
+    )
+    return response["AssociationId"], {"Id": response["AssociationId"]}
 
 
 def _internet_gateway(request: Request) -> tuple[str, dict[str, Any]]:
@@ -215,7 +215,7 @@ def _nat_gateway(request: Request) -> tuple[str, dict[str, Any]]:
 
 
 def _flow_log(request: Request) -> tuple[str, dict[str, Any]]:
-    wanted = request.only(
+    arguments = request.only(
         "ResourceType",
         "TrafficType",
         "LogDestinationType",
@@ -223,9 +223,9 @@ def _flow_log(request: Request) -> tuple[str, dict[str, Any]]:
         "LogGroupName",
         "LogFormat",
     )
-    made = request.client("ec2").create_flow_logs(
+    response = request.client("ec2").create_flow_logs(
         ResourceIds=[request["ResourceId"]],
-        **wanted,
+        **arguments,
         **request.only("DeliverLogsPermissionArn"),
         **(
             {"MaxAggregationInterval": int(request["MaxAggregationInterval"])}
@@ -233,9 +233,9 @@ def _flow_log(request: Request) -> tuple[str, dict[str, Any]]:
             else {}
         ),
     )
-    if made.get("Unsuccessful"):
-        raise ResourceError(made["Unsuccessful"][0]["Error"]["Message"])
-    return made["FlowLogIds"][0], {"Id": made["FlowLogIds"][0]}
+    if response.get("Unsuccessful"):
+        raise ResourceError(response["Unsuccessful"][0]["Error"]["Message"])
+    return response["FlowLogIds"][0], {"Id": response["FlowLogIds"][0]}
 
 
 class VpcEndpoint(ResourceType):
@@ -247,7 +247,7 @@ class VpcEndpoint(ResourceType):
     replaced_by = names("ServiceName VpcId VpcEndpointType")
 
     def create(self, request: Request) -> Created:
-        wanted = request.only(
+        arguments = request.only(
             "ServiceName",
             "VpcId",
             "VpcEndpointType",
@@ -255,46 +255,41 @@ class VpcEndpoint(ResourceType):
             "SubnetIds",
             "SecurityGroupIds",
         )
-        private = (
-            {"PrivateDnsEnabled": truth(request["PrivateDnsEnabled"])}
+        private_dns = (
+            {"PrivateDnsEnabled": as_bool(request["PrivateDnsEnabled"])}
             if "PrivateDnsEnabled" in request.properties
             else {}
         )
-        made = request.client("ec2").create_vpc_endpoint(**wanted, **private, **_policy(request))[
-            "VpcEndpoint"
-        ]
-        tag(request, made["VpcEndpointId"])
+        response = request.client("ec2").create_vpc_endpoint(
+            **arguments, **private_dns, **_policy(request)
+        )["VpcEndpoint"]
+        tag(request, response["VpcEndpointId"])
         return Created(
-            made["VpcEndpointId"],
+            response["VpcEndpointId"],
             {
-                "Id": made["VpcEndpointId"],
-                "CreationTimestamp": str(made.get("CreationTimestamp", "")),
+                "Id": response["VpcEndpointId"],
+                "CreationTimestamp": str(response.get("CreationTimestamp", "")),
             },
         )
 
     def update(self, request: Request) -> Created:
         changes: dict[str, Any] = _policy(request) if request.changed("PolicyDocument") else {}
-        for name, singular in (
-            ("RouteTableIds", "RouteTableIds"),
-            ("SubnetIds", "SubnetIds"),
-            ("SecurityGroupIds", "SecurityGroupIds"),
-        ):
-            now, before = set(request.get(name, [])), set(request.old.get(name, []))
-            if now - before:
-                changes[f"Add{singular}"] = sorted(now - before)
-            if before - now:
-                changes[f"Remove{singular}"] = sorted(before - now)
+        for name in ("RouteTableIds", "SubnetIds", "SecurityGroupIds"):
+            new, old = set(request.get(name, [])), set(request.old.get(name, []))
+            if new - old:
+                changes[f"Add{name}"] = sorted(new - old)
+            if old - new:
+                changes[f"Remove{name}"] = sorted(old - new)
         if changes:
             request.client("ec2").modify_vpc_endpoint(VpcEndpointId=request.physical_id, **changes)
         tag(request, request.physical_id)
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("ec2").delete_vpc_endpoints(VpcEndpointIds=[request.physical_id])
         )
-        # moto lists a deleted endpoint for ever, with the state "deleted"; AWS drops it after a
-        # while.
+        # moto lists a deleted endpoint for ever, with the state "deleted". AWS forgets it.
         get_backend("ec2")[request.account][request.region].vpc_end_points.pop(
             request.physical_id, None
         )
@@ -309,8 +304,8 @@ def _policy(request: Request) -> dict[str, str]:
     )
 
 
-def truth(value: Any) -> bool:
-    """Templates write booleans as such or as text."""
+def as_bool(value: Any) -> bool:
+    """Return a boolean, which templates may write as text."""
     return value if isinstance(value, bool) else str(value).lower() == "true"
 
 

@@ -1,6 +1,6 @@
-"""AWS::IAM: roles, inline policies, managed policies, identity providers.
+"""AWS::IAM: roles, inline policies, managed policies and identity providers.
 
-Tokens of a provider are taken from nobody here.
+No provider's token is accepted here.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
-    undone_on_failure,
+    undo_on_failure,
 )
 
 
@@ -37,7 +37,7 @@ class Role(ResourceType):
             Tags=request.tags(),
             **request.only("Path", "Description", "MaxSessionDuration", "PermissionsBoundary"),
         )["Role"]
-        with undone_on_failure(lambda: self.delete(replace(request, physical_id=name))):
+        with undo_on_failure(lambda: self.delete(replace(request, physical_id=name))):
             _attach(iam, name, request.get("ManagedPolicyArns", []))
             _put(iam, name, request.get("Policies", []))
         return Created(name, {"Arn": role["Arn"], "RoleId": role["RoleId"]})
@@ -62,11 +62,13 @@ class Role(ResourceType):
         for arn in set(request.old.get("ManagedPolicyArns", [])) - set(
             request.get("ManagedPolicyArns", [])
         ):
-            gone_is_fine(lambda arn=arn: iam.detach_role_policy(RoleName=name, PolicyArn=arn))  # type: ignore[misc]
+            ignore_missing(lambda arn=arn: iam.detach_role_policy(RoleName=name, PolicyArn=arn))  # type: ignore[misc]
         _put(iam, name, request.get("Policies", []))
-        kept = {policy["PolicyName"] for policy in request.get("Policies", [])}
+        policy_names = {policy["PolicyName"] for policy in request.get("Policies", [])}
         _remove(
-            iam, name, {policy["PolicyName"] for policy in request.old.get("Policies", [])} - kept
+            iam,
+            name,
+            {policy["PolicyName"] for policy in request.old.get("Policies", [])} - policy_names,
         )
         _boundary(iam, request)
         _retag(iam, request)
@@ -75,9 +77,9 @@ class Role(ResourceType):
     def delete(self, request: Request) -> None:
         iam, name = request.client("iam"), request.physical_id
         for arn in request.get("ManagedPolicyArns", []):
-            gone_is_fine(lambda arn=arn: iam.detach_role_policy(RoleName=name, PolicyArn=arn))  # type: ignore[misc]
+            ignore_missing(lambda arn=arn: iam.detach_role_policy(RoleName=name, PolicyArn=arn))  # type: ignore[misc]
         _remove(iam, name, [policy["PolicyName"] for policy in request.get("Policies", [])])
-        gone_is_fine(lambda: iam.delete_role(RoleName=name))
+        ignore_missing(lambda: iam.delete_role(RoleName=name))
 
 
 class Policy(ResourceType):
@@ -128,19 +130,19 @@ class ManagedPolicy(ResourceType):
                 SetAsDefault=True,
             )
             _delete_old_versions(iam, arn)
-        roles, before = set(request.get("Roles", [])), set(request.old.get("Roles", []))
-        for role in roles - before:
+        roles, old_roles = set(request.get("Roles", [])), set(request.old.get("Roles", []))
+        for role in roles - old_roles:
             _attach(iam, role, [arn])
-        for role in before - roles:
-            gone_is_fine(lambda role=role: iam.detach_role_policy(RoleName=role, PolicyArn=arn))  # type: ignore[misc]
+        for role in old_roles - roles:
+            ignore_missing(lambda role=role: iam.detach_role_policy(RoleName=role, PolicyArn=arn))  # type: ignore[misc]
         return Created(arn, request.attributes)
 
     def delete(self, request: Request) -> None:
         iam, arn = request.client("iam"), request.physical_id
         for role in request.get("Roles", []):
-            gone_is_fine(lambda role=role: iam.detach_role_policy(RoleName=role, PolicyArn=arn))  # type: ignore[misc]
-        gone_is_fine(lambda: _delete_old_versions(iam, arn))
-        gone_is_fine(lambda: iam.delete_policy(PolicyArn=arn))
+            ignore_missing(lambda role=role: iam.detach_role_policy(RoleName=role, PolicyArn=arn))  # type: ignore[misc]
+        ignore_missing(lambda: _delete_old_versions(iam, arn))
+        ignore_missing(lambda: iam.delete_policy(PolicyArn=arn))
 
 
 def _attach(iam: Any, role: str, arns: Iterable[str]) -> None:
@@ -159,7 +161,7 @@ def _put(iam: Any, role: str, policies: Iterable[Any]) -> None:
 
 def _remove(iam: Any, role: str, policy_names: Iterable[str]) -> None:
     for name in policy_names:
-        gone_is_fine(lambda name=name: iam.delete_role_policy(RoleName=role, PolicyName=name))  # type: ignore[misc]
+        ignore_missing(lambda name=name: iam.delete_role_policy(RoleName=role, PolicyName=name))  # type: ignore[misc]
 
 
 def _boundary(iam: Any, request: Request) -> None:
@@ -193,25 +195,27 @@ class IdentityProvider(ResourceType):
     replaced_by = names("Url")
 
     def create(self, request: Request) -> Created:
-        made = request.client("iam").create_open_id_connect_provider(
+        response = request.client("iam").create_open_id_connect_provider(
             Url=request["Url"],
             ClientIDList=request.get("ClientIdList", []),
             ThumbprintList=request.get("ThumbprintList", []),
             Tags=request.tags(),
         )
-        return Created(made["OpenIDConnectProviderArn"], {"Arn": made["OpenIDConnectProviderArn"]})
+        return Created(
+            response["OpenIDConnectProviderArn"], {"Arn": response["OpenIDConnectProviderArn"]}
+        )
 
     def update(self, request: Request) -> Created:
         iam, arn = request.client("iam"), request.physical_id
-        wanted, before = (
+        new_clients, old_clients = (
             set(request.get("ClientIdList", [])),
             set(request.old.get("ClientIdList", [])),
         )
-        for client in wanted - before:
+        for client in new_clients - old_clients:
             iam.add_client_id_to_open_id_connect_provider(
                 OpenIDConnectProviderArn=arn, ClientID=client
             )
-        for client in before - wanted:
+        for client in old_clients - new_clients:
             iam.remove_client_id_from_open_id_connect_provider(
                 OpenIDConnectProviderArn=arn, ClientID=client
             )
@@ -219,7 +223,7 @@ class IdentityProvider(ResourceType):
 
     def delete(self, request: Request) -> None:
         arn = request.physical_id
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("iam").delete_open_id_connect_provider(
                 OpenIDConnectProviderArn=arn
             )

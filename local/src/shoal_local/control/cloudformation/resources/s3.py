@@ -17,9 +17,9 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
-    undone_on_failure,
+    undo_on_failure,
 )
 
 RULE_MEMBERS = names(
@@ -48,7 +48,7 @@ class Bucket(ResourceType):
         ownership = request.get("OwnershipControls")
         owner = {"ObjectOwnership": ownership["Rules"][0]["ObjectOwnership"]} if ownership else {}
         s3.create_bucket(Bucket=name, **location, **owner)
-        with undone_on_failure(lambda: s3.delete_bucket(Bucket=name)):
+        with undo_on_failure(lambda: s3.delete_bucket(Bucket=name)):
             self._configure(s3, name, request)
         return Created(name, attributes(name, request.region))
 
@@ -57,7 +57,7 @@ class Bucket(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("s3").delete_bucket(Bucket=request.physical_id))
+        ignore_missing(lambda: request.client("s3").delete_bucket(Bucket=request.physical_id))
 
     def _configure(self, s3: Any, name: str, request: Request) -> None:
         """Set what is new or changed; `old` is empty for a new bucket."""
@@ -100,7 +100,7 @@ class BucketPolicy(ResourceType):
         return self.create(request)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("s3").delete_bucket_policy(Bucket=request["Bucket"]))
+        ignore_missing(lambda: request.client("s3").delete_bucket_policy(Bucket=request["Bucket"]))
 
 
 def attributes(name: str, region: str) -> dict[str, str]:
@@ -113,12 +113,12 @@ def attributes(name: str, region: str) -> dict[str, str]:
     }
 
 
-def _encryption(s3: Any, name: str, wanted: Mapping[str, Any] | None) -> None:
-    if not wanted:
+def _encryption(s3: Any, name: str, configuration: Mapping[str, Any] | None) -> None:
+    if not configuration:
         s3.delete_bucket_encryption(Bucket=name)
         return
     rules = []
-    for rule in wanted["ServerSideEncryptionConfiguration"]:
+    for rule in configuration["ServerSideEncryptionConfiguration"]:
         renamed = {key: value for key, value in rule.items() if key == "BucketKeyEnabled"}
         rules.append(
             {"ApplyServerSideEncryptionByDefault": rule["ServerSideEncryptionByDefault"], **renamed}
@@ -126,74 +126,74 @@ def _encryption(s3: Any, name: str, wanted: Mapping[str, Any] | None) -> None:
     s3.put_bucket_encryption(Bucket=name, ServerSideEncryptionConfiguration={"Rules": rules})
 
 
-def _public_access(s3: Any, name: str, wanted: Mapping[str, Any] | None) -> None:
-    if wanted:
-        s3.put_public_access_block(Bucket=name, PublicAccessBlockConfiguration=wanted)
+def _public_access(s3: Any, name: str, configuration: Mapping[str, Any] | None) -> None:
+    if configuration:
+        s3.put_public_access_block(Bucket=name, PublicAccessBlockConfiguration=configuration)
     else:
         s3.delete_public_access_block(Bucket=name)
 
 
-def _lifecycle(s3: Any, name: str, wanted: Mapping[str, Any] | None) -> None:
-    if wanted:
-        rules = [lifecycle_rule(rule, number) for number, rule in enumerate(wanted["Rules"])]
+def _lifecycle(s3: Any, name: str, configuration: Mapping[str, Any] | None) -> None:
+    if configuration:
+        rules = [lifecycle_rule(rule, number) for number, rule in enumerate(configuration["Rules"])]
         s3.put_bucket_lifecycle_configuration(Bucket=name, LifecycleConfiguration={"Rules": rules})
     else:
         s3.delete_bucket_lifecycle(Bucket=name)
 
 
 def lifecycle_rule(rule: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """A rule in CloudFormation's words as one in S3's."""
+    """Return a lifecycle rule of CloudFormation as one of S3."""
     unknown = sorted(set(rule) - RULE_MEMBERS)
     if unknown:
         raise ResourceError(
             f"Shoal's emulator does not emulate {unknown[0]} in lifecycle rules of buckets"
         )
-    made: dict[str, Any] = {
+    s3_rule: dict[str, Any] = {
         "ID": rule.get("Id", f"rule-{number}"),
         "Status": rule["Status"],
         "Filter": {"Prefix": rule.get("Prefix", "")},
     }
     if "ExpirationInDays" in rule:
-        made["Expiration"] = {"Days": int(rule["ExpirationInDays"])}
+        s3_rule["Expiration"] = {"Days": int(rule["ExpirationInDays"])}
     if "ExpiredObjectDeleteMarker" in rule:
-        made["Expiration"] = {"ExpiredObjectDeleteMarker": rule["ExpiredObjectDeleteMarker"]}
+        s3_rule["Expiration"] = {"ExpiredObjectDeleteMarker": rule["ExpiredObjectDeleteMarker"]}
     if "NoncurrentVersionExpirationInDays" in rule:
-        made["NoncurrentVersionExpiration"] = {
+        s3_rule["NoncurrentVersionExpiration"] = {
             "NoncurrentDays": int(rule["NoncurrentVersionExpirationInDays"])
         }
     if "NoncurrentVersionExpiration" in rule:
-        made["NoncurrentVersionExpiration"] = {
+        s3_rule["NoncurrentVersionExpiration"] = {
             key: int(value) for key, value in rule["NoncurrentVersionExpiration"].items()
         }
     if "AbortIncompleteMultipartUpload" in rule:
         days = rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"]
-        made["AbortIncompleteMultipartUpload"] = {"DaysAfterInitiation": int(days)}
+        s3_rule["AbortIncompleteMultipartUpload"] = {"DaysAfterInitiation": int(days)}
     if "Transitions" in rule:
-        made["Transitions"] = [
+        s3_rule["Transitions"] = [
             {
                 "StorageClass": transition["StorageClass"],
                 "Days": int(transition["TransitionInDays"]),
             }
             for transition in rule["Transitions"]
         ]
-    return made
+    return s3_rule
 
 
 def _logging(s3: Any, name: str, request: Request) -> None:
-    wanted = request.get("LoggingConfiguration") or {}
-    if not wanted:
+    configuration = request.get("LoggingConfiguration") or {}
+    if not configuration:
         s3.put_bucket_logging(Bucket=name, BucketLoggingStatus={})
         return
     target = {
-        "TargetBucket": wanted.get("DestinationBucketName", name),
-        "TargetPrefix": wanted.get("LogFilePrefix", ""),
+        "TargetBucket": configuration.get("DestinationBucketName", name),
+        "TargetPrefix": configuration.get("LogFilePrefix", ""),
     }
     try:
         s3.put_bucket_logging(Bucket=name, BucketLoggingStatus={"LoggingEnabled": target})
     except ClientError as error:
         if error.response["Error"]["Code"] != "InvalidTargetBucketForLogging":
             raise
-        # AWS takes the setting before the target's policy grants the log service; moto asks for the
+        # AWS takes the setting before the target's policy allows the log service. moto needs the
         # policy first.
         backend = s3_backends[request.account]["aws"]
         if target["TargetBucket"] not in backend.buckets:
@@ -201,32 +201,35 @@ def _logging(s3: Any, name: str, request: Request) -> None:
         backend.buckets[name].logging = target
 
 
-def _notifications(s3: Any, name: str, wanted: Mapping[str, Any]) -> None:
-    """EventBridge, or nobody; queues, topics and functions are refused, because nothing would be
-    delivered to them.
+def _notifications(s3: Any, name: str, configuration: Mapping[str, Any]) -> None:
+    """Turn EventBridge on or off.
+
+    Queues, topics and functions are refused, because nothing would be delivered to them.
     """
-    unknown = sorted(set(wanted) - {"EventBridgeConfiguration"})
+    unknown = sorted(set(configuration) - {"EventBridgeConfiguration"})
     if unknown:
         raise ResourceError(
             f"Shoal's emulator does not emulate {unknown[0]} of buckets; EventBridgeConfiguration"
             " it does"
         )
-    told = (
-        str(wanted.get("EventBridgeConfiguration", {}).get("EventBridgeEnabled", True)).lower()
+    enabled = (
+        str(
+            configuration.get("EventBridgeConfiguration", {}).get("EventBridgeEnabled", True)
+        ).lower()
         == "true"
-        if wanted
+        if configuration
         else False
     )
     s3.put_bucket_notification_configuration(
-        Bucket=name, NotificationConfiguration={"EventBridgeConfiguration": {}} if told else {}
+        Bucket=name, NotificationConfiguration={"EventBridgeConfiguration": {}} if enabled else {}
     )
 
 
-def _cors(s3: Any, name: str, wanted: Mapping[str, Any] | None) -> None:
-    if wanted:
+def _cors(s3: Any, name: str, configuration: Mapping[str, Any] | None) -> None:
+    if configuration:
         rules = [
             {key if key != "MaxAge" else "MaxAgeSeconds": value for key, value in rule.items()}
-            for rule in wanted["CorsRules"]
+            for rule in configuration["CorsRules"]
         ]
         s3.put_bucket_cors(Bucket=name, CORSConfiguration={"CORSRules": rules})
     else:
@@ -234,7 +237,7 @@ def _cors(s3: Any, name: str, wanted: Mapping[str, Any] | None) -> None:
 
 
 def _canned(access_control: str) -> str:
-    """`LogDeliveryWrite` as `log-delivery-write`."""
+    """Return `LogDeliveryWrite` as `log-delivery-write`."""
     return "".join(
         f"-{letter.lower()}" if letter.isupper() else letter for letter in access_control
     ).lstrip("-")

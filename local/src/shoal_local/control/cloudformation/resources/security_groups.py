@@ -1,5 +1,6 @@
-"""AWS::EC2 security groups and their rules, inline and as resources of their own (a group that
-names itself needs those).
+"""AWS::EC2: security groups and their rules.
+
+Rules are inline, or resources of their own, as a group that names itself needs them.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
-    undone_on_failure,
+    undo_on_failure,
 )
 from shoal_local.control.cloudformation.resources.ec2 import tag
 
@@ -24,34 +25,36 @@ ALL_TRAFFIC = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
 RULE = "IpProtocol FromPort ToPort Description CidrIp CidrIpv6"
 
 
-def permission(rule: Mapping[str, Any], peer_property: str, prefix_property: str) -> dict[str, Any]:
-    """A rule in CloudFormation's words as an IpPermission."""
+def ip_permission(
+    rule: Mapping[str, Any], peer_property: str, prefix_property: str
+) -> dict[str, Any]:
+    """Return a rule of CloudFormation as an IpPermission of EC2."""
     described = {"Description": rule["Description"]} if rule.get("Description") else {}
-    made: dict[str, Any] = {
+    result: dict[str, Any] = {
         "IpProtocol": str(rule["IpProtocol"]),
         **{name: int(rule[name]) for name in PORTS if name in rule},
     }
     if rule.get("CidrIp"):
-        made["IpRanges"] = [{"CidrIp": rule["CidrIp"], **described}]
+        result["IpRanges"] = [{"CidrIp": rule["CidrIp"], **described}]
     elif rule.get("CidrIpv6"):
-        made["Ipv6Ranges"] = [{"CidrIpv6": rule["CidrIpv6"], **described}]
+        result["Ipv6Ranges"] = [{"CidrIpv6": rule["CidrIpv6"], **described}]
     elif rule.get(peer_property):
-        made["UserIdGroupPairs"] = [{"GroupId": rule[peer_property], **described}]
+        result["UserIdGroupPairs"] = [{"GroupId": rule[peer_property], **described}]
     elif rule.get(prefix_property):
-        made["PrefixListIds"] = [{"PrefixListId": rule[prefix_property], **described}]
+        result["PrefixListIds"] = [{"PrefixListId": rule[prefix_property], **described}]
     else:
         raise ResourceError(
             f"a security group rule needs CidrIp, CidrIpv6, {peer_property} or {prefix_property}"
         )
-    return made
+    return result
 
 
 def inbound(rule: Mapping[str, Any]) -> dict[str, Any]:
-    return permission(rule, "SourceSecurityGroupId", "SourcePrefixListId")
+    return ip_permission(rule, "SourceSecurityGroupId", "SourcePrefixListId")
 
 
 def outbound(rule: Mapping[str, Any]) -> dict[str, Any]:
-    return permission(rule, "DestinationSecurityGroupId", "DestinationPrefixListId")
+    return ip_permission(rule, "DestinationSecurityGroupId", "DestinationPrefixListId")
 
 
 class SecurityGroup(ResourceType):
@@ -64,11 +67,11 @@ class SecurityGroup(ResourceType):
     def create(self, request: Request) -> Created:
         ec2 = request.client("ec2")
         name = request.name("GroupName", 255)
-        made = ec2.create_security_group(
+        response = ec2.create_security_group(
             GroupName=name, Description=request["GroupDescription"], **request.only("VpcId")
         )
-        group_id = made["GroupId"]
-        with undone_on_failure(lambda: ec2.delete_security_group(GroupId=group_id)):
+        group_id = response["GroupId"]
+        with undo_on_failure(lambda: ec2.delete_security_group(GroupId=group_id)):
             if request.get("SecurityGroupEgress"):
                 ec2.revoke_security_group_egress(GroupId=group_id, IpPermissions=[ALL_TRAFFIC])
             self._change(request, group_id)
@@ -83,7 +86,7 @@ class SecurityGroup(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("ec2").delete_security_group(GroupId=request.physical_id)
         )
 
@@ -103,23 +106,23 @@ class SecurityGroup(ResourceType):
                 ec2.revoke_security_group_egress,
             ),
         )
-        for name, words, authorize, revoke in directions:
-            now, before = (
-                [words(rule) for rule in request.get(name, [])],
-                [words(rule) for rule in request.old.get(name, [])],
+        for name, convert, authorize, revoke in directions:
+            new_rules, old_rules = (
+                [convert(rule) for rule in request.get(name, [])],
+                [convert(rule) for rule in request.old.get(name, [])],
             )
-            for rule in before:
-                if rule not in now:
+            for rule in old_rules:
+                if rule not in new_rules:
                     revoke(GroupId=group_id, IpPermissions=[rule])
-            for rule in now:
-                if rule not in before:
+            for rule in new_rules:
+                if rule not in old_rules:
                     authorize(GroupId=group_id, IpPermissions=[rule])
 
 
 class Rule(ResourceType):
     """One rule of a group as a resource.
 
-    A change takes the old rule away first: a group cannot have two that are equal.
+    An update deletes the old rule first: a group cannot have two that are equal.
     """
 
     direction: ClassVar[str]
@@ -128,15 +131,15 @@ class Rule(ResourceType):
         ec2 = request.client("ec2")
         rule = self._permission(request.properties)
         authorize = getattr(ec2, f"authorize_security_group_{self.direction}")
-        made = authorize(GroupId=request["GroupId"], IpPermissions=[rule]).get(
+        rules = authorize(GroupId=request["GroupId"], IpPermissions=[rule]).get(
             "SecurityGroupRules", []
         )
-        rule_id = made[0]["SecurityGroupRuleId"] if made else request.generated_name()
+        rule_id = rules[0]["SecurityGroupRuleId"] if rules else request.generated_name()
         return Created(rule_id, {"Id": rule_id})
 
     def delete(self, request: Request) -> None:
         revoke = getattr(request.client("ec2"), f"revoke_security_group_{self.direction}")
-        gone_is_fine(
+        ignore_missing(
             lambda: revoke(
                 GroupId=request["GroupId"], IpPermissions=[self._permission(request.properties)]
             )

@@ -1,5 +1,6 @@
-"""Functions over tensors: each is one stateful operation, so tf.function keeps them in the script's
-order on every rank.
+"""Collectives over tensors.
+
+Each is one stateful operation, so tf.function keeps them in the script's order on every rank.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import tensorflow as tf
 
 from .. import transport
 from ..errors import HorovodLocalError
-from ..job import joined
+from ..job import current_job
 from ..reduction import ReduceOp, choose
 from .compression import Compression
 
@@ -24,7 +25,7 @@ def allreduce(
     op: ReduceOp | None = None,
     name: str | None = None,
 ) -> Any:
-    """The reduction over all ranks, the average by default; same shape and type.
+    """Return the reduction over all ranks, the average by default; same shape and type.
 
     `name` is Horovod's and changes nothing.
     """
@@ -33,7 +34,7 @@ def allreduce(
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
-    """Rank `root_rank`'s tensor, on every rank."""
+    """Return rank `root_rank`'s tensor, on every rank."""
     del name
     return _broadcast_all([tf.convert_to_tensor(tensor)], root_rank)[0]
 
@@ -50,8 +51,8 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
 
 @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore]
 def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[Any]:
-    """Each tensor reduced over all ranks, all of them in one operation."""
-    communicator = joined().communicator
+    """Return each tensor reduced over all ranks, all of them in one operation."""
+    communicator = current_job().communicator
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if communicator is None or not tensors:
         return tensors
@@ -66,7 +67,7 @@ def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[A
 
 
 def _broadcast_all(tensors: list[Any], root_rank: int) -> list[Any]:
-    job = joined()
+    job = current_job()
     if not 0 <= root_rank < job.size:
         raise HorovodLocalError(f"root_rank={root_rank} is no rank of a job of {job.size}")
     if job.communicator is None or not tensors:
@@ -77,13 +78,13 @@ def _broadcast_all(tensors: list[Any], root_rank: int) -> list[Any]:
 
 
 def _as_one_operation(function: Callable[..., Any], tensors: list[Any]) -> list[Any]:
-    answers = tf.numpy_function(
+    results = tf.numpy_function(
         function, tensors, [tensor.dtype for tensor in tensors], stateful=True
     )
-    answers = list(answers) if isinstance(answers, list | tuple) else [answers]
-    for answer, tensor in zip(answers, tensors, strict=True):
-        answer.set_shape(tensor.shape)  # numpy_function forgets it
-    return answers
+    results = list(results) if isinstance(results, list | tuple) else [results]
+    for result, tensor in zip(results, tensors, strict=True):
+        result.set_shape(tensor.shape)  # numpy_function forgets it
+    return results
 
 
 def _allreduce_arrays(communicator: Any, op: ReduceOp, *arrays: Any) -> list[Any]:

@@ -1,7 +1,4 @@
-"""What a training script wraps: its gradient tape, or its Keras optimizer.
-
-Gradients of one rank come in, all ranks' go out.
-"""
+"""The gradient tape and the Keras optimizer that a training script wraps."""
 
 from __future__ import annotations
 
@@ -36,8 +33,9 @@ class DistributedGradientTape:
     def gradient(
         self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
     ) -> Any:
-        """The wrapped tape's gradient of `target`, reduced over all ranks; same structure as
-        `sources`.
+        """Return the gradient of `target`, reduced over all ranks.
+
+        It has the structure of `sources`.
         """
         return _reduce(
             self._tape.gradient(target, sources, output_gradients, **options),
@@ -67,7 +65,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     compression: Any = Compression.none,
     op: ReduceOp = Average,
 ) -> Any:
-    """The same Keras optimizer, whose apply_gradients() reduces over all ranks first.
+    """Return the same Keras optimizer; its apply_gradients() reduces over all ranks first.
 
     `name` is Horovod's and changes nothing.
     """
@@ -98,7 +96,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 
 @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore] # untyped where TensorFlow is not installed
 def _reduce(gradients: Any, compression: Any, op: ReduceOp) -> Any:
-    """All gradients in one operation; None (not connected) stays None."""
+    """Reduce all gradients in one operation; None (not connected) stays None."""
     leaves = tf.nest.flatten(gradients)
     present = [index for index, leaf in enumerate(leaves) if leaf is not None]
     for index, reduced in zip(

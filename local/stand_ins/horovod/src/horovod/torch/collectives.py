@@ -1,7 +1,4 @@
-"""Functions over tensors, all of them synchronous.
-
-Tensors of one rank come in, tensors of all ranks go out.
-"""
+"""Collectives over tensors, all of them synchronous."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import torch
 
 from .. import transport
 from ..errors import HorovodLocalError
-from ..job import joined
+from ..job import current_job
 from ..reduction import ReduceOp, choose
 from .compression import Compression
 
@@ -26,7 +23,7 @@ def allreduce(
     compression: Any = Compression.none,
     op: ReduceOp | None = None,
 ) -> Any:
-    """A new tensor: the reduction over all ranks, the average by default.
+    """Return the reduction over all ranks as a new tensor, the average by default.
 
     `name` is Horovod's and changes nothing.
     """
@@ -55,11 +52,12 @@ def grouped_allreduce(
 
 
 def allgather(tensor: Any, name: str | None = None) -> Any:
-    """All ranks' tensors one after the other along the first dimension, in which they may
-    differ.
+    """Return all ranks' tensors one after the other along the first dimension.
+
+    They may differ in that dimension.
     """
     del name
-    communicator = joined().communicator
+    communicator = current_job().communicator
     if communicator is None:
         return tensor.clone()
     return torch.cat(
@@ -68,7 +66,7 @@ def allgather(tensor: Any, name: str | None = None) -> Any:
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
-    """A new tensor: rank `root_rank`'s."""
+    """Return rank `root_rank`'s tensor as a new one."""
     del name
     copy = tensor.detach().clone()
     broadcast_all([copy], root_rank)
@@ -84,14 +82,14 @@ def broadcast_(tensor: Any, root_rank: int, name: str | None = None) -> Any:
 
 def barrier() -> None:
     """Wait until every rank is here."""
-    communicator = joined().communicator
+    communicator = current_job().communicator
     if communicator is not None:
         communicator.Barrier()
 
 
 def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[Any]:
-    """New tensors: each reduced over all ranks, all of them in one message per type."""
-    communicator = joined().communicator
+    """Return new tensors, each reduced over all ranks, in one message per type."""
+    communicator = current_job().communicator
     if communicator is None or not tensors:
         return [tensor.detach().clone() for tensor in tensors]
     sent = [compression.compress(tensor.detach()) for tensor in tensors]
@@ -104,7 +102,7 @@ def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[A
 
 def broadcast_all(tensors: Iterable[Any], root_rank: int) -> None:
     """Copy rank `root_rank`'s tensors into every rank's, all of them in one message."""
-    job = joined()
+    job = current_job()
     if not 0 <= root_rank < job.size:
         raise HorovodLocalError(f"root_rank={root_rank} is no rank of a job of {job.size}")
     tensors = list(tensors)

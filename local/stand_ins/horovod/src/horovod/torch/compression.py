@@ -6,19 +6,7 @@ from typing import Any
 
 import torch
 
-
-class NoneCompressor:
-    """Sends tensors as they are."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """The tensor to send, and what decompress needs to know."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, _context: Any) -> Any:
-        """The received tensor in its own type."""
-        return tensor
+from ..compression import NoneCompressor
 
 
 class FP16Compressor:
@@ -26,7 +14,7 @@ class FP16Compressor:
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """The tensor to send, and its own type if it is floating point."""
+        """Return the tensor to send, and its own type if it is floating point."""
         return (
             (tensor.to(torch.float16), tensor.dtype)
             if tensor.is_floating_point()
@@ -35,12 +23,12 @@ class FP16Compressor:
 
     @staticmethod
     def decompress(tensor: Any, context: Any) -> Any:
-        """The received tensor in its own type."""
+        """Return the received tensor in its own type."""
         return tensor if context is None else tensor.to(context)
 
 
 class Compression:
-    """What `compression` may be."""
+    """The values that `compression` takes."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

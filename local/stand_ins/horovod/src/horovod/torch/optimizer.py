@@ -1,7 +1,6 @@
-"""Horovod's optimizer wrap: gradients of one rank come in, step() applies what all ranks computed
-together.
+"""Horovod's optimizer: step() applies the gradients that all ranks computed together.
 
-Horovod starts to reduce a gradient as soon as it is there; the stand-in reduces all of them in one
+Horovod starts to reduce a gradient as soon as it is there. The stand-in reduces all of them in one
 message in step(), and refuses what would race in Horovod.
 """
 
@@ -20,8 +19,9 @@ from .compression import Compression
 
 
 class _Gradients:
-    """The gradients of an optimizer's parameters, and how often backward() has filled each since
-    they were last reduced.
+    """The gradients of an optimizer's parameters.
+
+    It counts how often backward() has filled each since the last reduction.
     """
 
     def __init__(
@@ -42,8 +42,9 @@ class _Gradients:
         return bool(self._passes)
 
     def reduce(self) -> None:
-        """Replace every gradient by its reduction; a parameter that got none here may have got one
-        elsewhere.
+        """Replace every gradient by its reduction.
+
+        A parameter without a gradient on this rank may have one on another.
         """
         for parameter in self.parameters:
             if parameter.grad is None:
@@ -71,8 +72,9 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     backward_passes_per_step: int = 1,
     op: ReduceOp = Average,
 ) -> Any:
-    """The same optimizer, whose step() reduces gradients over all ranks first; with synchronize()
-    and skip_synchronize().
+    """Return the same optimizer, whose step() reduces gradients over all ranks first.
+
+    It also gets synchronize() and skip_synchronize().
     """
     parameters = [
         parameter
@@ -84,9 +86,8 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         _check_names(list(named_parameters), parameters)
     gradients = _Gradients(parameters, compression, backward_passes_per_step, choose(op))
     own = type(optimizer)
-    vars(optimizer).pop(
-        "step", None
-    )  # a learning rate scheduler made earlier has put its own there
+    # A learning rate scheduler that was made earlier has put its own there.
+    vars(optimizer).pop("step", None)
     optimizer.__class__ = type(
         own.__name__, (own,), {"__module__": own.__module__, **_methods(own, gradients)}
     )
@@ -107,14 +108,15 @@ def _check_names(named_parameters: list[tuple[str, Any]], parameters: list[Any])
 
 def _methods(own: Any, gradients: _Gradients) -> dict[str, Callable[..., Any]]:
     def synchronize(_self: Any) -> None:
-        """Reduce now, for example to clip; then step inside `with
-        optimizer.skip_synchronize():`.
+        """Reduce now, for example to clip.
+
+        Then step inside `with optimizer.skip_synchronize():`.
         """
         gradients.reduce()
 
     @contextmanager
     def skip_synchronize(_self: Any) -> Iterator[None]:
-        """step() inside does not reduce again."""
+        """Keep step() from reducing again in this block."""
         gradients.synchronize_in_step = False
         try:
             yield

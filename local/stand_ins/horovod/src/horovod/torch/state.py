@@ -1,4 +1,4 @@
-"""Makes ranks start alike: rank `root_rank`'s parameters and optimizer state come to every rank."""
+"""Gives every rank the parameters and optimizer state of one rank."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def broadcast_parameters(
 
 
 def broadcast_optimizer_state(optimizer: Any, root_rank: int) -> None:
-    """Give every rank rank `root_rank`'s state and settings (learning rate, momentum, moments)."""
+    """Give every rank the state and settings of rank `root_rank`'s optimizer.
+
+    These are learning rate, momentum and moments.
+    """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")  # noqa: TRY004 - Horovod raises ValueError
     optimizer.load_state_dict(broadcast_object(optimizer.state_dict(), root_rank))

@@ -1,7 +1,7 @@
-"""A CPU stand-in for AWS's `smdistributed.dataparallel`: same imports, same backend name, gloo
-underneath.
+"""A CPU stand-in for AWS's `smdistributed.dataparallel`.
 
-Importing it raises SMDDPLocalConflictError where AWS's own wheel is installed.
+It has the same imports and the same backend name, with gloo underneath. Importing it raises
+SMDDPLocalConflictError where AWS's own wheel is installed.
 """
 
 from importlib import metadata

@@ -1,6 +1,4 @@
-"""Which instance types smddp supports; the name of this job's comes in, an error (strict) or a
-warning goes out.
-"""
+"""The instance types that smddp supports."""
 
 from __future__ import annotations
 
@@ -15,8 +13,9 @@ SUPPORTED_INSTANCE_TYPES = ("ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p3dn.24xl
 
 
 def check_instance_type(environment: LaunchEnvironment) -> None:
-    """Say that smddp has no support for this instance type: an error in strict mode, else a
-    warning.
+    """Say so if smddp does not support this job's instance type.
+
+    That is an error in strict mode, else a warning.
     """
     instance_type = environment.instance_type
     if not instance_type or instance_type in SUPPORTED_INSTANCE_TYPES:

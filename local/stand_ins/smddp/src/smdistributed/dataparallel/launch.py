@@ -1,9 +1,7 @@
-"""How this process was started: the launcher's environment variables come in, a LaunchEnvironment
-goes out.
+"""The launcher's environment variables, and the console script `smddprun COMMAND...`.
 
-Also the console script `smddprun COMMAND...`, which the training toolkit puts between mpirun and
-Python when it finds it on PATH: it gives an MPI rank the variables that PyTorch reads, then becomes
-the command.
+The training toolkit puts smddprun between mpirun and Python when it finds it on PATH. It gives an
+MPI rank the variables that PyTorch reads, then becomes the command.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ RENDEZVOUS_TIMEOUT_S = 60.0
 
 
 class Launcher(StrEnum):
-    """What started this process; it decides which collective smddp accelerates."""
+    """The program that started this process; it decides which collective smddp accelerates."""
 
     MPIRUN = "mpirun"
     TORCHRUN = "torchrun"
@@ -61,7 +59,7 @@ class LaunchEnvironment:
 
 
 def read(environ: Mapping[str, str]) -> LaunchEnvironment:
-    """Describe the process whose environment is given."""
+    """Describe the process that has these variables."""
     return LaunchEnvironment(
         launcher=_launcher(environ),
         rank=int(_first(environ, "0", "OMPI_COMM_WORLD_RANK", "RANK")),
@@ -78,8 +76,7 @@ def read(environ: Mapping[str, str]) -> LaunchEnvironment:
 
 
 def export(environ: MutableMapping[str, str]) -> None:
-    """Give an MPI rank the variables that torch.distributed reads; a rank that has them is left
-    alone.
+    """Give an MPI rank the variables that torch.distributed reads, unless it has them.
 
     On one host the ranks meet at a fresh loopback port, so that two jobs on one machine never meet
     each other. On several they meet at the toolkit's server address, two ports above its server
@@ -102,16 +99,17 @@ def export(environ: MutableMapping[str, str]) -> None:
 
 
 def _leave_fabric_out(environ: MutableMapping[str, str]) -> None:
-    """Open MPI 5.0.11's btl/ofi sleeps for a second in MPI_Init where there is no fabric; the
-    toolkit's `-mca btl ^openib` lets it in.
+    """Exclude btl/ofi, which the toolkit's `-mca btl ^openib` lets in.
+
+    Open MPI 5.0.11's sleeps for a second in MPI_Init where there is no fabric.
     """
-    chosen = environ.get("OMPI_MCA_btl", "^")
-    if chosen.startswith("^") and "ofi" not in chosen[1:].split(","):
-        environ["OMPI_MCA_btl"] = "^" + ",".join(part for part in (chosen[1:], "ofi") if part)
+    components = environ.get("OMPI_MCA_btl", "^")
+    if components.startswith("^") and "ofi" not in components[1:].split(","):
+        environ["OMPI_MCA_btl"] = "^" + ",".join(part for part in (components[1:], "ofi") if part)
 
 
 def smddprun() -> None:
-    """Console script: export the variables, then become the command."""
+    """Export the variables, then become the command."""
     command = sys.argv[1:]
     if not command:
         raise SystemExit("usage: smddprun COMMAND [ARGUMENT...]")
@@ -129,12 +127,12 @@ def _launcher(environ: Mapping[str, str]) -> Launcher:
 
 
 def _transport(environ: Mapping[str, str]) -> str:
-    chosen = environ.get("SMDDP_LOCAL_TRANSPORT") or "mpi"
-    if chosen not in ("mpi", "gloo"):
+    transport = environ.get("SMDDP_LOCAL_TRANSPORT") or "mpi"
+    if transport not in ("mpi", "gloo"):
         raise SMDDPConfigurationError(
-            f"SMDDP_LOCAL_TRANSPORT={chosen}: there are mpi (the default under mpirun) and gloo"
+            f"SMDDP_LOCAL_TRANSPORT={transport}: there are mpi (the default under mpirun) and gloo"
         )
-    return chosen
+    return transport
 
 
 def _first(environ: Mapping[str, str], default: str, *names: str) -> str:
@@ -142,8 +140,9 @@ def _first(environ: Mapping[str, str], default: str, *names: str) -> str:
 
 
 def _agree_on_port(launch: LaunchEnvironment, environ: Mapping[str, str]) -> str:
-    """Rank 0 chooses a free port and leaves it in the folder that mpirun made for this job; the
-    others read it there.
+    """Return the port that rank 0 chose.
+
+    It leaves the port in the folder that mpirun made for this job; the others read it there.
     """
     if launch.world_size == 1:
         return _free_port()

@@ -1,5 +1,6 @@
-"""Waiting for the other ranks ahead of a collective: MPI waits by spinning, and keeps from its
-core whatever else would run there.
+"""Waits for the other ranks ahead of a collective.
+
+MPI waits by spinning, which keeps other work from its core.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ NAP_S = 0.00005
 
 
 def meet(communicator: Any) -> None:
-    """Return when every rank of mpi4py's communicator is here; asleep, if that takes long.
+    """Return when every rank of mpi4py's communicator is here; sleep if that takes long.
 
-    What may run meanwhile on a core that is shared: TensorFlow's threads, which prepare the next
-    batch; on a machine with more to do than cores the very rank that is waited for. On two quiet
-    cores no difference in images/s is to be seen.
+    On a shared core this leaves time to TensorFlow's threads, which prepare the next batch. On a
+    machine with more to do than cores it leaves time to the very rank that is waited for. On two
+    quiet cores it makes no difference in images/s.
     """
     arrived = communicator.Ibarrier()
     patience = time.perf_counter() + SPIN_S

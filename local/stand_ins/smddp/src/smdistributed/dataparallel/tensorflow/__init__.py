@@ -1,7 +1,6 @@
-"""The TensorFlow part: the API that AWS documents for smdistributed.dataparallel.tensorflow, over
-MPI.
+"""The API that AWS documents for smdistributed.dataparallel.tensorflow, over MPI.
 
-Raises SMDDPConfigurationError at import where the instance type has no smddp, in strict mode.
+In strict mode, importing it raises SMDDPConfigurationError where the instance type has no smddp.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""The functions over tensors: each is one stateful operation, so tf.function keeps them in the
-script's order on every rank.
+"""Collectives over tensors.
 
+Each is one stateful operation, so tf.function keeps them in the script's order on every rank.
 Source of signatures: SageMaker Python SDK documentation, "TensorFlow API" of the distributed data
 parallel library.
 """
@@ -16,17 +16,20 @@ import tensorflow as tf
 from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
 from . import transport
 from .compression import Compression, ReduceOp
-from .job import joined
+from .job import current_job
 
 
 def _also_called_grad(function: Callable[..., Any]) -> Callable[..., Any]:
-    """AWS's own tests pass the tensor as `grad`, its reference names it `tensor`."""
+    """Accept the tensor as `grad` too.
+
+    AWS's own tests call it so, its reference calls it `tensor`.
+    """
 
     @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        if "grad" in named:
-            named["tensor"] = named.pop("grad")
-        return function(*arguments, **named)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if "grad" in keywords:
+            keywords["tensor"] = keywords.pop("grad")
+        return function(*arguments, **keywords)
 
     return call
 
@@ -62,7 +65,7 @@ def oob_allreduce(
 
 
 def broadcast(tensor: Any, root_rank: int) -> Any:
-    """Rank `root_rank`'s tensor, on every rank."""
+    """Return rank `root_rank`'s tensor, on every rank."""
     return _broadcast_all([tf.convert_to_tensor(tensor)], root_rank)[0]
 
 
@@ -72,8 +75,9 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int) -> None:
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
-    """The operation that gives all global variables of the graph rank `root_rank`'s values; there
-    are none in eager mode.
+    """Return the operation that gives the graph's global variables rank `root_rank`'s values.
+
+    There are none in eager mode.
     """
     if tf.executing_eagerly():
         raise SMDDPUnsupportedError(
@@ -84,14 +88,17 @@ def broadcast_global_variables(root_rank: int) -> Any:
 
 
 def overlap(tensor: Any) -> Any:
-    """Mark where XLA may start to reduce. The tensor as it is: nothing overlaps here."""
+    """Return the tensor as it is: nothing overlaps here.
+
+    On AWS it marks where XLA may start to reduce.
+    """
     return tf.identity(tensor)
 
 
 @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore] # untyped where TensorFlow is not installed
 def allreduce_all(tensors: Sequence[Any], compression: Any, op: ReduceOp | None) -> list[Any]:
     """Reduce a list of tensors in one operation; None stands for the average."""
-    communicator = joined().communicator
+    communicator = current_job().communicator
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if communicator is None or not tensors:
         return tensors
@@ -106,21 +113,22 @@ def allreduce_all(tensors: Sequence[Any], compression: Any, op: ReduceOp | None)
 
 @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore]
 def assign_broadcast(variables: list[Any], root_rank: int) -> list[Any]:
-    """The operations that give the variables rank `root_rank`'s values; in eager mode they have run
-    already.
+    """Return the operations that give the variables rank `root_rank`'s values.
+
+    In eager mode they have run already.
     """
     values = _broadcast_all([tf.convert_to_tensor(variable) for variable in variables], root_rank)
     return [variable.assign(value) for variable, value in zip(variables, values, strict=True)]
 
 
 def require_average(caller: str, op: ReduceOp | None) -> None:
-    """In strict mode refuse what AWS's reference does not list for this function."""
-    if joined().environment.strict and op not in (None, ReduceOp.AVERAGE):
+    """Refuse, in strict mode, a reduction that AWS's reference does not list."""
+    if current_job().environment.strict and op not in (None, ReduceOp.AVERAGE):
         raise SMDDPUnsupportedError(f"smddp's {caller} supports no op but ReduceOp.AVERAGE")
 
 
 def _broadcast_all(tensors: list[Any], root_rank: int) -> list[Any]:
-    job = joined()
+    job = current_job()
     if not 0 <= root_rank < job.environment.world_size:
         raise SMDDPConfigurationError(
             f"root_rank={root_rank} is no rank of a job of {job.environment.world_size}"
@@ -133,13 +141,13 @@ def _broadcast_all(tensors: list[Any], root_rank: int) -> list[Any]:
 
 
 def _as_one_operation(function: Callable[..., Any], tensors: list[Any]) -> list[Any]:
-    answers = tf.numpy_function(
+    results = tf.numpy_function(
         function, tensors, [tensor.dtype for tensor in tensors], stateful=True
     )
-    answers = list(answers) if isinstance(answers, list | tuple) else [answers]
-    for answer, tensor in zip(answers, tensors, strict=True):
-        answer.set_shape(tensor.shape)  # numpy_function forgets it
-    return answers
+    results = list(results) if isinstance(results, list | tuple) else [results]
+    for result, tensor in zip(results, tensors, strict=True):
+        result.set_shape(tensor.shape)  # numpy_function forgets it
+    return results
 
 
 def _allreduce_arrays(communicator: Any, op: ReduceOp, *arrays: Any) -> list[Any]:

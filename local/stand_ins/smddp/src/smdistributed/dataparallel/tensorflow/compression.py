@@ -1,4 +1,4 @@
-"""What travels between ranks: the reductions, and gradients as they are or in 16 bits."""
+"""The reductions, and the forms in which gradients travel: as they are, or in 16 bits."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class NoneCompression:
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """The tensor to send, and what decompress needs to know."""
+        """Return the tensor to send, and what decompress needs to know."""
         return tensor, None
 
     @staticmethod
     def decompress(tensor: Any, _context: Any) -> Any:
-        """The received tensor in its own type."""
+        """Return the received tensor in its own type."""
         return tensor
 
 
@@ -36,14 +36,14 @@ class FP16Compression:
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """The tensor to send, and its own type if that differs."""
+        """Return the tensor to send, and its own type if that differs."""
         if tensor.dtype.is_floating and tensor.dtype != tf.float16:
             return tf.cast(tensor, tf.float16), tensor.dtype
         return tensor, None
 
     @staticmethod
     def decompress(tensor: Any, context: Any) -> Any:
-        """The received tensor in its own type."""
+        """Return the received tensor in its own type."""
         return tensor if context is None else tf.cast(tensor, context)
 
 

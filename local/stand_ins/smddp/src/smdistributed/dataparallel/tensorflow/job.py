@@ -1,5 +1,4 @@
-"""This process's place in the job: init() joins it over MPI, and ranks, sizes and the communicator
-come out.
+"""This process's place in the job: rank, sizes and mpi4py's communicator.
 
 AWS's TensorFlow library is only ever started by mpirun, so MPI is what carries the data here too.
 """
@@ -25,62 +24,62 @@ class Job:
     """
 
 
-_joined: Job | None = None
+_current_job: Job | None = None
 
 
 def init() -> None:
     """Join the job; needed once, before everything else.
 
-    SMDDPConfigurationError if called again, or where no job can be joined.
+    Raise SMDDPConfigurationError if called again, or where no job can be joined.
     """
-    global _joined
-    if _joined is not None:
+    global _current_job
+    if _current_job is not None:
         raise SMDDPConfigurationError(
             "init() called more than once. smdistributed.dataparallel is already initialized."
         )
     environment = launch.read(os.environ)
     _check_launcher(environment)
-    _joined = Job(environment, _communicator(environment))
+    _current_job = Job(environment, _communicator(environment))
 
 
 def shutdown() -> None:
     """Leave the job, together with all other ranks. Optional at the end of a script."""
-    global _joined
-    if _joined is not None and _joined.communicator is not None:
-        _joined.communicator.Barrier()
-        _joined.communicator.Free()
-    _joined = None
+    global _current_job
+    if _current_job is not None and _current_job.communicator is not None:
+        _current_job.communicator.Barrier()
+        _current_job.communicator.Free()
+    _current_job = None
 
 
 def size() -> int:
-    """The number of processes in the job; on AWS each of them has one GPU."""
-    return joined().environment.world_size
+    """Return the number of processes in the job; on AWS each of them has one GPU."""
+    return current_job().environment.world_size
 
 
 def local_size() -> int:
-    """The number of processes on this host."""
-    return joined().environment.local_world_size
+    """Return the number of processes on this host."""
+    return current_job().environment.local_world_size
 
 
 def rank() -> int:
-    """This process's rank in the job, from 0.
+    """Return this process's rank in the job, from 0.
 
     AWS's reference calls it the rank of the node; it is the process's.
     """
-    return joined().environment.rank
+    return current_job().environment.rank
 
 
 def local_rank() -> int:
-    """This process's rank on its host, from 0."""
-    return joined().environment.local_rank
+    """Return this process's rank on its host, from 0."""
+    return current_job().environment.local_rank
 
 
 def get_worker_comm() -> Any:
-    """mpi4py's communicator of all ranks.
+    """Return mpi4py's communicator of all ranks.
 
-    Not in AWS's reference, but AWS's published scripts gather objects with it.
+    AWS's reference lacks it, but AWS's published scripts gather objects with it.
     """
-    communicator = joined().communicator
+    communicator = current_job().communicator
     if communicator is not None:
         return communicator
     from mpi4py import MPI
@@ -88,13 +87,13 @@ def get_worker_comm() -> Any:
     return MPI.COMM_SELF
 
 
-def joined() -> Job:
-    """The job, or SMDDPConfigurationError if init() was not called."""
-    if _joined is None:
+def current_job() -> Job:
+    """Return the job. Raise SMDDPConfigurationError before init()."""
+    if _current_job is None:
         raise SMDDPConfigurationError(
             "smdistributed.dataparallel is not initialized: call init() first"
         )
-    return _joined
+    return _current_job
 
 
 def _check_launcher(environment: launch.LaunchEnvironment) -> None:

@@ -1,7 +1,4 @@
-"""What a training script wraps: its gradient tape, its optimizer, its session.
-
-Gradients of one rank come in, the average goes out.
-"""
+"""The gradient tape, the optimizer and the session hook that a training script wraps."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from .compression import Compression, ReduceOp
 
 
 class _Reduction:
-    """How gradients are combined, checked when it is made."""
+    """A way to combine gradients; making one checks the arguments."""
 
     def __init__(
         self,
@@ -37,7 +34,7 @@ class _Reduction:
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore] # untyped where TensorFlow is not installed
     def __call__(self, gradients: Any) -> Any:
-        """All gradients in one operation; None (not connected) stays None."""
+        """Reduce all gradients in one operation; None (not connected) stays None."""
         leaves = tf.nest.flatten(gradients)
         present = [index for index, leaf in enumerate(leaves) if leaf is not None]
         dense = [self._dense(leaves[index]) for index in present]
@@ -79,8 +76,9 @@ class DistributedGradientTape:
     def gradient(
         self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
     ) -> Any:
-        """The wrapped tape's gradient of `target`, averaged over all ranks; same structure as
-        `sources`.
+        """Return the gradient of `target`, averaged over all ranks.
+
+        It has the structure of `sources`.
         """
         return self._reduce(self._tape.gradient(target, sources, output_gradients, **options))
 
@@ -111,7 +109,7 @@ def DistributedOptimizer(  # noqa: N802 - AWS's name, and its arguments
     op: ReduceOp | None = ReduceOp.AVERAGE,
     bucket_cap_mb: float = 25,
 ) -> Any:
-    """The same optimizer, which now averages gradients over all ranks before it applies them.
+    """Return the same optimizer; it averages gradients over all ranks before it applies them.
 
     Takes optimizers of tf.compat.v1.train and of Keras. `name`, `use_locking` and the size of the
     bucket change nothing here: there are no extra variables or locks, and all gradients are one
@@ -134,9 +132,7 @@ def DistributedOptimizer(  # noqa: N802 - AWS's name, and its arguments
 
 
 def _overrides(own: Any, reduction: _Reduction) -> dict[str, Any]:
-    """The one method through which all gradients of an optimizer of this class pass, with the
-    reduction in front.
-    """
+    """Return the method that all gradients pass, with the reduction in front."""
     if issubclass(own, tf.compat.v1.train.Optimizer):
 
         def compute_gradients(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -165,9 +161,7 @@ def _reduce_pairs(reduction: _Reduction, pairs: Any) -> list[Any]:
 
 
 class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc, unused-ignore]
-    """For a MonitoredTrainingSession: gives every rank rank `root_rank`'s variables when the
-    session starts.
-    """
+    """Gives every rank rank `root_rank`'s variables when a MonitoredTrainingSession starts."""
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Lists of numpy arrays come in, MPI combines them over all ranks, and lists go out.
+"""Combines lists of numpy arrays over all ranks with MPI.
 
-A large array is a message of its own, which spares copying it; the small ones of one type are one
+A large array is a message of its own, which spares copying it. The small ones of one type are one
 message.
 """
 
@@ -23,18 +23,18 @@ def allreduce(communicator: Any, op: ReduceOp, arrays: Sequence[Any]) -> list[An
     Integers average downwards.
     """
     arrays = [np.asarray(array) for array in arrays]
-    answers: list[Any] = [None] * len(arrays)
+    results: list[Any] = [None] * len(arrays)
     meet(communicator)
     for message in _messages(arrays):  # the same ones in the same order on every rank
-        for index, answer in zip(
+        for index, result in zip(
             message, _reduced(communicator, op, [arrays[index] for index in message]), strict=True
         ):
-            answers[index] = answer
-    return answers
+            results[index] = result
+    return results
 
 
 def broadcast(communicator: Any, root: int, arrays: Sequence[Any]) -> list[Any]:
-    """Rank `root`'s arrays, on every rank, as one message of bytes."""
+    """Return rank `root`'s arrays on every rank; they travel as one message of bytes."""
     arrays = [np.asarray(array) for array in arrays]
     parts = [np.array(array, order="C").reshape(-1).view(np.uint8) for array in arrays]
     fused = np.concatenate(parts)
@@ -48,7 +48,7 @@ def broadcast(communicator: Any, root: int, arrays: Sequence[Any]) -> list[Any]:
 
 
 def _messages(arrays: Sequence[Any]) -> list[list[int]]:
-    """Which arrays travel together: indices."""
+    """Return the indices of the arrays that travel together."""
     small: dict[str, list[int]] = {}
     for index, array in enumerate(arrays):
         if array.nbytes < LARGE_BYTES:
@@ -83,7 +83,8 @@ def _reduced(communicator: Any, op: ReduceOp, arrays: list[Any]) -> list[Any]:
 
 
 def _wire_type(dtype: Any) -> Any:
-    """MPI has no 16 bit floating point types (bfloat16 is numpy's kind V): they travel and are
-    summed as float32.
+    """Return the type in which arrays travel and are summed.
+
+    MPI has no 16 bit floating point types (bfloat16 is numpy's kind V): they become float32.
     """
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype

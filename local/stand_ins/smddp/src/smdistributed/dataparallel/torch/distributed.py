@@ -1,8 +1,7 @@
-"""The first API of smddp (1.0 to 1.3), deprecated by AWS but still importable: functions over the
-one process group.
+"""The first API of smddp (1.0 to 1.3), deprecated by AWS but still importable.
 
-Source: SageMaker Python SDK documentation, "PyTorch API" of the distributed data parallel library
-1.2.
+Its functions work on the one process group. Source: SageMaker Python SDK documentation, "PyTorch
+API" of the distributed data parallel library 1.2.
 """
 
 from __future__ import annotations
@@ -53,13 +52,14 @@ _OPERATIONS = {
 
 
 def is_available() -> bool:
-    """True if this process was started as part of a distributed job."""
+    """Return True if this process was started as part of a distributed job."""
     return launch.read(os.environ).launcher is not launch.Launcher.NONE
 
 
 def init_process_group(*args: Any, **kwargs: Any) -> None:
-    """Join the job; arguments exist for parity with torch.distributed and are ignored, as AWS's
-    library does.
+    """Join the job.
+
+    The arguments exist for parity with torch.distributed and are ignored, as AWS's library does.
     """
     del args, kwargs
     dist.init_process_group("smddp")
@@ -69,24 +69,24 @@ def init_process_group(*args: Any, **kwargs: Any) -> None:
 
 
 def is_initialized() -> bool:
-    """True after init_process_group."""
+    """Return True after init_process_group."""
     return bool(dist.is_initialized())
 
 
 def get_world_size(group: object = group.WORLD) -> int:
-    """The number of ranks in the job."""
+    """Return the number of ranks in the job."""
     require_world(group)
     return int(dist.get_world_size())
 
 
 def get_rank(group: object = group.WORLD) -> int:
-    """This process's rank in the job, from 0."""
+    """Return this process's rank in the job, from 0."""
     require_world(group)
     return int(dist.get_rank())
 
 
 def get_local_rank() -> int:
-    """This process's rank on its host, from 0."""
+    """Return this process's rank on its host, from 0."""
     require_world(group.WORLD)
     return launch.read(os.environ).local_rank
 
@@ -145,13 +145,13 @@ def barrier(group: object = group.WORLD, async_op: bool = False) -> Any:
     return dist.barrier(async_op=async_op)
 
 
-def require_world(wanted: object) -> None:
-    """Raise unless the job was joined and `wanted` is its one group."""
+def require_world(process_group: object) -> None:
+    """Raise unless the job was joined and `process_group` is its one group."""
     if not dist.is_initialized():
         raise RuntimeError(
             "call smdistributed.dataparallel.torch.distributed.init_process_group() first"
         )
-    if wanted is not group.WORLD and wanted is not None:
+    if process_group is not group.WORLD and process_group is not None:
         raise SMDDPUnsupportedError("smddp supports no process group but group.WORLD")
 
 

@@ -1,9 +1,8 @@
-"""AllReduce of CPU tensors over MPI, whose ranks on one host meet in shared memory: a tenth of
-gloo's time over sockets.
+"""AllReduce of CPU tensors over MPI, which takes a tenth of gloo's time over sockets.
 
-The reduction runs where it is called, in the thread of backward(), and is over when the call
-returns: ranks on a CPU have no second engine that could reduce a bucket while they compute the next
-one.
+On one host MPI's ranks meet in shared memory. The reduction runs where it is called, in the thread
+of backward(), and is over when the call returns: ranks on a CPU have no second engine that could
+reduce a bucket while they compute the next one.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ _AS_FLOAT32 = (torch.float16, torch.bfloat16)
 
 
 class MpiTransport:
-    """The collectives that MPI carries, by torch's names and arguments; everything else is the
-    `fallback`'s.
+    """The collectives that MPI carries, by torch's names and arguments.
+
+    `fallback` has all the others.
     """
 
     def __init__(self, communicator: Any, fallback: Any) -> None:
@@ -40,7 +40,7 @@ class MpiTransport:
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Reduce `tensors` over all ranks, in place; the work that is returned is done."""
-        operation = _named(opts.reduceOp)
+        operation = _mpi_name(opts.reduceOp)
         if operation is None or not all(_carries(tensor) for tensor in tensors):
             return self._fallback.allreduce(tensors, opts)
         meet(self._communicator)
@@ -61,8 +61,9 @@ class MpiTransport:
 
 
 def communicator(environment: LaunchEnvironment) -> Any | None:
-    """mpi4py's communicator of all ranks, apart from the script's own MPI calls; None where MPI
-    cannot carry this job.
+    """Return mpi4py's communicator of all ranks, apart from the script's own MPI calls.
+
+    Return None where MPI cannot carry this job.
     """
     if (
         environment.launcher is not Launcher.MPIRUN
@@ -82,10 +83,12 @@ def communicator(environment: LaunchEnvironment) -> Any | None:
     return MPI.COMM_WORLD.Dup()
 
 
-def _named(operation: Any) -> str | None:
-    """MPI's name of torch's operation; None for one that MPI does not have."""
+def _mpi_name(operation: Any) -> str | None:
+    """Return MPI's name of torch's operation, None if MPI does not have it."""
     # torch's two types of operation are equal in this order only, and hash differently.
-    return next((name for known, name in _OPERATIONS if operation == known), None)
+    return next(
+        (name for torch_operation, name in _OPERATIONS if operation == torch_operation), None
+    )
 
 
 def _carries(tensor: torch.Tensor) -> bool:
@@ -97,7 +100,7 @@ def _carries(tensor: torch.Tensor) -> bool:
 
 
 def done(tensors: list[torch.Tensor]) -> Any:
-    """The work of a collective that is over, whose results are in `tensors`."""
+    """Return the work of a collective that is over, with its results in `tensors`."""
     future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
     future.set_result(tensors)
     return _create_work_from_future(future)

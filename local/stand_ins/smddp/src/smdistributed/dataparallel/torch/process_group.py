@@ -1,6 +1,6 @@
-"""The process groups behind backend "smddp": gloo with MPI's AllReduce, and a strict one that has
-only what AWS's library documents.
+"""The process groups behind backend "smddp": a plain and a strict one.
 
+The plain one is gloo with MPI's AllReduce. The strict one has only what AWS's library documents.
 Source of the list: SageMaker developer guide, SMDDP FAQ ("all_reduce, broadcast, reduce,
 all_gather, barrier").
 """
@@ -45,24 +45,24 @@ WITH_ALLGATHER = (
 WITH_FIRST_API = ("alltoall_base", "all_to_all_single")
 UNDOCUMENTED = ("gather", "scatter", "alltoall", "send", "recv", "recv_anysource")
 
-# What gloo calls a collective in Python, where it has another name than the group. `EACH` have
-# none: one tensor after the other.
+# What gloo calls a collective in Python, where it has another name than the group.
 GLOO_NAMES = {
     "all_to_all_single": "alltoall_base",
     "reduce_scatter_single": "_reduce_scatter_base",
 }
-EACH = {
+# Collectives of several tensors that gloo lacks in Python, with the one that it runs for each.
+ONE_BY_ONE = {
     "all_gather_single_coalesced": "_allgather_base",
     "allgather_into_tensor_coalesced": "_allgather_base",
     "reduce_scatter_single_coalesced": "_reduce_scatter_base",
     "reduce_scatter_tensor_coalesced": "_reduce_scatter_base",
 }
-# What torch asks a Python class of process groups for. Where the class does not answer, torch calls
-# the C++ method while it holds the interpreter's lock: it waits for gloo's lock, whose holder,
-# gloo's thread, waits for the interpreter's to let go of the last collective's tensors. Neither
-# ever gets it, and the job stands still. So every one of them is answered here. Source:
+# The methods that torch calls on a Python class of process groups. Where the class lacks one, torch
+# calls the C++ method while it holds the interpreter's lock: it waits for gloo's lock, whose
+# holder, gloo's thread, waits for the interpreter's to let go of the last collective's tensors.
+# Neither ever gets it, and the job stands still. So every one of them is defined here. Source:
 # WORK_OVERRIDE in torch/csrc/distributed/c10d/PyProcessGroup.hpp, torch 2.13.
-ASKED_OF_PYTHON = (
+CALLED_IN_PYTHON = (
     "allgather",
     "allreduce_coalesced",
     "alltoall_base",
@@ -72,7 +72,7 @@ ASKED_OF_PYTHON = (
     "recv",
     "reduce_scatter",
     "send",
-    *EACH,
+    *ONE_BY_ONE,
 )
 
 # An AllReduce of this size is a model's gradients rather than a metric.
@@ -80,7 +80,7 @@ GRADIENT_BYTES = 1024 * 1024
 
 
 def gloo(store: Any, rank: int, world_size: int, timeout: timedelta, *, loopback: bool) -> Any:
-    """A gloo group; with `loopback` its sockets exist on 127.0.0.1 only."""
+    """Return a gloo group; with `loopback` its sockets exist on 127.0.0.1 only."""
     if not loopback:
         return ProcessGroupGloo(store, rank, world_size, timeout)
     options = ProcessGroupGloo._Options()  # type: ignore[attr-defined, unused-ignore] # torch lists it in some versions
@@ -90,7 +90,7 @@ def gloo(store: Any, rank: int, world_size: int, timeout: timedelta, *, loopback
 
 
 class PlainProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
-    """Whatever gloo can do; under mpirun AllReduce goes over MPI."""
+    """All that gloo can do; under mpirun AllReduce goes over MPI."""
 
     def __init__(
         self,
@@ -103,8 +103,8 @@ class PlainProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         super().__init__(rank, world_size)  # type: ignore[call-arg, unused-ignore] # this overload lacks in torch's stubs
         self.environment = environment
         self.gloo = gloo(store, rank, world_size, timeout, loopback=environment.single_host)
-        found = communicator(environment)
-        self.transport = self.gloo if found is None else MpiTransport(found, self.gloo)
+        mpi = communicator(environment)
+        self.transport = self.gloo if mpi is None else MpiTransport(mpi, self.gloo)
         # Collectives without a Python hook (functional ones, among others) go to the backend
         # registered here.
         if hasattr(self, "_set_default_backend"):  # torch 2.3 neither has nor needs it
@@ -112,7 +112,7 @@ class PlainProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, self.gloo)
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
-        """The name that torch prints."""
+        """Return the name that torch prints."""
         return "smddp"
 
     def allreduce(self, tensors: Any, opts: Any) -> Any:  # type: ignore[override, unused-ignore] # the form torch calls
@@ -134,11 +134,11 @@ class StrictProcessGroup(PlainProcessGroup):
         return self.gloo.barrier(opts)
 
 
-def _handed_on(name: str) -> Callable[..., Any]:
-    def collective(self: PlainProcessGroup, *arguments: Any, **named: Any) -> Any:
-        if name in EACH:
-            return _one_by_one(getattr(self.gloo, EACH[name]), *arguments, **named)
-        return getattr(self.transport, GLOO_NAMES.get(name, name))(*arguments, **named)
+def _forward(name: str) -> Callable[..., Any]:
+    def collective(self: PlainProcessGroup, *arguments: Any, **keywords: Any) -> Any:
+        if name in ONE_BY_ONE:
+            return _one_by_one(getattr(self.gloo, ONE_BY_ONE[name]), *arguments, **keywords)
+        return getattr(self.transport, GLOO_NAMES.get(name, name))(*arguments, **keywords)
 
     return collective
 
@@ -148,45 +148,45 @@ def _one_by_one(
     outputs: list[torch.Tensor],
     inputs: list[torch.Tensor],
     *opts: Any,
-    **named: Any,
+    **keywords: Any,
 ) -> Any:
     for output, tensor in zip(outputs, inputs, strict=True):
-        collective(output, tensor, *opts, **named).wait()
+        collective(output, tensor, *opts, **keywords).wait()
     return done(outputs)
 
 
 def _allowed(name: str) -> Callable[..., Any]:
-    handed_on = _handed_on(name)
+    forward = _forward(name)
 
-    def collective(self: StrictProcessGroup, *arguments: Any, **named: Any) -> Any:
+    def collective(self: StrictProcessGroup, *arguments: Any, **keywords: Any) -> Any:
         if name == "allreduce":
             _warn_if_not_accelerated(self.environment, arguments[0])
-        return handed_on(self, *arguments, **named)
+        return forward(self, *arguments, **keywords)
 
     return collective
 
 
 def _allowed_with_allgather(name: str) -> Callable[..., Any]:
-    handed_on = _handed_on(name)
+    forward = _forward(name)
 
-    def collective(self: StrictProcessGroup, *arguments: Any, **named: Any) -> Any:
+    def collective(self: StrictProcessGroup, *arguments: Any, **keywords: Any) -> Any:
         if not self.environment.accelerates_allgather:
             raise SMDDPUnsupportedError(
                 f"smddp started by {self.environment.launcher} accelerates AllReduce and has no"
                 f" {name}: start FSDP with torchrun, or set SMDATAPARALLEL_OPTIMIZE_SDP=true"
             )
-        return handed_on(self, *arguments, **named)
+        return forward(self, *arguments, **keywords)
 
     return collective
 
 
 def _allowed_with_first_api(name: str) -> Callable[..., Any]:
-    handed_on = _handed_on(name)
+    forward = _forward(name)
 
-    def collective(self: StrictProcessGroup, *arguments: Any, **named: Any) -> Any:
+    def collective(self: StrictProcessGroup, *arguments: Any, **keywords: Any) -> Any:
         if not self.first_api:
             raise _not_implemented(name)
-        return handed_on(self, *arguments, **named)
+        return forward(self, *arguments, **keywords)
 
     return collective
 
@@ -223,7 +223,7 @@ def _define(
             setattr(kind, name, make(name))
 
 
-_define(PlainProcessGroup, ASKED_OF_PYTHON, _handed_on)
+_define(PlainProcessGroup, CALLED_IN_PYTHON, _forward)
 _define(StrictProcessGroup, DOCUMENTED, _allowed)
 _define(StrictProcessGroup, WITH_ALLGATHER, _allowed_with_allgather)
 _define(StrictProcessGroup, WITH_FIRST_API, _allowed_with_first_api)

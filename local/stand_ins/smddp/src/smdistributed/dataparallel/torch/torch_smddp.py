@@ -1,12 +1,11 @@
-"""Importing this module registers the torch.distributed backend "smddp" for CPUs: gloo, and MPI for
-AllReduce under mpirun.
+"""Registers the torch.distributed backend "smddp" for CPUs when it is imported.
 
     import torch.distributed as dist
     import smdistributed.dataparallel.torch.torch_smddp
     dist.init_process_group(backend="smddp")
 
-Raises SMDDPConfigurationError at import where AWS's library (2.3.0 and later) refuses to be
-imported, in strict mode.
+The backend is gloo, and MPI for AllReduce under mpirun. In strict mode, importing it raises
+SMDDPConfigurationError where AWS's library (2.3.0 and later) refuses to be imported.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def _check_launcher(environment: launch.LaunchEnvironment) -> None:
 
 
 def _create(store: Any, rank: int, world_size: int, timeout: timedelta) -> Any:
-    """Called by torch.distributed for the default group, and again by each new_group()."""
+    """Create a group for torch.distributed: the default one, and again for each new_group()."""
     environment = launch.read(os.environ)
     if not environment.strict:
         return _create_plain(store, rank, world_size, timeout, environment)
@@ -67,7 +66,7 @@ def _create_plain(
     timeout: timedelta,
     environment: launch.LaunchEnvironment,
 ) -> Any:
-    """The default group under mpirun has MPI; every other one is gloo alone."""
+    """Return the default group with MPI under mpirun; every other one is gloo alone."""
     if environment.launcher is launch.Launcher.MPIRUN and not dist.is_initialized():
         return _remember(PlainProcessGroup(store, rank, world_size, timeout, environment))
     return _remember(gloo(store, rank, world_size, timeout, loopback=environment.single_host))

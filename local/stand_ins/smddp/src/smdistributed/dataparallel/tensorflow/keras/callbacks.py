@@ -32,8 +32,9 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):  # type: ig
 
 
 class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]
-    """Replaces each metric of an epoch by its average over all ranks; put it before callbacks that
-    read metrics.
+    """Replaces each metric of an epoch by its average over all ranks.
+
+    Put it before callbacks that read metrics.
     """
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:

@@ -1,5 +1,6 @@
-"""DistributedDataParallel of the first API (1.0 to 1.3): torch's own, with the arguments that AWS
-documented.
+"""DistributedDataParallel of the first API (1.0 to 1.3).
+
+It is torch's own, with the arguments that AWS documented.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ class DistributedDataParallel(TorchDistributedDataParallel):  # type: ignore[mis
         find_unused_parameters: bool = False,
         **unsupported: Any,
     ) -> None:
-        """As in AWS's reference, and `find_unused_parameters`, which it does not list but AWS's
-        published scripts pass.
+        """Take the arguments of AWS's reference, and `find_unused_parameters`.
+
+        The reference does not list that one, but AWS's published scripts pass it.
         """
         distributed.require_world(process_group)
         if "gradient_accumulation_steps" in unsupported:

@@ -1,0 +1,90 @@
+"""Which tests a change needs: those of what it touches and of the layers above."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+PAGES = ("tests/test_readme.py", "tests/docs")
+TESTS = {
+    "config": ("tests/config", "tests/bad_input"),
+    "pipelines": ("tests/pipelines", "tests/seeds", "tests/matrix"),
+    "stacks": ("tests/stacks", "tests/functions", "tests/identity"),
+    "shoal.verbs": ("tests/verbs", "tests/end_to_end/test_verbs.py"),
+    "shoal.demo": ("tests/demo", "tests/end_to_end/test_demo.py"),
+    "shoal.cli": ("tests/cli",),
+    "dev": ("tests/dev", "tests/docs"),  # docs/reference shows commands and settings
+}
+"""Package of a layer -> its tests."""
+ELSEWHERE = {
+    "local/src": ("local/tests", "tests/end_to_end/test_spot.py"),
+    "local/stand_ins": ("local/tests/smddp", "local/tests/horovod"),
+    "training_code": ("tests/training_code", "tests/end_to_end/test_demo.py"),
+    "environments": ("tests/config",),
+    "images": ("tests/images", "tests/pipelines/launch"),
+    "examples": ("tests/examples",),
+    "docs": PAGES,
+    ".github": ("tests/workflows",),
+}
+"""Folder outside the layers -> its tests."""
+EVERYTHING = ("tests", "local/tests")
+
+
+def tests_of_changes(root: Path) -> list[str]:
+    """Return the tests of what differs from main, committed or not."""
+    return sorted(set(needed_tests(changed_files(root), layers(root), root)))
+
+
+def changed_files(root: Path) -> list[str]:
+    """Return the paths that differ from where this branch left main (`origin/main` if it is there).
+
+    On main itself: what differs from its own upstream, or what is not committed.
+    """
+    known = ("origin/main", "main")
+    base = next((name for name in known if _git(root, "rev-parse", "-q", "--verify", name)), "HEAD")
+    start = _git(root, "merge-base", base, "HEAD") or ["HEAD"]
+    untracked = _git(root, "ls-files", "--others", "--exclude-standard")
+    return [*_git(root, "diff", "--name-only", start[0]), *untracked]
+
+
+def layers(root: Path) -> list[list[str]]:
+    """Return the layers of pyproject.toml's contract, the highest first."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    rows = next(each["layers"] for each in contracts if each["type"] == "layers")
+    return [[name.strip() for name in row.split("|")] for row in rows]
+
+
+def needed_tests(files: Iterable[str], rows: list[list[str]], root: Path) -> Iterable[str]:
+    """Yield the folders and files of tests that `files` need."""
+    for file in files:
+        if file.startswith(("tests/", "local/tests/")):
+            yield from _of_a_test(file, root)
+        elif areas := [names for place, names in ELSEWHERE.items() if file.startswith(f"{place}/")]:
+            yield from areas[0]
+        elif row := next((i for i, names in enumerate(rows) if _is_in(file, names)), None):
+            yield from (each for names in rows[: row + 1] for name in names for each in TESTS[name])
+        elif file.endswith(".md"):
+            yield from PAGES
+        else:
+            yield from EVERYTHING
+
+
+def _is_in(file: str, packages: Iterable[str]) -> bool:
+    return any(file.startswith(f"{package.replace('.', '/')}/") for package in packages)
+
+
+def _of_a_test(file: str, root: Path) -> Iterable[str]:
+    path = Path(file)
+    if path.name.startswith("test_"):
+        yield from [file] if (root / file).is_file() else []
+    else:  # a fixture or a helper: all tests of its folder
+        yield path.parent.as_posix()
+
+
+def _git(root: Path, *arguments: str) -> list[str]:
+    command = ["git", "-C", str(root), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines() if done.returncode == 0 else []

@@ -1,0 +1,93 @@
+"""A pytest plugin: the longest files first, and at the end the time by folder.
+
+Files are ordered by what they took in the last run (pytest's cache), those without a time first.
+Files that share an expensive fixture stay on one worker.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import inf
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+_KEY = "shoal/seconds-by-file"
+_SLOW_FOLDERS = ("tests/end_to_end", "tests/training_code", "local/tests/sagemaker")
+"""Of the files without a time, these come first."""
+TOGETHER = {
+    "one run of shoal demo": (
+        "tests/end_to_end/test_authorization.py",
+        "tests/end_to_end/test_counts.py",
+        "tests/end_to_end/test_demo.py",
+        "tests/end_to_end/test_identity.py",
+    ),
+    "TensorFlow's undisturbed runs": (
+        "tests/training_code/tensorflow/test_evaluate.py",
+        "tests/training_code/tensorflow/test_inference.py",
+        "tests/training_code/tensorflow/test_resume.py",
+        "tests/training_code/tensorflow/test_strategies.py",
+        "tests/training_code/tensorflow/test_train.py",
+    ),
+}
+"""Fixture of a session -> the files that use it."""
+_GROUPS = {file: group for group, files in TOGETHER.items() for file in files}
+
+
+class FilesTogether(LoadFileScheduling):  # type: ignore[misc] # published without types
+    """Give a worker one file at a time, or one group of files."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesTogether:
+    return FilesTogether(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Sort the files; every worker of pytest-xdist does so alike."""
+    times: dict[str, float] = config.cache.get(_KEY, {}) if config.cache else {}
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for file in {item.nodeid.partition("::")[0] for item in items}:
+        seconds[unit_of(file)] += times.get(file, inf)
+
+    def rank(item: pytest.Item) -> tuple[float, int, str]:
+        unit = unit_of(item.nodeid)
+        slow = [i for i, folder in enumerate(_SLOW_FOLDERS) if item.nodeid.startswith(folder)]
+        return -seconds[unit], slow[0] if slow else len(_SLOW_FOLDERS), unit
+
+    items.sort(key=rank)
+
+
+def unit_of(nodeid: str) -> str:
+    """Return what is scheduled as one: the file, or its group."""
+    file = nodeid.partition("::")[0]
+    return _GROUPS.get(file, file)
+
+
+class SecondsByFile:
+    """What set-up, call and tear-down of each file's tests took."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        if config.cache:
+            config.cache.set(_KEY, {**config.cache.get(_KEY, {}), **self.seconds})
+        folders: defaultdict[str, float] = defaultdict(float)
+        for file, seconds in self.seconds.items():
+            folders["/".join(file.split("/")[:-1][:3])] += seconds
+        terminalreporter.section("seconds by folder, of all workers together")
+        for folder, total in sorted(folders.items(), key=lambda each: -each[1]):
+            terminalreporter.write_line(f"{total:7.1f} {folder}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the process that reports, not a worker
+        config.pluginmanager.register(SecondsByFile())

@@ -1,0 +1,166 @@
+"""Change sets: the resources that a template would add, change, replace and remove."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from shoal_local.control.cloudformation.engine import Deployment, Tools
+from shoal_local.control.cloudformation.stack import Resource, Stack, StackOptions
+from shoal_local.control.cloudformation.template import Template
+
+UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
+NO_CHANGES = (
+    "The submitted information didn't contain changes. Submit different information to create a"
+    " change set."
+)
+
+
+@dataclass
+class ChangeSet:
+    """A change set with its changes; `create` says that executing it creates the stack."""
+
+    name: str
+    stack: Stack
+    template: Template
+    options: StackOptions
+    parameters: dict[str, Any]
+    create: bool
+    changes: list[dict[str, Any]]
+    description: str = ""
+    id: str = ""
+    execution: str = "AVAILABLE"
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __post_init__(self) -> None:
+        prefix = self.stack.id.partition(":stack/")[0]
+        self.id = self.id or f"{prefix}:changeSet/{self.name}/{uuid.uuid4()}"
+        if not self.changes:
+            self.execution = "UNAVAILABLE"
+
+    def summary(self) -> dict[str, Any]:
+        """Return ChangeSetSummary of the API."""
+        summary = {
+            "StackId": self.stack.id,
+            "StackName": self.stack.name,
+            "ChangeSetId": self.id,
+            "ChangeSetName": self.name,
+            "ExecutionStatus": self.execution,
+            "Status": "CREATE_COMPLETE" if self.changes else "FAILED",
+            "StatusReason": None if self.changes else NO_CHANGES,
+            "CreationTime": self.created_at,
+            "Description": self.description or None,
+        }
+        return {key: value for key, value in summary.items() if value is not None}
+
+    def describe(self) -> dict[str, Any]:
+        """Return the answer of DescribeChangeSet."""
+        return {
+            **self.summary(),
+            "Parameters": [
+                {"ParameterKey": key, "ParameterValue": value}
+                for key, value in self.options.parameters.items()
+            ],
+            "Capabilities": list(self.options.capabilities),
+            "Tags": [{"Key": key, "Value": value} for key, value in self.options.tags.items()],
+            "NotificationARNs": [],
+            "Changes": self.changes,
+        }
+
+
+def plan_changes(
+    stack: Stack,
+    template: Template,
+    options: StackOptions,
+    parameters: Mapping[str, Any],
+    tools: Tools,
+) -> list[dict[str, Any]]:
+    """Return the changes that `template` would make to `stack`, as the API writes them.
+
+    Raise AwsError if it cannot be resolved.
+    """
+    sketch = copy(stack)
+    sketch.resources, sketch.events, sketch.options = dict(stack.resources), [], options
+    deployment = Deployment(sketch, template, parameters, tools)
+    resolver = deployment.resolver()
+    resolver.attribute = _attributes_after(sketch)
+    logical_ids = deployment.logical_ids(resolver)
+    changes = []
+    for logical_id in logical_ids:
+        resource = deployment.planned_resource(logical_id, resolver)
+        before = stack.resources.get(logical_id)
+        changes += _changes_of(deployment, before, resource)
+        if before is None or (
+            changes and changes[-1]["ResourceChange"].get("Replacement") == "True"
+        ):
+            sketch.resources[logical_id] = replace(resource, physical_id=UNKNOWN, attributes={})
+    removed = [resource for name, resource in stack.resources.items() if name not in logical_ids]
+    changes += [_resource_change("Remove", resource) for resource in removed]
+    if not changes and (
+        options.tags != stack.options.tags or _outputs(template) != _outputs(stack.template)
+    ):
+        changes += [
+            _resource_change("Modify", resource, ["Tags"])
+            for resource in list(stack.resources.values())[:1]
+        ]
+    return changes
+
+
+def _changes_of(
+    deployment: Deployment, before: Resource | None, resource: Resource
+) -> list[dict[str, Any]]:
+    if before is None:
+        return [_resource_change("Add", resource)]
+    if before.properties == resource.properties:
+        return []
+    kind = deployment.tools.kind(resource.type_name)
+    request = deployment.request(
+        replace(resource, physical_id=before.physical_id, attributes=before.attributes), before
+    )
+    replacement = kind is not None and kind.needs_replacement(request)
+    changed = sorted(
+        name for name in {*before.properties, *resource.properties} if request.changed(name)
+    )
+    change = _resource_change("Modify", replace(resource, physical_id=before.physical_id), changed)
+    change["ResourceChange"]["Replacement"] = "True" if replacement else "False"
+    return [change]
+
+
+def _resource_change(
+    action: str, resource: Resource, changed: list[str] | None = None
+) -> dict[str, Any]:
+    change: dict[str, Any] = {
+        "Action": action,
+        "LogicalResourceId": resource.logical_id,
+        "ResourceType": resource.type_name,
+        "Scope": ["Properties"] if changed else [],
+        "Details": [
+            {
+                "Target": {"Attribute": "Properties", "Name": name},
+                "Evaluation": "Static",
+                "ChangeSource": "DirectModification",
+            }
+            for name in changed or []
+        ],
+    }
+    if resource.physical_id:
+        change["PhysicalResourceId"] = resource.physical_id
+    return {"Type": "Resource", "ResourceChange": change}
+
+
+def _attributes_after(sketch: Stack) -> Any:
+    """Return a lookup of attributes; those of resources to create are known only later."""
+
+    def attribute(logical_id: str, name: str) -> Any:
+        resource = sketch.resources.get(logical_id)
+        return UNKNOWN if resource is None else resource.attributes.get(name, UNKNOWN)
+
+    return attribute
+
+
+def _outputs(template: Template | None) -> Mapping[str, Any]:
+    return template.section("Outputs") if template else {}

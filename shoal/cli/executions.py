@@ -1,0 +1,164 @@
+"""`shoal run | status | stop | logs`: executions of an environment's pipeline."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from shoal.cli.options import environment_argument, local_option
+from shoal.cli.view import open_view
+from shoal.verbs import serving
+from shoal.verbs.errors import NotFoundError, UsageError
+from shoal.verbs.execution import Execution
+from shoal.verbs.follow import Follower, plan_of
+from shoal.verbs.logs import LogTail, location_of
+from shoal.verbs.parameters import check_values, parse_parameters
+from shoal.verbs.workspace import Session, Workspace
+
+
+@click.command()
+@environment_argument
+@local_option
+@click.option(
+    "--parameter",
+    "-p",
+    "parameters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A pipeline parameter; may be repeated.",
+)
+@click.option(
+    "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
+)
+@click.pass_obj
+def run(
+    workspace: Workspace, environment: str, local: bool, parameters: tuple[str, ...], follow: bool
+) -> None:
+    """Start an execution of ENV's pipeline."""
+    session = workspace.open(environment, local)
+    values = parse_parameters(parameters)
+    check_values(session.environment, values, workspace.root)
+    arn = session.pipeline.start(values)
+    click.echo(f"started: {arn}")
+    if follow:
+        _follow(session, arn, values)
+
+
+@click.command()
+@environment_argument
+@click.argument("execution", required=False)
+@local_option
+@click.pass_obj
+def status(workspace: Workspace, environment: str, execution: str | None, local: bool) -> None:
+    """Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or
+    `latest`).
+    """
+    session = workspace.open(environment, local)
+    console = Console(soft_wrap=True)
+    if execution:
+        _print_execution(console, session.pipeline.look(session.pipeline.find(execution)))
+        return
+    if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
+        console.print(
+            f"serving: {endpoint}"
+            + (f"; why a deployment of it failed: {endpoint.failure}" if endpoint.failure else "")
+        )
+    session.pipeline.definition()
+    summaries = session.pipeline.executions()
+    if not summaries:
+        click.echo(
+            f"pipeline {session.names.pipeline} has had no executions; start one with `shoal run"
+            f" {session.arguments}`"
+        )
+        return
+    table = Table("execution", "status", "started", box=None)
+    for summary in summaries:
+        execution_id = str(summary["PipelineExecutionArn"]).rpartition("/")[2]
+        table.add_row(
+            execution_id,
+            summary["PipelineExecutionStatus"],
+            summary["StartTime"].astimezone().strftime("%Y-%m-%d %H:%M:%S"),
+        )
+    console.print(table)
+
+
+@click.command()
+@environment_argument
+@click.argument("execution")
+@local_option
+@click.pass_obj
+def stop(workspace: Workspace, environment: str, execution: str, local: bool) -> None:
+    """Ask EXECUTION (an ARN, an id, or `latest`) to stop."""
+    session = workspace.open(environment, local)
+    arn = session.pipeline.find(execution)
+    state = session.pipeline.look(arn)
+    if state.has_ended:
+        raise UsageError(
+            f"execution {state.id} has ended already as {state.status}: there is nothing to stop"
+        )
+    session.pipeline.stop(arn)
+    click.echo(f"stopping: {arn}")
+
+
+@click.command()
+@environment_argument
+@click.argument("execution")
+@click.argument("step")
+@local_option
+@click.pass_obj
+def logs(workspace: Workspace, environment: str, execution: str, step: str, local: bool) -> None:
+    """Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged."""
+    session = workspace.open(environment, local)
+    state = session.pipeline.look(session.pipeline.find(execution))
+    match = state.step(step)
+    if match is None:
+        started = ", ".join(each.name for each in state.steps) or "none"
+        raise NotFoundError(
+            f"execution {state.id} has not started a step {step!r}; started so far: {started}"
+        )
+    location = location_of(session.target, match)
+    if location is None:
+        raise NotFoundError(f"step {step} ({match.type}) runs no code that could log")
+    for line in LogTail(session.target.client("logs"), location).new_lines():
+        click.echo(line)
+
+
+def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
+    try:
+        with open_view() as view:
+            view(plan_of(session.pipeline, parameters))
+            follower = Follower(
+                session.pipeline,
+                arn,
+                view,
+                session.poll_s,
+                logs_command=f"shoal logs {session.arguments}",
+            )
+            execution = follower.follow()
+    except KeyboardInterrupt:
+        arguments = f"{session.arguments} {arn.rpartition('/')[2]}"
+        click.echo(
+            f"it goes on: `shoal status {arguments}`; to end it: `shoal stop {arguments}`", err=True
+        )
+        raise
+    follower.raise_unless_succeeded(execution)
+    click.echo(f"execution {execution.id} succeeded")
+
+
+def _print_execution(console: Console, execution: Execution) -> None:
+    console.print(
+        f"execution {execution.id}: {execution.status}"
+        + (f": {execution.failure_reason}" if execution.failure_reason else "")
+    )
+    table = Table("step", "type", "status", "seconds", "reason", box=None)
+    for step in execution.steps:
+        seconds = step.seconds()
+        table.add_row(
+            step.name,
+            step.type,
+            step.status,
+            "" if seconds is None else f"{seconds:.1f}",
+            step.failure_reason,
+        )
+    console.print(table)

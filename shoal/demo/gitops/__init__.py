@@ -1,0 +1,1 @@
+"""`shoal demo --gitops`: three releases from a commit to production, in three accounts."""

@@ -1,0 +1,1 @@
+"""`shoal demo`: deploy one environment, train, evaluate, register, serve, and tear it down."""

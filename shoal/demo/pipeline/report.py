@@ -1,0 +1,215 @@
+"""The output of `shoal demo`: summary.json, two pictures, logs, and the table at its end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from shoal.verbs.errors import ShoalError, refusal
+from shoal.verbs.execution import Execution
+from shoal.verbs.flow import Failure, Outcome
+from shoal.verbs.inventory import Resource
+from shoal.verbs.metrics import Metrics, Progress
+from shoal.verbs.report import (
+    EndpointAnswer,
+    Evaluation,
+    ModelPackage,
+    parts_of,
+    resource_rows,
+    step_rows,
+    throughput_of,
+)
+
+SUMMARY, DIGITS, CURVE, LOGS = "summary.json", "digits.png", "training-curve.png", "logs"
+SMOKE_TEST_DIGITS = Path("stacks/functions/smoke_test/digits.json")
+_ENDED = {"training job": "ended", "processing job": "ended"}
+"""Kinds that end by themselves.
+
+AWS keeps the records of jobs for ever; one that runs on would be in the inventory as a running job.
+"""
+_MAIN_PHASES = ("synth", "deploy", "execute", "total")
+
+
+@dataclass
+class Facts:
+    """What a demo has found out so far."""
+
+    execution: Execution | None = None
+    metrics: list[Metrics] = field(default_factory=list)
+    evaluation: Evaluation | None = None
+    answers: tuple[EndpointAnswer, ...] = ()
+    package: ModelPackage | None = None
+    created: set[Resource] = field(default_factory=set)
+    left_behind: tuple[Resource, ...] | None = None
+    """None: it was not possible to look."""
+    strategy: str | None = None
+    """How training was distributed: the name of the overlay, or the environment's strategy."""
+
+
+def clear(output: Path) -> None:
+    """Remove an earlier report, and nothing else in the folder."""
+    output.mkdir(parents=True, exist_ok=True)
+    for name in (SUMMARY, DIGITS, CURVE):
+        (output / name).unlink(missing_ok=True)
+    shutil.rmtree(output / LOGS, ignore_errors=True)
+    (output / LOGS).mkdir()
+
+
+def write_pictures(facts: Facts, root: Path, output: Path) -> None:
+    """Draw the smoke test's digits with their answers, and the training curve."""
+    from shoal.demo.pipeline.pictures import (
+        draw_curve,
+        draw_digits,
+    )  # only here: loading matplotlib would slow every other verb
+
+    draw_digits(_images(root, facts.answers), facts.answers, output / DIGITS)
+    draw_curve(facts.metrics, output / CURVE)
+
+
+def write_summary(facts: Facts, outcome: Outcome, output: Path) -> None:
+    """Write summary.json.
+
+    The status is Succeeded only if every phase and every clean-up went well.
+    """
+    text = json.dumps(summary_of(facts, outcome, output), indent=2)
+    (output / SUMMARY).write_text(text + "\n", encoding="utf-8")
+
+
+def summary_of_file(output: Path) -> dict[str, Any]:
+    """Return the summary as it was written."""
+    return dict(json.loads((output / SUMMARY).read_text(encoding="utf-8")))
+
+
+def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
+    """Return the content of summary.json; what is not known is null."""
+    execution = facts.execution
+    return {
+        "status": status_of(outcome),
+        "strategy": facts.strategy,
+        "failures": [
+            {"phase": failure.phase, "message": message_of(failure)} for failure in outcome.failures
+        ],
+        "accuracy": facts.evaluation.accuracy if facts.evaluation else None,
+        "images": facts.evaluation.images if facts.evaluation else None,
+        "steps": step_rows(execution) if execution else [],
+        "endpoint_answers": [asdict(answer) for answer in facts.answers],
+        "images_per_second": throughput_of(facts.metrics),
+        "world_size": max(
+            (entry.world_size for entry in facts.metrics if isinstance(entry, Progress)),
+            default=None,
+        ),
+        **_trained_by(facts),
+        "execution": {"arn": execution.arn, "status": execution.status} if execution else None,
+        "model_package": asdict(facts.package) if facts.package else None,
+        "created": resource_rows(facts.created),
+        "left_behind": None if facts.left_behind is None else resource_rows(facts.left_behind),
+        "seconds": _seconds(outcome),
+        "logs": sorted(str(path.relative_to(output)) for path in (output / LOGS).glob("*.log")),
+    }
+
+
+def _trained_by(facts: Facts) -> dict[str, Any]:
+    """Return who trained, by the job's own account: in words, in processes, and in ranks if it has
+    those.
+
+    Null is what it did not say.
+    """
+    parts = parts_of(facts.metrics)
+    return {
+        "trained_by": str(parts) if parts else None,
+        "processes": parts.processes if parts else None,
+        "ranks": dict(parts.parts).get("ranks") if parts else None,
+    }
+
+
+def status_of(outcome: Outcome) -> str:
+    if outcome.interrupted:
+        return "Interrupted"
+    return "Failed" if outcome.failures else "Succeeded"
+
+
+def message_of(failure: Failure) -> str:
+    """Return what failed, for people."""
+    return refusal(failure.error) if isinstance(failure.error, Exception) else "interrupted"
+
+
+def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
+    """Print a summary: steps, accuracy, answers, what was created and that it is gone."""
+    console.print(_step_table(facts["steps"]))
+    if facts["accuracy"] is not None:
+        of = f" of {facts['images']:,} images" if facts["images"] is not None else ""
+        console.print(f"test accuracy   {facts['accuracy']:.2%}{of}")
+    if facts["images_per_second"] is not None:
+        console.print(
+            f"training        {facts['images_per_second']:,.0f} images/s on"
+            f" {facts['trained_by'] or 'an unknown number of processes'}"
+        )
+    if facts["model_package"]:
+        console.print(
+            f"registered      {facts['model_package']['arn']}"
+            f" ({facts['model_package']['approval_status']})"
+        )
+    if facts["endpoint_answers"]:
+        answers = " ".join(map(_answer_text, facts["endpoint_answers"]))
+        console.print(f"endpoint        answered {answers}")
+    console.print(_inventory_table(facts["created"], facts["left_behind"]))
+    seconds = (
+        f"{name} {facts['seconds'][name]:.1f}" for name in _MAIN_PHASES if name in facts["seconds"]
+    )
+    console.print(f"seconds         {', '.join(seconds)}")
+    console.print(
+        f"report          {output}/: {', '.join(sorted(path.name for path in output.iterdir()))}"
+    )
+
+
+def _answer_text(answer: dict[str, Any]) -> str:
+    wrong = "" if answer["digit"] == answer["label"] else f" (is {answer['label']})"
+    return f"{answer['digit']}{wrong}"
+
+
+def _step_table(steps: list[dict[str, Any]]) -> Table:
+    table = Table("step", "type", "status", "seconds", box=None)
+    table.columns[-1].justify = "right"
+    for step in steps:
+        table.add_row(step["name"], step["type"], step["status"], f"{step['seconds']:.1f}")
+    return table
+
+
+def _inventory_table(
+    created: list[dict[str, str]], left_behind: list[dict[str, str]] | None
+) -> Table:
+    """Return how many were created and how many still exist, by kind."""
+    table = Table("created", "number", "still there", box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    created_counts, left_counts = _count(created), _count(left_behind or [])
+    for kind in sorted(created_counts | left_counts):
+        table.add_row(
+            kind,
+            str(created_counts[kind]),
+            _ENDED.get(kind) or ("unknown" if left_behind is None else str(left_counts[kind])),
+        )
+    return table
+
+
+def _count(resources: list[dict[str, str]]) -> Counter[str]:
+    return Counter(resource["kind"] for resource in resources)
+
+
+def _seconds(outcome: Outcome) -> dict[str, float]:
+    return {name: round(seconds, 2) for name, seconds in outcome.seconds.items()}
+
+
+def _images(root: Path, answers: tuple[EndpointAnswer, ...]) -> list[list[list[int]]]:
+    """Return the smoke test's own images, in the order of its answers."""
+    digits = json.loads((root / SMOKE_TEST_DIGITS).read_text(encoding="utf-8"))["digits"]
+    if [digit["label"] for digit in digits] != [answer.label for answer in answers]:
+        raise ShoalError("the smoke test's answers are not about the digits in its folder")
+    return [digit["pixels"] for digit in digits]

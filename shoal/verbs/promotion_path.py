@@ -1,0 +1,247 @@
+"""The step from one environment to the next: which version, in whose registry, in which commit.
+
+Environments name the one that they take releases from (`promoted_from`), down to the one that
+trains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.loader import environment_file, load_environment
+from config.names import Names
+from config.release import Release
+from config.release_text import release_in, with_release
+from config.settings import Environment, SharedVersions
+from shoal.verbs import registry
+from shoal.verbs.errors import (
+    NotFoundError,
+    NothingToPromoteError,
+    PromotionError,
+    WrongAccountError,
+)
+from shoal.verbs.registry import Package
+from shoal.verbs.release_status import ReleaseTargets
+from shoal.verbs.repository import Repository
+from shoal.verbs.target import Target
+from shoal.verbs.workspace import Session, Workspace
+
+
+@dataclass(frozen=True)
+class PromotionStep:
+    """The step from one environment to the next."""
+
+    root: Path
+    repository: Repository
+    source: Environment
+    destination: Environment
+    holder: Environment
+    """The environment with the model in its registry: the source, or, if the source takes releases
+    itself, the one whose version it pins.
+    """
+
+    @classmethod
+    def of(cls, workspace: Workspace, source: str, destination: str) -> PromotionStep:
+        """Return the step between two environments.
+
+        Raises PromotionError unless `destination` takes its releases from `source`.
+        Raises ConfigError if there is no such environment.
+        """
+        begin = load_environment(source, workspace.root)
+        end = load_environment(destination, workspace.root)
+        if end.promoted_from is None:
+            message = (
+                f"environment {destination} takes no releases: {environment_file(destination)} has"
+                " no `promoted_from`"
+            )
+            raise PromotionError(f"{message}; nothing was promoted")
+        if end.promoted_from != source:
+            message = (
+                f"{destination} takes releases from {end.promoted_from}, not from {source}; no"
+                " environment may be skipped"
+            )
+            raise PromotionError(
+                f"{message}: promote to {end.promoted_from} first, then `--from"
+                f" {end.promoted_from} --to {destination}`"
+            )
+        repository = Repository(workspace.root, workspace.environ)
+        return cls(workspace.root, repository, begin, end, registry_holder(workspace, begin))
+
+    @property
+    def is_later(self) -> bool:
+        """Return whether the source itself takes releases from another environment."""
+        return self.source.promoted_from is not None
+
+    def package(self, session: Session, request: str | None) -> Package:
+        """Return the version to promote, as the registry has it now.
+
+        Raises PromotionError or NotFoundError.
+        """
+        if not self.is_later:
+            if request is None:
+                return registry.newest_approved(
+                    session.target, session.names.model_package_group, session.arguments
+                )
+            return registry.describe(session.target, package_arn(session, request))
+        pinned = self.source.release
+        if pinned is None:
+            raise NothingToPromoteError(
+                f"{self.source.name} pins no release that could be promoted; promote to"
+                f" {self.source.name} first"
+            )
+        if request is not None and package_arn(session, request) != pinned.model_package_arn:
+            message = (
+                f"{self.source.name} pins {pinned.model_package_arn}, not"
+                f" {package_arn(session, request)}; no environment may be skipped"
+            )
+            raise PromotionError(f"{message}: promote that to {self.source.name} first")
+        return registry.describe(session.target, pinned.model_package_arn)
+
+    def existing_pin(self, package: Package, copy: bool) -> str | None:
+        """Return the ARN of the destination's release if that is `package` or a copy of it.
+
+        With `copy`, only a copy in the destination's own registry counts.
+        """
+        pinned = self.destination.release
+        if pinned is None:
+            return None
+        if copy:
+            is_same = (
+                pinned.copied_from == package.origin
+                and _group(self.destination) == pinned.model_package_arn.rpartition("/")[0]
+            )
+        else:
+            is_same = package.origin == pinned.origin
+        return pinned.model_package_arn if is_same else None
+
+    def prerequisite(self, pinned: Release) -> str | None:
+        """Return the environment to deploy before the destination, if there is one.
+
+        Its policies name the versions that others may read.
+        """
+        is_foreign = pinned.account != self.destination.account
+        return (
+            self.holder.name
+            if is_foreign and self.holder.shared_versions is SharedVersions.PINNED
+            else None
+        )
+
+    def branch(self, pinned: Release) -> str:
+        """Return the name of the branch that pins the release."""
+        version = pinned.model_package_arn.partition("model-package/")[2].replace("/", "-")
+        return f"promote/{self.destination.name}/{version}"
+
+    def commit(self, pinned: Release, message: str) -> str:
+        """Return the commit that pins the release, made now or by an earlier call.
+
+        A merged commit is replaced: the file pins something else now, so it was reverted, and git
+        would not merge the old commit again. A commit that was not merged only has to pin the same:
+        the rest of the file may have changed since, which git merges. Raises PromotionError if the
+        branch pins something else.
+        """
+        file, branch = environment_file(self.destination.name), self.branch(pinned)
+        content = with_release((self.root / file).read_bytes().decode(), pinned, file)
+        commit = self.repository.commit_of(branch)
+        if commit is None or self.repository.has_merged(branch):
+            return self.repository.commit(branch, file, content, message)
+        old, new = release_in(self.repository.text(commit, file)), release_in(content)
+        if old == new:
+            return commit
+        if _without_replaced(old) != _without_replaced(new):
+            raise PromotionError(
+                f"branch {branch} is there and pins something else; delete it (git branch -D"
+                f" {branch}), or merge it"
+            )
+        what = (
+            f"branch {branch} was made when {self.destination.name} pinned something else, and git"
+            " merges it no more"
+        )
+        raise PromotionError(
+            f"{what}; delete it (git branch -D {branch}), also where it was pushed, and promote"
+            " again"
+        )
+
+
+def registry_holder(workspace: Workspace, environment: Environment) -> Environment:
+    """Return the environment whose registry has what `environment` pins.
+
+    That is its own for a copy, else one on its promotion path; without a release, the one that
+    trains.
+    """
+    path = _promotion_path(workspace, environment)
+    pinned = (
+        environment.release.model_package_arn.rpartition("/")[0] if environment.release else None
+    )
+    return next((each for each in path if _group(each) == pinned), path[-1])
+
+
+def release_targets(workspace: Workspace, environment: Environment, local: bool) -> ReleaseTargets:
+    """Return where to ask for what an environment pins, and for what it serves."""
+    holder = registry_holder(workspace, environment)
+    return ReleaseTargets(
+        registry=lambda: _registry_target(workspace, holder, environment, local),
+        serving=lambda: workspace.open(environment.name, local).target,
+        pipeline_arn=Names(holder).pipeline_arn,
+        environment=environment.name,
+        serving_stack=Names(environment).stack("serving"),
+        serves=environment.serves,
+    )
+
+
+def package_arn(session: Session, package: str) -> str:
+    """Return the ARN of a version of the session's registry, from its ARN or its number.
+
+    Raises NotFoundError for a version of another registry.
+    """
+    group = _group(session.environment)
+    if package.isdigit():
+        return f"{group}/{package}"
+    if package.rpartition("/")[0] != group or not package.rpartition("/")[2].isdigit():
+        message = f"{package} is no version in the registry of {session.environment.name}"
+        raise NotFoundError(f"{message}; give its number, or its ARN: {group}/NUMBER")
+    return package
+
+
+def _promotion_path(workspace: Workspace, environment: Environment) -> list[Environment]:
+    """Return the environment and those that it takes releases from, down to the one that trains.
+
+    Raises PromotionError for a circle.
+    """
+    path = [environment]
+    while environment.promoted_from is not None:
+        environment = load_environment(environment.promoted_from, workspace.root)
+        names = [each.name for each in path]
+        if environment.name in names:
+            raise PromotionError(
+                f"`promoted_from` goes in a circle: {' <- '.join([*names, environment.name])}; one"
+                " must have none"
+            )
+        path.append(environment)
+    return path
+
+
+def _registry_target(
+    workspace: Workspace, holder: Environment, environment: Environment, local: bool
+) -> Target:
+    """Return the registry's account, or the environment's own if its policies let it read there."""
+    try:
+        return workspace.open(holder.name, local).target
+    except WrongAccountError:
+        own = workspace.open(environment.name, local).target
+        return Target(own.account, holder.region, own.endpoint_url)
+
+
+def _without_replaced(release: object) -> object:
+    """Return a file's block `release` without the releases that were pinned before."""
+    return (
+        {key: value for key, value in release.items() if key != "replaces"}
+        if isinstance(release, dict)
+        else release
+    )
+
+
+def _group(environment: Environment) -> str:
+    """Return the ARN of the versions of the environment's registry, without their numbers."""
+    names = Names(environment)
+    return names.arn("sagemaker", f"model-package/{names.model_package_group}")

@@ -1,0 +1,85 @@
+"""Cleans up after one pipeline execution, when the pipeline's step requests it and when the
+execution has ended. Safe to run twice.
+
+The step sends `pipeline_execution_arn` and gets `status` ("deleted" or "pending") and `deleted`
+(JSON list of kind/name). The queue sends the execution's terminal-status events and gets the
+messages to bring back, each later than the time before. The queue's redrive policy ends that, and
+the alarm on its dead letters rings.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from typing import Any
+
+import boto3
+from deletion import CLIENT, is_running, tear_down
+
+_SPARE_S = 15.0
+_MAX_PAUSE_S = 900
+# The description of an execution may lag behind the event of its end; one that still runs after
+# these looks runs again.
+_MAX_LOOKS = 3
+
+log = logging.getLogger()
+log.setLevel(logging.INFO)
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Answer the queue, whose event has Records, or the pipeline's Lambda step."""
+    if "Records" in event:
+        unfinished = [
+            record["messageId"] for record in event["Records"] if not _finish(record, context)
+        ]
+        return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in unfinished]}
+    finished, deleted = tear_down(
+        boto3.client("sagemaker", config=CLIENT),
+        event["pipeline_execution_arn"],
+        _deadline(context),
+    )
+    return {"status": "deleted" if finished else "pending", "deleted": json.dumps(deleted)}
+
+
+def _finish(record: dict[str, Any], context: Any) -> bool:
+    """Return whether the message is done with.
+
+    If not, it comes back after a pause that doubles every time.
+    """
+    execution_arn = json.loads(record["body"])["detail"]["pipelineExecutionArn"]
+    received = int(record["attributes"]["ApproximateReceiveCount"])
+    sagemaker = boto3.client("sagemaker", config=CLIENT)
+    if is_running(sagemaker, execution_arn):
+        log.info(
+            "%s is running: the event came early, or an execution that had ended was started again",
+            execution_arn,
+        )
+        finished = received >= _MAX_LOOKS
+    else:
+        finished, deleted = tear_down(sagemaker, execution_arn, _deadline(context))
+        log.info(
+            "%s: %s, deleted %s",
+            execution_arn,
+            "nothing left" if finished else "to be tried again",
+            deleted,
+        )
+    if not finished:
+        _bring_back(
+            record, min(int(os.environ["RETRY_AFTER_S"]) * 2 ** (received - 1), _MAX_PAUSE_S)
+        )
+    return finished
+
+
+def _bring_back(record: dict[str, Any], pause_s: int) -> None:
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=record["eventSourceARN"].rpartition(":")[2])["QueueUrl"]
+    sqs.change_message_visibility(
+        QueueUrl=url, ReceiptHandle=record["receiptHandle"], VisibilityTimeout=pause_s
+    )
+
+
+def _deadline(context: Any) -> float:
+    remaining_s = float(context.get_remaining_time_in_millis()) / 1000
+    return time.monotonic() + remaining_s - _SPARE_S

@@ -1,0 +1,70 @@
+"""The pages that people read, and what is in them: commands, code in a line, links, headings."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOK = ROOT / "docs" / "lab"
+"""Entries are never changed, so they name commands and paths of their day."""
+_FENCE = re.compile(r"^([ \t]*)```(\w*)\n(.*?)^[ \t]*```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def pages() -> list[str]:
+    """Return the paths of all pages but notebooks, relative to the checkout."""
+    folders = (*ROOT.glob("docs/**/*.md"), ROOT / "images/README.md", ROOT / "examples/README.md")
+    found = (*ROOT.glob("*.md"), *(page for page in folders if NOTEBOOK not in page.parents))
+    return sorted(page.relative_to(ROOT).as_posix() for page in found)
+
+
+@cache
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command in the blocks of a page: all lines of a block of `sh`, those
+    with a prompt of a block of `console`.
+    """
+    for _, language, block in _FENCE.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            if language == "sh":
+                yield from _words(line)
+            elif language == "console" and line.startswith("$ "):
+                yield from _words(line[2:])
+
+
+def _words(line: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a line, up to what the shell takes for itself."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in lexer:
+        if re.fullmatch(r"[();<>|&]+", word):
+            if words:
+                yield words
+            words = []
+        else:
+            words.append(word)
+    if words:
+        yield words
+
+
+def code_spans(text: str) -> list[str]:
+    """Return what stands between backticks in the lines of a page, not in its blocks."""
+    return re.findall(r"`([^`\n]+)`", _FENCE.sub("", text))
+
+
+def links(text: str) -> list[str]:
+    """Return the targets of links that stay in the checkout."""
+    return [link for link in _LINK.findall(_FENCE.sub("", text)) if "://" not in link]
+
+
+def headings(text: str) -> list[str]:
+    return _HEADING.findall(_FENCE.sub("", text))

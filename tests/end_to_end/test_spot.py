@@ -1,0 +1,182 @@
+"""Managed spot training: capacity is taken away, the job gets SIGTERM and time to write a
+checkpoint, and goes on from it elsewhere.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.tests.control.account import running
+from local.tests.sagemaker.account import BUCKET, Account, archive, channel, until
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
+from tests.repository import ROOT
+from tests.training_code.mnist import write_subset
+
+CODE = ROOT / "training_code" / "pytorch"
+# 1024 steps without a checkpoint of its own before the end.
+HYPERPARAMETERS = {"epochs": "1", "batch-size": "8", "log-every": "1", "checkpoint-every": "10000"}
+SPOT: dict[str, Any] = {
+    "EnableManagedSpotTraining": True,
+    "StoppingCondition": {"MaxRuntimeInSeconds": 300, "MaxWaitTimeInSeconds": 300},
+}
+GRACE_S = 100.0
+
+
+@dataclass(frozen=True)
+class Market:
+    """An account whose spot capacity a test takes away."""
+
+    account: Account
+    faults: Path
+
+    def interrupt(self, job: str) -> None:
+        """Once, now."""
+        with self.faults.open("a") as file:
+            file.write(
+                json.dumps({"seam": "spot", "do": "interrupt", "name": job, "times": 1}) + "\n"
+            )
+
+    def start(self, job: str, after: str = "") -> None:
+        """The project's own PyTorch training, with a checkpoint folder of its own in S3, or that of
+        the job which it comes `after`.
+        """
+        checkpoints = {
+            "S3Uri": f"s3://{BUCKET}/checkpoints/{after or job}",
+            "LocalPath": "/opt/ml/checkpoints",
+        }
+        channels = [channel(f"s3://{BUCKET}/digits/{name}/", name) for name in ("train", "test")]
+        toolkit = {
+            "sagemaker_program": "train.py",
+            "sagemaker_submit_directory": f"s3://{BUCKET}/code/project.tar.gz",
+        }
+        given: dict[str, Any] = {
+            "InputDataConfig": channels,
+            "CheckpointConfig": checkpoints,
+            "hyperparameters": HYPERPARAMETERS | toolkit,
+        }
+        given["Environment"] = {"OMP_NUM_THREADS": "1"}  # two of them run beside each other
+        self.account.sagemaker.create_training_job(**self.account.training(job, **given, **SPOT))
+
+    def log(self, job: str) -> str:
+        """What the job has printed, without CloudWatch's delay."""
+        file = self.account.state_dir / "sagemaker-jobs" / f"training-{job}" / "log.txt"
+        return file.read_text() if file.exists() else ""
+
+    def weights(self, job: dict[str, Any]) -> bytes:
+        with tarfile.open(
+            fileobj=io.BytesIO(self.account.get(job["ModelArtifacts"]["S3ModelArtifacts"]))
+        ) as tar:
+            file = tar.extractfile("model.pt")
+            assert file is not None
+            return file.read()
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
+    build(runtimes()["pytorch"], None, print)
+    folder = tmp_path_factory.mktemp("spot")
+    write_subset(
+        folder / "digits", train=8192, test=128
+    )  # 2 to 3 s of steps: whoever is to disturb them needs 0.1 to 0.3 s
+    options = ("--faults", str(folder / "faults"), "--duration", f"stop_grace_s={GRACE_S}")
+    with running(folder / "state", *options) as found:
+        account = Account.at(found)
+        for path in (folder / "digits").rglob("*-ubyte"):
+            account.put(f"digits/{path.parent.name}/{path.name}", path.read_bytes())
+        account.put(
+            "code/project.tar.gz",
+            archive({path.name: path.read_bytes() for path in CODE.iterdir() if path.is_file()}),
+        )
+        yield Market(account, folder / "faults")
+
+
+def statuses(job: dict[str, Any]) -> list[str]:
+    return [each["Status"] for each in job["SecondaryStatusTransitions"]]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(market: Market) -> bytes:
+    """The weights of a job that nothing happens to."""
+    market.start("undisturbed")
+    job = market.account.training_ended("undisturbed")
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert "resumed" not in market.log("undisturbed")
+    return market.weights(job)
+
+
+def test_the_job_after_one_that_was_stopped_goes_on_to_the_bits_of_an_undisturbed_one(
+    market: Market, undisturbed: bytes
+) -> None:
+    """As a retry does, whose job has another name and, in the same execution, the same
+    checkpoints.
+    """
+    market.start("stopped")
+    until(lambda: market.log("stopped"), lambda text: "step=4/" in text, 120)
+    market.account.sagemaker.stop_training_job(TrainingJobName="stopped")
+    assert market.account.training_ended("stopped")["TrainingJobStatus"] == "Stopped"
+    market.start("next", after="stopped")
+    job = market.account.training_ended("next")
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert "resumed at epoch=1 step=" in market.log("next")
+    assert market.weights(job) == undisturbed
+
+
+def test_an_interrupted_spot_job_goes_on_from_its_checkpoint_to_the_bits_of_an_undisturbed_one(
+    market: Market, undisturbed: bytes
+) -> None:
+    market.start("disturbed")
+    until(lambda: market.log("disturbed"), lambda text: "step=4/" in text, 120)
+    market.interrupt("disturbed")
+    disturbed = market.account.training_ended("disturbed")
+    assert disturbed["TrainingJobStatus"] == "Completed", disturbed.get("FailureReason")
+    begins = ["Starting", "Downloading", "Training"]
+    assert statuses(disturbed) == [*begins, "Interrupted", *begins, "Uploading", "Completed"]
+    assert "stopped on SIGTERM at epoch=1 step=" in market.log("disturbed")
+    assert "resumed at epoch=1 step=" in market.log(
+        "disturbed"
+    )  # there is no checkpoint but the one that SIGTERM made
+    assert market.weights(disturbed) == undisturbed
+
+
+def test_a_job_that_was_interrupted_waits_and_trains_no_longer_than_it_may(market: Market) -> None:
+    limits: dict[str, Any] = {
+        "StoppingCondition": {"MaxRuntimeInSeconds": 8, "MaxWaitTimeInSeconds": 8}
+    }
+    market.interrupt("too-long")
+    begun = time.monotonic()
+    ended = market.account.train("too-long", hyperparameters={"do": "wait"}, **SPOT | limits)
+    assert (ended["TrainingJobStatus"], ended["SecondaryStatus"]) == (
+        "Stopped",
+        "MaxWaitTimeExceeded",
+    )
+    assert "Interrupted" in statuses(ended)
+    assert time.monotonic() - begun < GRACE_S  # SIGTERM was enough, both times
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [{"MaxRuntimeInSeconds": 60}, {"MaxRuntimeInSeconds": 60, "MaxWaitTimeInSeconds": 59}],
+)
+def test_a_spot_job_without_time_to_wait_is_refused(
+    market: Market, condition: dict[str, int]
+) -> None:
+    request = market.account.training("refused", **SPOT | {"StoppingCondition": condition})
+    with pytest.raises(ClientError, match="Invalid MaxWaitTimeInSeconds"):
+        market.account.sagemaker.create_training_job(**request)
+
+
+def test_a_job_on_demand_is_not_interrupted(market: Market) -> None:
+    market.interrupt("on-demand")
+    ended = market.account.train("on-demand")
+    assert (ended["TrainingJobStatus"], "Interrupted" in statuses(ended)) == ("Completed", False)

@@ -1,0 +1,75 @@
+"""A fork whose people have edited `environments/` and nothing else: its checks and tests pass."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.repository import CHECKOUT
+
+DAILY = ("tests/config", "tests/workflows", "tests/docs/test_paths.py", "tests/cli/test_plan.py")
+NIGHTLY = ("tests/cli/test_strategies.py", "tests/pipelines", "tests/stacks")
+
+
+@pytest.fixture(scope="module")
+def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with the files of this one, where dev is elsewhere, qa is new and prod is not
+    there.
+    """
+    folder = tmp_path_factory.mktemp("fork")
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    for name in run(listing, CHECKOUT).stdout.splitlines():
+        if (CHECKOUT / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(CHECKOUT / name, folder / name)
+    for name in (".venv", "node_modules", ".shoal"):
+        (folder / name).symlink_to(CHECKOUT / name)
+    files = folder / "environments"
+    elsewhere = {"111122223333": "999988887777", "us-east-1": "eu-west-1", "use1": "euw1"}
+    rewrite(files / "dev.yaml", files / "dev.yaml", elsewhere)
+    rewrite(files / "staging.yaml", files / "qa.yaml", {"name: staging": "name: qa"} | elsewhere)
+    (files / "prod.yaml").unlink()
+    run(["git", "init", "--quiet"], folder)
+    run(["git", "add", "--all"], folder)
+    return folder
+
+
+def rewrite(source: Path, destination: Path, words: dict[str, str]) -> None:
+    text = source.read_text(encoding="utf-8")
+    for old, new in words.items():
+        text = text.replace(old, new)
+    destination.write_text(text, encoding="utf-8")
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_its_environments_are_checked(fork: Path) -> None:
+    result = run([sys.executable, "-m", "shoal.cli", "check"], fork)
+    assert (result.returncode, result.stderr) == (0, "")
+    checked = re.findall(r"^environments/(\w+)\.yaml: ok", result.stdout, re.MULTILINE)
+    assert checked == ["dev", "qa", "staging"]
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "tests", [DAILY, pytest.param(NIGHTLY, marks=pytest.mark.nightly)], ids=["daily", "nightly"]
+)
+def test_the_tests_pass(fork: Path, tests: tuple[str, ...]) -> None:
+    options = ["-p", "no:cacheprovider", "-m", "not nightly and not registry"]
+    result = run([sys.executable, "-m", "pytest", *options, *tests], fork)
+    assert result.returncode == 0, result.stdout

@@ -1,0 +1,92 @@
+"""Rules of ours for the workflows in .github/workflows, which zizmor does not have.
+
+They are about roles in AWS, time and scripts that bash cannot read.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import yaml
+
+Workflow = dict[str, Any]
+
+
+def mistakes(text: str) -> list[str]:
+    """Return what is wrong with the text of a workflow, a line for each mistake."""
+    workflow: Workflow = yaml.load(text, Loader=_Loader)
+    problems = [problem for rule in RULES for problem in rule(workflow)]
+    if re.search(r"\bsecrets\b\s*[.\[:]", text):
+        problems.append("a secret is read; identities come from id-token")
+    return problems
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads `on` as a word: YAML 1.1 takes it for a boolean."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own class attribute
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def steps(workflow: Workflow) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every step with its job's name."""
+    for name, job in workflow["jobs"].items():
+        yield from ((name, step) for step in job.get("steps", []))
+
+
+def _identity(workflow: Workflow) -> Iterator[str]:
+    for name, job in workflow["jobs"].items():
+        if (job.get("permissions") or {}).get("id-token") != "write":
+            continue
+        if "pull_request" in workflow["on"]:
+            yield f"job {name} takes an identity in a pull request"
+        if "environment" not in job and "uses" not in job:
+            yield f"job {name} takes an identity without an environment whose rules could stop it"
+
+
+def _chained_roles(workflow: Workflow) -> Iterator[str]:
+    """Find chained sessions with tags: they need sts:TagSession, which DeliveryStack denies.
+
+    The action tags a session unless role-skip-session-tagging is set.
+    """
+    for name, step in steps(workflow):
+        inputs = step.get("with", {})
+        if _is_true(inputs.get("role-chaining")) and not _is_true(
+            inputs.get("role-skip-session-tagging")
+        ):
+            yield (
+                f"job {name} tags the session of a chained role, which is denied"
+                " (role-skip-session-tagging: true)"
+            )
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() == "true"
+
+
+def _scripts(workflow: Workflow) -> Iterator[str]:
+    for name, step in steps(workflow):
+        process = subprocess.run(
+            ["bash", "-n"], input=step.get("run", ""), capture_output=True, text=True, check=False
+        )
+        if process.returncode:
+            yield f"a script of job {name} is no bash: {process.stderr.strip()}"
+
+
+def _time_limits(workflow: Workflow) -> Iterator[str]:
+    for name, job in workflow["jobs"].items():
+        if "uses" not in job and "timeout-minutes" not in job:
+            yield f"job {name} may run for six hours (timeout-minutes)"
+
+
+RULES: tuple[Callable[[Workflow], Iterator[str]], ...] = (
+    _identity,
+    _chained_roles,
+    _scripts,
+    _time_limits,
+)
