@@ -1,6 +1,4 @@
-"""Whatever is deployed as a definition of a pipeline: it can run, or it is refused before anything
-is kept.
-"""
+"""A spoilt definition of a pipeline can run, or is refused before anything is kept."""
 
 from __future__ import annotations
 
@@ -43,9 +41,8 @@ EXPRESSIONS = st.one_of(
 
 
 def deploy(wire: Wire, text: str) -> int:
-    """CreatePipeline: an answer of the user's, and nothing left where it was refused.
-
-    Returns the HTTP status.
+    """Call CreatePipeline, check that a refused definition leaves nothing, and return the HTTP
+    status.
     """
     request = {
         "PipelineName": "spoilt",

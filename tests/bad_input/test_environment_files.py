@@ -1,6 +1,4 @@
-"""Whatever stands in an environment file: it is used, or it is one error that names the file, a
-line for each mistake.
-"""
+"""An environment file with any content is used, or is one error with a line for each mistake."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(file: Path) -> str:
-    """How it is refused; empty when it is not."""
+    """Return how the text is refused; nothing when it is not."""
     try:
         check(load(file, "environments/dev.yaml"), root=ROOT)
     except ConfigError as error:
@@ -39,7 +37,7 @@ def read(file: Path) -> str:
 
 
 def require_lines(refused: str) -> None:
-    """Each line names the file and says something."""
+    """Assert that each line names the file and a mistake."""
     assert all(
         line.startswith("environments/dev.yaml") and ": " in line for line in refused.splitlines()
     ), refused

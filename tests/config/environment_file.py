@@ -1,4 +1,4 @@
-"""Writes environment files for tests: a small valid one, with whatever a test changes."""
+"""Environment files for tests: a small valid one, with what a test changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write(folder: Path, text: str, name: str = "test") -> Path:
 
 
 def lines_of(folder: Path, text: str) -> list[str]:
-    """What a user reads when the file `test.yaml` has this text."""
+    """Return what a user reads when the file `test.yaml` has this text."""
     try:
         load(write(folder, text), shown_as="environments/test.yaml")
     except ConfigError as error:
@@ -29,5 +29,5 @@ def lines_of(folder: Path, text: str) -> list[str]:
 
 
 def lines_with(folder: Path, changes: dict[str, Any]) -> list[str]:
-    """What a user reads when the valid file has `changes`."""
+    """Return what a user reads when the valid file has `changes`."""
     return lines_of(folder, yaml.safe_dump(VALID | changes, sort_keys=False))

@@ -1,4 +1,4 @@
-"""Who takes releases from an environment, by the files of all."""
+"""The files of all environments say who takes releases from one of them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445
 
 
 def consumers(root: Path, sources: dict[str, str | None], **more: str) -> list[Consumer]:
-    """Of dev, in a repository whose environments take releases from each other like this; `more`
-    are other accounts for some.
+    """Return the consumers of dev in a repository with these environments and their
+    `promoted_from`.
+
+    `more` are other accounts for some of them.
     """
     (root / "environments").mkdir()
     for name, source in sources.items():
@@ -43,7 +45,7 @@ def release(number: int) -> Release:
 
 
 def pinning(root: Path, pinned: Release) -> Path:
-    """The same repository, with this release in staging's file."""
+    """Return the same repository, with this release in staging's file."""
     file = root / "environments/staging.yaml"
     file.write_text(with_release(file.read_text(), pinned, "staging.yaml"))
     return root

@@ -1,6 +1,4 @@
-"""Rules of the section `file_system`: combinations that Amazon FSx would refuse are refused here,
-each with one line.
-"""
+"""Rules of the section `file_system`: each combination that Amazon FSx would refuse is one line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Rules of the section `network`, an existing VPC included: each broken one is a line that says
-what is allowed.
-"""
+"""Rules of the section `network`: each broken one is a line that says what is allowed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What regions have: the table is what CloudFormation publishes, and an environment that asks for
-more is one line.
-"""
+"""The table of regions is what CloudFormation publishes, and asking for more is one line."""
 
 from __future__ import annotations
 

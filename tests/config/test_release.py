@@ -1,6 +1,4 @@
-"""A release in an environment file: what is taken, what is refused, and that writing it changes
-nothing else.
-"""
+"""A release in an environment file: its limits, and that writing it changes nothing else."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ def test_name_lengths_that_just_fit_are_accepted(tmp_path: Path) -> None:
 def test_no_environments_name_goes_on_behind_anothers_like_an_executions_endpoint(
     name: str, accepted: bool
 ) -> None:
-    """Of the project mnist there may be an environment dev, too: what its sweeper looks for is
-    `shoal-mnist-dev-` and twelve characters.
+    """The project may have an environment dev too, whose sweeper looks for `shoal-mnist-dev-` and
+    twelve characters.
     """
     environment = Environment(name=name, account="111122223333")
     assert [problem.key for problem in problems_between(environment, name)] == (

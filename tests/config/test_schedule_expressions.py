@@ -1,6 +1,4 @@
-"""Schedule expressions: what EventBridge takes passes, what it would refuse is one mistake; and how
-far times are apart.
-"""
+"""What EventBridge takes passes, what it refuses is one mistake; and the gaps between times."""
 
 from __future__ import annotations
 

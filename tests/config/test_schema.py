@@ -18,7 +18,7 @@ FILES = sorted(ENVIRONMENTS.glob("*.yaml"))
 
 
 def _descriptions() -> Iterator[tuple[str, str]]:
-    """Every key with its description: its own, or that of the section it leads to."""
+    """Yield every key with its description: its own, or that of the section it leads to."""
     document = schema()
     for part in (document, *document["$defs"].values()):
         for name, described in part.get("properties", {}).items():

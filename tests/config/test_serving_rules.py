@@ -1,6 +1,4 @@
-"""Rules of the section `serving`: each broken one is a line that says what is allowed; and what its
-waits add up to.
-"""
+"""Rules of the section `serving`, and the sum of its waits; each broken rule is a line."""
 
 from __future__ import annotations
 

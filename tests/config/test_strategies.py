@@ -1,6 +1,4 @@
-"""What an environment file may leave out follows from its framework and strategy; an overlay is
-laid over an environment.
-"""
+"""The defaults of each framework and strategy, and overlays over an environment."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Cutting a VPC into subnets: nothing overlaps, and a larger training subnet does not move the
-others.
-"""
+"""Subnets do not overlap, and a larger training subnet does not move the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML is read by the rules of version 1.2, and what is wrong with it is told with its line."""
+"""YAML is read by the rules of version 1.2, and each mistake in it has its line."""
 
 from __future__ import annotations
 

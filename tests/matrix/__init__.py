@@ -1,3 +1,3 @@
-"""Combinations of options: those that must synthesise and pass every gate, and those that must each
-give their one error.
+"""Combinations of options that must pass every gate, and combinations that must give one error
+each.
 """

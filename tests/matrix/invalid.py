@@ -1,6 +1,4 @@
-"""Environments that must be refused: what each changes in a valid one, the key that the error
-names, and what it says is allowed.
-"""
+"""Environments that must be refused: their changes to a valid one, and what the error names."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.repository import ROOT
 
 
 def _lines(folder: Path, wrong: Wrong) -> list[str]:
-    """What `shoal check` would print of the environment."""
+    """Return what `shoal check` would print of the environment."""
     written = {
         "name": "test",
         "account": "111122223333",

@@ -1,5 +1,7 @@
-"""Every valid combination synthesises, in one app, with cdk-nag, the CDK's validator and our own
-rules on; what uses most passes cfn-lint in every region of smddp.
+"""Every valid combination synthesises in one app, with cdk-nag, the CDK's validator and our own
+rules.
+
+The cases that use most pass cfn-lint in every region of smddp.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Environments that must work, one per line: what each changes in a small throw-away one.
-
-They are spread over the regions of smddp.
-"""
+"""Environments that must work, as changes to a small throw-away one, over smddp's regions."""
 
 from __future__ import annotations
 
@@ -194,7 +191,9 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def environment(name: str, folder: Path) -> Environment:
-    """The environment of a case, loaded as a user's file is, from `folder`. Raises ConfigError."""
+    """Return the environment of a case, loaded from `folder` as a user's file is. Raises
+    ConfigError.
+    """
     changes = dict(CASES[name])
     region = changes.pop("region", smddp_regions()[list(CASES).index(name) % len(smddp_regions())])
     network = dict(changes.pop("network", {}))
@@ -216,8 +215,9 @@ def environment(name: str, folder: Path) -> Environment:
 
 
 def zones(region: str, network: dict[str, Any]) -> dict[str, Any]:
-    """The section network with zones of the region; `hosting` says of how many, `shared` that
-    training is in one of them.
+    """Return the section network with zones of the region.
+
+    `hosting` says how many; `shared` puts training into one of them.
     """
     prefix, hosting = az_id_prefixes()[region], network.pop("hosting", 2)
     first = 1 if network.pop("shared", False) else 2

@@ -1,6 +1,4 @@
-"""What pipeline tests build from: the golden environment, its fixed infrastructure, and the goldens
-of both SDKs.
-"""
+"""The inputs of pipeline tests: golden environment, infrastructure, and both SDKs' goldens."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ def infrastructure() -> Infrastructure:
 
 
 def definition_with_file_system() -> dict[str, Any]:
-    """The golden environment's, reading an FSx file system instead of S3."""
+    """Return the golden environment's definition, reading an FSx file system instead of S3."""
     settings = environment()
     data = settings.data.model_copy(update={"input_mode": InputMode.FSX})
     mounted = MountedFileSystem(file_system_id="fs-0123456789abcdef0", mount_name="3y2hrbev")
@@ -53,7 +51,7 @@ def definition_for(environment: Environment, infrastructure: Infrastructure) -> 
 
 
 def steps_by_name(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Every step, those of branches too."""
+    """Return every step by name, those of branches too."""
     top = {step["Name"]: step for step in document["Steps"]}
     arguments = top["AccuracyGate"]["Arguments"]
     return top | {step["Name"]: step for step in (*arguments["IfSteps"], *arguments["ElseSteps"])}

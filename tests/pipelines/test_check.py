@@ -19,7 +19,7 @@ from tests.repository import ROOT
 
 
 def changed(**sections: dict[str, Any]) -> Environment:
-    """The golden environment with keys of its sections changed."""
+    """Return the golden environment with keys of its sections changed."""
     settings = environment()
     return settings.model_copy(
         update={
@@ -97,7 +97,7 @@ def test_instances_for_which_the_images_are_not_made_are_refused(
 
 
 def serving(**keys: Any) -> Environment:
-    """The golden environment with a section `serving`."""
+    """Return the golden environment with a section `serving`."""
     return environment().model_copy(update={"serving": Serving(**keys)})
 
 

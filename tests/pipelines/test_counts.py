@@ -1,8 +1,7 @@
-"""What building a definition costs, in calls of functions: a change that makes it much dearer is
-seen on any machine.
+"""The cost of building a definition, in function calls, so that any machine sees a large increase.
 
-A limit is the count of the day it was written and a quarter more. Who has a reason to exceed it
-writes the new one down.
+A limit is the count of the day it was written and a quarter more. A change with a reason to exceed
+it writes the new one down.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def test_building_a_definition_makes_about_as_many_calls_as_it_did() -> None:
 
 
 def _calls_of_own(steps: int, root: Path) -> int:
-    """Checking a user's own definition of that many steps."""
+    """Return the calls to check a user's own definition of that many steps."""
     text = TINY.replace(
         '"Steps": [step]',
         f'"Steps": [{{**step, "Name": f"Tiny{{each}}"}} for each in range({steps})]',

@@ -1,5 +1,5 @@
-"""The definition is the graph of DESIGN section 4, and what SageMaker's own SDK makes of the same
-pipeline.
+"""The definition is the graph of DESIGN section 4, and equal to what SageMaker's own SDK makes of
+it.
 """
 
 from __future__ import annotations
@@ -111,9 +111,7 @@ def test_an_execution_writes_below_its_own_id_only() -> None:
 
 
 def test_nothing_in_the_artifact_bucket_is_named_without_the_executions_id() -> None:
-    """A URI there is always joined, with the id as its second part: no execution can overwrite
-    another's files.
-    """
+    """A URI there is always joined, with the id second: executions cannot overwrite each other."""
     text = json.dumps(definition())
     folder = "s3://shoal-mnist-golden-artifacts-111122223333-us-east-1/"
     joined = re.findall(

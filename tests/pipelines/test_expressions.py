@@ -1,6 +1,4 @@
-"""Expressions are written in the definition language at any depth, and found again for the
-checks.
-"""
+"""Expressions are written in the definition language at any depth, and found there."""
 
 from __future__ import annotations
 

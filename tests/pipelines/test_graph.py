@@ -1,6 +1,4 @@
-"""A pipeline that SageMaker would refuse, or that would fail at run time, is refused here with the
-step's name.
-"""
+"""A pipeline that SageMaker would refuse, or that would fail at run time, is refused here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the steps of a definition ask for, as the pipeline's role is to allow it."""
+"""The limits of a definition's steps, which the pipeline's role allows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`training.other_instance_types`: what one execution may choose instead is checked as if it were
-configured.
-"""
+"""The types that an execution may choose instead are checked as if they were configured."""
 
 from __future__ import annotations
 

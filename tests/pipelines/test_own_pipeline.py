@@ -1,5 +1,5 @@
-"""`pipeline: module:function` deploys what the user's function returns; whatever is wrong with it
-is one line.
+"""`pipeline: module:function` deploys what the user's function returns; each mistake in it is one
+line.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def built(root: Path, text: str, function: str = "build") -> dict[str, Any]:
 
 
 def line_about(root: Path, text: str, function: str = "build") -> str:
-    """The one line that a user reads; what it opens with is cut off."""
+    """Return the one line that a user reads, without its start."""
     with pytest.raises(ConfigError) as caught:
         built(root, text, function)
     (line,) = str(caught.value).splitlines()

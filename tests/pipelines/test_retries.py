@@ -37,8 +37,8 @@ def test_limits_of_the_documentation_hold(wrong: dict[str, Any], message: str) -
 
 
 def test_a_failing_script_is_never_tried_again() -> None:
-    """Only faults of the service are in our policies: a job that failed for another reason fails at
-    once, on AWS as locally.
+    """Our policies have faults of the service only: any other failure ends the job, on AWS as
+    locally.
     """
     ours = {kind for policy in (CREATE_CALL, JOB) for kind in policy.on}
     assert ours == {

@@ -1,6 +1,4 @@
-"""Schedules against the pipeline whose executions they start: parameters that fit, and what a
-schedule does unexpectedly.
-"""
+"""Schedules and the pipeline that they start: parameters that fit, and unexpected starts."""
 
 from __future__ import annotations
 

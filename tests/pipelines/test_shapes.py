@@ -1,6 +1,4 @@
-"""Every way to write a step's arguments wrongly is found before AWS would find it, with step and
-path.
-"""
+"""Every wrong way to write a step's arguments is found before AWS finds it, with step and path."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ Change = Callable[[dict[str, Any]], object]
 
 
 def mistakes_after(change: Change) -> list[str]:
-    """What is found after `change` spoilt the arguments of the named steps."""
+    """Return the mistakes after `change` spoilt the arguments of the named steps."""
     document = definition()
     change({name: step["Arguments"] for name, step in steps_by_name(document).items()})
     return list(shapes.mistakes_in(document))

@@ -1,8 +1,7 @@
-"""The examples of the AWS material that this project comes from, retyped as environment files:
-today's tables accept each, or say why not.
+"""The examples of AWS's material that this project comes from, as environment files.
 
-The comment that opens each file says which example it is. The material is of 2020 to 2023;
-instances, versions and images have gone since.
+Today's tables accept each, or say why not. The comment that opens each file says which example it
+is. The material is of 2020 to 2023; instances, versions and images have disappeared since.
 """
 
 from __future__ import annotations

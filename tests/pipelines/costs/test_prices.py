@@ -1,4 +1,4 @@
-"""Prices have a source and a date, and one that is not in the table is not made up."""
+"""Prices have a source and a date, and a price that is not in the table is unknown."""
 
 from __future__ import annotations
 

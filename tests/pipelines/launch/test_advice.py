@@ -1,6 +1,4 @@
-"""What an error offers instead has been asked everything first: whoever follows the advice is not
-refused for it.
-"""
+"""What an error offers instead has passed all rules: who follows it is not refused for it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`training.build_image`: only known recipes that fit the training, one image each, and a tag that
-is the recipe's content.
+"""`training.build_image` takes known recipes that fit, one image each; the tag is the recipe's
+content.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Where a strategy cannot run, `fallback` swaps it with a notice; without it the error names what
-would run.
+"""`fallback` swaps a strategy that cannot run, with a notice; without it the error says what would
+run.
 """
 
 from __future__ import annotations

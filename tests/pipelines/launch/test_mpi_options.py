@@ -26,9 +26,7 @@ WORKING = [
 
 
 def reaches_mpirun(options: str) -> list[str]:
-    """What is left for mpirun after the toolkit's parser, set up as sagemaker-training 5.1.4
-    does.
-    """
+    """Return what the toolkit's parser leaves for mpirun, set up as in sagemaker-training 5.1.4."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--NCCL_DEBUG", default="INFO", type=str)
     return parser.parse_known_args(options.split())[1]

@@ -1,6 +1,4 @@
-"""Each page of docs/strategies says the same things of its strategy, and its one line of
-configuration is the overlay's.
-"""
+"""Each page of docs/strategies says the same things, and its configuration is the overlay's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Images that AWS patches no more are a warning on the day it is asked, and templates do not depend
-on that day.
-"""
+"""Images that AWS no longer patches are a warning; templates do not depend on the day."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The launch contract: what runs, started how, in which image; and what cannot, with what can
-instead.
-"""
+"""The launch contract: what runs, how and in which image, and what would run instead."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ def test_an_earlier_version_is_no_advice_where_our_scripts_cannot_run_in_it() ->
 
 
 def source_dir(root: Path, **files: str) -> Path:
-    """A repository whose folder `mine` has these files."""
+    """Return a repository whose folder `mine` has these files."""
     (root / "mine").mkdir()
     for name, text in files.items():
         (root / "mine" / name.replace("_", ".", 1)).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A script and its own options are held against the strategy that starts it."""
+"""A script and its own options must fit the strategy that starts it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The command lines in docs/strategies are those that AWS's training toolkit builds from the launch
-contract's hyperparameters.
-"""
+"""The command lines in docs/strategies are those that AWS's training toolkit builds."""
 
 from __future__ import annotations
 
@@ -42,8 +40,9 @@ MORE: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def job(name: str, instance_type: str = P4D, **changes: Any) -> dict[str, Any]:
-    """The overlay laid over dev: with as many p4d.24xlarge as the page shows, and epochs alone of
-    the script's own.
+    """Return the overlay laid over dev, with as many p4d.24xlarge as the page shows.
+
+    Of the script's own hyperparameters it has epochs only.
     """
     environment = load_environment("dev", ROOT, name)
     training, hosts = environment.training, tables.strategy(environment.training.strategy).hosts
@@ -72,7 +71,7 @@ def _has_tf_config(name: str) -> bool:
 
 
 def blocks(name: str, language: str) -> list[str]:
-    """The fenced blocks of a page in a language; the command line is in one of none."""
+    """Return the fenced blocks of a page in a language; the command line is in one of none."""
     text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
     return [
         block
@@ -83,7 +82,7 @@ def blocks(name: str, language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, dict[str, Any]]:
-    """By overlay: what the toolkit of its framework starts. One process for each framework."""
+    """Return what the toolkit starts for each overlay, from one process for each framework."""
     commands: dict[str, dict[str, Any]] = {}
     for framework in ("pytorch", "tensorflow"):
         names = [
@@ -125,9 +124,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, dict[str, An
 
 
 def shown(command: list[str]) -> str:
-    """As the pages print it: paths of this machine and the list of SageMaker's variables
-    shortened.
-    """
+    """Return the command as the pages print it, with paths and SageMaker's variables shortened."""
     text = re.sub(r"\S+/bin/python\S*", "python", " ".join(command))
     text = re.sub(r"LD_PRELOAD=\S+", "LD_PRELOAD=<gethostname.so>", text)
     return re.sub(r"-x SM_HOSTS .* -x PYTHONPATH", "-x SM_HOSTS ... -x PYTHONPATH", text)
@@ -208,7 +205,7 @@ def test_the_variables_that_a_runner_passes_are_those_of_the_table_of_traps(
 
 
 def passed(command: list[str], kind: str) -> dict[str, str]:
-    """Variables (-x) or MCA parameters of a command line."""
+    """Return the variables (-x) or MCA parameters of a command line."""
     if kind == "variables":
         words = [following for word, following in pairwise(command) if word == "-x"]
         return {word.partition("=")[0]: word.partition("=")[2] for word in words}

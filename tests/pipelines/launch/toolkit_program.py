@@ -1,9 +1,9 @@
-"""Run by a runtime's Python: jobs as JSON on stdin; on stdout the command that AWS's training
-toolkit starts for each, and its TF_CONFIG.
+"""A program for a runtime's Python: the commands that AWS's training toolkit starts for jobs.
 
-The toolkit's own code reads the hyperparameters, chooses the runner and builds the command. What
-would start or reach something is stood in for: GPUs, ssh, name resolution, the parameter server and
-TensorFlow, which only that needs. At the end the command itself is caught.
+Jobs are JSON on stdin; stdout has each command and its TF_CONFIG. The toolkit's own code reads the
+hyperparameters, chooses the runner and builds the command. What would start or reach something is
+replaced: GPUs, ssh, name resolution, the parameter server and TensorFlow, which only that needs. At
+the end the command itself is caught.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLDER = Path(os.environ["SAGEMAKER_BASE_DIR"])
 
 
 def write_job(job: dict[str, Any]) -> None:
-    """The files that SageMaker puts into the container."""
+    """Write the files that SageMaker puts into the container."""
     resources = {
         "current_host": job["host"],
         "hosts": job["hosts"],
