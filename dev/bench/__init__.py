@@ -1,3 +1,1 @@
-"""Benchmarks, run by hand: `make bench`, `make bench-quick`, `make bench-gpu`. Nothing imports
-this package.
-"""
+"""Benchmarks: `make bench`, `make bench-quick`, `make bench-gpu`. Nothing imports this package."""

@@ -1,8 +1,9 @@
-"""`python -m dev.bench quick|full [--only PART] [--rounds N] [--despite-noise] [--out FOLDER]`;
-reports and exit code out.
+"""Measure Shoal and its peers.
 
-0: measured; 1: a contender failed; 2: wrong usage; 3: the machine is too noisy, and there is no
-report.
+`python -m dev.bench quick|full [--only PART] [--rounds N] [--despite-noise] [--out FOLDER]`
+
+Exit codes: 0 measured; 1 a contender failed; 2 wrong usage; 3 the machine is too noisy, and there
+is no report.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Plan:
 
     rounds: int
     jobs: int
-    """Rounds of the scaling, whose every job has many phases."""
+    """Rounds of the scaling; each of its jobs has many phases."""
     seeds: int
     length: training.Length
     phases: training.Phases
@@ -51,7 +52,7 @@ FULL = Plan(rounds=3, jobs=3, seeds=10, length=training.FULL_LENGTH, phases=trai
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what was asked for; returns the exit code."""
+    """Run the parts that the arguments name; return the exit code."""
     options = _parse(arguments)
     if len(cores()) < training.RANKS:
         print(
@@ -66,11 +67,11 @@ def main(arguments: Sequence[str]) -> int:
             replace(plan, rounds=options.rounds or plan.rounds, jobs=options.rounds or plan.jobs),
             options,
         )
-    except TooNoisyError as noisy:
-        print(f"bench: no report: {noisy}", file=sys.stderr)
+    except TooNoisyError as error:
+        print(f"bench: no report: {error}", file=sys.stderr)
         return 3
-    except RunFailedError as failed:
-        print(f"bench: {failed}", file=sys.stderr)
+    except RunFailedError as error:
+        print(f"bench: {error}", file=sys.stderr)
         return 1
     return 0
 
@@ -101,7 +102,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _run(plan: Plan, options: argparse.Namespace) -> None:
-    parts, began_at = options.only or PARTS, time.monotonic()
+    parts, started_at = options.only or PARTS, time.monotonic()
     gauge, warm = Gauge(), set[str]()
     for part, compare in (
         ("bandwidth", _bandwidth),
@@ -113,13 +114,13 @@ def _run(plan: Plan, options: argparse.Namespace) -> None:
             comparison = compare(plan, gauge, warm, options.despite_noise)
             comparison.write(options.out)
             print(f"\n{comparison.table()}\n", flush=True)
-    print(f"reports are in {options.out}, after {time.monotonic() - began_at:.0f} s")
+    print(f"reports are in {options.out}, after {time.monotonic() - started_at:.0f} s")
 
 
 def _training(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> Comparison:
-    taking_part = training.contenders(plan.contenders, plan.length)
+    contenders = training.contenders(plan.contenders, plan.length)
     result = interleave(
-        taking_part, plan.rounds, gauge, warm=warm, despite_noise=despite_noise, say=_say
+        contenders, plan.rounds, gauge, warm=warm, despite_noise=despite_noise, say=_print_line
     )
     _add_efficiency(result)
     columns = [
@@ -133,13 +134,19 @@ def _training(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
         "Training MNIST with conv 32 - conv 64 - pool - fc 128 - fc 10, batch 64 per rank,"
         f" {plan.length.steps} steps"
     )
-    return Comparison("training", title, result, [one.name for one in taking_part], columns)
+    return Comparison("training", title, result, [one.name for one in contenders], columns)
 
 
 def _scaling(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> Comparison:
-    taking_part = training.scaling(plan.scaling, plan.phases)
+    contenders = training.scaling(plan.scaling, plan.phases)
     result = interleave(
-        taking_part, plan.jobs, gauge, warm_up=0, warm=warm, despite_noise=despite_noise, say=_say
+        contenders,
+        plan.jobs,
+        gauge,
+        warm_up=0,
+        warm=warm,
+        despite_noise=despite_noise,
+        say=_print_line,
     )
     columns = [
         Column("efficiency at 2", "efficiency", digits=3),
@@ -152,12 +159,14 @@ def _scaling(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> C
         f"Two ranks against each of them alone, phases of {plan.phases.steps} steps in turn within"
         f" one job, {plan.phases.cycles} cycles"
     )
-    return Comparison("scaling", title, result, [one.name for one in taking_part], columns)
+    return Comparison("scaling", title, result, [one.name for one in contenders], columns)
 
 
 def _add_efficiency(result: Result) -> None:
-    """What TensorFlow's strategies reach at 2 over twice what one process does, in each round;
-    `_scaling` has the others'.
+    """Add the efficiency of TensorFlow's strategies: images/s of 2 over twice that of one process,
+    by round.
+
+    `_scaling` measures the others.
     """
     pairs = dict.fromkeys((training.TF_MIRRORED, training.TF_WORKERS), training.TF_PLAIN)
     alone = {
@@ -178,14 +187,21 @@ def _accuracy(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
         warm_up=0,
         warm=warm,
         despite_noise=despite_noise,
-        say=_say,
+        say=_print_line,
     )
     ten_times = 10 * result.figure(time_to_accuracy.NAME, "process_s").median
-    alone = [
+    contenders = [
         time_to_accuracy.example(ten_times)
     ]  # each run is a round, and most of a minute: it is not repeated within one
     example = interleave(
-        alone, 1, gauge, warm_up=0, warm=warm, tries=1, despite_noise=despite_noise, say=_say
+        contenders,
+        1,
+        gauge,
+        warm_up=0,
+        warm=warm,
+        tries=1,
+        despite_noise=despite_noise,
+        say=_print_line,
     )
     result.samples += example.samples
     columns = [
@@ -205,7 +221,7 @@ def _bandwidth(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) ->
         warm_up=0,
         warm=warm,
         despite_noise=despite_noise,
-        say=_say,
+        say=_print_line,
     )
     sizes = bandwidth.MEGABYTES
     columns = [Column(f"{size} MB, ms", f"all_reduce_{size}_mb_ms", digits=2) for size in sizes]
@@ -219,7 +235,7 @@ def _bandwidth(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) ->
     )
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)
 
 

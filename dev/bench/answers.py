@@ -1,11 +1,11 @@
-"""How soon `cdk synth` and the `shoal` command answer:
+"""How soon `cdk synth` and the `shoal` command answer.
 
-`python -m dev.bench.answers [--rounds 5] [--output FOLDER] [--despite-noise]`.
+`python -m dev.bench.answers [--rounds 5] [--output FOLDER] [--despite-noise]`
 
-`cdk synth` of the environment dev stands beside the same command on an app that has as many stacks
-and next to nothing in them (the CDK's validator refuses a stack without resources): in Python, with
-the same Node.js, the CDK's library unpacked in the same place, the same feature flags and therefore
-the CDK's validator; without stages, assets, cdk-nag and rules of its own.
+`cdk synth` of dev is compared with the same command on an app with as many stacks and one tiny
+resource in each (the CDK's validator refuses a stack without resources). Both use Python, the same
+Node.js, the same unpacked CDK library, the same feature flags and therefore the CDK's validator.
+The small app has no stages, assets, cdk-nag or rules of its own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ REPEATS = 200
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print and write; 3 when the machine is too noisy, and then there is no report."""
+    """Measure, print and write; return 3, without a report, if the machine is too noisy."""
     parser = argparse.ArgumentParser(prog="python -m dev.bench.answers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", type=Path, default=ROOT / "bench-out")
@@ -63,8 +63,8 @@ def main(arguments: Sequence[str]) -> int:
             result = interleave(
                 contenders, options.rounds, Gauge(), despite_noise=options.despite_noise
             )
-        except TooNoisyError as noisy:
-            print(f"bench: no report: {noisy}", file=sys.stderr)
+        except TooNoisyError as error:
+            print(f"bench: no report: {error}", file=sys.stderr)
             return 3
     columns = (
         Column("seconds", WALL, digits=2),
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def contenders_in(folder: Path) -> list[Contender]:
-    """What is measured; it writes below `folder`."""
+    """Return what is measured; it writes below `folder`."""
     stacks = _stacks_of_dev(folder)
     empty = folder / "empty.py"
     empty.write_text(EMPTY_APP)
@@ -97,13 +97,13 @@ def contenders_in(folder: Path) -> list[Contender]:
 
 
 def definition_ms() -> float:
-    """Milliseconds of CPU for a definition, once its tables are read."""
-    given, made = environment(), infrastructure()
-    build(given, made, launch_of(given))
-    began_s = time.process_time()
+    """Return the milliseconds of CPU for one definition, once its tables are read."""
+    settings, resources = environment(), infrastructure()
+    build(settings, resources, launch_of(settings))
+    started_s = time.process_time()
     for _ in range(REPEATS):
-        build(given, made, launch_of(given))
-    return (time.process_time() - began_s) / REPEATS * 1000
+        build(settings, resources, launch_of(settings))
+    return (time.process_time() - started_s) / REPEATS * 1000
 
 
 def _stacks_of_dev(folder: Path) -> int:
@@ -119,7 +119,7 @@ def _stacks_of_dev(folder: Path) -> int:
     )
 
 
-def _synth(app: list[str], folder: Path, *more: str) -> Callable[[], Metrics]:
+def _synth(app: list[str], folder: Path, *options: str) -> Callable[[], Metrics]:
     command = [
         node(),
         cli(ROOT),
@@ -130,7 +130,7 @@ def _synth(app: list[str], folder: Path, *more: str) -> Callable[[], Metrics]:
         folder / "cdk.out",
         "--quiet",
         "--no-notices",
-        *more,
+        *options,
     ]
     installed = {"JSII_NODE": str(node()), "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(UNPACKED)}
     return _timed([*map(str, command)], **installed, CDK_DISABLE_CLI_TELEMETRY="true")
@@ -142,19 +142,19 @@ def _command(verb: str) -> Callable[[], Metrics]:
 
 def _timed(command: list[str], **environ: str) -> Callable[[], Metrics]:
     def measure() -> Metrics:
-        before = _children_s()
+        children_s = _children_s()
         wall_s = run(
             command, on=frozenset({0, 1}), environ=plain_environment(**environ), folder=ROOT
         ).wall_s
-        return {WALL: wall_s, CPU: _children_s() - before}
+        return {WALL: wall_s, CPU: _children_s() - children_s}
 
     return measure
 
 
 def _children_s() -> float:
-    """CPU seconds of all processes that ended below this one."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    """Return the CPU seconds of all ended processes below this one."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""AllReduce between two ranks on this host, through smddp_local over MPI and over gloo, beside the
-time memcpy needs.
+"""AllReduce between two ranks of this host, through smddp_local over MPI and gloo, against
+memcpy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MPI, GLOO = "smddp_local, mpirun (MPI)", "smddp_local over gloo"
 
 
 def contenders() -> list[Contender]:
-    """Both transports; each run measures every size, and memcpy in the same process."""
+    """Return both transports; each run measures every size, and memcpy in the same process."""
     python = environments.shipped("pytorch")
     command = [*mpirun(python), SCRIPTS / "all_reduce.py", *map(str, MEGABYTES)]
 

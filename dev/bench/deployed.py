@@ -1,6 +1,4 @@
-"""The environment dev, deployed to an emulator of the bench's own, with MNIST in its bucket;
-everything is gone at the end.
-"""
+"""The environment dev, deployed to a shoal-local of the bench's own, with MNIST in its bucket."""
 
 from __future__ import annotations
 
@@ -28,53 +26,52 @@ NAME = "dev"
 
 
 @dataclass(frozen=True)
-class Deployed:
-    """The environment and the emulator that has it."""
+class Deployment:
+    """The deployed environment and its server."""
 
     environment: Environment
     target: Target
     pid: int
-    """Of the emulator."""
+    """Process id of shoal-local."""
 
     @property
     def pipeline(self) -> Pipeline:
         return Pipeline(self.target, Names(self.environment).pipeline)
 
     def execute(self, parameters: Mapping[str, str] | None = None) -> Execution:
-        """One execution, to its end, looked at as often as the CLI does: each look takes time from
-        what runs.
+        """Run one execution to its end; raise RunFailedError unless it succeeds.
 
-        Raises RunFailedError if it did not succeed.
+        It polls as often as the CLI does, because each poll takes time from what runs.
         """
         pipeline = self.pipeline
         arn = pipeline.start(dict(parameters or {}))
-        while not (look := pipeline.look(arn)).has_ended:
+        while not (execution := pipeline.look(arn)).has_ended:
             time.sleep(LOCAL_POLL_S)
-        if look.status != "Succeeded":
+        if execution.status != "Succeeded":
             raise RunFailedError(
-                f"execution {look.id} ended as {look.status}: {look.failure_reason}"
+                f"execution {execution.id} ended as {execution.status}: {execution.failure_reason}"
             )
-        return look
+        return execution
 
     def step(self, name: str) -> dict[str, Any]:
-        """One step of the deployed definition."""
+        """Return one step of the deployed definition."""
         return next(
             step for step in _steps(self.pipeline.definition()["Steps"]) if step["Name"] == name
         )
 
 
 @contextmanager
-def deployed() -> Iterator[Deployed]:
-    """Everything lies in a temporary folder."""
+def deploy_dev() -> Iterator[Deployment]:
+    """Deploy dev in a temporary folder, and remove everything at the end."""
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
-        place, workspace = Path(folder), Workspace(REPOSITORY, dict(os.environ))
+        root, workspace = Path(folder), Workspace(REPOSITORY, dict(os.environ))
         environment = load_environment(NAME, REPOSITORY)
         local_server = LocalServer(
-            REPOSITORY, place / "emulator", place / "emulator.log", workspace.environ
+            REPOSITORY, root / "emulator", root / "emulator.log", workspace.environ
         )
         running = local_server.start(environment.account, environment.region)
         try:
-            cdk = workspace.cdk(place / "cdk.out", place, place / "tmp", lambda _event: None)
+            cdk = workspace.cdk(root / "cdk.out", root, root / "tmp", lambda _event: None)
             cdk.bootstrap(running.target)
             cdk.synth(NAME)
             cdk.deploy(running.target, NAME)
@@ -84,13 +81,13 @@ def deployed() -> Iterator[Deployed]:
                 Names(environment).dataset_uri,
                 lambda _event: None,
             )
-            yield Deployed(environment, running.target, running.pid)
+            yield Deployment(environment, running.target, running.pid)
         finally:
             local_server.shut_down()
 
 
 def _steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Those inside of conditions too."""
+    """Yield all steps, including those inside conditions."""
     for step in steps:
         yield step
         arguments = step.get("Arguments", {})

@@ -1,5 +1,5 @@
-"""The Python environments that contenders run in: the shipped local runtimes, and one of the
-bench's own for the peers.
+"""The Python environments of the contenders: the local runtimes, and one of the bench's own for the
+peers.
 
 The peers' packages are locked in dev/bench/requirements-peers.txt (`make lock`) and installed into
 .shoal/bench-peers, apart from what the tests use.
@@ -17,14 +17,16 @@ from dev.bench.machine import REPOSITORY
 LOCK = REPOSITORY / "dev" / "bench" / "requirements-peers.txt"
 PEERS = REPOSITORY / ".shoal" / "bench-peers"
 HOROVOD = REPOSITORY / ".shoal" / "bench-horovod" / "bin" / "python"
-"""Of an environment with the real Horovod.
+"""An environment with the real Horovod.
 
-Nothing here makes it: the row for Horovod appears only where somebody built one by hand.
+Nothing here builds it: the row for Horovod appears only if somebody has.
 """
 
 
 def shipped(name: str) -> Path:
-    """The interpreter of the local runtime `pytorch` or `tensorflow`, built if it is not there."""
+    """Return the interpreter of the local runtime `pytorch` or `tensorflow`; build it if it is
+    missing.
+    """
     runtime = [sys.executable, "-m", "shoal_local", "runtime"]
     subprocess.run([*runtime, "build", name], cwd=REPOSITORY, check=True)
     python = subprocess.run(
@@ -34,7 +36,7 @@ def shipped(name: str) -> Path:
 
 
 def peers() -> Path:
-    """The interpreter that has Accelerate and Lightning Fabric beside PyTorch."""
+    """Return the interpreter that has PyTorch, Accelerate and Lightning Fabric."""
     python, stamp = PEERS / "bin" / "python", PEERS / ".stamp"
     identity = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
     if not stamp.exists() or stamp.read_text() != identity:

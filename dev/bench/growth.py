@@ -1,11 +1,10 @@
-"""How cost grows:
+"""How cost grows.
 
-`python -m dev.bench.growth [--quick] [--only AXIS] [--output FOLDER]`; growth.json, growth.md and
-growth.png come out.
+`python -m dev.bench.growth [--quick] [--only AXIS] [--output FOLDER]` writes growth.json, growth.md
+and growth.png: CPU seconds of shoal-local and of the client, and shoal-local's memory, against the
+number of executions, of steps in a definition, of objects in a channel, and the size of a model.
 
-CPU seconds of the emulator and of the client, and the emulator's memory, against the number of
-executions, steps in a definition, objects in a channel and the size of a model. Processor time
-changes little on a busy machine; an exponent of 1 means in proportion.
+Processor time changes little on a busy machine. An exponent of 1 means in proportion.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ FETCHED = "/opt/ml/processing/input/data"
 
 @dataclass(frozen=True)
 class Point:
-    """What it took to do it once with `size`; for executions, to do all of them."""
+    """The cost of one use of `size`; for executions, of all of them."""
 
     size: int
     emulator_s: float
-    """CPU seconds of the emulator's own process; jobs are processes of their own."""
+    """CPU seconds of shoal-local's own process; jobs are processes of their own."""
     client_s: float
     memory_mib: float
-    """The emulator's resident memory afterwards."""
+    """Resident memory of shoal-local afterwards."""
     peak_mib: float
-    """The most that it ever was."""
+    """The highest resident memory so far."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Something that grows. `run(account, size)` is one use of that size."""
+    """A quantity that grows; `run(account, size)` is one use of that size."""
 
     name: str
     unit: str
@@ -65,50 +64,51 @@ class Axis:
     run: Callable[[Account, int], None]
     prepare: Callable[[Account, int], None] = lambda _account, _size: None
     adds_up: bool = False
-    """Sizes are one after the other in the same emulator, and costs are those since the beginning.
+    """Whether sizes follow one another on the same server, with costs counted since the
+    beginning.
     """
 
 
-class Emulated:
-    """One emulator, and what it has used."""
+class MeasuredServer:
+    """One shoal-local, and what it has used."""
 
     def __init__(self, account: Account, pid: int) -> None:
         self.account, self._pid = account, pid
 
     def cpu_s(self) -> float:
-        """Of the process itself, without its children."""
+        """Return the CPU seconds of the process itself, without its children."""
         fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def settle(self) -> None:
-        """Return when it has loaded what it loads beside the first requests."""
-        before = -1.0
-        while (now := self.cpu_s()) > before:
-            before = now
+        """Wait until it has loaded what it loads in the background of the first requests."""
+        previous = -1.0
+        while (current := self.cpu_s()) > previous:
+            previous = current
             time.sleep(1.0)
 
     def memory_mib(self, kind: str) -> float:
-        """VmRSS: now; VmHWM: the most so far."""
+        """Return VmRSS (now) or VmHWM (the highest so far)."""
         lines = Path(f"/proc/{self._pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")) / 1024
 
 
 @contextmanager
-def emulator() -> Iterator[Emulated]:
-    """Of the bench's own, in a temporary folder."""
+def measured_server() -> Iterator[MeasuredServer]:
+    """Start a server of the bench's own in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
-        place = Path(folder)
-        process = LocalServer(REPOSITORY, place / "state", place / "emulator.log", dict(os.environ))
+        root = Path(folder)
+        process = LocalServer(REPOSITORY, root / "state", root / "emulator.log", dict(os.environ))
         running = process.start(ACCOUNT_ID, "us-east-1")
         try:
-            account = LocalAccount(running.endpoint, place / "state", ACCOUNT_ID)
-            yield Emulated(Account.at(account), running.pid)
+            account = LocalAccount(running.endpoint, root / "state", ACCOUNT_ID)
+            yield MeasuredServer(Account.at(account), running.pid)
         finally:
             process.shut_down()
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure the axes that were asked for."""
+    """Measure the axes that the arguments name."""
     parser = argparse.ArgumentParser(prog="python -m dev.bench.growth", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave the largest sizes out")
     parser.add_argument("--only", choices=[axis.name for axis in AXES], action="append")
@@ -116,36 +116,38 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     end_on_sigterm()
     environments.shipped("pytorch")
-    found = {}
+    points_by_axis = {}
     for axis in AXES:
         if axis.name in (options.only or [axis.name]):
-            found[axis] = measured(axis, axis.sizes[:-1] if options.quick else axis.sizes)
-            print(table(axis, found[axis]), flush=True)
-    write(found, options.output)
+            points_by_axis[axis] = measure(axis, axis.sizes[:-1] if options.quick else axis.sizes)
+            print(table(axis, points_by_axis[axis]), flush=True)
+    write(points_by_axis, options.output)
 
 
-def measured(axis: Axis, sizes: Sequence[int]) -> list[Point]:
-    """A point for each size, in an emulator of the axis's own; a first use that does not count
-    warms it up.
-    """
-    with emulator() as there:
-        axis.prepare(there.account, 1)
-        axis.run(there.account, 1)
-        there.settle()
+def measure(axis: Axis, sizes: Sequence[int]) -> list[Point]:
+    """Return a point for each size, on a server of the axis's own, after an uncounted first use."""
+    with measured_server() as server:
+        axis.prepare(server.account, 1)
+        axis.run(server.account, 1)
+        server.settle()
         points: list[Point] = []
-        before = (there.cpu_s(), time.process_time())
-        for done, size in zip((0, *sizes), sizes, strict=False):
-            axis.prepare(there.account, size)
-            before = before if axis.adds_up else (there.cpu_s(), time.process_time())
-            axis.run(there.account, size - done if axis.adds_up else size)
-            used = (there.cpu_s() - before[0], time.process_time() - before[1])
-            points.append(Point(size, *used, there.memory_mib("VmRSS"), there.memory_mib("VmHWM")))
+        before = (server.cpu_s(), time.process_time())
+        for previous_size, size in zip((0, *sizes), sizes, strict=False):
+            axis.prepare(server.account, size)
+            before = before if axis.adds_up else (server.cpu_s(), time.process_time())
+            axis.run(server.account, size - previous_size if axis.adds_up else size)
+            cost = (server.cpu_s() - before[0], time.process_time() - before[1])
+            points.append(
+                Point(size, *cost, server.memory_mib("VmRSS"), server.memory_mib("VmHWM"))
+            )
         return points
 
 
 def exponent(points: Sequence[Point], cost: Callable[[Point], float]) -> float:
-    """Of the growth between the last two sizes, where what each use costs anyway matters least: log
-    of the costs over log of the sizes.
+    """Return the exponent of the growth between the last two sizes: log of the costs over log of
+    the sizes.
+
+    There the fixed cost of each use matters least.
     """
     first, last = points[-2:]
     return math.log(max(cost(last), 1e-9) / max(cost(first), 1e-9)) / math.log(
@@ -154,7 +156,7 @@ def exponent(points: Sequence[Point], cost: Callable[[Point], float]) -> float:
 
 
 def table(axis: Axis, points: Sequence[Point]) -> str:
-    """Markdown."""
+    """Return the points as a Markdown table."""
     head = (
         f"| {axis.unit} | emulator, CPU s | client, CPU s | emulator's memory, MiB | its peak, MiB"
         " |\n| --- | --- | --- | --- | --- |"
@@ -164,29 +166,32 @@ def table(axis: Axis, points: Sequence[Point]) -> str:
         f" {p.peak_mib:.0f} |"
         for p in points
     ]
-    grown = (
+    exponents = (
         f"| exponent | {exponent(points, lambda p: p.emulator_s):.2f} |"
         f" {exponent(points, lambda p: p.client_s):.2f} | | |"
     )
-    return "\n".join((f"\n### {axis.name}\n", head, *rows, grown))
+    return "\n".join((f"\n### {axis.name}\n", head, *rows, exponents))
 
 
-def write(found: dict[Axis, list[Point]], folder: Path) -> None:
-    """All three files."""
+def write(points_by_axis: dict[Axis, list[Point]], folder: Path) -> None:
+    """Write all three files."""
     folder.mkdir(parents=True, exist_ok=True)
     content = {
         "machine": describe(),
-        "axes": {axis.name: [asdict(point) for point in points] for axis, points in found.items()},
+        "axes": {
+            axis.name: [asdict(point) for point in points]
+            for axis, points in points_by_axis.items()
+        },
     }
     (folder / "growth.json").write_text(json.dumps(content, indent=1) + "\n")
     (folder / "growth.md").write_text(
-        "\n".join(table(axis, points) for axis, points in found.items()) + "\n"
+        "\n".join(table(axis, points) for axis, points in points_by_axis.items()) + "\n"
     )
-    _plot(found, folder / "growth.png")
+    _plot(points_by_axis, folder / "growth.png")
     print(f"\nreports are in {folder}")
 
 
-def _plot(found: dict[Axis, list[Point]], path: Path) -> None:
+def _plot(points_by_axis: dict[Axis, list[Point]], path: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -194,13 +199,13 @@ def _plot(found: dict[Axis, list[Point]], path: Path) -> None:
 
     chart, panels = plt.subplots(
         2,
-        len(found),
-        figsize=(3.6 * len(found), 5.6),
+        len(points_by_axis),
+        figsize=(3.6 * len(points_by_axis), 5.6),
         layout="constrained",
         squeeze=False,
         sharex="col",
     )
-    for (axis, points), above, below in zip(found.items(), *panels, strict=True):
+    for (axis, points), above, below in zip(points_by_axis.items(), *panels, strict=True):
         sizes = [point.size for point in points]
         above.loglog(
             sizes, [point.emulator_s for point in points], "o-", color="#2f6f8f", label="emulator"
@@ -233,7 +238,7 @@ def _plot(found: dict[Axis, list[Point]], path: Path) -> None:
 
 
 def _steps(count: int) -> list[dict[str, Any]]:
-    """Steps that run nothing: what is measured is the pipeline around them."""
+    """Return steps that run nothing: only the pipeline around them is measured."""
     arguments = {
         "Conditions": [{"Type": "Equals", "LeftValue": 1, "RightValue": 1}],
         "IfSteps": [],
@@ -246,13 +251,13 @@ def _steps(count: int) -> list[dict[str, Any]]:
 
 
 def _deploy(account: Account, name: str, steps: int) -> None:
-    known = account.sagemaker.list_pipelines(PipelineNamePrefix=name)["PipelineSummaries"]
-    if name not in {each["PipelineName"] for each in known}:
+    pipelines = account.sagemaker.list_pipelines(PipelineNamePrefix=name)["PipelineSummaries"]
+    if name not in {each["PipelineName"] for each in pipelines}:
         account.deploy_pipeline(name, _steps(steps))
 
 
 def _execute(account: Account, name: str) -> None:
-    """As a user does: start, look until the end, look at the steps."""
+    """Do as a user does: start, poll until the end, read the steps."""
     execution = account.execute(name)
     if execution["PipelineExecutionStatus"] != "Succeeded":
         raise RunFailedError(f"an execution ended as {execution}")

@@ -1,7 +1,6 @@
-"""Contenders come in, and are run in turn: A B A B after a warm-up of each; the runs that count
-go out.
+"""Run contenders in turn: A B A B, after a warm-up of each.
 
-A run during which the machine was disturbed is repeated at once; with too few quiet rounds there is
+A run during which the machine was disturbed is repeated at once. With too few quiet rounds there is
 no result but an error.
 """
 
@@ -14,21 +13,22 @@ from dataclasses import dataclass, field
 from dev.bench.noise import Gauge, Noise, TooNoisyError
 
 TRIES = 4
-"""Of one run, in its turn: a round of eight contenders is longer than the quiet spells of a machine
-that is shared.
+"""Number of tries of one run, in its turn.
+
+A round of eight contenders is longer than the quiet spells of a shared machine.
 """
 Metrics = dict[str, float]
-"""What one run measured, by name with the unit in it (`images_per_s`, `process_s`)."""
+"""What one run measured, by name with its unit (`images_per_s`, `process_s`)."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """Something to measure: each call is one run, in a fresh process where it can be."""
+    """Something to measure: each call is one run, in a fresh process if possible."""
 
     name: str
     run: Callable[[], Metrics]
     start: str = ""
-    """The environment that it starts from: one uncounted run warms up all that share it.
+    """The environment that it starts from; one uncounted run warms up all that share it.
 
     Empty: shared with none.
     """
@@ -36,7 +36,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Sample:
-    """One run that happened."""
+    """One run."""
 
     contender: str
     round: int
@@ -51,7 +51,7 @@ class Figure:
     median: float
     low: float
     high: float
-    """Least and largest value: with few rounds, quartiles would pretend."""
+    """With few rounds, minimum and maximum are honest where quartiles would pretend."""
     count: int
 
 
@@ -61,14 +61,12 @@ class Result:
 
     samples: list[Sample] = field(default_factory=list)
     repeated: int = 0
-    """Runs that were disturbed, and so measured again in their turn."""
+    """Runs that were disturbed, and so repeated in their turn."""
     skipped: int = 0
-    """Rounds that were thrown away, because a run of theirs was disturbed however often it was
-    repeated.
-    """
+    """Rounds that were thrown away, because one of their runs stayed disturbed."""
 
     def of(self, contender: str, metric: str) -> list[float]:
-        """The values by round."""
+        """Return the values by round."""
         return [
             float(sample.metrics[metric])
             for sample in self.samples
@@ -76,12 +74,12 @@ class Result:
         ]
 
     def figure(self, contender: str, metric: str) -> Figure:
-        """Median, least and largest."""
+        """Return median, minimum and maximum."""
         return figure(self.of(contender, metric))
 
     def ratio(self, metric: str, contender: str, peer: str) -> Figure:
-        """Contender over peer, formed within each round, so that what changes from round to round
-        cancels.
+        """Return contender over peer, computed within each round, so that changes between rounds
+        cancel.
         """
         return figure(
             [
@@ -94,12 +92,12 @@ class Result:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether every run counts; only `despite_noise` lets others in."""
+        """Return whether every run counts; only `despite_noise` lets others in."""
         return all(sample.noise.is_quiet for sample in self.samples)
 
 
 def figure(values: Sequence[float]) -> Figure:
-    """Median, least and largest of at least one value."""
+    """Return median, minimum and maximum of at least one value."""
     return Figure(statistics.median(values), min(values), max(values), len(values))
 
 
@@ -114,27 +112,26 @@ def interleave(
     despite_noise: bool = False,
     say: Callable[[str], None] = print,
 ) -> Result:
-    """Run every contender once per round, `rounds` times, after `warm_up` uncounted runs of each
-    thing they start from.
+    """Run every contender once per round, after `warm_up` uncounted runs of each environment.
 
-    What is in `warm` needs none, and what has run is added to it.
+    Environments in `warm` need no warm-up; those that ran are added to it.
 
-    A disturbed run is repeated in its turn, whatever it measured, `tries` times in all. A round
-    with one that stays disturbed ends there and is thrown away whole, so that ratios stay within a
-    round; after more of those than rounds were asked for (at least 3) TooNoisyError is raised,
-    unless `despite_noise`, which takes every run and says so.
+    A disturbed run is repeated in its turn, `tries` times in all, whatever it measured. If it stays
+    disturbed, the whole round is thrown away, so that ratios stay within a round. After more
+    skipped rounds than `rounds` (at least 3) TooNoisyError is raised. With `despite_noise` every
+    run counts, and the report says so.
     """
     if not despite_noise:
         gauge.wait_until_quiet()
-    first: dict[str, Contender] = {}
+    by_start: dict[str, Contender] = {}
     for contender in contenders:
-        first.setdefault(contender.start or contender.name, contender)
+        by_start.setdefault(contender.start or contender.name, contender)
     warm = set() if warm is None else warm
-    cold = [contender for start, contender in first.items() if start not in warm]
+    cold = [contender for start, contender in by_start.items() if start not in warm]
     for _ in range(warm_up):
         for contender in cold:
             contender.run()
-    warm.update(first)
+    warm.update(by_start)
     result = Result()
     counted = 0
     while counted < rounds:
@@ -148,7 +145,7 @@ def interleave(
         else:
             result.samples += samples
             counted += 1
-            say(f"round {counted} of {rounds}: " + ", ".join(map(_brief, samples)))
+            say(f"round {counted} of {rounds}: " + ", ".join(map(_summary, samples)))
             continue
         disturbed = samples[-1].noise
         result.skipped += 1
@@ -176,6 +173,6 @@ def _sample(
     return _sample(contender, round_number, gauge, result, tries - 1)
 
 
-def _brief(sample: Sample) -> str:
+def _summary(sample: Sample) -> str:
     name, value = next(iter(sample.metrics.items()))
     return f"{sample.contender} {value:.4g} {name}"

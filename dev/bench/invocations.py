@@ -1,12 +1,13 @@
-"""Requests per second and latency of the shipped model: asked at its own port, through the
-emulator's InvokeEndpoint, and by boto3.
+"""Requests per second and latency of the shipped model: at its own port, through shoal-local's
+InvokeEndpoint, and with boto3.
 
-All three get the same body from the same number of clients, each with one connection that stays
-open; client threads share one process.
+All three get the same body from the same number of clients. Each client has one connection that
+stays open; client threads share one process.
 """
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import statistics
@@ -20,7 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dev.bench import environments
-from dev.bench.deployed import Deployed
+from dev.bench.deployed import Deployment
 from dev.bench.interleave import Contender, Metrics
 from dev.bench.model_server import HEADERS, Server, model_server, post
 from dev.bench.processes import RunFailedError
@@ -37,101 +38,108 @@ BARE, THROUGH, BOTO = (
     "InvokeEndpoint, boto3",
 )
 WARM_UP = 20
-Ask = Callable[[], None]
+Request = Callable[[], None]
 
 
-def contenders(deployed: Deployed, endpoint: str, server: Server, requests: int) -> list[Contender]:
-    """Each is run with one client and with several, `requests` times in all; each client has a way
-    of its own to ask.
+def contenders(
+    deployment: Deployment, endpoint: str, server: Server, requests: int
+) -> list[Contender]:
+    """Return the three ways to ask; each runs with one client and with several, `requests` times in
+    all.
     """
     body = json.dumps({"instances": [dataset.read_digit(DATA, 0).rows]}).encode()
-    ways = {
-        BARE: lambda: _at(server.port, "/invocations", body, HEADERS),
-        THROUGH: lambda: _at(
-            urlsplit(deployed.target.endpoint_url or "").port or 0,
+    clients = {
+        BARE: lambda: _http_request(server.port, "/invocations", body, HEADERS),
+        THROUGH: lambda: _http_request(
+            urlsplit(deployment.target.endpoint_url or "").port or 0,
             f"/endpoints/{endpoint}/invocations",
             body,
-            _signed(deployed),
+            _signed_headers(deployment),
         ),
-        BOTO: lambda: _by_boto(deployed, endpoint, body),
+        BOTO: lambda: _boto_request(deployment, endpoint, body),
     }
-    return [Contender(name, lambda way=way: _measured(way, requests)) for name, way in ways.items()]  # type: ignore[misc]
+    return [
+        Contender(name, functools.partial(_measure, connect, requests))
+        for name, connect in clients.items()
+    ]
 
 
-def _measured(way: Callable[[], Ask], requests: int) -> Metrics:
+def _measure(connect: Callable[[], Request], requests: int) -> Metrics:
     metrics: Metrics = {}
     for clients in CLIENTS:
-        whole_s, latencies_ms = _load([way() for _ in range(clients)], requests // clients)
-        cuts = statistics.quantiles(latencies_ms, n=100)
+        whole_s, latencies_ms = _load([connect() for _ in range(clients)], requests // clients)
+        percentiles = statistics.quantiles(latencies_ms, n=100)
         metrics |= {
             f"per_s_{clients}": len(latencies_ms) / whole_s,
-            f"p50_ms_{clients}": cuts[49],
-            f"p99_ms_{clients}": cuts[98],
+            f"p50_ms_{clients}": percentiles[49],
+            f"p99_ms_{clients}": percentiles[98],
         }
     return metrics
 
 
-def _load(clients: list[Ask], each: int) -> tuple[float, list[float]]:
-    """Seconds of the whole, and milliseconds of every request, once all clients are warm.
+def _load(clients: list[Request], requests: int) -> tuple[float, list[float]]:
+    """Return the seconds of the whole, and the milliseconds of every request, once all clients are
+    warm.
 
-    Raises what a client raised.
+    Raises RunFailedError if a client fails.
     """
     latencies_ms: list[float] = []
-    raised: list[BaseException] = []
+    errors: list[BaseException] = []
     ready = threading.Barrier(len(clients) + 1)
 
-    def work(ask: Ask) -> None:
+    def work(send: Request) -> None:
         try:
             for _ in range(WARM_UP):
-                ask()
+                send()
             ready.wait()
-            for _ in range(each):
-                began_s = time.perf_counter()
-                ask()
-                latencies_ms.append((time.perf_counter() - began_s) * 1000)
+            for _ in range(requests):
+                started_s = time.perf_counter()
+                send()
+                latencies_ms.append((time.perf_counter() - started_s) * 1000)
         except BaseException as error:
-            raised.append(error)
+            errors.append(error)
             ready.abort()
             raise
 
-    threads = [threading.Thread(target=work, args=(ask,), daemon=True) for ask in clients]
+    threads = [threading.Thread(target=work, args=(send,), daemon=True) for send in clients]
     for thread in threads:
         thread.start()
     try:
         ready.wait()
     except threading.BrokenBarrierError:
-        raise RunFailedError(f"a client failed: {raised[0]!r}") from None
-    began_s = time.perf_counter()
+        raise RunFailedError(f"a client failed: {errors[0]!r}") from None
+    started_s = time.perf_counter()
     for thread in threads:
         thread.join()
-    whole_s = time.perf_counter() - began_s
-    if raised:
-        raise RunFailedError(f"a client failed: {raised[0]!r}")
+    whole_s = time.perf_counter() - started_s
+    if errors:
+        raise RunFailedError(f"a client failed: {errors[0]!r}")
     return whole_s, latencies_ms
 
 
-def _at(port: int, path: str, body: bytes, headers: dict[str, str]) -> Ask:
+def _http_request(port: int, path: str, body: bytes, headers: dict[str, str]) -> Request:
     connection = http.client.HTTPConnection("localhost", port, timeout=60)
 
-    def ask() -> None:
+    def send() -> None:
         post(connection, path, body, headers)
 
-    return ask
+    return send
 
 
-def _signed(deployed: Deployed) -> dict[str, str]:
-    """What the emulator reads of a signature: whose key it is, and for which service."""
-    scope = f"{local_access_key(deployed.target.account)}/20260101/{deployed.target.region}/sagemaker/aws4_request"  # noqa: E501
+def _signed_headers(deployment: Deployment) -> dict[str, str]:
+    """Return headers with the part of a signature that shoal-local reads: key and service."""
+    key, region = local_access_key(deployment.target.account), deployment.target.region
+    scope = f"{key}/20260101/{region}/sagemaker/aws4_request"
     return {
         **HEADERS,
         "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=none",
     }
 
 
-def _by_boto(deployed: Deployed, endpoint: str, body: bytes) -> Ask:
-    client = deployed.target.client("sagemaker-runtime")
+def _boto_request(deployment: Deployment, endpoint: str, body: bytes) -> Request:
+    client = deployment.target.client("sagemaker-runtime")
 
-    def ask() -> None:
+    def send() -> None:
         client.invoke_endpoint(
             EndpointName=endpoint,
             ContentType="application/json",
@@ -139,37 +147,39 @@ def _by_boto(deployed: Deployed, endpoint: str, body: bytes) -> Ask:
             Body=body,
         )["Body"].read()
 
-    return ask
+    return send
 
 
 @contextmanager
-def serving(deployed: Deployed, execution: Execution, folder: Path) -> Iterator[tuple[str, Server]]:
-    """The execution's model at an endpoint of the emulator, and in a server by hand."""
+def serving(
+    deployment: Deployment, execution: Execution, folder: Path
+) -> Iterator[tuple[str, Server]]:
+    """Serve the execution's model at an endpoint of shoal-local, and in a bare server."""
     train = execution.step("Train")
     job = (train.resource("TrainingJob") if train else None) or ""
-    described = deployed.target.client("sagemaker").describe_training_job(
+    description = deployment.target.client("sagemaker").describe_training_job(
         TrainingJobName=job.rpartition("/")[2]
     )
-    archive = described["ModelArtifacts"]["S3ModelArtifacts"]
-    endpoint = _make_endpoint(deployed, archive)
+    archive = description["ModelArtifacts"]["S3ModelArtifacts"]
+    endpoint = _make_endpoint(deployment, archive)
     bucket, _, key = archive.removeprefix("s3://").partition("/")
-    packed = deployed.target.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
-    with tarfile.open(fileobj=BytesIO(packed)) as tar:
+    archive_bytes = deployment.target.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+    with tarfile.open(fileobj=BytesIO(archive_bytes)) as tar:
         tar.extractall(folder / "model", filter="data")
     with model_server(environments.shipped("pytorch"), folder) as server:
         yield endpoint, server
 
 
-def _make_endpoint(deployed: Deployed, archive: str) -> str:
-    """Made with the definition's own role and image.
+def _make_endpoint(deployment: Deployment, archive: str) -> str:
+    """Create an endpoint with the definition's own role and image.
 
     Raises RunFailedError if it does not come up.
     """
-    sagemaker, name = deployed.target.client("sagemaker"), "shoal-bench"
-    wanted = deployed.step("CreateModel")["Arguments"]
-    container = {"Image": wanted["PrimaryContainer"]["Image"], "ModelDataUrl": archive}
+    sagemaker, name = deployment.target.client("sagemaker"), "shoal-bench"
+    arguments = deployment.step("CreateModel")["Arguments"]
+    container = {"Image": arguments["PrimaryContainer"]["Image"], "ModelDataUrl": archive}
     sagemaker.create_model(
-        ModelName=name, ExecutionRoleArn=wanted["ExecutionRoleArn"], PrimaryContainer=container
+        ModelName=name, ExecutionRoleArn=arguments["ExecutionRoleArn"], PrimaryContainer=container
     )
     variant = {
         "VariantName": "AllTraffic",
@@ -179,10 +189,12 @@ def _make_endpoint(deployed: Deployed, archive: str) -> str:
     }
     sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
     sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
-    while (look := sagemaker.describe_endpoint(EndpointName=name))["EndpointStatus"] == "Creating":
+    while (description := sagemaker.describe_endpoint(EndpointName=name))[
+        "EndpointStatus"
+    ] == "Creating":
         time.sleep(LOCAL_POLL_S)
-    if look["EndpointStatus"] != "InService":
+    if description["EndpointStatus"] != "InService":
         raise RunFailedError(
-            f"the endpoint is {look['EndpointStatus']}: {look.get('FailureReason')}"
+            f"the endpoint is {description['EndpointStatus']}: {description.get('FailureReason')}"
         )
     return name

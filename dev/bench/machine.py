@@ -1,5 +1,5 @@
-"""What the numbers were measured on: processor, cores, memory, system, Python and commit, for the
-head of every report.
+"""The machine that was measured on, for the head of every report: processor, memory, system,
+commit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TELLING_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 def describe() -> dict[str, Any]:
-    """Facts by name, all of them values that JSON has."""
+    """Return facts by name, with values that JSON has."""
     info = _cpu_info()
     return {
         "processor": info.get("model name", platform.processor() or platform.machine()),

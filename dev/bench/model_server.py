@@ -1,6 +1,4 @@
-"""The shipped model server by hand: a folder with a model in; a process that answers at a port of
-loopback, gone at the end, out.
-"""
+"""The shipped model server as a bare process at a port of loopback."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ class Server:
     port: int
 
     def ask(self, body: bytes) -> bytes:
-        """One answer over a connection of its own. Raises RunFailedError unless it is 200."""
+        """Return one answer over a new connection; raise RunFailedError unless it is 200."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             return post(connection, "/invocations", body, HEADERS)
@@ -39,7 +37,7 @@ class Server:
             connection.close()
 
     def answers_ping(self) -> bool:
-        """Whether it is ready."""
+        """Return whether it is ready."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
         try:
             connection.request("GET", "/ping")
@@ -53,7 +51,7 @@ class Server:
 def post(
     connection: http.client.HTTPConnection, path: str, body: bytes, headers: dict[str, str]
 ) -> bytes:
-    """One request on an open connection. Raises RunFailedError unless the answer is 200."""
+    """Send one request on an open connection; raise RunFailedError unless the answer is 200."""
     connection.request("POST", path, body, headers)
     response = connection.getresponse()
     answer = response.read()
@@ -64,8 +62,8 @@ def post(
 
 @contextmanager
 def model_server(python: Path, folder: Path) -> Iterator[Server]:
-    """Serves `folder`/model with the interpreter of the runtime, in the environment that the
-    emulator gives its container.
+    """Serve `folder`/model with the runtime's interpreter and the environment of a container; end
+    it afterwards.
     """
     port = _free_port()
     environ = plain_environment(

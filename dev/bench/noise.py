@@ -1,8 +1,8 @@
-"""How busy the machine is with other things: a calibration kernel, other processes' CPU time and
-the load average come out.
+"""How busy the machine is with other work: a calibration kernel, other processes' CPU time, the
+load average.
 
-A measurement counts only if the kernel before and after it ran as fast as it mostly does here, and
-nobody else computed meanwhile.
+A measurement counts only if the kernel before and after it ran as fast as usual, and nobody else
+computed meanwhile.
 """
 
 from __future__ import annotations
@@ -20,25 +20,23 @@ from pathlib import Path
 
 KERNEL_BYTES = 24 * 1024 * 1024
 KERNEL_TRIES = 5
-"""The best of so many is taken: a machine that shares its cores is slow in all of them, one
-interrupt slows only one.
-"""
+"""The best of so many is taken: one interrupt slows one try, a shared machine slows all."""
 CALIBRATIONS = 15
-"""The last readings that counted, of which the usual time of a kernel is the median; some 100 ms
-each.
+"""Number of accepted readings whose median is the usual time of a kernel; each takes some
+100 ms.
 """
-LARGEST_CHANGE = 1.10
+MAX_CHANGE = 1.10
 """A kernel that takes a tenth longer or shorter than usual means that cores, caches or clocks have
 changed.
 
-Slower than the fastest one ever seen it may be: a machine whose neighbours always compute is slow
-for every contender alike, and a round's ratios do not see it; a sudden change within a round they
-do.
+Being slower than the fastest kernel ever is no reason to reject a run: neighbours that always
+compute slow every contender alike, and a round's ratios do not see them. They do see a sudden
+change within a round.
 """
-LARGEST_FOREIGN_SHARE = 0.05
+MAX_FOREIGN_SHARE = 0.05
 """CPU time of other processes, as a share of all cores' time."""
 POLL_S = 2.0
-PATIENCE_S = 90.0
+QUIET_TIMEOUT_S = 90.0
 
 
 class TooNoisyError(Exception):
@@ -47,7 +45,7 @@ class TooNoisyError(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """What the machine did at one moment between two runs."""
+    """The state of the machine at one moment between two runs."""
 
     kernel_s: float
     busy_s: float
@@ -56,7 +54,7 @@ class Reading:
     """The part of `busy_s` that this process and its descendants used."""
     at_s: float
     load: float
-    """The load average of the last minute; our own runs are in it."""
+    """The load average of the last minute, which includes our own runs."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +66,15 @@ class Noise:
 
     @property
     def change(self) -> float:
-        """How far the kernel was from usual, in either direction, as a factor from 1 on."""
+        """Return the distance of the kernel from usual, in either direction, as a factor
+        from 1 on.
+        """
         return max(self.kernel_ratio, 1 / self.kernel_ratio)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the run counts."""
-        return self.change <= LARGEST_CHANGE and self.foreign_share <= LARGEST_FOREIGN_SHARE
+        """Return whether the run counts."""
+        return self.change <= MAX_CHANGE and self.foreign_share <= MAX_FOREIGN_SHARE
 
     def __str__(self) -> str:
         kernel = f"the calibration kernel took {self.kernel_ratio:.2f} times as long as usual"
@@ -84,59 +84,66 @@ class Noise:
 class Gauge:
     """Reads the noise; one per benchmark, because it remembers how long kernels took."""
 
-    def __init__(self, also: frozenset[int] = frozenset(), unseen_share: float = 0.0) -> None:
-        """`also`: processes that are ours without being our descendants (a daemon we started);
-        `unseen_share`: how much of the cores' time is ours and looks like others', because its
-        processes end where nobody waits for them.
+    def __init__(
+        self, own_processes: frozenset[int] = frozenset(), unseen_share: float = 0.0
+    ) -> None:
+        """`own_processes` are ours without being descendants, such as a daemon that we started.
+
+        `unseen_share` is our share of the cores' time that looks foreign, because its processes end
+        where nobody waits for them.
         """
-        self._also = also
+        self._own_processes = own_processes
         self._unseen_share = unseen_share
         self._was_quiet = False
         self._kernels: deque[float] = deque(maxlen=CALIBRATIONS)
         self.calibrate()
 
     def calibrate(self) -> None:
-        """Read what is usual anew."""
+        """Read again what is usual."""
         self._kernels.extend(best_kernel_s() for _ in range(CALIBRATIONS))
 
     def accept(self, *readings: Reading) -> None:
-        """Let these be usual: those around a run that counts.
+        """Count these readings, around a run that counts, as usual.
 
-        A disturbed run's would let its disturbance pass when it is repeated.
+        A disturbed run's readings would let its disturbance pass when it is repeated.
         """
         self._kernels.extend(reading.kernel_s for reading in readings)
 
     def read(self) -> Reading:
-        """The state now; takes as long as the kernels, some 100 ms.
+        """Return the current state; takes as long as the kernels, some 100 ms.
 
         Their own time is not in `busy_s` of the run after them.
         """
         return Reading(
-            best_kernel_s(), busy_s(), own_s(self._also), time.monotonic(), os.getloadavg()[0]
+            best_kernel_s(),
+            busy_s(),
+            own_s(self._own_processes),
+            time.monotonic(),
+            os.getloadavg()[0],
         )
 
     def between(self, before: Reading, after: Reading) -> Noise:
-        """What disturbed the run between two readings."""
+        """Return what disturbed the run between two readings."""
         foreign_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
         available_s = (after.at_s - before.at_s) * (os.cpu_count() or 1)
         usual = self.usual_kernel_s
         share = max(0.0, foreign_s / available_s - self._unseen_share)
-        of_both = (Noise(reading.kernel_s / usual, share) for reading in (before, after))
-        return max(of_both, key=lambda noise: noise.change)
+        noises = (Noise(reading.kernel_s / usual, share) for reading in (before, after))
+        return max(noises, key=lambda noise: noise.change)
 
     @property
     def usual_kernel_s(self) -> float:
-        """The median of the last readings that counted."""
+        """Return the median of the last accepted readings."""
         return statistics.median(self._kernels)
 
     def wait_until_quiet(self) -> None:
-        """Return once nobody else computes and, the first time, the load average has sunk below
-        half of the cores.
+        """Wait until nobody else computes and, the first time, the load average is below half of
+        the cores.
 
-        Later our own runs are in the load average, which takes a minute to forget them. Raises
+        Later the load average includes our own runs, which it takes a minute to forget. Raises
         TooNoisyError.
         """
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + QUIET_TIMEOUT_S
         before = self.read()
         while time.monotonic() < deadline:
             time.sleep(POLL_S)  # what is measured is this interval
@@ -145,7 +152,7 @@ class Gauge:
             if noise.is_quiet and (self._was_quiet or after.load < (os.cpu_count() or 1) / 2):
                 self._was_quiet = True
                 return
-            if noise.change > LARGEST_CHANGE:  # nothing has to be compared with what came before
+            if noise.change > MAX_CHANGE:  # nothing has to be compared with what came before
                 self.calibrate()
             before = after
         raise TooNoisyError(
@@ -154,13 +161,13 @@ class Gauge:
 
 
 def best_kernel_s() -> float:
-    """The fastest of a few kernels, one after the other."""
+    """Return the time of the fastest of a few kernels."""
     return min(kernel_s() for _ in range(KERNEL_TRIES))
 
 
 def kernel_s() -> float:
-    """Seconds that a fixed piece of work takes, the slowest of all cores that we may use, each with
-    a thread of its own.
+    """Return the seconds of a fixed piece of work, on the slowest of our cores, each with its own
+    thread.
     """
     block = bytes(KERNEL_BYTES)
     times: list[float] = []
@@ -180,7 +187,7 @@ def kernel_s() -> float:
 
 
 def cores() -> list[int]:
-    """The cores that this process may run on."""
+    """Return the cores that this process may run on."""
     return (
         sorted(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
@@ -190,23 +197,25 @@ def cores() -> list[int]:
 
 @contextmanager
 def pinned(to: frozenset[int]) -> Iterator[None]:
-    """Keep the calling thread, and processes that it starts, on these cores; where the system
-    cannot, do nothing.
+    """Keep the calling thread, and processes that it starts, on these cores.
+
+    Does nothing where the system cannot.
     """
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
-    before = os.sched_getaffinity(0)
+    previous = os.sched_getaffinity(0)
     os.sched_setaffinity(0, to)
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        os.sched_setaffinity(0, previous)
 
 
 def busy_s() -> float:
-    """CPU seconds of everybody since the machine started; 0 where there is no /proc (only the
-    kernel tells then).
+    """Return the CPU seconds of all processes since the machine started.
+
+    0 without /proc: then only the kernel tells.
     """
     path = Path("/proc/stat")
     if not path.exists():
@@ -217,22 +226,22 @@ def busy_s() -> float:
     return (user + nice + system + interrupts + soft + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def own_s(also: frozenset[int]) -> float:
-    """CPU seconds of this process, its descendants, and the descendants that they have waited
+def own_s(own_processes: frozenset[int]) -> float:
+    """Return the CPU seconds of this process and its descendants, including those that were waited
     for.
     """
     table = _processes()
-    ours = {os.getpid(), *also}
-    grew = True
-    while grew:
-        found = {pid for pid, (parent, _ticks) in table.items() if parent in ours} - ours
-        grew = bool(found)
-        ours |= found
+    ours = {os.getpid(), *own_processes}
+    is_growing = True
+    while is_growing:
+        children = {pid for pid, (parent, _ticks) in table.items() if parent in ours} - ours
+        is_growing = bool(children)
+        ours |= children
     return sum(table[pid][1] for pid in ours if pid in table) / os.sysconf("SC_CLK_TCK")
 
 
 def _processes() -> Mapping[int, tuple[int, int]]:
-    """Parent and CPU ticks (own and those of children that ended) of every process."""
+    """Return parent and CPU ticks (its own and those of ended children) of every process."""
     table = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,10 +1,10 @@
-"""What the emulator costs above bare processes:
+"""What shoal-local costs above bare processes.
 
 `python -m dev.bench.overhead [--only pipeline|endpoint] [--epochs N] [--despite-noise]`
 
-The deployed pipeline of dev stands beside the same training, evaluation and serving by hand: the
-same interpreter, scripts, data and hyperparameters, two ranks under mpirun, no emulator, no
-container. Then the model is asked at its own port and through InvokeEndpoint.
+The deployed pipeline of dev is compared with the same training, evaluation and serving as bare
+processes: same interpreter, scripts, data and hyperparameters, two ranks under mpirun, no
+shoal-local, no container. Then the model is asked at its own port and through InvokeEndpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import yaml
 
 from dev.bench import environments, invocations
-from dev.bench.deployed import Deployed, deployed
+from dev.bench.deployed import Deployment, deploy_dev
 from dev.bench.interleave import Contender, Metrics, Result, interleave
 from dev.bench.machine import REPOSITORY
 from dev.bench.model_server import model_server
@@ -41,18 +41,20 @@ STEPS = {
     "evaluate_s": ("Evaluate",),
     "serve_s": ("CreateEndpoint", "SmokeTest"),
 }
-"""Steps of the pipeline that run what the bare processes run; all others are overhead."""
+"""Steps of the pipeline that do the work of the bare processes; all others are overhead."""
 CONTAINERS_SHARE = 0.05
-"""Of the cores' time during an execution on an idle machine, in four: 0.05 to 0.06, of processes
-that end with their container.
+"""Share of the cores' time that ends with the containers and so looks foreign.
+
+Measured on an idle machine, in four executions: 0.05 to 0.06.
 """
-ASKED = 10
+DIGITS = 10
 """Digits that the smoke test asks about."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure both, and print and write both tables; 3 when the machine is too noisy, which leaves
-    the table out that was begun.
+    """Measure both, and print and write both tables.
+
+    Returns 3 if the machine is too noisy, which drops the table in progress.
     """
     parser = argparse.ArgumentParser(prog="python -m dev.bench.overhead", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
@@ -81,23 +83,26 @@ def main(arguments: Sequence[str]) -> int:
         )
     end_on_sigterm()
     try:
-        with deployed() as there, tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
+        with (
+            deploy_dev() as deployment,
+            tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder,
+        ):
             for name, measure in PARTS.items():
                 if options.only not in {None, name}:
                     continue
-                comparison = measure(there, options, Path(folder))
+                comparison = measure(deployment, options, Path(folder))
                 comparison.write(options.output)
                 print(f"\n{comparison.table()}\n", flush=True)
-    except TooNoisyError as noisy:
-        print(f"bench: no report: {noisy}", file=sys.stderr)
+    except TooNoisyError as error:
+        print(f"bench: no report: {error}", file=sys.stderr)
         return 3
     return 0
 
 
-def _pipeline(there: Deployed, options: argparse.Namespace, _folder: Path) -> Comparison:
-    gauge = Gauge(frozenset({there.pid}), CONTAINERS_SHARE)
+def _pipeline(deployment: Deployment, options: argparse.Namespace, _folder: Path) -> Comparison:
+    gauge = Gauge(frozenset({deployment.pid}), CONTAINERS_SHARE)
     result = interleave(
-        contenders(there, options.epochs),
+        contenders(deployment, options.epochs),
         options.rounds,
         gauge,
         despite_noise=options.despite_noise,
@@ -124,13 +129,16 @@ def _pipeline(there: Deployed, options: argparse.Namespace, _folder: Path) -> Co
     )
 
 
-def _endpoint(there: Deployed, options: argparse.Namespace, folder: Path) -> Comparison:
-    with invocations.serving(there, there.execute({"Epochs": "1"}), folder) as (endpoint, server):
-        taking_part = invocations.contenders(there, endpoint, server, options.requests)
+def _endpoint(deployment: Deployment, options: argparse.Namespace, folder: Path) -> Comparison:
+    with invocations.serving(deployment, deployment.execute({"Epochs": "1"}), folder) as (
+        endpoint,
+        server,
+    ):
+        contenders = invocations.contenders(deployment, endpoint, server, options.requests)
         result = interleave(
-            taking_part,
+            contenders,
             options.rounds,
-            Gauge(frozenset({there.pid})),
+            Gauge(frozenset({deployment.pid})),
             despite_noise=options.despite_noise,
         )
     columns = [
@@ -145,22 +153,22 @@ def _endpoint(there: Deployed, options: argparse.Namespace, folder: Path) -> Com
         )
     ]
     title = "One digit at a time to the shipped model"
-    return Comparison("invocations", title, result, [each.name for each in taking_part], columns)
+    return Comparison("invocations", title, result, [each.name for each in contenders], columns)
 
 
-def contenders(deployed: Deployed, epochs: int | None) -> list[Contender]:
-    """The pipeline and its processes."""
+def contenders(deployment: Deployment, epochs: int | None) -> list[Contender]:
+    """Return the pipeline and its bare processes."""
     python = environments.shipped("pytorch")
-    given = {"Epochs": str(epochs)} if epochs else {}
-    changed = {"epochs": str(epochs)} if epochs else {}
+    parameters = {"Epochs": str(epochs)} if epochs else {}
+    hyperparameters = {"epochs": str(epochs)} if epochs else {}
     return [
-        Contender(PIPELINE, lambda: _timed(deployed.execute(given))),
-        Contender(BARE, lambda: _by_hand(deployed, python, changed)),
+        Contender(PIPELINE, lambda: _durations(deployment.execute(parameters))),
+        Contender(BARE, lambda: _bare_processes(deployment, python, hyperparameters)),
     ]
 
 
 def add_overhead(result: Result) -> None:
-    """Seconds and per cent that the pipeline took longer, within each round."""
+    """Add the seconds and per cent that the pipeline took longer, within each round."""
     bare = {
         sample.round: sample.metrics["process_s"]
         for sample in result.samples
@@ -168,30 +176,32 @@ def add_overhead(result: Result) -> None:
     }
     for sample in result.samples:
         if sample.contender == PIPELINE:
-            more_s = sample.metrics["process_s"] - bare[sample.round]
+            extra_s = sample.metrics["process_s"] - bare[sample.round]
             sample.metrics.update(
-                overhead_s=more_s, overhead_percent=100 * more_s / bare[sample.round]
+                overhead_s=extra_s, overhead_percent=100 * extra_s / bare[sample.round]
             )
 
 
-def _timed(execution: Execution) -> Metrics:
-    """Seconds of the whole, and of the steps; `other_s` is what no step of STEPS took."""
-    ended = [step.ended_at for step in execution.steps if step.ended_at]
-    if execution.started_at is None or not ended:
+def _durations(execution: Execution) -> Metrics:
+    """Return the seconds of the whole and of the steps; `other_s` belongs to no step of STEPS."""
+    end_times = [step.ended_at for step in execution.steps if step.ended_at]
+    if execution.started_at is None or not end_times:
         raise ValueError(f"execution {execution.id} has no times")
-    whole_s = (max(ended) - execution.started_at).total_seconds()
+    whole_s = (max(end_times) - execution.started_at).total_seconds()
     seconds = {step.name: step.seconds() or 0.0 for step in execution.steps}
-    known = {metric: sum(seconds[name] for name in names) for metric, names in STEPS.items()}
-    return {"process_s": whole_s, **known, "other_s": whole_s - sum(known.values())}
+    step_seconds = {metric: sum(seconds[name] for name in names) for metric, names in STEPS.items()}
+    return {"process_s": whole_s, **step_seconds, "other_s": whole_s - sum(step_seconds.values())}
 
 
-def _by_hand(deployed: Deployed, python: Path, changed: Mapping[str, str]) -> Metrics:
+def _bare_processes(
+    deployment: Deployment, python: Path, hyperparameters: Mapping[str, str]
+) -> Metrics:
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as name:
         folder = Path(name)
-        train_s = _train(deployed, python, folder, changed)
+        train_s = _train(deployment, python, folder, hyperparameters)
         with tarfile.open(folder / "model.tar.gz", "w:gz") as archive:
             archive.add(folder / "model", arcname=".")
-        evaluate_s = _evaluate(deployed, python, folder)
+        evaluate_s = _evaluate(deployment, python, folder)
         serve_s = _serve(python, folder)
     return {
         "process_s": train_s + evaluate_s + serve_s,
@@ -201,9 +211,11 @@ def _by_hand(deployed: Deployed, python: Path, changed: Mapping[str, str]) -> Me
     }
 
 
-def _train(deployed: Deployed, python: Path, folder: Path, changed: Mapping[str, str]) -> float:
-    given = {**deployed.environment.training.hyperparameters, **changed}
-    options = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+def _train(
+    deployment: Deployment, python: Path, folder: Path, hyperparameters: Mapping[str, str]
+) -> float:
+    settings = {**deployment.environment.training.hyperparameters, **hyperparameters}
+    options = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
     folders = [
         "--train-dir",
         str(DATA),
@@ -212,17 +224,17 @@ def _train(deployed: Deployed, python: Path, folder: Path, changed: Mapping[str,
         "--model-dir",
         str(folder / "model"),
     ]
-    own = _of_image(
-        deployed.step("Train")["Arguments"]["AlgorithmSpecification"]["TrainingImage"], "training"
+    variables = _image_variables(
+        deployment.step("Train")["Arguments"]["AlgorithmSpecification"]["TrainingImage"], "training"
     )
     return _run(
         [*mpirun(python), CODE / "train.py", *folders, *options],
         folder,
-        own | _threads(python, RANKS),
+        variables | _threads(python, RANKS),
     )
 
 
-def _evaluate(deployed: Deployed, python: Path, folder: Path) -> float:
+def _evaluate(deployment: Deployment, python: Path, folder: Path) -> float:
     folders = [
         "--model-dir",
         str(folder),
@@ -231,13 +243,13 @@ def _evaluate(deployed: Deployed, python: Path, folder: Path) -> float:
         "--output-dir",
         str(folder / "evaluation"),
     ]
-    own = _of_image(
-        deployed.step("Evaluate")["Arguments"]["AppSpecification"]["ImageUri"], "processing"
+    variables = _image_variables(
+        deployment.step("Evaluate")["Arguments"]["AppSpecification"]["ImageUri"], "processing"
     )
-    return _run([python, CODE / "evaluate.py", *folders], folder, own | _threads(python, 1))
+    return _run([python, CODE / "evaluate.py", *folders], folder, variables | _threads(python, 1))
 
 
-def _of_image(uri: str, use: str) -> dict[str, str]:
+def _image_variables(uri: str, use: str) -> dict[str, str]:
     """Return the environment variables that shoal-local gives a container of this image."""
     for entry in yaml.safe_load(IMAGES.read_text(encoding="utf-8"))["images"]:
         if use in entry["uses"] and fnmatch.fnmatchcase(uri, entry["image"]):
@@ -246,7 +258,9 @@ def _of_image(uri: str, use: str) -> dict[str, str]:
 
 
 def _threads(python: Path, ranks: int) -> dict[str, str]:
-    """The cores, which the ranks share as the emulator's do, and the runtime's programs."""
+    """Return the cores, shared by the ranks as in shoal-local, and the path of the runtime's
+    programs.
+    """
     return {
         "OMP_NUM_THREADS": str(max(1, len(cores()) // ranks)),
         "PATH": f"{python.parent}:{os.environ.get('PATH', os.defpath)}",
@@ -260,13 +274,15 @@ def _run(command: list[str | Path], folder: Path, variables: dict[str, str]) -> 
 
 
 def _serve(python: Path, folder: Path) -> float:
-    """From the start of the server until it has answered as often as the smoke test asks."""
-    began_s = time.perf_counter()
+    """Return the seconds from the server's start until it has answered as often as the smoke test
+    asks.
+    """
+    started_s = time.perf_counter()
     with model_server(python, folder) as server:
-        for number in range(ASKED):
+        for number in range(DIGITS):
             digit = dataset.read_digit(DATA, number)
             server.ask(json.dumps({"instances": [digit.rows]}).encode())
-        return time.perf_counter() - began_s
+        return time.perf_counter() - started_s
 
 
 PARTS = {"pipeline": _pipeline, "endpoint": _endpoint}

@@ -1,6 +1,4 @@
-"""Starting what is measured: a command in a process group of its own, on chosen cores, with a
-deadline; its time and output come out.
-"""
+"""Start what is measured: a process group of its own, chosen cores, a deadline."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ class Finished:
     """From the start of the process to its end."""
     stdout: str
     result: dict[str, Any]
-    """The last line of stdout that is a JSON object, which is how contenders report; empty without
-    one.
-    """
+    """The last line of stdout that is a JSON object, which is how contenders report; else empty."""
 
 
 def run(
@@ -45,8 +41,11 @@ def run(
     folder: Path,
     timeout_s: float = 300,
 ) -> Finished:
-    """Run to the end on these cores. Raises RunFailedError; nothing that it started is left."""
-    began_at = time.perf_counter()
+    """Run a command to its end on these cores; raise RunFailedError.
+
+    Nothing that it started is left.
+    """
+    started_at = time.perf_counter()
     with pinned(on):
         process = subprocess.Popen(
             [str(word) for word in command],
@@ -59,34 +58,35 @@ def run(
         )
     try:
         stdout, stderr = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired as expired:
-        raise RunFailedError(f"{_words(command)} did not end within {timeout_s:.0f} s") from expired
+    except subprocess.TimeoutExpired as error:
+        raise RunFailedError(f"{_words(command)} did not end within {timeout_s:.0f} s") from error
     finally:
-        wall_s = time.perf_counter() - began_at
+        wall_s = time.perf_counter() - started_at
         _kill_group(process)
     if process.returncode:
-        last = "\n".join((stdout + stderr).strip().splitlines()[-TAIL_LINES:])
+        tail = "\n".join((stdout + stderr).strip().splitlines()[-TAIL_LINES:])
         raise RunFailedError(
-            f"{_words(command)} ended with exit code {process.returncode}:\n{last}"
+            f"{_words(command)} ended with exit code {process.returncode}:\n{tail}"
         )
     return Finished(wall_s, stdout, _last_json(stdout))
 
 
 def end_on_sigterm() -> None:
-    """Let SIGTERM unwind the program, so that what it started is ended; exit code 143."""
+    """Let SIGTERM unwind the program, so that what it started ends; exit code 143."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
-def plain_environment(**more: str) -> dict[str, str]:
-    """What a contender sees of ours: where programs and temporary files are, and nothing that tunes
-    one and not the other.
+def plain_environment(**variables: str) -> dict[str, str]:
+    """Return a contender's environment: where programs and temporary files are.
+
+    Nothing in it tunes one contender and not the other.
     """
-    kept = {
+    inherited = {
         name: os.environ[name]
         for name in ("PATH", "HOME", "TMPDIR", "LANG", "SHOAL_RUNTIMES")
         if name in os.environ
     }
-    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return {**inherited, "PYTHONDONTWRITEBYTECODE": "1", **variables}
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
@@ -100,8 +100,8 @@ def _kill_group(process: subprocess.Popen[str]) -> None:
 def _last_json(text: str) -> dict[str, Any]:
     for line in reversed(text.splitlines()):
         if line.startswith("{"):
-            found: dict[str, Any] = json.loads(line)
-            return found
+            result: dict[str, Any] = json.loads(line)
+            return result
     return {}
 
 

@@ -1,6 +1,4 @@
-"""Results come in; a JSON file with every single run, a Markdown table and a picture go out, all in
-one folder.
-"""
+"""Write results as a JSON file with every run, a Markdown table and a picture."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One table: which contenders (rows) and which figures (columns) of a result."""
+    """One table: contenders (rows) and figures (columns) of a result."""
 
     name: str
     """Also the files' name."""
@@ -37,7 +35,7 @@ class Comparison:
     columns: Sequence[Column]
 
     def cell(self, row: str, column: Column) -> Figure | None:
-        """The figure of one row; None if this contender has no such metric."""
+        """Return the figure of one row, or None if this contender has no such metric."""
         if not self.result.of(row, column.metric):
             return None
         if column.peer is None:
@@ -45,7 +43,7 @@ class Comparison:
         return self.result.ratio(column.metric, row, column.peer)
 
     def table(self) -> str:
-        """Markdown: median and, in brackets, least and largest."""
+        """Return Markdown: the median and, in brackets, minimum and maximum."""
         head = ["", *(column.head for column in self.columns)]
         lines = [_line(head), _line(["---"] * len(head))]
         for row in self.rows:
@@ -64,7 +62,7 @@ class Comparison:
         )
         return f"### {self.title}\n\n" + "\n".join(lines) + note
 
-    def write(self, folder: Path, more: Mapping[str, Any] | None = None) -> None:
+    def write(self, folder: Path, extra: Mapping[str, Any] | None = None) -> None:
         """Write NAME.json, NAME.md and NAME.png."""
         folder.mkdir(parents=True, exist_ok=True)
         content = {
@@ -73,7 +71,7 @@ class Comparison:
             "quiet": self.result.is_quiet,
             "runs_repeated": self.result.repeated,
             "rounds_not_counted": self.result.skipped,
-            **(more or {}),
+            **(extra or {}),
             "runs": [dataclasses.asdict(sample) for sample in self.result.samples],
         }
         (folder / f"{self.name}.json").write_text(json.dumps(content, indent=1) + "\n")

@@ -1,5 +1,6 @@
-"""How long until 99 % of MNIST's test images are known, from the start of mpirun to its end, and
-how far the example is by then.
+"""The time until 99 % of MNIST's test images are known, from the start of mpirun to its end.
+
+Also how far pytorch/examples is by then.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _TESTED = re.compile(r"test_accuracy=(\d\.\d+)")
 
 
 def shipped() -> Contender:
-    """The shipped script as it is, with its defaults; each run takes the next seed from 1, one that
-    is repeated another one.
+    """Return the shipped script with its defaults; each run, repeated ones too, takes the next
+    seed.
     """
     python, seeds = environments.shipped("pytorch"), itertools.count(1)
 
@@ -34,7 +35,7 @@ def shipped() -> Contender:
 
 
 def run_shipped(python: Path, seed: int) -> Metrics:
-    """One run with two ranks under mpirun."""
+    """Run it once, with two ranks under mpirun."""
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
         folders: list[str | Path] = [
             "--train-dir",
@@ -46,20 +47,18 @@ def run_shipped(python: Path, seed: int) -> Metrics:
         ]
         settings = ["--seed", str(seed), "--epochs", EPOCHS, "--log-every", "1000"]
         finished = start([*mpirun(python), CODE / "train.py", *folders, *settings], RANKS, {})
-        found = json.loads(Path(folder, "model", "model.json").read_text())
+        model = json.loads(Path(folder, "model", "model.json").read_text())
     accuracy = float(_TESTED.findall(finished.stdout)[-1])
     return {
         "process_s": finished.wall_s,
         "accuracy": accuracy,
         "reached": float(accuracy >= TARGET),
-        "world_size": found["world_size"],
+        "world_size": model["world_size"],
     }
 
 
 def example(seconds: float) -> Contender:
-    """pytorch/examples with DDP over gloo, stopped after that many seconds of training: its
-    accuracy then.
-    """
+    """Return pytorch/examples with DDP over gloo, stopped after so many seconds of training."""
     peers = environments.peers()
     command = [
         *torchrun(peers),

@@ -1,6 +1,4 @@
-"""The shipped training loop beside the peers': who takes part, how each is started, and how long it
-runs.
-"""
+"""The shipped training loop and the peers': who takes part, how each starts, how long it runs."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ QUICK_SCALING = (SHOAL, DDP)
 
 @dataclass(frozen=True)
 class Length:
-    """How much one run does: `steps` timed steps of 64 images per rank, then a test on `tested`
+    """The work of one run: `steps` timed steps of 64 images per rank, then a test on `tested`
     images.
     """
 
@@ -52,7 +50,7 @@ class Length:
 
     @property
     def words(self) -> list[str]:
-        """As command line options."""
+        """Return the command line options."""
         return [
             "--warm-up",
             str(self.warm_up),
@@ -65,9 +63,7 @@ class Length:
 
 @dataclass(frozen=True)
 class Phases:
-    """How a job finds out how well it scales: `cycles` times each kind of phase, of `steps`
-    steps.
-    """
+    """How a job measures its own scaling: `cycles` times each kind of phase, of `steps` steps."""
 
     warm_up: int
     cycles: int
@@ -75,7 +71,7 @@ class Phases:
 
     @property
     def words(self) -> list[str]:
-        """As command line options."""
+        """Return the command line options."""
         return [
             "--warm-up",
             str(self.warm_up),
@@ -95,11 +91,11 @@ FULL_PHASES = Phases(10, 16, 8)
 
 
 def contenders(names: Sequence[str] | None, length: Length) -> list[Contender]:
-    """Those of `names`, in that order; all that can run here without it."""
+    """Return the contenders `names`, in that order; without names, all that can run here."""
     python, peers = environments.shipped("pytorch"), environments.peers()
     tensorflow = environments.shipped("tensorflow")
     ddp = SCRIPTS / "ddp.py"
-    known = {
+    by_name = {
         SHOAL: _shoal(SHOAL, python, length, RANKS),
         SHOAL_ALONE: _shoal(SHOAL_ALONE, python, length, 1),
         SHOAL_FP32: _shoal(SHOAL_FP32, python, length, RANKS, BENCH_OPTIONS="--precision fp32"),
@@ -120,20 +116,20 @@ def contenders(names: Sequence[str] | None, length: Length) -> list[Contender]:
         ),
     }
     if environments.HOROVOD.exists():
-        known[HOROVOD] = _contender(
+        by_name[HOROVOD] = _contender(
             HOROVOD, [*mpirun(environments.HOROVOD), SCRIPTS / "horovod_loop.py"], length
         )
-    return [known[name] for name in names or known]
+    return [by_name[name] for name in names or by_name]
 
 
 def scaling(names: Sequence[str] | None, phases: Phases) -> list[Contender]:
-    """Those of `names` that say from within one job how well its ranks scale; all without it."""
-    known = {
+    """Return the contenders `names` that measure their own scaling; without names, all."""
+    by_name = {
         SHOAL: lambda: _shoal(SHOAL, environments.shipped("pytorch"), phases, RANKS),
         DDP: lambda: _contender(DDP, [*torchrun(environments.peers()), SCRIPTS / "ddp.py"], phases),
         TF_SMDDP: lambda: _tensorflow_smddp(environments.shipped("tensorflow"), phases),
     }
-    return [known[name]() for name in names or known]
+    return [by_name[name]() for name in names or by_name]
 
 
 def _tensorflow_smddp(python: Path, length: Length | Phases) -> Contender:
@@ -142,13 +138,15 @@ def _tensorflow_smddp(python: Path, length: Length | Phases) -> Contender:
     )
 
 
-def _shoal(name: str, python: Path, length: Length | Phases, ranks: int, **more: str) -> Contender:
+def _shoal(
+    name: str, python: Path, length: Length | Phases, ranks: int, **variables: str
+) -> Contender:
     launcher = (
         [*mpirun(python), SCRIPTS / "shoal_script.py"]
         if ranks > 1
         else [python, SCRIPTS / "shoal_script.py"]
     )
-    return _contender(name, launcher, length, ranks, BENCH_TRAINING_CODE=str(CODE), **more)
+    return _contender(name, launcher, length, ranks, BENCH_TRAINING_CODE=str(CODE), **variables)
 
 
 def _contender(
@@ -156,29 +154,33 @@ def _contender(
     launcher: Sequence[str | Path],
     length: Length | Phases,
     ranks: int = RANKS,
-    **more: str,
+    **variables: str,
 ) -> Contender:
     def measure() -> Metrics:
-        return _metrics(start([*launcher, "--data", DATA, *length.words], ranks, more))
+        return _metrics(start([*launcher, "--data", DATA, *length.words], ranks, variables))
 
     return Contender(name, measure, start=str(Path(launcher[0]).parent))
 
 
 def start(
-    command: Sequence[str | Path], ranks: int, more: Mapping[str, str], timeout_s: float = 300
+    command: Sequence[str | Path], ranks: int, variables: Mapping[str, str], timeout_s: float = 300
 ) -> Finished:
-    """Run on as many cores as there are ranks, each rank on its own."""
-    chosen = cores()[:ranks]
+    """Run on as many cores as there are ranks, each rank on its own core."""
+    rank_cores = cores()[:ranks]
     environ = plain_environment(
-        BENCH_CORES=",".join(map(str, chosen)),
+        BENCH_CORES=",".join(map(str, rank_cores)),
         TF_USE_LEGACY_KERAS="1",
         TF_CPP_MIN_LOG_LEVEL="2",
-        **more,
+        **variables,
     )
     environ["PATH"] = f"{Path(command[0]).parent}:{environ['PATH']}"
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
         return run(
-            command, on=frozenset(chosen), environ=environ, folder=Path(folder), timeout_s=timeout_s
+            command,
+            on=frozenset(rank_cores),
+            environ=environ,
+            folder=Path(folder),
+            timeout_s=timeout_s,
         )
 
 
@@ -187,8 +189,9 @@ def _metrics(finished: Finished) -> Metrics:
 
 
 def mpirun(python: Path) -> list[str | Path]:
-    """As AWS's toolkit starts smddp on one host; the binding is left to the scripts, which do it
-    alike under every launcher.
+    """Return the command with which AWS's toolkit starts smddp on one host.
+
+    The scripts bind their ranks to cores, in the same way under every launcher.
     """
     mpirun_options = (
         f"--host localhost -np {RANKS} --allow-run-as-root --oversubscribe --bind-to none -mca pml"
@@ -210,12 +213,14 @@ def mpirun(python: Path) -> list[str | Path]:
 
 
 def torchrun(python: Path) -> list[str | Path]:
-    """As PyTorch's documentation starts ranks on one host."""
+    """Return the command with which PyTorch's documentation starts ranks on one host."""
     return [python.with_name("torchrun"), "--standalone", "--nproc-per-node", str(RANKS)]
 
 
 def _two_workers(python: Path, length: Length) -> Metrics:
-    """Both workers under one shell, so that one process group holds them; the first one reports."""
+    """Run both workers under one shell, so that one process group holds them; the first one
+    reports.
+    """
     ports = _free_ports(RANKS)
     cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
     script = [
@@ -240,9 +245,9 @@ def _two_workers(python: Path, length: Length) -> Metrics:
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for each in sockets:
+            each.close()

@@ -1,5 +1,5 @@
-"""Two cloud assemblies go in; what a deployment of the second instead of the first would change
-comes out as Markdown, stack by stack.
+"""What would a deployment of one cloud assembly instead of another change? Prints Markdown, stack
+by stack.
 
 .venv/bin/python dev/tools/compare_templates.py BASE/cdk.out HEAD/cdk.out
 
@@ -18,12 +18,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CLI = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
-LONGEST = 60_000
-"""Characters; a comment on GitHub may have 65536."""
+MAX_CHARACTERS = 60_000
+"""A comment on GitHub may have 65536."""
 
 
 def main(arguments: list[str]) -> int:
-    """Prints the comparison; 2 for wrong usage."""
+    """Print the comparison; return 2 for wrong usage."""
     if len(arguments) != 2 or not all(
         Path(folder, "manifest.json").is_file() for folder in arguments
     ):
@@ -36,30 +36,31 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def compare(base: Path, head: Path, longest: int = LONGEST) -> str:
-    """The whole comparison, cut after `longest` characters, because GitHub would not take it."""
+def compare(base: Path, head: Path, max_characters: int = MAX_CHARACTERS) -> str:
+    """Return the whole comparison, cut after `max_characters`: GitHub refuses a longer comment."""
     before, after = dict(templates(base)), dict(templates(head))
     parts = [
         part
         for name in sorted(before.keys() | after.keys())
-        if (part := _of_stack(name, before, after, head))
+        if (part := _stack_changes(name, before, after, head))
     ]
     text = "\n\n".join(
         ["### What a deployment would change", *(parts or ["Nothing: every template is the same."])]
     )
-    if len(text) <= longest:
+    if len(text) <= max_characters:
         return text
-    kept = text[:longest].rpartition("\n")[0]
+    cut = text[:max_characters].rpartition("\n")[0]
     return (
-        kept
-        + ("\n```" if kept.count("```") % 2 else "")
+        cut
+        + ("\n```" if cut.count("```") % 2 else "")
         + "\n\nCut here: compare the folders that `make synth` writes."
     )
 
 
 def templates(assembly: Path) -> Iterator[tuple[str, Path]]:
-    """Every stack of an assembly, with those of its stages, by the name that `cdk` knows it by; and
-    its template.
+    """Yield the name and the template of every stack of an assembly and its stages.
+
+    The name is the one that `cdk` knows it by.
     """
     for artifact in json.loads((assembly / "manifest.json").read_text())["artifacts"].values():
         if artifact["type"] == "cdk:cloud-assembly":
@@ -68,7 +69,7 @@ def templates(assembly: Path) -> Iterator[tuple[str, Path]]:
             yield artifact["displayName"], assembly / artifact["properties"]["templateFile"]
 
 
-def _of_stack(name: str, before: dict[str, Path], after: dict[str, Path], head: Path) -> str:
+def _stack_changes(name: str, before: dict[str, Path], after: dict[str, Path], head: Path) -> str:
     if name not in after:
         return f"**{name}** is gone from the app; deploying does not delete it."
     if name not in before:

@@ -1,10 +1,10 @@
-"""Turns requirements*.in into locked requirements*.txt: each of three adds, to the ones before it,
-what it needs besides.
+"""Turn requirements*.in into locked requirements*.txt.
 
+Each of the three sets adds its packages to those of the sets before it.
 dev/bench/requirements-peers.in stands apart: its packages have a virtual environment of their own.
 
-Installs into throw-away virtual environments and writes what came out, exact versions, without the
-registry's address.
+Installs into temporary virtual environments and writes exact versions, without the registry's
+address.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ APART = ("dev/bench/requirements-peers",)
 
 
 def main() -> None:
-    """Writes all lock files, or none when an installation fails."""
+    """Write all lock files, or none if an installation fails."""
     locks = [*_chain(SETS), *(lock for name in APART for lock in _chain((name,)))]
     for name, text in locks:
         (ROOT / f"{name}.txt").write_text(text, encoding="utf-8")
 
 
 def _chain(names: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The texts of the lock files of sets that build upon each other."""
+    """Return the texts of the lock files of sets that build upon each other."""
     with tempfile.TemporaryDirectory(prefix="shoal-lock-") as folder:
         python = _new_environment(Path(folder))
-        before: set[str] = set()
+        previous: set[str] = set()
         locks = []
         for name in names:
             subprocess.run(
                 [python, "-m", "pip", "install", "--quiet", "-r", ROOT / f"{name}.in"], check=True
             )
-            now = _frozen(python)
-            locks.append((name, sorted(now - before, key=str.lower)))
-            before = now
+            installed = _frozen(python)
+            locks.append((name, sorted(installed - previous, key=str.lower)))
+            previous = installed
     return [
         (name, _lock_text(name, lines, names[:index])) for index, (name, lines) in enumerate(locks)
     ]

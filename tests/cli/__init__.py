@@ -1,1 +1,1 @@
-"""Tests of what the folder is named after."""
+"""Tests of the command line."""

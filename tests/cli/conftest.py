@@ -1,6 +1,4 @@
-"""One emulator with one registry for the tests of releases, and a checkout of their own for
-each.
-"""
+"""One shoal-local with one registry for the tests of releases, and a checkout for each test."""
 
 from __future__ import annotations
 
@@ -34,13 +32,13 @@ def registry(local_server: LocalServer) -> Registry:
 
 @pytest.fixture(scope="session")
 def good(registry: Registry) -> Package:
-    """A version with which nothing is wrong."""
+    """Return a version with which nothing is wrong."""
     return registry.approved()
 
 
 @pytest.fixture(scope="session")
 def three_accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    """One that plays dev's, staging's and prod's account."""
+    """Start a shoal-local that plays dev's, staging's and prod's account."""
     folder = tmp_path_factory.mktemp("accounts")
     process = LocalServer(ROOT, folder / "state", folder / "emulator.log", os.environ)
     process.start(ACCOUNT, REGION, other_accounts=[STAGING, PROD])

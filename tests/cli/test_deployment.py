@@ -1,4 +1,4 @@
-"""`shoal deploy` that is interrupted: the CLI ends, CloudFormation does not, and that is said."""
+"""An interrupted `shoal deploy`: the CLI ends, CloudFormation does not, and the command says so."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(
     cloudformation.create_stack(StackName=stack, TemplateBody=body)
     with pytest.raises(KeyboardInterrupt), interrupted_once(), reporting_unfinished_work(session):
         os.kill(os.getpid(), signal.SIGTERM)
-    said = capsys.readouterr().err.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     cloudformation.get_waiter("stack_create_complete").wait(
         StackName=stack, WaiterConfig={"Delay": 1}
     )
@@ -41,7 +41,7 @@ def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(
         "to go on here: `shoal deploy staging --local`, which waits for such stacks, and deploys"
         " what is not deployed"
     )
-    assert said == [f"CloudFormation goes on: stack {stack} is CREATE_IN_PROGRESS", again]
+    assert lines == [f"CloudFormation goes on: stack {stack} is CREATE_IN_PROGRESS", again]
     assert capsys.readouterr().err.splitlines() == [again]
 
 

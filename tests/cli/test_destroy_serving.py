@@ -1,5 +1,6 @@
-"""`shoal destroy ENV --serving`: what served a release that git has taken back goes, in a protected
-environment too, and nothing else.
+"""`shoal destroy ENV --serving` deletes what served a reverted release, and nothing else.
+
+Also in a protected environment.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SERVED = ("stack", "endpoint", "endpoint config", "model", "scalable target", "a
 
 
 def template(model_data: str, role: str) -> str:
-    """A serving stack in short; all names but the endpoint's are CloudFormation's."""
+    """Return a short serving stack; all names but the endpoint's are CloudFormation's."""
     container = {"Image": IMAGE, "ModelDataUrl": model_data, "Environment": ENVIRONMENT}
     model, config = ({"Fn::GetAtt": [what, f"{what}Name"]} for what in ("Model", "EndpointConfig"))
     variant = {
@@ -50,7 +51,7 @@ def template(model_data: str, role: str) -> str:
         "MinCapacity": 1,
         "MaxCapacity": 2,
     }
-    made = {
+    types = {
         "Model": (
             "AWS::SageMaker::Model",
             {"PrimaryContainer": container, "ExecutionRoleArn": role},
@@ -63,7 +64,7 @@ def template(model_data: str, role: str) -> str:
         "Scaled": ("AWS::ApplicationAutoScaling::ScalableTarget", scaled),
     }
     resources: dict[str, Any] = {
-        key: {"Type": kind, "Properties": properties} for key, (kind, properties) in made.items()
+        key: {"Type": kind, "Properties": properties} for key, (kind, properties) in types.items()
     }
     resources["Scaled"]["DependsOn"] = "Endpoint"
     return json.dumps({"Resources": resources})
@@ -71,8 +72,8 @@ def template(model_data: str, role: str) -> str:
 
 @pytest.fixture
 def target(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """The account with staging's serving stack, protected and with an endpoint in service, and
-    another stack of staging's.
+    """Return an account with staging's protected serving stack, an endpoint in service, and another
+    stack.
     """
     build_runtimes(ROOT, os.environ, "pytorch", tmp_path_factory.mktemp("runtimes") / "log", print)
     target = registry.target
@@ -101,8 +102,8 @@ def target(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def reverted(released: Checkout, good: Package) -> Checkout:
-    """Its staging has pinned a release, and git has taken that back; `git revert HEAD` pins it
-    again.
+    """Return a checkout in which staging pinned a release and git reverted it; `git revert HEAD`
+    pins it again.
     """
     released.merge(promoted(released, good))
     released.git("revert", "--no-edit", "HEAD")
@@ -110,7 +111,7 @@ def reverted(released: Checkout, good: Package) -> Checkout:
 
 
 def there(target: Target) -> set[str]:
-    """Kinds of what serves staging."""
+    """Return the kinds of resources that serve staging."""
     return {
         resource.kind
         for resource in of_environment(target, Owner(ENDPOINT), SERVED)
@@ -138,21 +139,21 @@ def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(
 
     reverted.git("revert", "--no-edit", "HEAD")
     report_serving(Workspace(reverted.root, dict(os.environ)).open("staging", local=True))
-    said = capsys.readouterr()
-    assert said.out.startswith(f"serving: {ENDPOINT} is InService")
+    output = capsys.readouterr()
+    assert output.out.startswith(f"serving: {ENDPOINT} is InService")
     assert (
-        said.err
+        output.err
         == f"staging pins no release, but the stack {STACK} is there (CREATE_COMPLETE) and costs"
         " money until `shoal destroy staging --local --serving` deletes it\n"
     )
 
     assert shoal() == 0
-    printed = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     assert (
         f"destroyed: stack {STACK} with the endpoint {ENDPOINT}, its scaling, alarms, configuration"
-        " and model" in printed
+        " and model" in lines
     )
-    assert [line for line in printed if line.startswith("left: ")] == [
+    assert [line for line in lines if line.startswith("left: ")] == [
         f"left: log group /aws/sagemaker/Endpoints/{ENDPOINT}: what the containers said",
         "left: everything else of staging: its other stacks, its data, its registry",
     ]

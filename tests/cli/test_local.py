@@ -1,4 +1,4 @@
-"""`shoal local up` beside an emulator that runs already, with the real one."""
+"""`shoal local up` while a real shoal-local runs already."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.repository import link_checkout
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    """A checkout of its own, without an emulator at the end."""
+    """Return a checkout whose shoal-local is stopped at the end."""
     yield link_checkout(tmp_path)
     CliRunner().invoke(shoal, ["--root", str(tmp_path), "local", "down"])
 
@@ -56,9 +56,9 @@ def test_an_emulator_says_how_fast_deployments_are_and_takes_no_other_speed(root
 
 
 def test_one_emulator_plays_the_accounts_of_several_environments(root: Path) -> None:
-    said = up(root, "dev", "staging", "prod")
-    assert "accounts 111122223333, 222233334444, 333344445555 in us-east-1" in said
-    assert "for prod instead: export AWS_ACCESS_KEY_ID=AKIA333344445555ROOT" in said
+    output = up(root, "dev", "staging", "prod")
+    assert "accounts 111122223333, 222233334444, 333344445555 in us-east-1" in output
+    assert "for prod instead: export AWS_ACCESS_KEY_ID=AKIA333344445555ROOT" in output
     workspace = Workspace(root, os.environ)
     for name in ("dev", "staging", "prod"):
         environment = load_environment(name, root)

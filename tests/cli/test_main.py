@@ -21,7 +21,7 @@ from tests.repository import ROOT, link_checkout
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with environment files of its own."""
+    """Return a checkout with environment files of its own."""
     return link_checkout(tmp_path)
 
 
@@ -117,17 +117,20 @@ def test_the_help_documents_the_exit_codes() -> None:
 def test_every_verb_has_help_that_begins_as_the_list_of_verbs_says(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    listed = group.commands[name]
-    assert isinstance(listed, Deferred)
-    command = listed.load()
-    assert (command.name, command.get_short_help_str(200)) == (name, listed.get_short_help_str(200))
+    deferred = group.commands[name]
+    assert isinstance(deferred, Deferred)
+    command = deferred.load()
+    assert (command.name, command.get_short_help_str(200)) == (
+        name,
+        deferred.get_short_help_str(200),
+    )
     assert main([name, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"Usage: shoal {name}")
 
 
 def test_the_list_of_verbs_imports_none_of_them() -> None:
-    """What `shoal --help` waits for is imports: 118 modules on the day of this test, with Python's
-    own.
+    """Imports are what makes `shoal --help` wait: 118 modules when this test was written, Python's
+    own included.
     """
     program = (
         "import sys; from shoal.cli.main import main; main(['--help']); print(*sys.modules,"

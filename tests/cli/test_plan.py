@@ -26,8 +26,8 @@ def test_it_shows_stacks_costs_and_where_the_prices_are_from(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["--root", str(ROOT), "plan", "dev"]) == 0
-    shown = capsys.readouterr().out
-    wanted = (
+    output = capsys.readouterr().out
+    lines = (
         "shoal-mnist-dev-network",
         "KMS key",
         "training on ml.p4d.24xlarge",
@@ -35,7 +35,7 @@ def test_it_shows_stacks_costs_and_where_the_prices_are_from(
         "endpoint on ml.m5.xlarge",
         "2026-09-01: AWS Price List",
     )
-    assert [text for text in wanted if text not in shown] == []
+    assert [text for text in lines if text not in output] == []
 
 
 def test_it_needs_neither_network_nor_credentials() -> None:
@@ -56,15 +56,15 @@ def test_it_needs_neither_network_nor_credentials() -> None:
 
 def test_json_has_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(ROOT), "plan", "prod", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert [stack["name"].removeprefix("shoal-mnist-prod-") for stack in shown["stacks"]] == [
+    output = json.loads(capsys.readouterr().out)
+    assert [stack["name"].removeprefix("shoal-mnist-prod-") for stack in output["stacks"]] == [
         "data",
         "network",
         "pipeline",
         "monitoring",
     ]
-    (line,) = shown["training"]["lines"]
-    assert (line["quantity"], shown["training"]["usd_per_hour"]) == (2, 50.5026)
+    (line,) = output["training"]["lines"]
+    assert (line["quantity"], output["training"]["usd_per_hour"]) == (2, 50.5026)
 
 
 def test_interface_endpoints_and_nat_have_their_price_a_month(
@@ -97,10 +97,10 @@ def test_an_unknown_price_is_said_to_be_unknown(
 ) -> None:
     _edit(checkout, "ml.p4d.24xlarge", "ml.p3.16xlarge\n  fallback: torchrun")
     assert main(["--root", str(checkout), "plan", "dev"]) == 0
-    shown = capsys.readouterr().out
-    assert "unknown: pipelines/costs/prices.yaml has no price" in shown
+    output = capsys.readouterr().out
+    assert "unknown: pipelines/costs/prices.yaml has no price" in output
     assert [
-        line.split()[-1] for line in shown.splitlines() if "training on ml.p3.16xlarge" in line
+        line.split()[-1] for line in output.splitlines() if "training on ml.p3.16xlarge" in line
     ] == ["unknown"]
 
 

@@ -1,5 +1,6 @@
-"""A release's way from the registry into the files of the next environments, and everything that
-stops it; git and registry are real.
+"""A release's way from the registry into the files of the next environments, and what stops it.
+
+Git and the registry are real.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TO_PROD = ("promote", "--from", "staging", "--to", "prod")
 
 
 def promoted(checkout: Checkout, good: Package) -> str:
-    """The branch that pins it in staging."""
+    """Return the branch that pins it in staging."""
     assert checkout.shoal(*TO_STAGING, "--package", good.version) == 0
     return next(branch for branch in checkout.branches() if branch.startswith("promote/staging/"))
 
@@ -38,7 +39,7 @@ def pinned(checkout: Checkout, environment: str = "staging") -> Release:
 def refusal(
     checkout: Checkout, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2
 ) -> str:
-    """The one line with which a promotion is refused with this exit code, having changed
+    """Return the line with which a promotion is refused with this exit code, having changed
     nothing.
     """
     before = (checkout.branches(), checkout.git("status", "--porcelain"))
@@ -75,25 +76,25 @@ def test_the_release_says_what_was_looked_at(released: Checkout, good: Package) 
     (released.root / "NOTES").write_text("a commit that changes no code\n")
     released.commit("Note")
     released.merge(promoted(released, good))
-    found = pinned(released)
-    assert (found.model_package_arn, found.code_commit, found.metrics["accuracy"]) == (
+    release = pinned(released)
+    assert (release.model_package_arn, release.code_commit, release.metrics["accuracy"]) == (
         good.arn,
         code_commit,
         0.9918,
     )
-    assert (found.approved_by, found.image_uri) == (f"arn:aws:iam::{ACCOUNT}:root", IMAGE)
+    assert (release.approved_by, release.image_uri) == (f"arn:aws:iam::{ACCOUNT}:root", IMAGE)
 
 
 def test_the_model_data_is_pinned_by_the_hash_of_its_bytes_in_s3(
     released: Checkout, good: Package, registry: Registry
 ) -> None:
     released.merge(promoted(released, good))
-    found = pinned(released)
-    key = found.model_data_url.removeprefix(f"s3://{registry.bucket}/")
-    stored = registry.s3.get_object(
-        Bucket=registry.bucket, Key=key, VersionId=found.model_data_version_id
+    release = pinned(released)
+    key = release.model_data_url.removeprefix(f"s3://{registry.bucket}/")
+    answer = registry.s3.get_object(
+        Bucket=registry.bucket, Key=key, VersionId=release.model_data_version_id
     )
-    assert hashlib.sha256(stored["Body"].read()).hexdigest() == found.model_data_sha256
+    assert hashlib.sha256(answer["Body"].read()).hexdigest() == release.model_data_sha256
 
 
 def test_what_staging_pins_goes_on_to_prod_unchanged(released: Checkout, good: Package) -> None:
@@ -220,7 +221,7 @@ def test_a_way_that_does_not_exist_is_refused(
 def test_where_nothing_is_approved_or_pinned_the_exit_code_is_its_own(
     released: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever asks every hour must be able to tell it from what went wrong."""
+    """A scheduled caller must be able to tell it from a failure."""
     assert "staging pins no release that could be promoted; promote to staging first" in refusal(
         released, capsys, *TO_PROD, code=3
     )
@@ -290,7 +291,7 @@ def test_a_branch_of_that_name_with_something_else_is_refused(
 def test_a_proposal_stands_when_the_rest_of_its_file_changes(
     released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever asks every hour gets the same branch, until somebody merges it."""
+    """A scheduled caller gets the same branch until somebody merges it."""
     branch = promoted(released, good)
     proposed = released.git("rev-parse", branch)
     with (released.root / "environments/staging.yaml").open("a") as file:
@@ -319,7 +320,7 @@ def test_a_proposal_that_another_release_overtook_is_refused_and_can_be_made_aga
 
 
 def propose(checkout: Checkout, release: Release) -> str:
-    """The branch that pins it in staging; nobody looks at a registry."""
+    """Return the branch that pins it in staging, without asking a registry."""
     dev, staging = (load_environment(name, checkout.root) for name in ("dev", "staging"))
     step, proposed = (
         PromotionStep(checkout.root, Repository(checkout.root, os.environ), dev, staging, dev),
@@ -346,8 +347,11 @@ def test_a_person_approves_as_themselves(
     package = registry.register()
     assert released.shoal("approve", "dev", package.version, "--comment", "looks good") == 0
     assert capsys.readouterr().out == f"approved: {package.arn}, by arn:aws:iam::{ACCOUNT}:root\n"
-    kept = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
-    assert (kept["ModelApprovalStatus"], kept["ApprovalDescription"]) == ("Approved", "looks good")
+    entry = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
+    assert (entry["ModelApprovalStatus"], entry["ApprovalDescription"]) == (
+        "Approved",
+        "looks good",
+    )
 
 
 def test_what_was_rejected_is_approved_by_its_number_only(

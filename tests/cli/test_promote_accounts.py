@@ -1,5 +1,5 @@
-"""Releases across accounts: each environment in one of its own, and every question asked where its
-answer is.
+"""Releases across accounts: each environment has its own, and each question goes to the
+right one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
         checkout.merge(f"promote/{destination}/shoal-mnist-dev-{package.version}")
     capsys.readouterr()
     assert checkout.shoal("release", "status") == 0
-    printed = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name, account in (("staging", STAGING), ("prod", PROD)):
         environment = load_environment(name, checkout.root)
         assert environment.account == account
@@ -47,14 +47,14 @@ def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
         assert environment.release.model_package_arn == package.arn
         assert (
             f"{name}: pins {package.arn}\n  ok      registry: Approved, by"
-            f" arn:aws:iam::{ACCOUNT}:root" in printed
+            f" arn:aws:iam::{ACCOUNT}:root" in output
         )
-    assert "unknown" not in printed
+    assert "unknown" not in output
 
 
 @pytest.fixture
 def pinning(three_accounts: LocalServer, registry_of_dev: Registry, tmp_path: Path) -> Checkout:
-    """staging pins a version of dev's, whose registry names nobody."""
+    """Return a checkout whose staging pins a version of dev's, without an approver's name."""
     checkout = Checkout.new(tmp_path, three_accounts.state, staging=STAGING)
     checkout.merge(promoted(checkout, registry_of_dev.approved()))
     return checkout
@@ -62,19 +62,19 @@ def pinning(three_accounts: LocalServer, registry_of_dev: Registry, tmp_path: Pa
 
 @pytest.fixture
 def shared(registry_of_dev: Registry) -> Iterator[None]:
-    """dev's registry lets staging's account read it, as its data stack does."""
+    """Let staging's account read dev's registry, as dev's data stack does."""
     group = {"ModelPackageGroupName": registry_of_dev.names.model_package_group}
     versions = registry_of_dev.names.arn(
         "sagemaker", f"model-package/{registry_of_dev.names.model_package_group}/*"
     )
     principal = {"AWS": f"arn:aws:iam::{STAGING}:root"}
-    said = {
+    statement = {
         "Effect": "Allow",
         "Principal": principal,
         "Action": ["sagemaker:DescribeModelPackage"],
         "Resource": versions,
     }
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [{"Sid": "Read", **said}]})
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [{"Sid": "Read", **statement}]})
     registry_of_dev.sagemaker.put_model_package_group_policy(**group, ResourcePolicy=policy)
     yield
     registry_of_dev.sagemaker.delete_model_package_group_policy(**group)

@@ -1,5 +1,6 @@
-"""A release that is copied to the account that serves it: three accounts, and nothing of dev's is
-needed afterwards.
+"""A release that is copied to the account that serves it, in three accounts.
+
+Nothing of dev's is needed afterwards.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ TO_PROD = ("promote", "--from", "staging", "--to", "prod")
 
 
 class Own:
-    """What the data stack of an environment has of it: key, bucket, registry."""
+    """The parts of an environment's data stack: key, bucket, registry."""
 
     def __init__(self, three_accounts: LocalServer, name: str) -> None:
         self.names = Names(load_environment(name, ROOT))
@@ -66,26 +67,26 @@ class Own:
 
     def serving_role(self) -> str:
         trusted = trust({"Service": "sagemaker.amazonaws.com"})
-        made = self.target.client("iam").create_role(
+        role = self.target.client("iam").create_role(
             RoleName=self.names.role("serving"), AssumeRolePolicyDocument=trusted
         )
-        return str(made["Role"]["Arn"])
+        return str(role["Role"]["Arn"])
 
     def entries(self) -> list[str]:
         return [arn for arn, _ in entries.versions(self.target, self.names.model_package_group)]
 
     def objects(self) -> list[str]:
-        """Every version of every object."""
-        found = self.s3.list_object_versions(Bucket=self.bucket).get("Versions", [])
-        return sorted(f"{each['Key']} {each['VersionId']}" for each in found)
+        """Return every version of every object."""
+        versions = self.s3.list_object_versions(Bucket=self.bucket).get("Versions", [])
+        return sorted(f"{each['Key']} {each['VersionId']}" for each in versions)
 
     def archive(self, release: Release) -> dict[str, Any]:
         place = urlsplit(release.model_data_url)
         assert place.netloc == self.bucket
-        found: dict[str, Any] = self.s3.get_object(
+        answer: dict[str, Any] = self.s3.get_object(
             Bucket=place.netloc, Key=place.path[1:], VersionId=release.model_data_version_id
         )
-        return found
+        return answer
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,7 @@ def checkout(three_accounts: LocalServer, tmp_path: Path) -> Checkout:
 
 
 def promoted(checkout: Checkout, *arguments: str) -> Release:
-    """What is pinned once the branch of a promotion is merged."""
+    """Return the pinned release after the branch of a promotion was merged."""
     before = set(checkout.branches())
     assert checkout.shoal(*arguments) == 0
     (branch,) = set(checkout.branches()) - before
@@ -113,7 +114,7 @@ def promoted(checkout: Checkout, *arguments: str) -> Release:
 
 
 def delete_in_dev(registry: Registry, package: Package) -> None:
-    """The version, and every version of every object of dev's bucket."""
+    """Delete the version, and every version of every object of dev's bucket."""
     registry.sagemaker.delete_model_package(ModelPackageName=package.arn)
     for each in registry.s3.list_object_versions(Bucket=registry.bucket).get("Versions", []):
         registry.s3.delete_object(
@@ -168,20 +169,26 @@ def test_the_copy_lies_below_the_targets_prefix_under_its_key_and_says_where_it_
         f"s3://{staging.bucket}/releases/{ACCOUNT}/shoal-mnist-dev/{package.version}/"
     )
     stored = staging.archive(release)
-    assert (stored["ServerSideEncryption"], stored["SSEKMSKeyId"]) == ("aws:kms", staging.key)
+    assert (stored["ServerSideEncryption"], stored["SSEKMSKeyId"]) == (
+        "aws:kms",
+        staging.key,
+    )
     entry = staging.sagemaker.describe_model_package(ModelPackageName=release.model_package_arn)
-    said = entry["CustomerMetadataProperties"]
+    metadata = entry["CustomerMetadataProperties"]
     assert entry["ModelApprovalStatus"] == "Approved"
     assert (
         f"Copy of {package.arn}, approved there by {release.approved_by}"
         in entry["ApprovalDescription"]
     )
-    assert (said["copied_from"], said["execution_id"]) == (package.arn, registry_of_dev.execution)
-    assert (said["model_data_sha256"], said["definition_sha256"]) == (
+    assert (metadata["copied_from"], metadata["execution_id"]) == (
+        package.arn,
+        registry_of_dev.execution,
+    )
+    assert (metadata["model_data_sha256"], metadata["definition_sha256"]) == (
         release.model_data_sha256,
         release.definition_sha256,
     )
-    assert said["model_data_etag"] == stored["ETag"].strip('"')
+    assert metadata["model_data_etag"] == stored["ETag"].strip('"')
     assert f"s3://{registry_of_dev.bucket}" not in str(entry["InferenceSpecification"]) + str(
         entry["ModelMetrics"]
     )
@@ -235,12 +242,12 @@ def test_a_copy_whose_registry_says_another_definition_goes_no_further(
     copied = promoted(
         checkout, *TO_STAGING, "--package", registry_of_dev.approved().version, "--copy"
     )
-    said = staging.sagemaker.describe_model_package(ModelPackageName=copied.model_package_arn)[
+    metadata = staging.sagemaker.describe_model_package(ModelPackageName=copied.model_package_arn)[
         "CustomerMetadataProperties"
     ]
-    changed = said | {"definition_sha256": "0" * 64}
+    new_metadata = metadata | {"definition_sha256": "0" * 64}
     staging.sagemaker.update_model_package(
-        ModelPackageArn=copied.model_package_arn, CustomerMetadataProperties=changed
+        ModelPackageArn=copied.model_package_arn, CustomerMetadataProperties=new_metadata
     )
     assert "hash mismatch: the registry says that it is a copy of" in refusal(
         checkout, capsys, *TO_PROD
@@ -257,7 +264,7 @@ def test_an_entry_that_only_says_it_is_the_copy_is_not_approved(
     forged = entry["InferenceSpecification"] | {
         "Containers": [container | {"Environment": {"SAGEMAKER_PROGRAM": "other.py"}}]
     }
-    made = staging.sagemaker.create_model_package(
+    arn = staging.sagemaker.create_model_package(
         ModelPackageGroupName=staging.names.model_package_group,
         ModelApprovalStatus="PendingManualApproval",
         InferenceSpecification=forged,
@@ -267,9 +274,9 @@ def test_an_entry_that_only_says_it_is_the_copy_is_not_approved(
     checkout.git("revert", "--no-edit", "HEAD")
     assert (
         promoted(checkout, *TO_STAGING, "--package", package.version, "--copy").model_package_arn
-        != made
+        != arn
     )
-    assert entries.describe(staging.target, made).approval == "PendingManualApproval"
+    assert entries.describe(staging.target, arn).approval == "PendingManualApproval"
 
 
 def test_a_copy_that_was_rejected_where_it_lies_is_not_approved_again(
@@ -297,7 +304,7 @@ def test_a_copy_that_breaks_off_says_what_is_there_and_the_next_call_uses_it(
     for arn in prod.entries():
         prod.sagemaker.delete_model_package(ModelPackageName=arn)
     prod.sagemaker.delete_model_package_group(ModelPackageGroupName=prod.names.model_package_group)
-    found = entries.describe(registry_of_dev.target, package.arn)
+    entry = entries.describe(registry_of_dev.target, package.arn)
     with pytest.raises(
         CopyError,
         match=(
@@ -305,14 +312,14 @@ def test_a_copy_that_breaks_off_says_what_is_there_and_the_next_call_uses_it(
             r" .*evaluation\.json"
         ),
     ):
-        copying.copy(release, found, key)
+        copying.copy(release, entry, key)
     prod.make_group()
     before = prod.objects()
     assert [prod.entries(), [line.partition(":")[0] for line in lines]] == [
         [],
         ["copied", "copied"],
     ]
-    assert copying.copy(release, found, key).copied_from == package.arn
+    assert copying.copy(release, entry, key).copied_from == package.arn
     assert (prod.objects(), [line.partition(":")[0] for line in lines[2:]]) == (
         before,
         ["there already", "there already", "registered"],
@@ -324,7 +331,7 @@ def digest_of(content: bytes) -> str:
 
 
 def push_blob(target: Target, repository: str, content: bytes) -> str:
-    """As `docker push` does; its digest."""
+    """Push a blob as `docker push` does; return its digest."""
     ecr, digest = target.client("ecr"), digest_of(content)
     begun = ecr.initiate_layer_upload(repositoryName=repository)
     which, size = {"repositoryName": repository, "uploadId": begun["uploadId"]}, begun["partSize"]
@@ -347,7 +354,9 @@ def pull_blob(target: Target, repository: str, digest: str) -> bytes:
 
 @dataclass(frozen=True)
 class Image:
-    """One of dev's own ECR: a configuration, a layer of more than one part, and a small one."""
+    """An image in dev's own ECR: a configuration, a layer of more than one part, and a
+    small layer.
+    """
 
     uri: str
     repository: str
@@ -356,7 +365,7 @@ class Image:
 
     @classmethod
     def pushed(cls, dev: Target, index: bool = False) -> Image:
-        """A new image below the tag v1; with `index`, that of an index which names it."""
+        """Push a new image with the tag v1; with `index`, as part of an index with that tag."""
         ecr, repository = dev.client("ecr"), f"own-{uuid.uuid4().hex[:8]}"
         ecr.create_repository(repositoryName=repository)
         contents = [
@@ -374,13 +383,13 @@ class Image:
         )
         if index:
             ecr.put_image(repositoryName=repository, imageManifest=manifest)
-            named = {
+            entry = {
                 "mediaType": OCI_MANIFEST,
                 "digest": digest_of(manifest.encode()),
                 "size": len(manifest),
             }
             manifest = json.dumps(
-                {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [named]}
+                {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]}
             )
         ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag="v1")
         uri = f"{dev.account}.dkr.ecr.{dev.region}.amazonaws.com/{repository}:v1"
@@ -395,15 +404,15 @@ OCI_MANIFEST, OCI_INDEX = (
 )
 
 
-def sent(three_accounts: LocalServer) -> int:
-    """How many requests by now have put anything into an ECR."""
+def write_requests(three_accounts: LocalServer) -> int:
+    """Return the number of requests so far that have put anything into an ECR."""
     writes = ("InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload", "PutImage")
     lines = (three_accounts.state / "requests.jsonl").read_text().splitlines()
     return sum(json.loads(line)["operation"] in writes for line in lines)
 
 
-def copying(dev: Registry, staging: Own, image: Image, made: list[str]) -> ImageCopy:
-    return ImageCopy(dev.target, staging.target, image.repository, lambda _: None, made)
+def copying(dev: Registry, staging: Own, image: Image, sent: list[str]) -> ImageCopy:
+    return ImageCopy(dev.target, staging.target, image.repository, lambda _: None, sent)
 
 
 @pytest.mark.parametrize("index", [False, True])
@@ -431,10 +440,10 @@ def test_an_image_of_ones_own_is_copied_byte_for_byte_and_pinned_by_its_digest(
         == f"{release.image_uri}@{image.digest}"
     )
     assert image.pulled(staging.target) == image.blobs
-    before, made = sent(three_accounts), list[str]()
-    copying(registry_of_dev, staging, image, made).copy(image.digest)
+    before, sent = write_requests(three_accounts), list[str]()
+    copying(registry_of_dev, staging, image, sent).copy(image.digest)
     assert before > 0
-    assert (sent(three_accounts), made) == (before, [])
+    assert (write_requests(three_accounts), sent) == (before, [])
 
 
 def test_a_copy_of_an_image_goes_on_from_the_layers_that_are_there(
@@ -444,9 +453,9 @@ def test_a_copy_of_an_image_goes_on_from_the_layers_that_are_there(
     staging.target.client("ecr").create_repository(repositoryName=image.repository)
     config, large, small = image.blobs
     push_blob(staging.target, image.repository, image.blobs[large])
-    made: list[str] = []
-    copying(registry_of_dev, staging, image, made).copy(image.digest)
-    assert made == [
+    sent: list[str] = []
+    copying(registry_of_dev, staging, image, sent).copy(image.digest)
+    assert sent == [
         f"{STAGING}/{image.repository}@{digest}" for digest in (config, small, image.digest)
     ]
 
@@ -469,10 +478,10 @@ def test_a_layer_that_is_not_what_its_digest_says_is_not_kept(
         ),
     ):
         copying(registry_of_dev, staging, image, []).copy(image.digest)
-    there = ecr.batch_check_layer_availability(
+    answer = ecr.batch_check_layer_availability(
         repositoryName=image.repository, layerDigests=[large, small]
     )
-    assert there["layers"] == []
+    assert answer["layers"] == []
     assert ecr.list_images(repositoryName=image.repository)["imageIds"] == []
 
 

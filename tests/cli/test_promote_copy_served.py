@@ -1,6 +1,7 @@
-"""A copied release in use, with policies enforced and the data stack as it is synthesised: roles
-with few rights make the copy, and an endpoint starts and answers with the role that the serving
-stack gives it, when nothing of dev is there any more.
+"""A copied release in use, with enforced policies and the synthesised data stack.
+
+Roles with few rights make the copy, and an endpoint answers with the serving stack's role when
+nothing of dev exists any more.
 """
 
 from __future__ import annotations
@@ -54,9 +55,7 @@ READS = [
 
 
 def writes(key: str) -> list[dict[str, Any]]:
-    """What docs/decisions/accounts.md says that whoever copies must be allowed where the copy
-    goes.
-    """
+    """Return the actions that the target account must allow, as docs/decisions/accounts.md says."""
     registry = [
         NAMES.arn("sagemaker", f"{kind}/{NAMES.model_package_group}{end}")
         for kind, end in _REGISTRY
@@ -81,7 +80,7 @@ WRITES_IMAGE = [
         "PutImage",
     )
 ]
-"""In the order of use; of the repositories, as docs/decisions/accounts.md says."""
+"""In the order of use, as docs/decisions/accounts.md says of repositories."""
 _REGISTRY = (("model-package-group", ""), ("model-package", "/*"))
 _REGISTERS = [
     f"sagemaker:{each}"
@@ -109,13 +108,13 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
 
 @pytest.fixture(scope="module")
 def registry(strict: LocalServer) -> Registry:
-    """dev's."""
+    """Return dev's registry."""
     return Registry(strict.require().target)
 
 
 @pytest.fixture(scope="module")
 def staging(strict: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Target:
-    """With staging's own data stack: its key and bucket refuse what their policies refuse."""
+    """Deploy staging's own data stack: its key and bucket apply their policies."""
     target = Target(STAGING, REGION, strict.require().endpoint)
     template = synthesised({"staging": ENV}, tmp_path_factory.mktemp("before"))["staging"].stacks[
         NAMES.stack("data")
@@ -136,11 +135,11 @@ def staging(strict: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Ta
 
 @pytest.fixture
 def checkout(strict: LocalServer, tmp_path: Path) -> Checkout:
-    """With code that a container really serves."""
-    made = Checkout.new(tmp_path, strict.state, staging=STAGING)
-    (made.root / "training_code/pytorch/inference.py").write_bytes(PROGRAM)
-    made.commit("Serve")
-    return made
+    """Return a checkout with code that a container really serves."""
+    new = Checkout.new(tmp_path, strict.state, staging=STAGING)
+    (new.root / "training_code/pytorch/inference.py").write_bytes(PROGRAM)
+    new.commit("Serve")
+    return new
 
 
 def trained(registry: Registry) -> Package:
@@ -153,24 +152,29 @@ def make_role(
     target: Target, name: str, principal: dict[str, Any], policies: list[dict[str, Any]]
 ) -> str:
     iam = target.client("iam")
-    made = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal))
+    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal))
     for number, policy in enumerate(policies):
         iam.put_role_policy(
             RoleName=name, PolicyName=f"given-{number}", PolicyDocument=json.dumps(policy)
         )
-    return str(made["Role"]["Arn"])
+    return str(role["Role"]["Arn"])
 
 
 def as_role(target: Target, name: str, policies: list[dict[str, Any]]) -> Target:
-    """The same account with a session of a new role in it."""
+    """Return the same account with a session of a new role."""
     arn = make_role(target, name, {"AWS": f"arn:aws:iam::{target.account}:root"}, policies)
-    given = target.client("sts").assume_role(RoleArn=arn, RoleSessionName="copies")["Credentials"]
+    credentials = target.client("sts").assume_role(RoleArn=arn, RoleSessionName="copies")[
+        "Credentials"
+    ]
     session = Session(
-        given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"], target.region
+        credentials["AccessKeyId"],
+        credentials["SecretAccessKey"],
+        credentials["SessionToken"],
+        target.region,
     )
-    made = Target(target.account, target.region, target.endpoint_url)
-    object.__setattr__(made, "_session", session)
-    return made
+    assumed = Target(target.account, target.region, target.endpoint_url)
+    object.__setattr__(assumed, "_session", session)
+    return assumed
 
 
 def key_of(target: Target) -> str:
@@ -180,9 +184,7 @@ def key_of(target: Target) -> str:
 
 
 def serving_policies(release: Release, key: str, folder: Path) -> list[dict[str, Any]]:
-    """What the serving stack of staging gives to the role of the containers, as soon as it pins
-    `release`.
-    """
+    """Return the container role's policies in staging's serving stack when it pins `release`."""
     pinning = ENV.model_copy(update={"release": release})
     policies = synthesised({"staging": pinning}, folder)["staging"].identity_policies()
     (role,) = (name for name in policies if "-serving-" in name and not name.endswith("-proof"))
@@ -193,7 +195,7 @@ def serving_policies(release: Release, key: str, folder: Path) -> list[dict[str,
 
 
 def served(target: Target, name: str, package: str, role: str) -> dict[str, Any]:
-    """The endpoint of that name, made and settled."""
+    """Create the endpoint of that name and wait until it settles."""
     sagemaker = target.client("sagemaker")
     sagemaker.create_model(
         ModelName=name, ExecutionRoleArn=role, Containers=[{"ModelPackageName": package}]
@@ -221,20 +223,24 @@ def test_an_endpoint_starts_from_a_copy_when_nothing_of_dev_is_left(
     delete_in_dev(registry, package)
     policies = serving_policies(release, key_of(staging), tmp_path / "after")
     service = {"Service": "sagemaker.amazonaws.com"}
-    made = served(
+    endpoint = served(
         staging,
         "copied",
         release.model_package_arn,
         make_role(staging, "serves", service, policies),
     )
-    assert made["EndpointStatus"] == "InService", made.get("FailureReason")
+    assert endpoint["EndpointStatus"] == "InService", endpoint.get("FailureReason")
     answer = staging.client("sagemaker-runtime").invoke_endpoint(
         EndpointName="copied", Body=b'{"x": 2}', ContentType="application/json"
     )
     assert json.loads(answer["Body"].read()) == {"y": 6.0}
     without = [
         each
-        | {"Statement": [said for said in each["Statement"] if said["Sid"] != "DecryptArchive"]}
+        | {
+            "Statement": [
+                statement for statement in each["Statement"] if statement["Sid"] != "DecryptArchive"
+            ]
+        }
         for each in policies
     ]
     refused = served(

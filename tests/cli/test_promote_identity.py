@@ -1,5 +1,5 @@
-"""The role with which a workflow promotes: enough for what a real promotion asks, and for no
-change.
+"""The role with which a workflow promotes: it may do what a real promotion asks, and change
+nothing.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def evaluator() -> Iterator[Evaluator]:
 
 
 def allowed(evaluator: Evaluator, policies: dict[str, Any], question: Question) -> bool:
-    """Whether IAM would let the role; keys and the repositories of other accounts leave it to
-    IAM.
+    """Return whether IAM would let the role.
+
+    Keys and the repositories of other accounts leave it to IAM.
     """
     theirs: dict[str, Policy] = {"kms": OPEN_KEY, "ecr": OPEN_REPOSITORY}
     return evaluator.decide(
@@ -81,16 +82,16 @@ def test_everything_that_a_promotion_asks_is_allowed(
     before = log.stat().st_size
     promoted(released, good)
     lines = [json.loads(line) for line in _from(log, before).splitlines()]
-    asked = {
+    actions = {
         json.dumps(each, sort_keys=True): question_of(each)
         for line in lines
         for each in line.get("questions", [])
     }
     assert {"sagemaker:DescribeModelPackage", "s3:GetObject", "ecr:BatchGetImage"} <= {
-        question.action for question in asked.values()
+        question.action for question in actions.values()
     }
     assert [
-        question for question in asked.values() if not allowed(evaluator, policies, question)
+        question for question in actions.values() if not allowed(evaluator, policies, question)
     ] == []
 
 

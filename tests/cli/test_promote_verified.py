@@ -1,6 +1,4 @@
-"""What a version consists of, and what git has of it: whatever `shoal promote` looks at is refused
-when it is not as it should be.
-"""
+"""Everything that `shoal promote` verifies is refused when it is not as it should be."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ def test_an_archive_that_is_not_what_was_evaluated_is_refused(
 def test_a_file_behind_the_archives_end_counts_when_the_evaluated_weights_are_looked_for(
     released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Programs that go on behind an end unpack it over the evaluated one."""
+    """Programs that go on behind an end unpack it over the evaluated file."""
     package = registry.approved()
     both = (
         gzip.decompress(archive(files))
@@ -96,7 +94,7 @@ def test_an_evaluation_that_is_no_report_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("made", "says"),
+    ("foreign", "says"),
     [
         (
             {"container": {"ModelDataETag": '"abc"'}},
@@ -114,10 +112,10 @@ def test_what_was_not_registered_as_the_pipeline_does_is_refused(
     released: Checkout,
     registry: Registry,
     capsys: pytest.CaptureFixture[str],
-    made: dict[str, Any],
+    foreign: dict[str, Any],
     says: str,
 ) -> None:
-    package = registry.approved(**made)
+    package = registry.approved(**foreign)
     assert says in refusal(released, capsys, *TO_STAGING, "--package", package.version)
 
 
@@ -139,9 +137,9 @@ def test_a_report_that_says_something_else_after_staging_does_not_reach_prod(
 ) -> None:
     package = registry.approved()
     released.merge(promoted(released, package))
-    described = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
+    entry = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
     registry.replace(
-        described["ModelMetrics"]["ModelQuality"]["Statistics"]["S3Uri"], b'{"metrics": {}}'
+        entry["ModelMetrics"]["ModelQuality"]["Statistics"]["S3Uri"], b'{"metrics": {}}'
     )
     assert "hash mismatch: the evaluation now says that the weights are None, pinned is" in refusal(
         released, capsys, *TO_PROD
@@ -275,14 +273,16 @@ def test_an_archive_that_was_changed_and_pinned_by_hand_goes_no_further_than_sta
 ) -> None:
     package = registry.approved()
     released.merge(promoted(released, package))
-    changed = archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"})
-    registry.replace(package.model, changed)
-    stored = registry.s3.head_object(
+    new_archive = archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"})
+    registry.replace(package.model, new_archive)
+    head = registry.s3.head_object(
         Bucket=registry.bucket, Key=package.model.removeprefix(f"s3://{registry.bucket}/")
     )
     file, before = released.root / "environments/staging.yaml", pinned(released)
-    now = file.read_text().replace(before.model_data_sha256, hashlib.sha256(changed).hexdigest())
-    file.write_text(now.replace(before.model_data_version_id, stored["VersionId"]))
+    now = file.read_text().replace(
+        before.model_data_sha256, hashlib.sha256(new_archive).hexdigest()
+    )
+    file.write_text(now.replace(before.model_data_version_id, head["VersionId"]))
     released.commit("Pin by hand")
     assert (
         "code/inference.py is not training_code/pytorch/inference.py of the commit"
@@ -305,11 +305,11 @@ def test_a_pinned_commit_that_is_not_in_the_repository_is_refused(
 def test_a_version_that_does_not_say_where_it_comes_from_is_refused(
     released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    package = registry.approved(said={"execution_id": "abcdefabcdef"})
+    package = registry.approved(metadata={"execution_id": "abcdefabcdef"})
     assert "no execution abcdefabcdef" in refusal(
         released, capsys, *TO_STAGING, "--package", package.version
     )
-    silent = registry.approved(said={"made-by": "hand"})
+    silent = registry.approved(metadata={"made-by": "hand"})
     assert "no execution_id in CustomerMetadataProperties" in refusal(
         released, capsys, *TO_STAGING, "--package", silent.version
     )

@@ -1,6 +1,4 @@
-"""What environments pin compared with what is there: in the emulator's registry, bucket and image
-repository, and behind an endpoint.
-"""
+"""Pins compared with shoal-local's registry, bucket, image repository and endpoint."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ def lines(
 
 @pytest.fixture
 def staged(released: Checkout, registry: Registry) -> tuple[Checkout, Package]:
-    """A checkout whose staging pins a version of its own."""
+    """Return a checkout whose staging pins a version of its own."""
     package = registry.approved()
     released.merge(promoted(released, package))
     return released, package
@@ -45,10 +43,10 @@ def test_what_is_as_pinned_agrees(
     staged: tuple[Checkout, Package], capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkout, package = staged
-    code, printed = lines(checkout, capsys, "dev", "staging")
+    code, output = lines(checkout, capsys, "dev", "staging")
     assert code == 0
-    assert f"staging: pins {package.arn}" in printed
-    assert [line for line in printed if not line.startswith("  ok ")] == [
+    assert f"staging: pins {package.arn}" in output
+    assert [line for line in output if not line.startswith("  ok ")] == [
         "dev: pins no release",
         f"staging: pins {package.arn}",
     ]
@@ -59,9 +57,9 @@ def test_an_approval_that_was_taken_back_disagrees(
 ) -> None:
     checkout, package = staged
     registry.judge(package, "Rejected")
-    code, printed = lines(checkout, capsys, "staging")
+    code, output = lines(checkout, capsys, "staging")
     assert code == 1
-    assert any(line.startswith("  DIFFERS registry: Rejected") for line in printed)
+    assert any(line.startswith("  DIFFERS registry: Rejected") for line in output)
 
 
 def test_a_pinned_archive_that_was_removed_for_good_disagrees(
@@ -72,9 +70,9 @@ def test_a_pinned_archive_that_was_removed_for_good_disagrees(
     registry.s3.delete_object(
         Bucket=registry.bucket, Key=key, VersionId=pinned(checkout).model_data_version_id
     )
-    code, printed = lines(checkout, capsys, "staging")
+    code, output = lines(checkout, capsys, "staging")
     assert code == 1
-    assert f"  DIFFERS model data: {package.model} is gone in the pinned version" in printed
+    assert f"  DIFFERS model data: {package.model} is gone in the pinned version" in output
 
 
 def test_an_archive_that_was_written_again_disagrees_whatever_its_weights(
@@ -84,13 +82,13 @@ def test_an_archive_that_was_written_again_disagrees_whatever_its_weights(
     registry.replace(
         package.model, archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"})
     )
-    code, printed = lines(checkout, capsys, "staging")
+    code, output = lines(checkout, capsys, "staging")
     assert code == 1
     assert any(
         line.startswith(
             f"  DIFFERS model data: {package.model} was written again after it was pinned"
         )
-        for line in printed
+        for line in output
     )
 
 
@@ -100,9 +98,9 @@ def test_an_image_that_is_gone_disagrees(
     image, repository = registry.own_image()
     released.merge(promoted(released, registry.approved(image=image)))
     registry.target.client("ecr").delete_repository(repositoryName=repository, force=True)
-    code, printed = lines(released, capsys, "staging")
+    code, output = lines(released, capsys, "staging")
     assert code == 1
-    assert any(line.startswith(f"  DIFFERS image: ECR has no {image}@") for line in printed)
+    assert any(line.startswith(f"  DIFFERS image: ECR has no {image}@") for line in output)
 
 
 def test_a_tag_that_was_moved_is_told_while_the_pinned_digest_is_there(
@@ -110,40 +108,34 @@ def test_a_tag_that_was_moved_is_told_while_the_pinned_digest_is_there(
 ) -> None:
     image, repository = registry.own_image()
     released.merge(promoted(released, registry.approved(image=image)))
-    ecr, kept = registry.target.client("ecr"), [{"imageDigest": pinned(released).image_digest}]
+    ecr, manifest = registry.target.client("ecr"), [{"imageDigest": pinned(released).image_digest}]
     ecr.put_image(repositoryName=repository, imageManifest=MANIFEST, imageTag="kept")
     moved = ecr.put_image(
         repositoryName=repository,
         imageManifest=MANIFEST.replace("[]", '[{"digest": "other"}]'),
         imageTag="v1",
     )["image"]["imageId"]
-    assert ecr.batch_get_image(repositoryName=repository, imageIds=kept)["images"]
-    code, printed = lines(released, capsys, "staging")
-    (said,) = [line for line in printed if " image: " in line]
+    assert ecr.batch_get_image(repositoryName=repository, imageIds=manifest)["images"]
+    code, output = lines(released, capsys, "staging")
+    (answer,) = [line for line in output if " image: " in line]
     assert code == 0
-    there = "  ok      image: the pinned digest is there"
-    assert (
-        said
-        == f"{there}; the tag v1 was moved to {moved['imageDigest']}, so a deployment may be rolled"
-        " back"
-    )
+    remark = f"the tag v1 was moved to {moved['imageDigest']}, so a deployment may be rolled back"
+    assert answer == f"  ok      image: the pinned digest is there; {remark}"
 
 
 def test_where_nobody_can_be_asked_no_agreement_is_claimed(
     released: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, printed = lines(released, capsys, "prod")
+    code, output = lines(released, capsys, "prod")
     assert code == 1
     assert any(
         line.startswith("  unknown live: not known: the emulator plays account 111122223333")
-        for line in printed
+        for line in output
     )
 
 
 class Serving:
-    """Stands for an account with an endpoint: every description it is asked for is of the one it
-    has.
-    """
+    """An account with one endpoint: every description is of that one."""
 
     def __init__(
         self,
@@ -207,7 +199,7 @@ def live(
     status: str = "InService",
     serves: bool = True,
 ) -> Answer:
-    """The answer about the endpoint; nobody can be asked about the rest."""
+    """Return the answer about the endpoint; nothing else can be asked."""
 
     def nobody() -> Target:
         raise NotFoundError("there is no registry here")
@@ -272,9 +264,11 @@ def test_an_endpoint_that_runs_another_image_than_the_pinned_one_disagrees(
 
 def test_an_endpoint_disagrees_where_nothing_is_pinned(released: Checkout) -> None:
     assert load_environment("dev", released.root).release is None
-    left, nothing = live(None, "some package"), live(None, None)
-    assert (left.agrees, nothing.agrees) == (False, True)
-    assert left.says.endswith("; nothing is pinned: `shoal destroy staging --serving` deletes it")
+    unpinned, nothing = live(None, "some package"), live(None, None)
+    assert (unpinned.agrees, nothing.agrees) == (False, True)
+    assert unpinned.says.endswith(
+        "; nothing is pinned: `shoal destroy staging --serving` deletes it"
+    )
 
 
 @pytest.mark.parametrize("status", ["Failed", "OutOfService", "Updating", "RollingBack"])
@@ -304,8 +298,8 @@ def test_an_endpoint_disagrees_where_the_file_says_nothing_of_serving_any_more(
     assert live(None, None, stack="ROLLBACK_COMPLETE", serves=False).agrees is False
 
 
-def kept(checkout: Checkout, find: FindTarget) -> list[str]:
-    """Why dev is not to be destroyed, when staging and prod are where `find` says."""
+def reasons(checkout: Checkout, find: FindTarget) -> list[str]:
+    """Return the reasons not to destroy dev, with staging and prod where `find` says."""
     dev, *others = (load_environment(name, checkout.root) for name in ("dev", "staging", "prod"))
     return list(reasons_to_keep(Names(dev), others, find))
 
@@ -314,8 +308,8 @@ def test_what_an_endpoint_of_another_environment_serves_is_not_destroyed(
     staged: tuple[Checkout, Package],
 ) -> None:
     checkout, package = staged
-    there = {"staging": Serving(package.arn, "", None), "prod": Serving("another", "", None)}
-    assert kept(checkout, lambda other: cast(Target, there[other.name])) == [
+    endpoints = {"staging": Serving(package.arn, "", None), "prod": Serving("another", "", None)}
+    assert reasons(checkout, lambda other: cast(Target, endpoints[other.name])) == [
         f"shoal-mnist-staging serves {package.arn}"
     ]
 
@@ -324,17 +318,17 @@ def test_what_another_environment_pins_is_not_destroyed_while_that_is_deployed(
     staged: tuple[Checkout, Package],
 ) -> None:
     checkout, package = staged
-    deployed, gone = (
+    deployed, missing = (
         cast(Target, Serving(None, "", status)) for status in ("CREATE_COMPLETE", None)
     )
-    assert kept(checkout, lambda _: deployed) == [f"staging pins {package.arn}"]
-    assert kept(checkout, lambda _: gone) == kept(checkout, lambda _: None) == []
+    assert reasons(checkout, lambda _: deployed) == [f"staging pins {package.arn}"]
+    assert reasons(checkout, lambda _: missing) == reasons(checkout, lambda _: None) == []
 
 
 def test_where_nobody_can_be_asked_nothing_is_destroyed_whether_or_not_a_release_is_pinned(
     staged: tuple[Checkout, Package],
 ) -> None:
-    """A release that was taken back in git may still be served."""
+    """A release that was reverted in git may still be served."""
     checkout, package = staged
 
     def refuse(_: Environment) -> Target:
@@ -349,7 +343,7 @@ def test_where_nobody_can_be_asked_nothing_is_destroyed_whether_or_not_a_release
         file.write_text(
             file.read_text() if "serving:" in file.read_text() else file.read_text() + serving
         )
-    assert kept(checkout, refuse) == [
+    assert reasons(checkout, refuse) == [
         f"staging pins {package.arn}, {unknown}",
         f"prod takes releases, {unknown}",
     ]
@@ -384,11 +378,11 @@ def test_no_endpoint_disagrees_where_its_stack_was_deployed(
 ) -> None:
     release = pinned(staged[0])
     answer = live(release, None, stack="UPDATE_COMPLETE")
-    said = (
+    text = (
         "no endpoint shoal-mnist-staging, and its stack shoal-mnist-staging-serving is"
         " UPDATE_COMPLETE"
     )
-    assert (answer.agrees, answer.says) == (False, said)
+    assert (answer.agrees, answer.says) == (False, text)
     assert [
         live(release, None, stack=status).agrees
         for status in (None, "DELETE_COMPLETE", "REVIEW_IN_PROGRESS")
@@ -399,7 +393,7 @@ def test_no_endpoint_disagrees_where_its_stack_was_deployed(
 
 
 @pytest.mark.parametrize(
-    ("key", "written"),
+    ("key", "text"),
     [
         ("approved_by", "approved_by: arn:aws:iam::111122223333:user/nobody"),
         ("approved_at", "approved_at: '2020-01-01T00:00:00Z'"),
@@ -410,26 +404,24 @@ def test_no_endpoint_disagrees_where_its_stack_was_deployed(
     ],
 )
 def test_what_was_changed_by_hand_in_the_file_disagrees_with_the_registry(
-    staged: tuple[Checkout, Package], capsys: pytest.CaptureFixture[str], key: str, written: str
+    staged: tuple[Checkout, Package], capsys: pytest.CaptureFixture[str], key: str, text: str
 ) -> None:
     checkout, _ = staged
     file = checkout.root / "environments/staging.yaml"
     block = yaml.safe_load(file.read_text())
-    block["release"] |= yaml.safe_load(written)
+    block["release"] |= yaml.safe_load(text)
     file.write_text(yaml.safe_dump(block))
-    code, printed = lines(checkout, capsys, "staging")
-    (said,) = [
-        line
-        for line in printed
-        if line.strip().startswith(("DIFFERS registry", "ok      registry"))
+    code, output = lines(checkout, capsys, "staging")
+    (answer,) = [
+        line for line in output if line.strip().startswith(("DIFFERS registry", "ok      registry"))
     ]
     assert code == 1
-    assert f"; pinned is {key} {yaml.safe_load(written)[key]}, not " in said
+    assert f"; pinned is {key} {yaml.safe_load(text)[key]}, not " in answer
 
 
 class Refusing:
-    """Stands for credentials that may read the registry and the archive, and neither the execution
-    nor the report.
+    """Credentials that may read the registry and the archive, but neither the execution nor the
+    report.
     """
 
     def __init__(self, target: Target) -> None:
@@ -470,8 +462,8 @@ def test_what_these_credentials_may_not_read_is_named_and_is_no_disagreement(
     answer, *_ = compare(pinned(checkout), places, "shoal-mnist-staging")
     execution = f"{registry.names.pipeline_arn}/execution/{registry.execution}"
     unread = {"definition_sha256": execution, "metrics": report}
-    said = [
+    reasons = [
         f"{key} not compared: these credentials may not read {what}" for key, what in unread.items()
     ]
     assert answer.agrees is True
-    assert answer.says.split("; ")[1:] == said
+    assert answer.says.split("; ")[1:] == reasons

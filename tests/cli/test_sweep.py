@@ -1,5 +1,5 @@
-"""`shoal sweep`: the shipped sweeper, called by hand, says what it would delete, deletes it, and
-what it cannot delete is an exit code.
+"""`shoal sweep` with the shipped sweeper: dry run, deletion, and the exit code for what it cannot
+delete.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ def archive(files: dict[str, str]) -> bytes:
 
 @pytest.fixture
 def account(registry: Registry) -> Iterator[Any]:
-    """Where a model of an execution that nobody knows any more lies, which everything is older
-    than.
-    """
+    """Return an account with a model of an unknown execution, older than any limit."""
     target = registry.target
     trusted = trust({"Service": ["lambda.amazonaws.com", "sagemaker.amazonaws.com"]})
     role = target.client("iam").create_role(RoleName="sweeps", AssumeRolePolicyDocument=trusted)[

@@ -92,7 +92,7 @@ def test_plain_progress_is_not_printed_for_every_step() -> None:
 
 
 def test_the_live_display_shows_phases_steps_and_training() -> None:
-    shown = live(
+    display = live(
         PhaseStarted("execute"),
         Planned((("Train", "Training"), ("Evaluate", "Processing")), 2),
         changed(TRAIN),
@@ -100,7 +100,7 @@ def test_the_live_display_shows_phases_steps_and_training() -> None:
         PROGRESS,
     )
     assert all(
-        text in shown
+        text in display
         for text in (
             "execute",
             "Train",
@@ -114,11 +114,11 @@ def test_the_live_display_shows_phases_steps_and_training() -> None:
 
 def test_the_live_display_marks_what_failed() -> None:
     failed = PhaseEnded("execute", 3.0, failed=True)
-    shown = live(
+    display = live(
         PhaseStarted("execute"),
         Planned((("Train", "Training"),), None),
         changed(TRAINED, REFUSED),
         failed,
     )
-    assert shown.count("✗") >= 2
-    assert "AccuracyTooLow" in shown
+    assert display.count("✗") >= 2
+    assert "AccuracyTooLow" in display

@@ -1,5 +1,5 @@
-"""A checkout in a git repository, and an emulator in which its model was trained as far as the
-registry can tell: no job has run.
+"""A checkout in a git repository, and a registry that looks as if its model was trained: no job has
+run.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Checkout:
 
     @classmethod
     def new(cls, folder: Path, state: Path, staging: str = ACCOUNT) -> Checkout:
-        """In the empty `folder`, with the emulator whose state is in `state` as that of `shoal
-        local up`; `staging`: its account.
+        """Make a checkout in the empty `folder`, with the shoal-local of `state`; `staging` is its
+        account.
         """
         root = folder / "checkout"
         for name in ("dev", "staging", "prod"):
@@ -144,14 +144,15 @@ class Registry:
         code: Mapping[str, str] = CODE,
         served: Mapping[str, bytes] = SERVED,
         environment: Mapping[str, str] | None = None,
-        said: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
         measured: bytes = WEIGHTS,
         report: bytes | None = None,
         container: Mapping[str, str] | None = None,
         is_measured: bool = True,
     ) -> Package:
-        """A version as the pipeline's step Register makes it, pending; `container` has more, or
-        other, settings of its container.
+        """Register a pending version as the pipeline's step Register does.
+
+        `container` adds or replaces settings of its container.
         """
         model = self.put("model.tar.gz", archive({"model.pt": WEIGHTS, **served}))
         well_formed = {
@@ -183,8 +184,8 @@ class Registry:
             "ModelMetrics": {"ModelQuality": statistics} if is_measured else {},
             "CustomerMetadataProperties": (
                 {"execution_id": self.execution, "code_uri": code_uri}
-                if said is None
-                else dict(said)
+                if metadata is None
+                else dict(metadata)
             ),
         }
         return Package(self.sagemaker.create_model_package(**request)["ModelPackageArn"], model)
@@ -198,7 +199,9 @@ class Registry:
         self.sagemaker.update_model_package(ModelPackageArn=package.arn, ModelApprovalStatus=status)
 
     def own_image(self) -> tuple[str, str]:
-        """An image in the account's own registry: its URI, and the name of its repository."""
+        """Make an image in the account's own registry; return its URI and the name of its
+        repository.
+        """
         repository = f"own-{uuid.uuid4().hex[:8]}"
         self.target.client("ecr").create_repository(repositoryName=repository)
         self.target.client("ecr").put_image(

@@ -1,5 +1,5 @@
-"""Parts of the demonstration of releases: what counts as side by side, the mistake in its third
-one, and the last line.
+"""Parts of the demonstration of releases: side-by-side answers, the mistake in the third release,
+the last line.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def traffic(*answers: Answer) -> Traffic:
 
 
 def test_two_releases_served_side_by_side_when_the_old_one_answered_after_the_new_one() -> None:
-    seen = traffic(Answer(1, "old"), Answer(2, "new"), Answer(3, "old"), Answer(4, "new"))
-    assert seen.served_side_by_side("old", "new")
-    assert seen.by_weights == {"old": 2, "new": 2}
+    answers = traffic(Answer(1, "old"), Answer(2, "new"), Answer(3, "old"), Answer(4, "new"))
+    assert answers.served_side_by_side("old", "new")
+    assert answers.by_weights == {"old": 2, "new": 2}
 
 
 @pytest.mark.parametrize("order", [["old", "old", "new"], ["old"], ["new"], []])
@@ -39,11 +39,11 @@ def test_one_after_the_other_is_not_side_by_side(order: list[str]) -> None:
 
 def test_an_endpoint_that_is_not_there_is_a_problem_and_no_answer() -> None:
     digits: Any = (type("Digit", (), {"rows": ((0,),), "label": 0})(),)
-    with Traffic(NOWHERE, "endpoint", digits) as seen:
-        while not seen.answers:
+    with Traffic(NOWHERE, "endpoint", digits) as answers:
+        while not answers.answers:
             pass
-    assert seen.problems
-    assert not seen.by_weights
+    assert answers.problems
+    assert not answers.by_weights
 
 
 CODE = b"def predict_fn(data, model):\n    return data\n"
@@ -76,25 +76,25 @@ def test_an_archive_that_was_mended_by_hand_has_the_same_files_without_the_mista
 
 
 def summary(**changes: Any) -> dict[str, Any]:
-    served = [
+    entries = [
         {"environment": name, "weights_sha256": sha}
         for name, sha in (("staging", "a"), ("staging", "b"), ("prod", "a"), ("prod", "a"))
     ]
-    promoted = [{"weights_sha256": each["weights_sha256"]} for each in served]
-    known: dict[str, Any] = {
+    promoted = [{"weights_sha256": each["weights_sha256"]} for each in entries]
+    facts: dict[str, Any] = {
         "left_behind": [],
         "processes_left": [],
         "files_left": [],
         "rollback": {"reason": "alarm"},
         "by_hand": None,
     }
-    done = {
+    complete = {
         "commits": [{}] * 3,
         "promoted": promoted,
-        "served": served,
+        "served": entries,
         "accounts": {"dev": "1", "prod": "3"},
     }
-    return {"status": "Succeeded", **done, **known, **changes}
+    return {"status": "Succeeded", **complete, **facts, **changes}
 
 
 def test_the_last_line_says_what_ran_counts_a_release_once_and_says_that_nothing_is_left() -> None:

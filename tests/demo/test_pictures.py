@@ -18,7 +18,7 @@ METRICS = [Progress(1, step, 100, 1 / step, 100.0, 1.0, 2) for step in range(10,
 
 
 def size(path: Path) -> tuple[int, int]:
-    """Width and height from a PNG's header."""
+    """Return width and height from a PNG's header."""
     header = path.read_bytes()[:24]
     assert header[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", header[16:24])

@@ -111,9 +111,9 @@ def test_the_result_shows_steps_accuracy_and_what_is_still_there(
     written(facts, GOOD, tmp_path)
     stream = io.StringIO()
     print_result(Console(file=stream, width=200), summary_of_file(tmp_path), tmp_path)
-    shown = " ".join(stream.getvalue().split())
+    display = " ".join(stream.getvalue().split())
     assert all(
-        text in shown
+        text in display
         for text in (
             "Train Training Succeeded 9.5",
             "99.12% of 1,234 images",

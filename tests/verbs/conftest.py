@@ -1,4 +1,4 @@
-"""One real emulator for the whole folder, and small things in it."""
+"""One real shoal-local for the whole folder, and small helpers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_pipeline(
     parameters: list[dict[str, Any]] | None = None,
     name: str = "",
 ) -> Pipeline:
-    """A pipeline whose steps run no containers, under a role that SageMaker may assume."""
+    """Make a pipeline whose steps run no containers, under a role that SageMaker may assume."""
     name = name or f"test-{uuid.uuid4().hex[:8]}"
     trust = {
         "Effect": "Allow",

@@ -1,6 +1,4 @@
-"""A resource that takes its time to be made, so that its stack is in the middle of something while
-a test looks at it.
-"""
+"""A resource that takes its time, so that a test sees its stack in the middle of an operation."""
 
 from __future__ import annotations
 
@@ -24,14 +22,14 @@ def handler(event, context):
 
 
 def slow(target: Target) -> dict[str, Any]:
-    """A custom resource, with a function and a role of its own."""
-    made = target.client("iam").create_role(
+    """Return a custom resource, with a function and a role of its own."""
+    role = target.client("iam").create_role(
         RoleName="slow", AssumeRolePolicyDocument=trust({"Service": "lambda.amazonaws.com"})
     )
     settings = {
         "Runtime": "python3.12",
         "Handler": "main.handler",
-        "Role": made["Role"]["Arn"],
+        "Role": role["Role"]["Arn"],
         "Timeout": 15,
     }
     function = target.client("lambda").create_function(

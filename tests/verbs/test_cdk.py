@@ -45,12 +45,12 @@ def test_a_checkout_without_the_cli_says_what_to_do(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def homeless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The assembly of one environment, for somebody whose AWS profile does not exist and who has no
-    home to write to.
+    """Return the assembly of one environment, made with an unknown AWS profile and no writable
+    home.
     """
     folder = tmp_path_factory.mktemp("homeless")
-    given = cdk(folder)
-    replace(given, inherited={**given.inherited, "HOME": os.devnull}).synth("dev")
+    client = cdk(folder)
+    replace(client, inherited={**client.inherited, "HOME": os.devnull}).synth("dev")
     return folder / "cdk.out"
 
 

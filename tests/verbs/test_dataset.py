@@ -1,4 +1,4 @@
-"""The real MNIST files, and uploading them over real HTTP."""
+"""The real MNIST files, uploaded over real HTTP."""
 
 from __future__ import annotations
 

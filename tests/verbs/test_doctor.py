@@ -1,6 +1,4 @@
-"""The doctor against an emulator: every question has an answer, and what would fail is said before
-anything is spent.
-"""
+"""The doctor against shoal-local: every question has an answer, before anything is spent."""
 
 from __future__ import annotations
 
@@ -25,11 +23,12 @@ from tests.repository import ROOT
 
 
 def changed(**sections: dict[str, Any]) -> Environment:
-    """The environment dev with keys of its sections changed."""
-    given = load_environment("dev", ROOT)
-    return given.model_copy(
+    """Return the environment dev with other values in its sections."""
+    environment = load_environment("dev", ROOT)
+    return environment.model_copy(
         update={
-            name: getattr(given, name).model_copy(update=keys) for name, keys in sections.items()
+            name: getattr(environment, name).model_copy(update=keys)
+            for name, keys in sections.items()
         }
     )
 
@@ -49,20 +48,20 @@ def examined(
 
 @contextmanager
 def quota(target: Target, name: str, value: float) -> Iterator[None]:
-    """Another quota for the time of a test."""
+    """Change a quota for the time of a test."""
     client = target.client("service-quotas")
     pages = client.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
-    (found,) = [each for page in pages for each in page["Quotas"] if each["QuotaName"] == name]
-    change = {"ServiceCode": "sagemaker", "QuotaCode": found["QuotaCode"]}
+    (findings,) = [each for page in pages for each in page["Quotas"] if each["QuotaName"] == name]
+    change = {"ServiceCode": "sagemaker", "QuotaCode": findings["QuotaCode"]}
     client.request_service_quota_increase(**change, DesiredValue=value)
     yield
-    client.request_service_quota_increase(**change, DesiredValue=found["Value"])
+    client.request_service_quota_increase(**change, DesiredValue=findings["Value"])
 
 
 def test_an_environment_that_can_run_has_no_failed_finding(target: Target) -> None:
-    found = examined(target, changed())
-    assert {each.state for each in found.values()} <= {State.OK, State.WARNING}
-    assert len(found) >= 13
+    findings = examined(target, changed())
+    assert {each.state for each in findings.values()} <= {State.OK, State.WARNING}
+    assert len(findings) >= 13
 
 
 def test_credentials_of_another_account_end_the_examination(target: Target) -> None:
@@ -76,12 +75,14 @@ def test_a_quota_that_is_too_small_is_said_with_the_command_that_asks_for_more(
 ) -> None:
     name = "ml.p4d.24xlarge for training job usage"
     with quota(target, name, 0):
-        found = examined(target, changed())[f"quota: {name}"]
-    assert (found.state, found.says) == (
+        finding = examined(target, changed())[f"quota: {name}"]
+    assert (finding.state, finding.says) == (
         State.FAILED,
         "0, and 1 needed; an increase takes hours to days",
     )
-    assert "request-service-quota-increase --service-code sagemaker --quota-code L-" in found.advice
+    assert (
+        "request-service-quota-increase --service-code sagemaker --quota-code L-" in finding.advice
+    )
 
 
 def test_spot_capacity_has_a_quota_of_its_own(target: Target) -> None:
@@ -92,10 +93,10 @@ def test_spot_capacity_has_a_quota_of_its_own(target: Target) -> None:
 def test_an_instance_type_that_the_zone_does_not_have_is_said_with_those_that_have_it(
     target: Target,
 ) -> None:
-    found = examined(target, changed(network={"training_az_id": "use1-az5"}))[
+    finding = examined(target, changed(network={"training_az_id": "use1-az5"}))[
         "ml.p4d.24xlarge in use1-az5"
     ]
-    assert (found.state, "EC2 offers it in use1-az" in found.says) == (State.FAILED, True)
+    assert (finding.state, "EC2 offers it in use1-az" in finding.says) == (State.FAILED, True)
 
 
 def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
@@ -103,23 +104,23 @@ def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
         training={"other_instance_types": ("ml.p3dn.24xlarge",), "instance_count": 2}
     )
     with quota(target, "ml.p3dn.24xlarge for training job usage", 1):
-        found = examined(target, environment)
-    assert found["quota: ml.p3dn.24xlarge for training job usage"].state is State.WARNING
+        findings = examined(target, environment)
+    assert findings["quota: ml.p3dn.24xlarge for training job usage"].state is State.WARNING
     assert (
         "only executions that choose it"
-        in found["quota: ml.p3dn.24xlarge for training job usage"].says
+        in findings["quota: ml.p3dn.24xlarge for training job usage"].says
     )
-    assert "ml.p3dn.24xlarge in use1-az4" in found
+    assert "ml.p3dn.24xlarge in use1-az4" in findings
 
 
 def test_the_evaluations_type_is_looked_for_in_the_training_zone(target: Target) -> None:
-    found = examined(
+    findings = examined(
         target,
         changed(
             evaluation={"instance_type": "ml.p4d.24xlarge"}, network={"training_az_id": "use1-az5"}
         ),
     )
-    assert found["ml.p4d.24xlarge in use1-az5"].state is State.FAILED
+    assert findings["ml.p4d.24xlarge in use1-az5"].state is State.FAILED
 
 
 def test_a_file_system_that_fsx_does_not_have_fails(target: Target) -> None:
@@ -131,20 +132,23 @@ def test_a_file_system_that_fsx_does_not_have_fails(target: Target) -> None:
     environment = changed(data={"input_mode": InputMode.FSX}).model_copy(
         update={"file_system": wrong}
     )
-    said = [
+    lines = [
         each
         for each in Doctor(target, environment, needs_for(environment)).findings()
         if each.question == "file system"
     ]
-    assert [(each.state, each.advice) for each in said] == [
+    assert [(each.state, each.advice) for each in lines] == [
         (State.FAILED, "use 2400 or 4800"),
         (State.FAILED, "use 250"),
     ]
 
 
 def test_a_way_of_reading_without_its_file_system_fails(target: Target) -> None:
-    found = examined(target, changed(data={"input_mode": InputMode.FSX}))["file system"]
-    assert (found.state, found.says) == (State.FAILED, "data.input_mode = FSx: needs a file system")
+    finding = examined(target, changed(data={"input_mode": InputMode.FSX}))["file system"]
+    assert (finding.state, finding.says) == (
+        State.FAILED,
+        "data.input_mode = FSx: needs a file system",
+    )
 
 
 def test_a_file_system_that_fsx_has_is_fine(target: Target) -> None:
@@ -186,8 +190,8 @@ def test_credentials_that_a_region_does_not_know_may_be_good_elsewhere() -> None
 
 
 def test_a_zone_that_the_account_does_not_have_fails(target: Target) -> None:
-    found = examined(target, changed(network={"training_az_id": "euc1-az1"}))["network"]
-    assert (found.state, "is not a zone that account" in found.says) == (State.FAILED, True)
+    finding = examined(target, changed(network={"training_az_id": "euc1-az1"}))["network"]
+    assert (finding.state, "is not a zone that account" in finding.says) == (State.FAILED, True)
 
 
 def test_an_image_that_is_not_in_its_registry_fails(target: Target) -> None:
@@ -247,9 +251,9 @@ def test_an_image_outside_ecr_is_unknown(target: Target) -> None:
 def test_the_bootstrap_must_be_new_enough(target: Target, version: str, state: State) -> None:
     ssm, name = target.client("ssm"), "/cdk-bootstrap/hnb659fds/version"
     ssm.put_parameter(Name=name, Value=version, Type="String", Overwrite=True)
-    found = examined(target, changed())["bootstrap"]
+    finding = examined(target, changed())["bootstrap"]
     ssm.delete_parameter(Name=name)
-    assert found.state is state
+    assert finding.state is state
 
 
 def test_a_permissions_boundary_must_exist(target: Target) -> None:

@@ -1,4 +1,4 @@
-"""Starting, finding and stopping executions, against the emulator's API."""
+"""Start, find and stop executions, against shoal-local's API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARAMETERS: list[dict[str, Any]] = [
 
 
 def gate(met: bool) -> dict[str, Any]:
-    """A condition that is met or not; if not, the execution fails."""
+    """Return a condition that is met or not; if not, the execution fails."""
     condition = {"Type": "GreaterThanOrEqualTo", "LeftValue": 1 if met else 0, "RightValue": 1}
     return {
         "Name": "Gate",
@@ -107,8 +107,8 @@ def test_an_execution_is_found_by_arn_by_id_and_as_the_latest(target: Target) ->
 
 def test_an_unknown_execution_is_an_error_that_names_the_newest(target: Target) -> None:
     pipeline = make_pipeline(target, [gate(met=True)])
-    known = pipeline.start({}).rpartition("/")[2]
-    with pytest.raises(NotFoundError, match=f"no execution 'xyz'; the newest are: {known}"):
+    newest = pipeline.start({}).rpartition("/")[2]
+    with pytest.raises(NotFoundError, match=f"no execution 'xyz'; the newest are: {newest}"):
         pipeline.find("xyz")
 
 

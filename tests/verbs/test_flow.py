@@ -1,4 +1,4 @@
-"""Phases and their undoing."""
+"""Phases and how they are undone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fail(error: BaseException) -> Phase[Log]:
 
 
 def ignore(_event: Event) -> None:
-    """For tests that do not look at events."""
+    """Ignore the event, in tests that do not look at events."""
 
 
 def test_phases_run_in_order_and_are_undone_in_reverse() -> None:

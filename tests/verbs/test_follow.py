@@ -1,4 +1,4 @@
-"""Following an execution to its end."""
+"""Follow an execution to its end."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def follow(target: Target, met: bool, folder: Path) -> tuple[Follower, list[Even
 def test_every_change_is_told_until_the_execution_has_ended(target: Target, tmp_path: Path) -> None:
     follower, events = follow(target, True, tmp_path)
     execution = follower.follow()
-    told = [event.execution for event in events if isinstance(event, ExecutionChanged)]
-    assert told[-1].status == execution.status == "Succeeded"
-    assert len(told) == len(
-        {(now.status, tuple((step.name, step.status) for step in now.steps)) for now in told}
+    executions = [event.execution for event in events if isinstance(event, ExecutionChanged)]
+    assert executions[-1].status == execution.status == "Succeeded"
+    assert len(executions) == len(
+        {(now.status, tuple((step.name, step.status) for step in now.steps)) for now in executions}
     )
 
 
@@ -57,9 +57,9 @@ def test_a_failure_names_the_command_that_prints_the_log(target: Target) -> None
     follower._tails["Train"] = LogTail(
         target.client("logs"), LogLocation("/aws/sagemaker/TrainingJobs", "job/")
     )
-    told = (
+    message = (
         r"whole log: `shoal logs dev --local abc Train` \(CloudWatch Logs, group"
         r" /aws/sagemaker/TrainingJobs, streams job/\*\)$"
     )
-    with pytest.raises(ExecutionError, match=told):
+    with pytest.raises(ExecutionError, match=message):
         follower.raise_unless_succeeded(execution)

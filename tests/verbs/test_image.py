@@ -1,6 +1,4 @@
-"""An environment's own image: whether it is built is asked of the account, and a build that failed
-says why.
-"""
+"""An environment's own image: is it built, and why did a build fail?"""
 
 from __future__ import annotations
 
@@ -76,8 +74,8 @@ def test_the_emulator_refuses_to_build_by_name(image: Image) -> None:
 
 
 class Builds:
-    """Stands for CodeBuild, which exists nowhere here: a build that is asked for twice before it
-    has ended.
+    """A CodeBuild, which shoal-local lacks: the build has ended when it is described a
+    second time.
     """
 
     def __init__(self, status: str, group: str) -> None:
@@ -97,7 +95,7 @@ class Builds:
 
 @pytest.fixture
 def log(target: Target) -> str:
-    """A log group with one line in the stream `s`."""
+    """Return a log group with one line in the stream `s`."""
     name = f"/aws/codebuild/{uuid.uuid4().hex}"
     logs = target.client("logs")
     logs.create_log_group(logGroupName=name)
@@ -113,6 +111,6 @@ def test_a_build_that_failed_carries_the_last_lines_of_its_log(target: Target, l
 
 
 def test_a_build_that_succeeded_has_told_its_log(target: Target, log: str) -> None:
-    told: list[Event] = []
-    follow(Builds("SUCCEEDED", log), target.client("logs"), "project:1", told.append, 0.0)
-    assert told == [Detail("no space left")]
+    events: list[Event] = []
+    follow(Builds("SUCCEEDED", log), target.client("logs"), "project:1", events.append, 0.0)
+    assert events == [Detail("no space left")]

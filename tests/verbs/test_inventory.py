@@ -1,4 +1,4 @@
-"""What exists, asked of the emulator."""
+"""The inventory, asked of shoal-local."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def test_each_kind_is_found_and_gone_when_it_is_deleted(target: Target) -> None:
     url = sqs.create_queue(QueueName=f"{prefix}-queue")["QueueUrl"]
     logs.create_log_group(logGroupName=f"/aws/lambda/{prefix}-teardown")
     s3.create_bucket(Bucket=f"{prefix}-data")
-    found = of_environment(target, Owner(prefix))
+    resources = of_environment(target, Owner(prefix))
     sqs.delete_queue(QueueUrl=url)
     logs.delete_log_group(logGroupName=f"/aws/lambda/{prefix}-teardown")
     s3.delete_bucket(Bucket=f"{prefix}-data")
-    assert found == (
+    assert resources == (
         Resource("bucket", f"{prefix}-data"),
         Resource("log group", f"/aws/lambda/{prefix}-teardown"),
         Resource("queue", f"{prefix}-queue"),
@@ -92,20 +92,20 @@ def test_what_costs_money_for_as_long_as_it_exists_is_known_by_its_tags(target: 
         SubnetId=subnet, AllocationId=address, TagSpecifications=of_gateway
     )["NatGateway"]["NatGatewayId"]
     lustre = {"DeploymentType": "SCRATCH_2"}
-    made = fsx.create_file_system(
+    response = fsx.create_file_system(
         FileSystemType="LUSTRE",
         StorageCapacity=1200,
         SubnetIds=[subnet],
         LustreConfiguration=lustre,
         Tags=tags,
     )
-    file_system = made["FileSystem"]["FileSystemId"]
+    file_system = response["FileSystem"]["FileSystemId"]
     owner = Owner.of(Names(Environment(name="dev", project=project, account=ACCOUNT)))
-    found = of_environment(target, owner)
+    resources = of_environment(target, owner)
     fsx.delete_file_system(FileSystemId=file_system)
     ec2.delete_nat_gateway(NatGatewayId=gateway)
     ec2.release_address(AllocationId=address)
-    assert found == (
+    assert resources == (
         Resource("file system", file_system),
         Resource("nat gateway", gateway),
         Resource("public address", address),
@@ -123,7 +123,7 @@ def test_what_a_network_consists_of_is_known_by_its_tags(target: Target) -> None
         CidrBlock="10.9.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
     )["Vpc"]["VpcId"]
     names = Names(Environment(name="dev", project=project, account=ACCOUNT))
-    found = of_environment(target, Owner.of(names))
+    resources = of_environment(target, Owner.of(names))
     ec2.delete_vpc(VpcId=vpc)
-    assert found == (Resource("vpc", vpc),)
+    assert resources == (Resource("vpc", vpc),)
     assert of_environment(target, Owner.of(names)) == ()

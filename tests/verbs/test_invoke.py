@@ -1,4 +1,4 @@
-"""Asking an endpoint, against a real HTTP server that answers what the test wants."""
+"""Ask an endpoint, against a real HTTP server with the test's answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = Callable[[Any], Any]
 
 @contextmanager
 def endpoint(answer: Answer) -> Iterator[Target]:
-    """A server that answers each invocation with `answer(request body)` as JSON."""
+    """Start a server that answers each invocation with `answer(request body)` as JSON."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -33,7 +33,7 @@ def endpoint(answer: Answer) -> Iterator[Target]:
             self.wfile.write(json.dumps(answer(body)).encode())
 
         def log_message(self, *_: Any) -> None:
-            """Quiet."""
+            """Print nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -54,9 +54,9 @@ def test_the_image_is_sent_and_the_answer_is_returned() -> None:
         }
 
     with endpoint(answer) as target:
-        said = ask(target, "e", SEVEN)
+        reply = ask(target, "e", SEVEN)
     assert requests == [{"instances": [[[0, 255], [255, 0]]]}]
-    assert (said.digit, said.label, said.probabilities[7], said.model) == (
+    assert (reply.digit, reply.label, reply.probabilities[7], reply.model) == (
         7,
         7,
         1.0,
@@ -79,7 +79,7 @@ def test_without_an_endpoint_in_service_there_is_nothing_to_ask(target: Target) 
 
 
 def _in_service(*names: str) -> dict[str, Any]:
-    """What ListEndpoints answers."""
+    """Return the answer of ListEndpoints."""
     common = {
         "EndpointArn": "arn",
         "CreationTime": 0,

@@ -1,4 +1,4 @@
-"""The emulator as a child, with the real one."""
+"""shoal-local as a child process, with the real one."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def test_a_state_file_of_a_dead_process_is_not_taken_for_an_emulator(
     local_server: LocalServer,
 ) -> None:
     local_server.state.mkdir()
-    told = {
+    state = {
         "endpoint": "http://localhost:9",
         "pid": 2**22 - 1,
         "account": ACCOUNT,
         "region": REGION,
         "cores": 2,
     }
-    (local_server.state / "emulator.json").write_text(json.dumps(told))
+    (local_server.state / "emulator.json").write_text(json.dumps(state))
     assert local_server.find() is None
     with pytest.raises(NotFoundError, match="shoal local up"):
         local_server.require()

@@ -49,9 +49,9 @@ def test_a_small_learning_rate_and_a_diverged_loss_are_numbers() -> None:
     ],
 )
 def test_who_trains_is_said_in_words(line: str, said: str) -> None:
-    found = parse(line)
-    assert isinstance(found, Parts)
-    assert str(found) == said
+    parts = parse(line)
+    assert isinstance(parts, Parts)
+    assert str(parts) == said
 
 
 @pytest.mark.parametrize(

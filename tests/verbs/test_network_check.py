@@ -1,4 +1,4 @@
-"""What only the API knows of a network, asked of the emulator's EC2."""
+"""Facts that only the API knows of a network, asked of shoal-local's EC2."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ EVERYTHING = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
 
 @pytest.fixture(scope="module")
 def ids(target: Target) -> ExistingNetwork:
-    """A VPC as it should be: three subnets in the zones, an S3 endpoint on their route table, a
-    group that names itself.
+    """Make a correct VPC: three subnets in the zones, an S3 endpoint on their route table, a group
+    that names itself.
     """
     ec2 = target.client("ec2")
     vpc_id = ec2.create_vpc(CidrBlock="10.40.0.0/16")["Vpc"]["VpcId"]
@@ -168,7 +168,7 @@ def test_a_vpc_of_its_own_hardware_is_found(target: Target, ids: ExistingNetwork
 
 @pytest.fixture
 def cut_off(target: Target, ids: ExistingNetwork) -> tuple[ExistingNetwork, str]:
-    """The same network with a training subnet whose route table is empty, and that table."""
+    """Return the same network with an empty route table for the training subnet, and that table."""
     ec2 = target.client("ec2")
     subnet = ec2.create_subnet(
         VpcId=ids.vpc_id, CidrBlock=f"10.40.{next(RANGES)}.0/24", AvailabilityZoneId=ZONES[0]

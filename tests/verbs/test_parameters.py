@@ -35,9 +35,9 @@ def test_a_users_own_pipeline_may_mean_something_else_by_the_same_names() -> Non
 
 
 def test_values_that_can_run_are_taken() -> None:
-    given = {"MinAccuracy": "0.5", "Epochs": "1", "LearningRate": "1e-3"}
-    check_declared(DEV, given, ROOT)
-    check_values(DEV, given, ROOT)
+    parameters = {"MinAccuracy": "0.5", "Epochs": "1", "LearningRate": "1e-3"}
+    check_declared(DEV, parameters, ROOT)
+    check_values(DEV, parameters, ROOT)
 
 
 def test_what_the_pipeline_would_not_declare_is_refused() -> None:

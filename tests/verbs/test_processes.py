@@ -1,4 +1,4 @@
-"""Starting and stopping children, with real ones."""
+"""Start and stop real child processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def command(tmp_path: Path, program: str) -> Command:
 
 
 def forking(tmp_path: Path) -> Command:
-    """A program with a child, both of which would run for a minute."""
+    """Return a program with a child, both of which would run for a minute."""
     return command(
         tmp_path,
         "import subprocess, time; subprocess.Popen(['sleep', '60']); print('up', flush=True);"

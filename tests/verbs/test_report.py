@@ -1,4 +1,4 @@
-"""What a run amounted to."""
+"""The results of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about a git repository, and commits in it, against real ones."""
+"""Questions about a real git repository, and commits in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def made(root: Path, checkout: str = ".", *options: str) -> Repository:
-    """A repository at `root`, with a checkout of ours at a folder in it, and one commit."""
+    """Make a repository at `root`, with a checkout of ours in one of its folders, and one
+    commit.
+    """
     root.mkdir(exist_ok=True)
     git(root, "init", "--quiet", "--initial-branch=main", *options)
     for key, value in {

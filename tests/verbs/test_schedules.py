@@ -1,6 +1,4 @@
-"""Live schedules: listed beside what the file says, paused with their alarm, and resumed as they
-were.
-"""
+"""Live schedules: compared with the file, paused with their alarm, and resumed as they were."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ ALARM = NAMES.alarm(NAMES.missed_schedule("nightly"))
 
 @pytest.fixture
 def schedules(target: Target) -> Iterator[Schedules]:
-    """One schedule as the stack deploys it, with its alarm."""
+    """Deploy one schedule as the stack does, with its alarm."""
     scheduler, group = target.client("scheduler"), NAMES.schedule_group
     scheduler.create_schedule_group(Name=group)
     scheduler.create_schedule(
@@ -75,12 +73,12 @@ def role(target: Target) -> str:
 
 
 def live(target: Target) -> dict[str, Any]:
-    found: dict[str, Any] = target.client("scheduler").get_schedule(
+    schedule: dict[str, Any] = target.client("scheduler").get_schedule(
         GroupName=NAMES.schedule_group, Name="nightly"
     )
     return {
         key: value
-        for key, value in found.items()
+        for key, value in schedule.items()
         if key not in ("ResponseMetadata", "LastModificationDate")
     }
 
@@ -134,11 +132,11 @@ def test_an_unknown_schedule_is_refused_with_those_there_are(schedules: Schedule
 def test_a_teardown_pauses_what_would_start_executions_meanwhile(
     schedules: Schedules, target: Target
 ) -> None:
-    said: list[Event] = []
+    events: list[Event] = []
     for _ in range(2):
-        Teardown(target, NAMES, said.append, poll_s=0.05).pause_schedules()
+        Teardown(target, NAMES, events.append, poll_s=0.05).pause_schedules()
     assert schedules.all()[0].paused
-    assert said == [Note("pausing schedule nightly")]
+    assert events == [Note("pausing schedule nightly")]
 
 
 def test_an_environment_without_schedules_has_none(target: Target) -> None:

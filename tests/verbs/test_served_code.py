@@ -1,5 +1,5 @@
-"""The code in a model archive, compared with that of a commit: archives as train.py leaves them,
-and as somebody's hand does.
+"""The code in a model archive against that of a commit: as train.py writes it, and changed
+afterwards.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ GOOD = {
 
 
 def committed(**changes: bytes) -> CommittedCode:
-    known = {
+    hashes = {
         path: hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
         for path, content in {**FILES, **changes}.items()
     }
-    return CommittedCode("training_code/pytorch", "abc", known)
+    return CommittedCode("training_code/pytorch", "abc", hashes)
 
 
 def linked(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> bytes:
-    """A good archive with a link in it."""
+    """Return a good archive with a link in it."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for each, content in GOOD.items():
@@ -46,7 +46,7 @@ def linked(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> bytes:
 
 
 def with_more_behind(gap: bytes) -> bytes:
-    """A good archive, then `gap`, then an archive with a file that is in no commit."""
+    """Return a good archive, then `gap`, then an archive with a file that is in no commit."""
     good, more = (
         gzip.decompress(archive(files)) for files in (GOOD, {"code/sitecustomize.py": b"other"})
     )
@@ -67,8 +67,8 @@ def test_code_that_was_copied_from_the_commit_is_no_difference(prefix: str) -> N
 
 
 def test_a_commit_in_a_repository_of_sha256_is_compared_by_it() -> None:
-    known = {"inference.py": hashlib.sha256(b"blob 5\0serve").hexdigest()}
-    of_sha256 = CommittedCode("training_code/pytorch", "abc", known)
+    hashes = {"inference.py": hashlib.sha256(b"blob 5\0serve").hexdigest()}
+    of_sha256 = CommittedCode("training_code/pytorch", "abc", hashes)
     assert of_sha256.difference(io.BytesIO(archive({"code/inference.py": b"serve"}))) is None
     assert of_sha256.difference(io.BytesIO(archive({"code/inference.py": b"other"}))) is not None
 
@@ -103,9 +103,9 @@ def test_a_commit_in_a_repository_of_sha256_is_compared_by_it() -> None:
     ],
 )
 def test_the_file_that_differs_is_named(changed: dict[str, bytes], says: str) -> None:
-    found = difference(archive({**GOOD, **changed}))
-    assert found is not None
-    assert found.startswith(says)
+    message = difference(archive({**GOOD, **changed}))
+    assert message is not None
+    assert message.startswith(says)
 
 
 def test_an_archive_without_the_code_that_serving_begins_with_is_a_difference() -> None:
@@ -133,8 +133,8 @@ def test_a_link_is_a_difference_wherever_it_lies(name: str, target: str, kind: b
     ids=["a damaged header", "an end", "a padded end"],
 )
 def test_what_lies_behind_a_damaged_header_or_an_end_is_compared_too(gap: bytes) -> None:
-    found = difference(with_more_behind(gap))
-    assert str(found).startswith("code/sitecustomize.py is not in the commit abc")
+    message = difference(with_more_behind(gap))
+    assert str(message).startswith("code/sitecustomize.py is not in the commit abc")
 
 
 @pytest.mark.parametrize("content", [b"", b"this is not gzip", archive(GOOD)[:-20]])
@@ -143,7 +143,7 @@ def test_what_cannot_be_unpacked_is_a_difference(content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "found"),
+    ("environment", "message"),
     [
         ({}, None),
         (
@@ -168,6 +168,6 @@ def test_what_cannot_be_unpacked_is_a_difference(content: bytes) -> None:
     ],
 )
 def test_a_container_that_takes_its_code_from_elsewhere_is_found(
-    environment: dict[str, str], found: str | None
+    environment: dict[str, str], message: str | None
 ) -> None:
-    assert foreign_code_variable(environment) == found
+    assert foreign_code_variable(environment) == message

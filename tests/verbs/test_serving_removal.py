@@ -1,5 +1,5 @@
-"""The end of a serving stack, wherever it is interrupted, and whatever is being done to it when it
-begins.
+"""The deletion of a serving stack, wherever it is interrupted, and whatever operation is in
+progress.
 """
 
 from __future__ import annotations

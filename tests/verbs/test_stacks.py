@@ -1,5 +1,5 @@
-"""The end of an environment's stacks, against the emulator: what stays, what holds them back, and
-what `cdk destroy` does not know.
+"""The deletion of an environment's stacks, against shoal-local: what stays, what blocks, what `cdk
+destroy` misses.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ print("left", len(destroyed.left), flush=True)
 
 
 class Cdk:
-    """Stands in for `cdk destroy` of a checkout that describes no stack; or that fails."""
+    """A stand-in for `cdk destroy` of a checkout that describes no stack, or that fails."""
 
     def __init__(self, fails: bool = False) -> None:
         self.fails = fails
@@ -76,7 +76,7 @@ class Cdk:
 
 
 class Place:
-    """An environment of its own, and short ways to give it stacks."""
+    """An environment of its own, with short ways to give it stacks."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -93,7 +93,7 @@ class Place:
         self.cloudformation = target.client("cloudformation")
 
     def create(self, part: str, resources: dict[str, Any], **more: Any) -> str:
-        """A stack of the environment; its name."""
+        """Create a stack of the environment; return its name."""
         name = self.names.stack(part)
         outputs = more.pop("Outputs", {})
         self.cloudformation.create_stack(
@@ -116,21 +116,21 @@ class Place:
         return [event.text for event in self.events if isinstance(event, Note)]
 
     def id_of(self, part: str, logical: str) -> str:
-        found = self.cloudformation.describe_stack_resource(
+        resource = self.cloudformation.describe_stack_resource(
             StackName=self.names.stack(part), LogicalResourceId=logical
         )
-        return str(found["StackResourceDetail"]["PhysicalResourceId"])
+        return str(resource["StackResourceDetail"]["PhysicalResourceId"])
 
 
 @pytest.fixture
 def place(target: Target) -> Iterator[Place]:
-    found = Place(target)
-    yield found
-    for name in found.stacks.left():
-        found.cloudformation.update_termination_protection(
+    place = Place(target)
+    yield place
+    for name in place.stacks.left():
+        place.cloudformation.update_termination_protection(
             StackName=name, EnableTerminationProtection=False
         )
-    found.stacks.delete_rest()
+    place.stacks.delete_rest()
 
 
 def queue(name: str) -> dict[str, Any]:
@@ -186,33 +186,33 @@ def test_it_goes_on_where_it_was_when_it_is_run_again(place: Place) -> None:
 
 
 def destroy_in_a_process(place: Place, until: str = "") -> tuple[int, list[str]]:
-    """Exit code and lines of a destruction in a process of its own, which gets Ctrl-C at the first
-    line that begins with `until`.
+    """Return exit code and lines of a destruction that gets Ctrl-C at the first line that begins
+    with `until`.
 
-    It sends itself the signal, so that it comes at that point and at no other, on however busy a
-    machine.
+    The process sends itself the signal, so that it comes at that point, however busy the machine
+    is.
     """
-    given = (
+    variables = (
         str(place.target.endpoint_url),
         place.names.environment.project,
         ACCOUNT,
         place.target.region,
         until,
     )
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *given],
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *variables],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
         timeout=120,
         check=False,
     )
-    return done.returncode, done.stdout.splitlines()
+    return result.returncode, result.stdout.splitlines()
 
 
 def test_ctrl_c_at_several_points_loses_nothing_and_the_last_run_ends_it(place: Place) -> None:
-    """Each time before the stack of that line is deleted, so that the next run has it still to
-    do.
+    """Each time before the stack of that line is deleted, so that the next run still has to delete
+    it.
     """
     parts = ("pipeline", "network", "data")
     for part in parts:
@@ -228,7 +228,7 @@ def test_ctrl_c_at_several_points_loses_nothing_and_the_last_run_ends_it(place: 
 
 def test_what_a_template_keeps_is_said_to_be_kept_on_purpose(place: Place) -> None:
     bucket = f"{place.names.prefix}-kept"
-    kept = {
+    lines = {
         "Kept": {
             "Type": "AWS::S3::Bucket",
             "DeletionPolicy": "Retain",
@@ -238,7 +238,7 @@ def test_what_a_template_keeps_is_said_to_be_kept_on_purpose(place: Place) -> No
     stack = place.create(
         "data",
         {
-            **kept,
+            **lines,
             **queue(f"{place.names.prefix}-gone"),
             "Key": {"Type": "AWS::KMS::Key", "Properties": {}},
         },

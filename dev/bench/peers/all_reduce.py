@@ -1,5 +1,7 @@
-"""Milliseconds per AllReduce of each size (megabytes, on the command line) and per copy of as many
-bytes: medians, from rank 0.
+"""Milliseconds per AllReduce of each size (megabytes, on the command line), and per copy of as many
+bytes.
+
+Rank 0 reports medians.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ REPEATS = 25
 
 
 def main() -> None:
-    """One rank."""
+    """Run one rank."""
     torch.set_num_threads(1)
     dist.init_process_group("smddp")
     figures = {}
@@ -38,12 +40,12 @@ def main() -> None:
 
 
 def median_ms(work: Callable[[], object]) -> float:
-    """After three calls that do not count."""
+    """Return the median time, after three uncounted calls."""
     times = []
     for _ in range(3 + REPEATS):
-        began_at = time.perf_counter()
+        started_at = time.perf_counter()
         work()
-        times.append(1000 * (time.perf_counter() - began_at))
+        times.append(1000 * (time.perf_counter() - started_at))
     return statistics.median(times[3:])
 
 

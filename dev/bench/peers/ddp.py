@@ -2,7 +2,7 @@
 ddp.py`, or alone.
 
 The training loop is `mnist/main.py`'s (Adadelta at 1.0, a DataLoader in the process, as the example
-has it without CUDA); what makes it parallel is what the `distributed/ddp-tutorial-series` adds:
+has it without CUDA). What makes it parallel comes from the `distributed/ddp-tutorial-series`:
 init_process_group, DistributedSampler, DistributedDataParallel.
 """
 
@@ -27,7 +27,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 
 def main() -> None:
-    """One rank."""
+    """Run one rank."""
     setting = parse()
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1:
@@ -56,7 +56,7 @@ def main() -> None:
         for _ in range(setting.warm_up):
             step()
         figures = scaling(
-            Job(dist.get_rank(), ranks, dist.barrier, gathered),
+            Job(dist.get_rank(), ranks, dist.barrier, gather_all),
             phase_step,
             setting.cycles,
             setting.steps,
@@ -76,15 +76,15 @@ def main() -> None:
         dist.destroy_process_group()
 
 
-def gathered(one: Any) -> list[Any]:
-    """What every rank gave, in their order."""
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, one)
-    return found
+def gather_all(value: Any) -> list[Any]:
+    """Return every rank's value, in the order of the ranks."""
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
 
 
 def stop_together(wish: bool) -> bool:
-    """Whether rank 0 wishes to stop."""
+    """Return whether rank 0 wishes to stop."""
     wishes = torch.tensor([float(wish)])
     dist.broadcast(wishes, 0)
     return bool(wishes.item())

@@ -1,9 +1,8 @@
-"""The network and the data as pytorch/examples' `mnist/main.py` has them; shared by the peers that
-use PyTorch.
+"""The network and the data of pytorch/examples' `mnist/main.py`, for the peers that use PyTorch.
 
-Source: https://github.com/pytorch/examples/blob/main/mnist/main.py (BSD 3-clause), written anew.
-Left out, in every contender alike, is dropout; torchvision's dataset and transforms are written
-with Pillow, as torchvision does not load here.
+Source: https://github.com/pytorch/examples/blob/main/mnist/main.py (BSD 3-clause), rewritten.
+Dropout is left out, in every contender alike. torchvision's dataset and transforms are rewritten
+with Pillow, because torchvision does not load here.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Net(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch
         self.fc2 = nn.Linear(128, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Log-probabilities (N, 10) of images (N, 1, 28, 28)."""
+        """Return log-probabilities (N, 10) of images (N, 1, 28, 28)."""
         x = functional.relu(self.conv1(x))
         x = functional.relu(self.conv2(x))
         x = functional.max_pool2d(x, 2)
@@ -42,7 +41,7 @@ class Net(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch
 
 class Mnist(Dataset[tuple[torch.Tensor, int]]):  # type: ignore[misc, unused-ignore]
     """One image at a time through ToTensor and Normalize, as torchvision's MNIST with the example's
-    transforms does it.
+    transforms.
     """
 
     def __init__(self, folder: Path, prefix: str) -> None:
@@ -68,14 +67,15 @@ def _to_tensor(image: Any) -> torch.Tensor:
 
 
 def endless(loader: Any) -> Any:
-    """The loader's batches, epoch after epoch."""
+    """Yield the loader's batches, epoch after epoch."""
     while True:
         yield from loader
 
 
 def accuracy(network: nn.Module, folder: Path, count: int) -> float:
-    """Share of the first `count` test images that the network knows; as one tensor, because testing
-    is not what is compared.
+    """Return the share of the first `count` test images that the network knows.
+
+    As one tensor, because testing is not compared.
     """
     test = Mnist(folder, "t10k")
     network.eval()

@@ -1,5 +1,6 @@
-"""The same loop with Horovod over MPI or gloo, as its MNIST example writes it: `horovodrun -np 2
-python horovod_loop.py`.
+"""The same loop with Horovod over MPI or gloo, as in its MNIST example.
+
+`horovodrun -np 2 python horovod_loop.py`
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 
 def main() -> None:
-    """One rank."""
+    """Run one rank."""
     setting = parse()
     hvd.init()
     torch.manual_seed(setting.seed)

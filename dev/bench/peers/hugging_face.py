@@ -1,5 +1,6 @@
-"""The same loop with Hugging Face Accelerate, as its quick tour writes it: `torchrun
---nproc-per-node 2 hugging_face.py`.
+"""The same loop with Hugging Face Accelerate, as in its quick tour.
+
+`torchrun --nproc-per-node 2 hugging_face.py`
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch.utils.data import DataLoader
 
 
 def main() -> None:
-    """One rank."""
+    """Run one rank."""
     setting = parse()
     accelerator = Accelerator(cpu=True)
     set_seed(setting.seed)
@@ -34,8 +35,8 @@ def main() -> None:
         accelerator.backward(functional.nll_loss(model(data), target))
         optimizer.step()
     if accelerator.is_main_process:
-        found = accuracy(accelerator.unwrap_model(model), setting.data, setting.tested)
-        report(images_per_s=clock.images_per_s, accuracy=found)
+        test_accuracy = accuracy(accelerator.unwrap_model(model), setting.data, setting.tested)
+        report(images_per_s=clock.images_per_s, accuracy=test_accuracy)
     accelerator.end_training()
 
 

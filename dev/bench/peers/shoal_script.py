@@ -1,8 +1,9 @@
-"""The shipped script's own step on the peers' network: `mpirun -np 2 smddprun python -m mpi4py
-shoal_script.py`, or alone.
+"""The shipped script's own step on the peers' network.
 
-Batches, preprocessing, precision, gradient averaging and optimizer are training_code/pytorch's;
-only the network is replaced, by the same layers in the shipped network's manner (pool before relu,
+`mpirun -np 2 smddprun python -m mpi4py shoal_script.py`, or alone.
+
+Batches, preprocessing, precision, gradient averaging and optimizer are training_code/pytorch's.
+Only the network is replaced, by the same layers in the shipped network's manner (pool before relu,
 features in the order of channels_last).
 """
 
@@ -31,11 +32,11 @@ from torch import nn
 from torch.nn import functional
 
 MANY_EPOCHS = 100
-"""More than any run of phases takes: the schedule is asked for each of its steps."""
+"""More than any run of phases takes: the schedule needs a number for each of its steps."""
 
 
 class Net(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
-    """conv 32 - conv 64 - pool - fc 128 - fc 10, as example.py has it."""
+    """conv 32 - conv 64 - pool - fc 128 - fc 10, as in example.py."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,19 +46,19 @@ class Net(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch
         self.fc2 = nn.Linear(128, 10)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Logits (N, 10) of prepared images (N, 1, 28, 28)."""
+        """Return logits (N, 10) of prepared images (N, 1, 28, 28)."""
         features = functional.relu(self.conv1(pixels))
         features = functional.relu(functional.max_pool2d(self.conv2(features), 2))
         return self.fc2(functional.relu(self.fc1(features.permute(0, 2, 3, 1).flatten(1))))
 
 
 def new_network(device: torch.device) -> nn.Module:
-    """In place of model.new_network."""
+    """Replace model.new_network."""
     return Net().to(device).to(memory_format=torch.channels_last)
 
 
 def main() -> None:
-    """One rank."""
+    """Run one rank."""
     setting = parse()
     train.new_network = new_network  # type: ignore[attr-defined, assignment, unused-ignore]
     folders = [
@@ -89,7 +90,7 @@ def main() -> None:
 
 
 def in_one_go(run: train.Run, setting: Setting) -> dict[str, float]:
-    """Images/s of all ranks, and the accuracy after that."""
+    """Return images/s of all ranks, and the accuracy after that."""
     clock, steps = Clock(setting, run.ranks.world_size), training(run)
     for _ in clock.steps():
         next(steps)
@@ -97,9 +98,9 @@ def in_one_go(run: train.Run, setting: Setting) -> dict[str, float]:
 
 
 def in_phases(run: train.Run, setting: Setting) -> dict[str, float]:
-    """How well the ranks scale; under mpirun only.
+    """Return how well the ranks scale; under mpirun only.
 
-    The networks drift apart, so that no accuracy would say anything.
+    The networks drift apart, so no accuracy would say anything.
     """
     steps, average, communicates = training(run), cpu.average, True
 
@@ -121,7 +122,7 @@ def in_phases(run: train.Run, setting: Setting) -> dict[str, float]:
 
 
 def training(run: train.Run) -> Iterator[None]:
-    """Does a step each time it is asked for one, epoch after epoch."""
+    """Do a step for each `next`, epoch after epoch."""
     for epoch in itertools.count(1):
         for number, (images, labels) in enumerate(train.batches(run, epoch, 0), start=1):
             train.set_learning_rate(run, epoch, number)
@@ -130,8 +131,8 @@ def training(run: train.Run) -> Iterator[None]:
 
 
 def accuracy(run: train.Run, count: int) -> float:
-    """Share of the first `count` test images that the network knows, in float32 as the peers
-    test.
+    """Return the share of the first `count` test images that the network knows, in float32 as for
+    the peers.
     """
     test = read_test(run.options.test_dir)
     run.network.eval()

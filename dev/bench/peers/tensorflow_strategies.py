@@ -1,9 +1,10 @@
-"""The same network with TensorFlow's strategies, in a custom loop as TensorFlow's guide writes it.
+"""The same network with TensorFlow's strategies, in a custom loop as in TensorFlow's guide.
 
-    python tensorflow_strategies.py mirrored        (one process, two logical CPUs)
-    TF_CONFIG=... python tensorflow_strategies.py multi_worker        (one process per core)
-    python tensorflow_strategies.py plain           (no strategy) mpirun -np 2 smddprun python -m
-    mpi4py tensorflow_strategies.py smddp        (no strategy, a tape that averages)
+    python tensorflow_strategies.py mirrored                       (one process, two logical CPUs)
+    TF_CONFIG=... python tensorflow_strategies.py multi_worker     (one process per core)
+    python tensorflow_strategies.py plain                          (no strategy)
+    mpirun -np 2 smddprun python -m mpi4py tensorflow_strategies.py smddp
+                                                                   (a tape that averages)
 
 The images are one array that tf.data batches and shuffles, the recommended way; the step is one
 tf.function.
@@ -32,11 +33,11 @@ import tensorflow as tf
 
 MEAN, STD = 0.1307, 0.3081
 REPLICAS = 2 if KIND in {"mirrored", "multi_worker"} else 1
-"""Over which one process's step is spread."""
+"""Number of replicas over which one process's step is spread."""
 
 
 def make_strategy() -> tf.distribute.Strategy:
-    """What spreads a step over the cores."""
+    """Return the strategy that spreads a step over the cores."""
     if KIND == "mirrored":
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(
@@ -69,7 +70,7 @@ def network() -> tf.keras.Sequential:
 
 
 def main() -> None:
-    """One process."""
+    """Run one process."""
     setting = parse()
     sdp: Any = (
         importlib.import_module("smdistributed.dataparallel.tensorflow")
@@ -90,7 +91,7 @@ def main() -> None:
     )
     data = (
         data.batch(setting.batch * REPLICAS, drop_remainder=True)
-        .map(normalised)
+        .map(normalise)
         .prefetch(tf.data.AUTOTUNE)
     )
     batches = iter(strategy.experimental_distribute_dataset(data))
@@ -139,32 +140,32 @@ def main() -> None:
         pixels, targets = load(setting.data, "t10k")
         figures = {
             "images_per_s": clock.images_per_s,
-            "accuracy": tested(model, pixels[: setting.tested], targets[: setting.tested]),
+            "accuracy": test_accuracy(model, pixels[: setting.tested], targets[: setting.tested]),
         }
     if rank == 0:
         report(**figures)
 
 
-def normalised(pixels: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """float32 (N, 28, 28, 1) of uint8 (N, 28, 28)."""
+def normalise(pixels: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return float32 (N, 28, 28, 1) of uint8 (N, 28, 28)."""
     return (tf.cast(pixels[..., tf.newaxis], tf.float32) / 255.0 - MEAN) / STD, labels
 
 
 def load(folder: object, prefix: str) -> tuple[np.ndarray, np.ndarray]:
-    """uint8 (N, 28, 28) and int64 (N,)."""
+    """Return images, uint8 (N, 28, 28), and labels, int64 (N,)."""
     pixels, labels, count = read(folder, prefix)  # type: ignore[arg-type]
     return np.frombuffer(pixels, np.uint8).reshape(count, 28, 28), np.frombuffer(
         labels, np.uint8
     ).astype(np.int64)
 
 
-def tested(model: tf.keras.Sequential, images: np.ndarray, labels: np.ndarray) -> float:
-    """Share of the images that the network knows, outside of the strategy."""
+def test_accuracy(model: tf.keras.Sequential, images: np.ndarray, labels: np.ndarray) -> float:
+    """Return the share of the images that the network knows, outside of the strategy."""
     plain = network()
     plain.set_weights(model.get_weights())
     answers = np.concatenate(
         [
-            plain(normalised(tf.constant(part), None)[0]).numpy().argmax(1)
+            plain(normalise(tf.constant(part), None)[0]).numpy().argmax(1)
             for part in np.array_split(images, 4)
         ]
     )

@@ -1,5 +1,5 @@
-"""Runs alternate, a disturbed one is repeated in its turn, ratios stay within a round, and a noisy
-machine gets no result.
+"""Runs alternate, a disturbed run is repeated in its turn, ratios stay within a round, and noise
+gets no result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def few_readings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class ScriptedGauge(Gauge):
-    """Says of each run what the test wants; measures nothing."""
+    """Returns the test's noises; measures nothing."""
 
     def __init__(self, noises: Iterator[Noise]) -> None:
         self._noises = noises
@@ -46,15 +46,15 @@ class ScriptedGauge(Gauge):
 
 
 def contenders(log: list[str], speeds: dict[str, list[float]]) -> list[Contender]:
-    """Contenders that note their turn; the n-th run of each has the n-th speed, the last one for
-    ever.
+    """Return contenders that note their turn; the n-th run of each has the n-th speed, then the
+    last one.
     """
 
     def of(name: str) -> Contender:
         def run() -> Metrics:
             log.append(name)
-            left = speeds[name]
-            return {"images_per_s": left.pop(0) if len(left) > 1 else left[0]}
+            remaining = speeds[name]
+            return {"images_per_s": remaining.pop(0) if len(remaining) > 1 else remaining[0]}
 
         return Contender(name, run)
 
@@ -110,7 +110,7 @@ def test_what_ran_before_needs_no_warm_up() -> None:
 
 
 class LoadedGauge(Gauge):
-    """Of a machine on which nobody else computes, with these load averages."""
+    """A gauge on a machine on which nobody else computes, with these load averages."""
 
     def __init__(self, loads: list[float]) -> None:
         super().__init__()
@@ -188,11 +188,11 @@ def test_the_gauge_sees_the_work_of_others_and_not_its_own() -> None:
 def test_a_machine_that_became_slower_or_faster_is_not_quiet(kernel: float, quiet: bool) -> None:
     gauge = Gauge()
     before = Reading(gauge.usual_kernel_s, busy_s=0.0, own_s=0.0, at_s=0.0, load=0.0)
-    found = gauge.between(
+    noise = gauge.between(
         before, Reading(kernel * gauge.usual_kernel_s, busy_s=0.0, own_s=0.0, at_s=1.0, load=0.0)
     )
-    assert found.is_quiet == quiet
-    assert found.kernel_ratio == pytest.approx(kernel)
+    assert noise.is_quiet == quiet
+    assert noise.kernel_ratio == pytest.approx(kernel)
 
 
 def test_what_is_usual_follows_the_runs_that_count() -> None:

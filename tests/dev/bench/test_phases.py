@@ -1,5 +1,5 @@
-"""A job measures how well it scales: what its ranks' steps take together, apart and alone goes in,
-the efficiencies come out.
+"""A job measures how well it scales, from the times of its ranks' steps together, apart and
+alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ SPELLS = (1.0, 2.0, 1.0, 10.0)
 
 
 class Host:
-    """Where two threads meet as ranks, each with a clock that only its own steps move on."""
+    """A place where two threads meet as ranks, each with a clock that only its own steps
+    advance.
+    """
 
     def __init__(self, phases: Any) -> None:
         self.phases = phases
@@ -71,7 +73,7 @@ class Host:
 
 @pytest.fixture
 def phases(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module beside the peers' scripts, which import it from their own folder."""
+    """Return the module of the peers' scripts, which they import from their own folder."""
     monkeypatch.syspath_prepend(SCRIPTS)
     return importlib.import_module("phases")
 

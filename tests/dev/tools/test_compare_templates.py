@@ -46,7 +46,7 @@ def test_stacks_come_and_go(tmp_path: Path) -> None:
 def test_what_github_would_not_take_is_cut_and_says_so(tmp_path: Path) -> None:
     many = tuple(f"stack-{number}" for number in range(9))
     text = compare(
-        assembly(tmp_path, "base", 5, ()), assembly(tmp_path, "head", 5, many), longest=200
+        assembly(tmp_path, "base", 5, ()), assembly(tmp_path, "head", 5, many), max_characters=200
     )
     assert text.count("is new") < len(many)
     assert text.endswith("Cut here: compare the folders that `make synth` writes.")

@@ -81,7 +81,7 @@ def test_what_commands_import_of_ours_and_of_the_cdk_is_compiled(program: str) -
     """Most of our processes may not write bytecode, so they must find it."""
     compile_programs()
     compile_cdk()
-    shown = (
+    program_line = (
         "[m.__name__ for m in list(sys.modules.values()) if getattr(m, '__cached__', None) and not"
         " Path(m.__cached__).exists()]"
     )
@@ -89,7 +89,7 @@ def test_what_commands_import_of_ours_and_of_the_cdk_is_compiled(program: str) -
         sys.executable,
         "-B",
         "-c",
-        f"{program}; import sys; from pathlib import Path; print({shown})",
+        f"{program}; import sys; from pathlib import Path; print({program_line})",
     )
     ours = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {
         "images"
