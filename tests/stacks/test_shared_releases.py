@@ -25,7 +25,7 @@ from config.release_text import with_release
 from config.settings import Environment, SharedVersions
 from local.tests.control.account import allow, eventually, trust
 from shoal_local.server import Emulator, Options
-from stacks.constructs.shared_releases import bucket_statements, registry_policy, what_is_shared
+from stacks.constructs.shared_releases import bucket_statements, registry_policy, shared_text
 from stacks.data_stack import DataStack
 from tests.config.test_release import CONTENT
 from tests.stacks.conftest import ROOT
@@ -112,11 +112,14 @@ class Accounts:
     def role(self, account: str, name: str, service: str) -> Any:
         """As a session of the role."""
         arn = f"arn:aws:iam::{account}:role/{name}"
-        made = self.root(account, "sts").assume_role(RoleArn=arn, RoleSessionName="tests")[
+        credentials = self.root(account, "sts").assume_role(RoleArn=arn, RoleSessionName="tests")[
             "Credentials"
         ]
         return self._client(
-            service, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"]
+            service,
+            credentials["AccessKeyId"],
+            credentials["SecretAccessKey"],
+            credentials["SessionToken"],
         )
 
     def _client(self, service: str, key: str, secret: str, token: str | None) -> Any:
@@ -155,18 +158,18 @@ def accounts(
     )
     (folder / "state").mkdir()
     emulator.start()
-    found = Accounts(emulator.endpoint_url())
+    accounts = Accounts(emulator.endpoint_url())
     deploy(
-        found,
+        accounts,
         data_template(folder / "cdk.out", cdk_context, consumers(folder / "repository", PINNED)),
     )
     for environment in (STAGING, PROD):
         for actor in READERS:
-            found.make_role(environment.account, Names(environment).role(actor))
-        found.make_role(environment.account, "admin")
-    found.make_role("999900001111", "admin")
-    register(found)
-    yield found
+            accounts.make_role(environment.account, Names(environment).role(actor))
+        accounts.make_role(environment.account, "admin")
+    accounts.make_role("999900001111", "admin")
+    register(accounts)
+    yield accounts
     emulator.close()
 
 
@@ -191,7 +194,7 @@ def register(accounts: Accounts) -> None:
     s3.put_object(Bucket=DATA, Key="datasets/mnist/train/1", Body=b"7")
     for archive in ARCHIVES.values():
         container = {"Image": IMAGE, "ModelDataUrl": f"s3://{ARTIFACTS}/{archive}"}
-        served = {
+        sources = {
             "Containers": [container],
             "SupportedContentTypes": ["text/csv"],
             "SupportedResponseMIMETypes": ["text/csv"],
@@ -199,7 +202,7 @@ def register(accounts: Accounts) -> None:
         sagemaker.create_model_package(
             ModelPackageGroupName=NAMES.model_package_group,
             ModelApprovalStatus="Approved",
-            InferenceSpecification=served,
+            InferenceSpecification=sources,
         )
 
 
@@ -244,10 +247,10 @@ def makes_models_of(accounts: Accounts, environment: Environment) -> set[int]:
             Containers=[{"ModelPackageName": VERSIONS[number]}],
         )
 
-    made = {number for number in VERSIONS if makes(number)}
-    for number in made:
+    makeable = {number for number in VERSIONS if makes(number)}
+    for number in makeable:
         sagemaker.delete_model(ModelName=f"of-{number}")
-    return made
+    return makeable
 
 
 def allows(call: Callable[..., Any], **arguments: Any) -> bool:
@@ -414,15 +417,15 @@ def test_a_version_whose_archive_lies_where_none_are_shared_is_told() -> None:
     elsewhere = Consumer(
         "prod", PROD.account, "arn:a", "arn:b", (VERSIONS[2], VERSIONS[1]), (ARCHIVES[1],)
     )
-    told = "reads shoal-mnist-dev/2, shoal-mnist-dev/1 (1 without an archive that is shared)"
-    assert what_is_shared(NAMES, [elsewhere]) == f"prod ({PROD.account}) {told}"
+    text = "reads shoal-mnist-dev/2, shoal-mnist-dev/1 (1 without an archive that is shared)"
+    assert shared_text(NAMES, [elsewhere]) == f"prod ({PROD.account}) {text}"
 
 
 def test_no_pattern_is_in_what_is_shared(tmp_path: Path) -> None:
-    found = consumers(tmp_path, PINNED)
+    readers = consumers(tmp_path, PINNED)
     registry, bucket = (
-        registry_policy(NAMES, found),
-        [each.to_json() for each in bucket_statements(NAMES, found)],
+        registry_policy(NAMES, readers),
+        [each.to_json() for each in bucket_statements(NAMES, readers)],
     )
     assert registry is not None
     assert "*" not in json.dumps([each["Resource"] for each in (*registry["Statement"], *bucket)])
