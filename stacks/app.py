@@ -125,17 +125,19 @@ class ShoalApp(cdk.App):
         """Add the stack that lets workflows deploy, for each account in which an environment wants
         one.
         """
-        wanted = [environment for environment in environments if environment.delivery]
-        if not wanted:
+        with_delivery = [environment for environment in environments if environment.delivery]
+        if not with_delivery:
             return
         from stacks.delivery_stack import (
             DeliveryStack,
         )  # imports parts of the CDK that most apps do not need
 
-        for account in sorted({environment.account for environment in wanted}):
-            there = [environment for environment in wanted if environment.account == account]
-            place = cdk.Environment(account=account, region=there[0].region)
-            DeliveryStack(self, f"delivery-{account}", environments=there, env=place)
+        for account in sorted({environment.account for environment in with_delivery}):
+            in_account = [
+                environment for environment in with_delivery if environment.account == account
+            ]
+            place = cdk.Environment(account=account, region=in_account[0].region)
+            DeliveryStack(self, f"delivery-{account}", environments=in_account, env=place)
 
     def add_release_pipelines(self, environments: Iterable[Environment]) -> None:
         """Add a pipeline of CodePipeline for each environment that has a connection, with those
@@ -143,37 +145,37 @@ class ShoalApp(cdk.App):
 
         All of them must have been added before.
         """
-        known = {environment.name: environment for environment in environments}
-        wanted = [
+        by_name = {environment.name: environment for environment in environments}
+        with_connection = [
             environment
-            for environment in known.values()
+            for environment in by_name.values()
             if environment.delivery and environment.delivery.connection_arn
         ]
-        if not wanted:
+        if not with_connection:
             return
         from stacks.release_pipeline_stack import ReleasePipelineStack  # half a second of imports
 
-        for environment in wanted:
+        for environment in with_connection:
             place = cdk.Environment(account=environment.account, region=environment.region)
-            way = [(each, self._stage(each)) for each in _way_from(environment, known)]
+            stages = [(each, self._stage(each)) for each in _promotions_from(environment, by_name)]
             ReleasePipelineStack(
-                self, f"release-pipeline-{environment.name}", environments=way, env=place
+                self, f"release-pipeline-{environment.name}", environments=stages, env=place
             )
 
     def _stage(self, environment: Environment) -> cdk.Stage:
-        found = self.node.find_child(environment.name)
-        if not isinstance(found, EnvironmentStage):
+        stage = self.node.find_child(environment.name)
+        if not isinstance(stage, EnvironmentStage):
             raise TypeError(f"{environment.name} is no environment of this app")
-        return found
+        return stage
 
 
-def _way_from(first: Environment, known: Mapping[str, Environment]) -> list[Environment]:
+def _promotions_from(first: Environment, by_name: Mapping[str, Environment]) -> list[Environment]:
     """It, and those that are promoted from it, in that order."""
-    way = [first]
-    for environment in way:
-        way += [
+    promotions = [first]
+    for environment in promotions:
+        promotions += [
             each
-            for each in known.values()
-            if each.promoted_from == environment.name and each not in way
+            for each in by_name.values()
+            if each.promoted_from == environment.name and each not in promotions
         ]
-    return way
+    return promotions

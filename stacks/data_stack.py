@@ -12,7 +12,7 @@ from constructs import Construct
 from config.consumers import Consumer
 from config.names import Names
 from stacks.constructs.empty_on_delete import EmptyOnDelete
-from stacks.constructs.shared_releases import registry_policy, what_is_shared
+from stacks.constructs.shared_releases import registry_policy, shared_text
 from stacks.constructs.storage import Storage
 
 
@@ -62,12 +62,12 @@ class DataStack(cdk.Stack):
             emptier.registry(self.model_package_group)
         self._add_outputs()
         if consumers:
-            said = (
+            description = (
                 "Environments of other accounts that take releases from here, by `promoted_from` in"
                 " their files, and what they may read"
             )
             cdk.CfnOutput(
-                self, "Consumers", value=what_is_shared(names, consumers), description=said
+                self, "Consumers", value=shared_text(names, consumers), description=description
             )
 
     def _add_outputs(self) -> None:

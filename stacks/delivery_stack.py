@@ -49,10 +49,10 @@ class DeliveryStack(cdk.Stack):
         provider = self._provider(first.account, environments)
         for environment in environments:
             names = Names(environment)
-            self._deploying(names, provider)
-            self._looking(names, provider)
+            self._add_deploy_role(names, provider)
+            self._add_look_role(names, provider)
             if environment.promoted_from is None:
-                self._promoting(names, provider)
+                self._add_promotion_role(names, provider)
 
     def _provider(self, account: str, environments: Sequence[Environment]) -> str:
         """ARN of GitHub's identity provider, which an account has at most once."""
@@ -66,25 +66,27 @@ class DeliveryStack(cdk.Stack):
         )
         return provider.oidc_provider_arn
 
-    def _deploying(self, names: Names, provider: str) -> None:
+    def _add_deploy_role(self, names: Names, provider: str) -> None:
         """May assume the roles that `cdk bootstrap` made in this account and region, and do nothing
         by itself.
         """
-        self._assuming(names, provider, DEPLOY, names.environment.name, _BOOTSTRAP_ROLES)
+        self._add_assuming_role(names, provider, DEPLOY, names.environment.name, _BOOTSTRAP_ROLES)
 
-    def _looking(self, names: Names, provider: str) -> None:
+    def _add_look_role(self, names: Names, provider: str) -> None:
         """May assume the bootstrap's role that only reads: for the nightly drift check, which waits
         for no reviewer.
         """
-        self._assuming(names, provider, LOOK, f"{names.environment.name}-look", ("lookup",))
+        self._add_assuming_role(
+            names, provider, LOOK, f"{names.environment.name}-look", ("lookup",)
+        )
 
-    def _assuming(
+    def _add_assuming_role(
         self,
         names: Names,
         provider: str,
         actor: str,
         workflow_environment: str,
-        kinds: Sequence[str],
+        role_kinds: Sequence[str],
     ) -> None:
         environment = names.environment
         construct_id = f"{'Deploy' if actor == DEPLOY else 'Look'}-{environment.name}"
@@ -100,13 +102,13 @@ class DeliveryStack(cdk.Stack):
         place = f"{environment.account}-{environment.region}"
         roles = [
             f"arn:aws:iam::{environment.account}:role/cdk-{_QUALIFIER}-{kind}-role-{place}"
-            for kind in kinds
+            for kind in role_kinds
         ]
         role.allow("AssumeBootstrapRoles", ["sts:AssumeRole"], roles)
         output = construct_id.partition("-")[0] + "RoleArn" + environment.name.replace("-", "")
         cdk.CfnOutput(self, output, value=role.role_arn)
 
-    def _promoting(self, names: Names, provider: str) -> None:
+    def _add_promotion_role(self, names: Names, provider: str) -> None:
         """May read what `shoal promote` looks at, where models are trained; it changes nothing in
         the account.
         """

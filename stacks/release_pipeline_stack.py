@@ -49,7 +49,7 @@ class ReleasePipelineStack(cdk.Stack):
             raise ValueError(f"environment {first.name} has no delivery.connection_arn")
         self._project, self._connection = first.project, first.delivery.connection_arn
         self._bucket = self._artifacts()
-        self._pipeline = self._made(
+        self._pipeline = self._pipeline_from(
             re.sub(r"@\d+", "", first.delivery.repository), first.delivery.branch
         )
         for environment, stage in environments:
@@ -67,12 +67,12 @@ class ReleasePipelineStack(cdk.Stack):
             {f"AwsSolutions-IAM5[{finding}]": why for finding, why in self._wildcards().items()},
         )
 
-    def _made(self, repository: str, branch: str) -> pipelines.CodePipeline:
+    def _pipeline_from(self, repository: str, branch: str) -> pipelines.CodePipeline:
         source = pipelines.CodePipelineSource.connection(
             repository, branch, connection_arn=self._connection, action_name=_SOURCE
         )
         synth = pipelines.ShellStep("Synth", input=source, commands=["make synth"])
-        made = codepipeline.Pipeline(
+        code_pipeline = codepipeline.Pipeline(
             self,
             "Releases",
             pipeline_name=f"shoal-{self._project}-releases",
@@ -84,7 +84,7 @@ class ReleasePipelineStack(cdk.Stack):
             self,
             "Pipeline",
             synth=synth,
-            code_pipeline=made,
+            code_pipeline=code_pipeline,
             cli_version=CLI_VERSION,
             code_build_defaults=pipelines.CodeBuildOptions(
                 build_environment=codebuild.BuildEnvironment(
@@ -148,12 +148,12 @@ class ReleasePipelineStack(cdk.Stack):
 
     def _role_below(self, *path: str) -> iam.Role:
         """A role that CDK Pipelines made, by its place in the tree."""
-        found: IConstruct = self
+        construct: IConstruct = self
         for part in path:
-            found = found.node.find_child(part)
-        if not isinstance(found, iam.Role):
-            raise TypeError(f"{found.node.path} is no role")
-        return found
+            construct = construct.node.find_child(part)
+        if not isinstance(construct, iam.Role):
+            raise TypeError(f"{construct.node.path} is no role")
+        return construct
 
     def _trust_this_account(self) -> None:
         """CDK Pipelines names the service only.
@@ -188,35 +188,35 @@ class ReleasePipelineStack(cdk.Stack):
             "kms:GenerateDataKey*",
             "kms:ReEncrypt*",
         )
-        found = {
+        reasons = {
             f"Action::{action}": (
                 "On the pipeline's own bucket and key, as aws-cdk-lib's grants write it."
             )
             for action in actions
         }
-        found[f"Resource::<{bucket}.Arn>/*"] = (
+        reasons[f"Resource::<{bucket}.Arn>/*"] = (
             "Every artifact of this one pipeline; CodePipeline makes up their names."
         )
-        found[f"Resource::arn:*:iam::{self.account}:role/*"] = (
+        reasons[f"Resource::arn:*:iam::{self.account}:role/*"] = (
             "Only the bootstrap's roles: a condition asks for their tag."
         )
-        found["Resource::*"] = (
+        reasons["Resource::*"] = (
             "The assets' role assumes the bootstrap's roles; the self-update asks for its stack and"
             " lists buckets."
         )
         for kind, name in (("report-group", "*"), ("log-group", "/aws/codebuild/*")):
             service = "codebuild" if kind == "report-group" else "logs"
-            found[
+            reasons[
                 f"Resource::arn:aws:{service}:{self.region}:{self.account}:{kind}{'/' if kind == 'report-group' else ':'}{name}"  # noqa: E501
             ] = _OWN
         for project in (
             each for each in self.node.find_all() if isinstance(each, codebuild.CfnProject)
         ):
             identity = self.get_logical_id(project)
-            found[
+            reasons[
                 f"Resource::arn:aws:logs:{self.region}:{self.account}:log-group:/aws/codebuild/<{identity}>:*"
             ] = _OWN
-            found[
+            reasons[
                 f"Resource::arn:aws:codebuild:{self.region}:{self.account}:report-group/<{identity}>-*"
             ] = _OWN
-        return found
+        return reasons

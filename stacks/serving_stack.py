@@ -94,8 +94,8 @@ class ServingStack(cdk.Stack):
             key=data.key,
         )
         self.proof.resource.node.add_dependency(self.serving.endpoint)
-        for made in (self.served.model, self.served.config, self.serving.endpoint):
-            cdk.Tags.of(made).add("shoal:release", release.version)
+        for resource in (self.served.model, self.served.config, self.serving.endpoint):
+            cdk.Tags.of(resource).add("shoal:release", release.version)
         cdk.CfnOutput(self, "EndpointName", value=names.serving_endpoint)
         cdk.CfnOutput(self, "EndpointArn", value=names.serving_endpoint_arn)
         cdk.CfnOutput(self, "ModelPackageArn", value=release.model_package_arn)

@@ -46,12 +46,16 @@ class Leftovers:
         search = attribution.Search(self._sagemaker, self.names.pipeline)
         summaries = Pipeline(self.target, self.names.pipeline).executions()
         ids = [summary["PipelineExecutionArn"].rpartition("/")[2] for summary in summaries]
-        made = search.of_pipeline(self.names.pipeline_arn, ids)
+        resources = search.of_pipeline(self.names.pipeline_arn, ids)
         left = [
-            inventory.Resource(each.kind, each.name) for each in made if self._exists(search, each)
+            inventory.Resource(each.kind, each.name)
+            for each in resources
+            if self._exists(search, each)
         ]
         with search.attempt(_SCALING, "scalable targets"):
-            left += self._scalable_targets({each.name for each in made if each.kind == "endpoint"})
+            left += self._scalable_targets(
+                {each.name for each in resources if each.kind == "endpoint"}
+            )
         self._report_failures(search.failures)
         return sorted(left)
 

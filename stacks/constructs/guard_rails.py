@@ -92,11 +92,11 @@ def ours(names: Names) -> Conditions:
     refused.
     """
     if names.environment.pipeline is not None:
-        return ours_or_gone(names)
+        return ours_or_missing(names)
     return {"StringEquals": {_TAG: names.pipeline}}
 
 
-def ours_or_gone(names: Names) -> Conditions:
+def ours_or_missing(names: Names) -> Conditions:
     """Nothing that is tagged as another pipeline's, under a name that this pipeline gives, or only
     to look at.
 
@@ -110,8 +110,8 @@ def tagging_new(names: Names, *operations: str) -> Conditions:
     """Only while something is made, so that what is there already cannot be made to look like ours;
     and never as another pipeline's.
     """
-    made = {"StringEquals": {"sagemaker:TaggingAction": [*operations]}}
-    return made | {"StringEqualsIfExists": {f"aws:RequestTag/{PIPELINE_TAG}": names.pipeline}}
+    creating = {"StringEquals": {"sagemaker:TaggingAction": [*operations]}}
+    return creating | {"StringEqualsIfExists": {f"aws:RequestTag/{PIPELINE_TAG}": names.pipeline}}
 
 
 def both(one: Conditions, other: Conditions) -> Conditions:

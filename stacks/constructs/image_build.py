@@ -115,7 +115,7 @@ class ImageBuild(Construct):
         """The build, with every value in it: nothing in it can be changed by a variable."""
         uri, tag = self._names.repository_uri(self._image), self.parameter.rpartition("/")[2]
         arguments = recipes.build_arguments(self._image, self._region)
-        given = [
+        options = [
             part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")
         ]
         lines = _SCRIPT.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -131,7 +131,7 @@ class ImageBuild(Construct):
                     "build",
                     "--platform",
                     "linux/amd64",
-                    *given,
+                    *options,
                     "--tag",
                     f"{uri}:{tag}",
                     ".",

@@ -135,7 +135,7 @@ class LustreFileSystem(Construct):
             description="Lustre servers: each other and the training nodes",
         )
         rules = _rules(servers.security_group_id, clients.security_group_id)
-        return servers, [made for rule in rules for made in _add(self, *rule)]
+        return servers, [resource for rule in rules for resource in _add(self, *rule)]
 
 
 def _rules(servers: str, clients: str) -> Iterator[tuple[str, str, str]]:

@@ -23,17 +23,17 @@ _OLDEST = cdk.Duration.hours(1)
 
 def manifest_variables(names: Names) -> dict[str, str]:
     """What the function must know of manifests; nothing where none start executions."""
-    wanted = names.environment.data.on_manifest
-    if wanted is None:
+    manifest = names.environment.data.on_manifest
+    if manifest is None:
         return {}
-    parameters = {name: as_text(value) for name, value in wanted.parameters.items()} | {
+    parameters = {name: as_text(value) for name, value in manifest.parameters.items()} | {
         MANIFEST_PARAMETER: "{manifest}"
     }
     if names.environment.pipeline is None:
         parameters |= {"TrainDataUri": "{folder}/train/", "TestDataUri": "{folder}/test/"}
     return {
         "DATA_BUCKET": names.bucket("data"),
-        "MANIFEST_FILE": wanted.file,
+        "MANIFEST_FILE": manifest.file,
         "MANIFEST_PARAMETERS": json.dumps(parameters, sort_keys=True),
     }
 
@@ -46,8 +46,8 @@ def start_on_manifest(
     What cannot be delivered within an hour goes to `dead_letters`.
     """
     _allow_reading(names, starter)
-    wanted = names.environment.data.on_manifest
-    if wanted is None:
+    manifest = names.environment.data.on_manifest
+    if manifest is None:
         raise ValueError(f"environment {names.environment.name} has no data.on_manifest")
     return events.Rule(
         scope,
@@ -58,7 +58,7 @@ def start_on_manifest(
             detail_type=["Object Created"],
             detail={
                 "bucket": {"name": [names.bucket("data")]},
-                "object": {"key": [{"suffix": f"/{wanted.file}"}]},
+                "object": {"key": [{"suffix": f"/{manifest.file}"}]},
             },
         ),
         targets=[
@@ -76,8 +76,8 @@ def _allow_reading(names: Names, starter: PythonFunction) -> None:
     """The manifests, and which files lie beside them; no data."""
     environment = names.environment
     bucket = f"arn:aws:s3:::{names.bucket('data')}"
-    wanted = environment.data.on_manifest
-    file = wanted.file if wanted else ""
+    manifest = environment.data.on_manifest
+    file = manifest.file if manifest else ""
     starter.role.allow(
         "ReadManifests",
         ["s3:GetObject", "s3:GetObjectVersion"],

@@ -24,7 +24,7 @@ from stacks.constructs.guard_rails import (
     inside,
     only,
     ours,
-    ours_or_gone,
+    ours_or_missing,
     tagging_new,
     within,
 )
@@ -103,7 +103,7 @@ class PipelineRole(ActorRole):
             f"Follow{kind}",
             [f"sagemaker:Describe{kind}Job"],
             on=on,
-            when=ours_or_gone(self._names),
+            when=ours_or_missing(self._names),
             because=why,
         )
         self.allow(
@@ -131,7 +131,7 @@ class PipelineRole(ActorRole):
             "SeeModel",
             ["sagemaker:DescribeModel"],
             on=models,
-            when=ours_or_gone(self._names),
+            when=ours_or_missing(self._names),
             because=why,
         )
 
@@ -157,7 +157,7 @@ class PipelineRole(ActorRole):
             "CreateEndpoint",
             ["sagemaker:CreateEndpoint"],
             on=[endpoints, configs],
-            when=ours_or_gone(self._names),
+            when=ours_or_missing(self._names),
             because=why,
         )
         tagging = tagging_new(self._names, "CreateEndpoint", "CreateEndpointConfig")
@@ -169,7 +169,7 @@ class PipelineRole(ActorRole):
             "SeeEndpoint",
             described,
             on=[endpoints, configs],
-            when=ours_or_gone(self._names),
+            when=ours_or_missing(self._names),
             because=why,
         )
 

@@ -105,7 +105,7 @@ class Schedules(Construct):
 
     def _add(self, schedule: Schedule) -> None:
         window = schedule.window_minutes
-        made = scheduler.CfnSchedule(
+        resource = scheduler.CfnSchedule(
             self,
             f"Schedule-{schedule.name}",
             name=schedule.name,
@@ -132,7 +132,7 @@ class Schedules(Construct):
                 ),
             ),
         )
-        made.node.add_dependency(
+        resource.node.add_dependency(
             self._role, self.starter
         )  # the policy too: a rate calls as soon as it is there
 

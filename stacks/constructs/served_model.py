@@ -60,13 +60,13 @@ class ServedModel(Construct):
         )
         # With the role's policies: SageMaker looks for the archive when the model is made.
         self.model.node.add_dependency(role)
-        captured = settings.data_capture
+        capture = settings.data_capture
         self.config = sagemaker.CfnEndpointConfig(
             self,
             "Config",
             production_variants=[self._variant()],
             kms_key_id=key.key_arn if self.has_encrypted_volumes else None,
-            data_capture_config=self._capture(captured) if captured else None,
+            data_capture_config=self._capture(capture) if capture else None,
         )
 
     @property
@@ -94,13 +94,13 @@ class ServedModel(Construct):
         )
 
     def _capture(
-        self, captured: DataCapture
+        self, capture: DataCapture
     ) -> sagemaker.CfnEndpointConfig.DataCaptureConfigProperty:
         option = sagemaker.CfnEndpointConfig.CaptureOptionProperty
         header = sagemaker.CfnEndpointConfig.CaptureContentTypeHeaderProperty
         return sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
             enable_capture=True,
-            initial_sampling_percentage=captured.percent,
+            initial_sampling_percentage=capture.percent,
             destination_s3_uri=f"s3://{self._names.bucket('artifacts')}/{CAPTURED}",
             kms_key_id=self._key.key_arn,
             capture_options=[option(capture_mode="Input"), option(capture_mode="Output")],

@@ -67,15 +67,15 @@ class ServingEndpoint(Construct):
             max_capacity=settings.max,
         )
         target.add_resource_dependency(self.endpoint)
-        kinds = scaling.CfnScalingPolicy
+        properties = scaling.CfnScalingPolicy
         scaling.CfnScalingPolicy(
             self,
             "Policy",
             policy_name=f"{names.serving_endpoint}-invocations",
             policy_type="TargetTrackingScaling",
             scaling_target_id=target.ref,
-            target_tracking_scaling_policy_configuration=kinds.TargetTrackingScalingPolicyConfigurationProperty(
-                predefined_metric_specification=kinds.PredefinedMetricSpecificationProperty(
+            target_tracking_scaling_policy_configuration=properties.TargetTrackingScalingPolicyConfigurationProperty(
+                predefined_metric_specification=properties.PredefinedMetricSpecificationProperty(
                     predefined_metric_type="SageMakerVariantInvocationsPerInstance"
                 ),
                 target_value=settings.invocations_per_instance,
@@ -88,23 +88,23 @@ class ServingEndpoint(Construct):
 def _deployment(
     settings: Serving, alarms: Sequence[str]
 ) -> sagemaker.CfnEndpoint.DeploymentConfigProperty:
-    kinds = sagemaker.CfnEndpoint
-    return kinds.DeploymentConfigProperty(
-        blue_green_update_policy=kinds.BlueGreenUpdatePolicyProperty(
+    properties = sagemaker.CfnEndpoint
+    return properties.DeploymentConfigProperty(
+        blue_green_update_policy=properties.BlueGreenUpdatePolicyProperty(
             traffic_routing_configuration=_routing(settings.traffic),
             termination_wait_in_seconds=settings.bake_s,
             maximum_execution_timeout_in_seconds=timeout_s(settings),
         ),
-        auto_rollback_configuration=kinds.AutoRollbackConfigProperty(
-            alarms=[kinds.AlarmProperty(alarm_name=name) for name in alarms]
+        auto_rollback_configuration=properties.AutoRollbackConfigProperty(
+            alarms=[properties.AlarmProperty(alarm_name=name) for name in alarms]
         ),
     )
 
 
 def _routing(traffic: Traffic) -> sagemaker.CfnEndpoint.TrafficRoutingConfigProperty:
-    kinds = sagemaker.CfnEndpoint
-    size = kinds.CapacitySizeProperty(type="CAPACITY_PERCENT", value=traffic.percent)
-    return kinds.TrafficRoutingConfigProperty(
+    properties = sagemaker.CfnEndpoint
+    size = properties.CapacitySizeProperty(type="CAPACITY_PERCENT", value=traffic.percent)
+    return properties.TrafficRoutingConfigProperty(
         type=traffic.type.name,
         wait_interval_in_seconds=0 if traffic.type is TrafficType.ALL_AT_ONCE else traffic.wait_s,
         canary_size=size if traffic.type is TrafficType.CANARY else None,

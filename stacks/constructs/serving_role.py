@@ -40,12 +40,12 @@ class ServingRole(SageMakerRole):
 
         The logical id has `construct_id` and what is served in it: something else is another role.
         """
-        served = _digest(release)
+        digest = _digest(release)
         super().__init__(
             scope,
-            f"{construct_id}{served}",
+            f"{construct_id}{digest}",
             names=names,
-            actor=names.serving_role(served),
+            actor=names.serving_role(digest),
             log_group="Endpoints",
             # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends
             # no narrower ARN than this.

@@ -43,10 +43,10 @@ def registry_policy(names: Names, consumers: Sequence[Consumer]) -> dict[str, An
     ]
     if _shares_every(names):
         statements.append(_statement("ReadVersions", consumers, _READ_VERSION, [f"{versions}/*"]))
-    for account, theirs in _by_account(names, consumers):
-        named = [arn for each in theirs for arn in each.versions]
+    for account, readers in _by_account(names, consumers):
+        named = [arn for each in readers for arn in each.versions]
         statements += (
-            [_statement(f"ReadPinnedVersions{account}", theirs, _READ_VERSION, named)]
+            [_statement(f"ReadPinnedVersions{account}", readers, _READ_VERSION, named)]
             if named
             else []
         )
@@ -65,16 +65,16 @@ def bucket_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.P
             )
         ]
     by_account = [
-        (account, theirs, _keys(theirs)) for account, theirs in _by_account(names, consumers)
+        (account, readers, _keys(readers)) for account, readers in _by_account(names, consumers)
     ]
     return [
         _statement(
             f"ReadPinnedArchives{account}",
-            theirs,
+            readers,
             _READ_ARCHIVE,
             [f"{bucket}/{key}" for key in keys],
         )
-        for account, theirs, keys in by_account
+        for account, readers, keys in by_account
         if keys
     ]
 
@@ -104,7 +104,7 @@ def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.Poli
     )
 
 
-def what_is_shared(names: Names, consumers: Sequence[Consumer]) -> str:
+def shared_text(names: Names, consumers: Sequence[Consumer]) -> str:
     """Who takes releases from here and what each may read, as a person reads it."""
     every = "every version" if _shares_every(names) else ""
     return "; ".join(

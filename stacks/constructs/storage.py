@@ -40,7 +40,7 @@ class Storage(Construct):
         self.logs = self._log_bucket()
         self.data = self._bucket("data", [_clean_up(after_days=90)])
         if names.environment.data.on_manifest:
-            _tell_events(self.data)
+            _enable_events(self.data)
         self.artifacts = self._bucket(
             "artifacts", [_clean_up(after_days=30), _expire("checkpoints/", days=30)]
         )
@@ -91,17 +91,17 @@ class Storage(Construct):
         )
 
 
-def _tell_events(bucket: s3.Bucket) -> None:
+def _enable_events(bucket: s3.Bucket) -> None:
     """S3 tells EventBridge of every object.
 
     The bucket's own property: the L2 option would bring a function and a role for it.
     """
-    told = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
+    event_bridge = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
     resource = bucket.node.default_child
     if not isinstance(resource, s3.CfnBucket):
         raise TypeError(f"{bucket.node.path} has no bucket in it")
     resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
-        event_bridge_configuration=told
+        event_bridge_configuration=event_bridge
     )
 
 

@@ -18,7 +18,7 @@ from constructs import Construct
 
 from config.names import Names
 from stacks.constructs.actor_role import ActorRole
-from stacks.constructs.guard_rails import ours, ours_or_gone
+from stacks.constructs.guard_rails import ours, ours_or_missing
 from stacks.constructs.python_function import PythonFunction
 
 PURPOSE = "teardown"
@@ -109,20 +109,24 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
         "DeleteEndpoints",
         ["sagemaker:DeleteEndpoint", "sagemaker:DescribeEndpoint"],
         on=[names.arn("sagemaker", f"endpoint/{named}")],
-        when=ours_or_gone(names),
+        when=ours_or_missing(names),
         because=why,
     )
     role.allow(
         "DeleteConfigs",
         ["sagemaker:DeleteEndpointConfig", "sagemaker:DescribeEndpointConfig"],
         on=[names.arn("sagemaker", f"endpoint-config/{named}")],
-        when=ours_or_gone(names),
+        when=ours_or_missing(names),
         because=why,
     )
     models = [names.arn("sagemaker", f"model/{prefix}") for prefix in (named, "pipelines-*")]
     why = "SageMaker makes up the name of a Model step's model, with this documented prefix."
     role.allow(
-        "SeeModels", ["sagemaker:DescribeModel"], on=models, when=ours_or_gone(names), because=why
+        "SeeModels",
+        ["sagemaker:DescribeModel"],
+        on=models,
+        when=ours_or_missing(names),
+        because=why,
     )
     role.allow("DeleteModels", ["sagemaker:DeleteModel"], on=models, when=ours(names), because=why)
     _allow_unscaling(role, names)

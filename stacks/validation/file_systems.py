@@ -16,7 +16,7 @@ from stacks.validation.findings import Finding, Template, resources
 COMBINATION = "SHOAL-FileSystemCombination"
 NO_DELETIONS = "SHOAL-FileSystemDeletions"
 THROUGHPUTS = (125, 250, 500, 1000)
-SMALLEST_GIB, STEP_GIB = 1200, 2400
+MIN_GIB, STEP_GIB = 1200, 2400
 VERSION = "2.15"
 
 
@@ -44,8 +44,8 @@ def _mistakes(properties: Mapping[str, Any]) -> Iterator[str]:
     )
     if kind not in ("SCRATCH_2", "PERSISTENT_2"):
         yield f"DeploymentType is {kind}; use SCRATCH_2 or PERSISTENT_2"
-    if not isinstance(capacity, int) or (capacity != SMALLEST_GIB and capacity % STEP_GIB):
-        yield f"StorageCapacity is {capacity}; use {SMALLEST_GIB} or a multiple of {STEP_GIB}"
+    if not isinstance(capacity, int) or (capacity != MIN_GIB and capacity % STEP_GIB):
+        yield f"StorageCapacity is {capacity}; use {MIN_GIB} or a multiple of {STEP_GIB}"
     if kind == "SCRATCH_2" and throughput is not None:
         yield f"PerUnitStorageThroughput is {throughput}; SCRATCH_2 takes none"
     if kind == "PERSISTENT_2" and throughput not in THROUGHPUTS:

@@ -56,9 +56,9 @@ class OwnRules:
             path: json.loads(Path(path).read_text(encoding="utf-8"))
             for path in context.template_paths
         }
-        found = list(findings(templates))
+        broken = list(findings(templates))
         return cdk.PolicyValidationPluginReport(
-            success=not found, violations=[_violation(path, each) for path, each in found]
+            success=not broken, violations=[_violation(path, each) for path, each in broken]
         )
 
 
@@ -123,10 +123,10 @@ def findings(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]
 
 def _stages(templates: Mapping[str, Template]) -> dict[str, dict[str, Template]]:
     """The templates of each stage: they lie in one folder."""
-    found: dict[str, dict[str, Template]] = defaultdict(dict)
+    stages: dict[str, dict[str, Template]] = defaultdict(dict)
     for path, template in templates.items():
-        found[str(Path(path).parent)][path] = template
-    return found
+        stages[str(Path(path).parent)][path] = template
+    return stages
 
 
 def _violation(path: str, finding: Finding) -> cdk.PolicyViolation:

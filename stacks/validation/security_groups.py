@@ -34,7 +34,7 @@ def check(template: Template) -> Iterator[Finding]:
         for ports in sorted(inwards.get(group, set()) ^ outwards.get(group, set()), key=str):
             missing = "egress" if ports in inwards.get(group, set()) else "ingress"
             text = (
-                f"the group allows itself {_described(ports)} one way only; add the {missing} rule"
+                f"the group allows itself {_ports_text(ports)} one way only; add the {missing} rule"
                 " that names the group itself"
             )
             yield Finding(BOTH_WAYS, group, text)
@@ -56,12 +56,12 @@ def carries_efa(template: Template, group: str) -> bool:
 
 def self_rules(template: Template, kind: tuple[str, str, str]) -> dict[str, set[Ports]]:
     """Logical id of a group -> what it allows itself in one direction."""
-    found: dict[str, set[Ports]] = {}
+    rules: dict[str, set[Ports]] = {}
     for _, rule in _rules(template, kind):
         group = _group(rule.get("GroupId"))
         if group and group == _group(rule.get(kind[2])):
-            found.setdefault(group, set()).add(_ports(rule))
-    return found
+            rules.setdefault(group, set()).add(_ports(rule))
+    return rules
 
 
 def _rules(
@@ -87,7 +87,7 @@ def _group(reference: Any) -> str | None:
     return None
 
 
-def _described(ports: Ports) -> str:
+def _ports_text(ports: Ports) -> str:
     return (
         "all traffic"
         if ports == ALL_TRAFFIC

@@ -30,9 +30,9 @@ BUSY = (
 
 def archive(files: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as made:
+    with zipfile.ZipFile(buffer, "w") as archive_file:
         for name, content in files.items():
-            made.writestr(name, content)
+            archive_file.writestr(name, content)
     return buffer.getvalue()
 
 
@@ -93,7 +93,7 @@ def test_it_says_what_it_would_delete_then_deletes_it_and_then_there_is_nothing(
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         (BUSY, f"not deleted yet: what executions {EXECUTION} left; sweep again in a few minutes"),
         (
@@ -103,11 +103,11 @@ def test_it_says_what_it_would_delete_then_deletes_it_and_then_there_is_nothing(
     ],
 )
 def test_what_is_not_deleted_yet_and_a_sweeper_that_fails_are_exit_code_1(
-    released: Checkout, account: Any, capsys: pytest.CaptureFixture[str], code: str, said: str
+    released: Checkout, account: Any, capsys: pytest.CaptureFixture[str], code: str, message: str
 ) -> None:
     account.client("lambda").update_function_code(
         FunctionName=FUNCTION, ZipFile=archive({"sweep.py": code})
     )
     assert released.shoal("sweep", "dev") == 1
-    assert capsys.readouterr().err == f"shoal: {said}\n"
+    assert capsys.readouterr().err == f"shoal: {message}\n"
     account.client("sagemaker").delete_model(ModelName=MODEL)

@@ -72,11 +72,11 @@ class FakeSageMaker:
             "ChangeMessageVisibility": lambda **_: {},
             "DescribePipelineExecution": self._describe_execution,
             "ListPipelineExecutionSteps": self._list_steps,
-            "ListEndpoints": lambda **given: self._list("Endpoint", self.endpoints, given),
-            "ListEndpointConfigs": lambda **given: self._list(
-                "EndpointConfig", self.configs, given
+            "ListEndpoints": lambda **arguments: self._list("Endpoint", self.endpoints, arguments),
+            "ListEndpointConfigs": lambda **arguments: self._list(
+                "EndpointConfig", self.configs, arguments
             ),
-            "ListModels": lambda **given: self._list("Model", self.models, given),
+            "ListModels": lambda **arguments: self._list("Model", self.models, arguments),
             "ListTags": self._list_tags,
             "DescribeScalableTargets": self._describe_targets,
             "DeregisterScalableTarget": self._deregister,
@@ -114,12 +114,12 @@ class FakeSageMaker:
             )
         return {"PipelineExecutionSteps": self.steps}
 
-    def _list(self, kind: str, names: Any, given: dict[str, Any]) -> dict[str, Any]:
-        found = [name for name in sorted(names) if given["NameContains"] in name]
+    def _list(self, kind: str, names: Any, request: dict[str, Any]) -> dict[str, Any]:
+        matching = [name for name in sorted(names) if request["NameContains"] in name]
         return {
             f"{kind}s": [
                 {f"{kind}Name": name, f"{kind}Arn": f"{ARN}x/{name}", "CreationTime": EPOCH}
-                for name in found
+                for name in matching
             ]
         }
 
@@ -136,7 +136,7 @@ class FakeSageMaker:
         raise RefusedError(self.error_code, "not authorized to perform it")
 
     def _describe_targets(self, ServiceNamespace: str, **_: Any) -> dict[str, Any]:  # noqa: N803
-        known = {
+        identity = {
             "ServiceNamespace": ServiceNamespace,
             "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
         }
@@ -148,7 +148,7 @@ class FakeSageMaker:
         }
         return {
             "ScalableTargets": [
-                {"ResourceId": each, **known, **about}
+                {"ResourceId": each, **identity, **about}
                 for each in sorted(self.targets | self.lost_targets)
             ]
         }
@@ -164,7 +164,7 @@ class FakeSageMaker:
         return {}
 
     def _describe_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803
-        status = self._known(EndpointName, self.endpoints, "endpoint")[EndpointName]
+        status = self._existing(EndpointName, self.endpoints, "endpoint")[EndpointName]
         if status == "Deleting":
             self.gone_after -= 1
             if self.gone_after < 0:
@@ -182,7 +182,7 @@ class FakeSageMaker:
         }
 
     def _describe_config(self, EndpointConfigName: str) -> dict[str, Any]:  # noqa: N803
-        model = self._known(EndpointConfigName, self.configs, "endpoint configuration")[
+        model = self._existing(EndpointConfigName, self.configs, "endpoint configuration")[
             EndpointConfigName
         ]
         arn = f"{ARN}endpoint-config/{EndpointConfigName}"
@@ -197,7 +197,7 @@ class FakeSageMaker:
     def _delete_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803
         if self.updated_meanwhile:
             self.endpoints[EndpointName] = "Updating"
-        if self._known(EndpointName, self.endpoints, "endpoint")[EndpointName] in IN_PROGRESS:
+        if self._existing(EndpointName, self.endpoints, "endpoint")[EndpointName] in IN_PROGRESS:
             raise RefusedError(
                 "ValidationException",
                 f'Cannot update in-progress endpoint "{ARN}endpoint/{EndpointName}".',
@@ -206,7 +206,7 @@ class FakeSageMaker:
         return {}
 
     def _delete_config(self, EndpointConfigName: str) -> dict[str, Any]:  # noqa: N803
-        del self._known(EndpointConfigName, self.configs, "endpoint configuration")[
+        del self._existing(EndpointConfigName, self.configs, "endpoint configuration")[
             EndpointConfigName
         ]
         return {}
@@ -233,7 +233,7 @@ class FakeSageMaker:
         self.models.remove(ModelName)
         return {}
 
-    def _known(self, name: str, names: dict[str, str], kind: str) -> dict[str, str]:
+    def _existing(self, name: str, names: dict[str, str], kind: str) -> dict[str, str]:
         if name not in names:
             raise RefusedError(
                 "ValidationException", f'Could not find {kind} "{ARN}{kind}/{name}".'

@@ -174,8 +174,8 @@ class FakeRegistry:
         if operation == "DeleteModelPackage":
             self.packages.remove(json.loads(request.body)["ModelPackageName"])
             return 200, b"{}"
-        known = {"CreationTime": 1_700_000_000, "ModelPackageStatus": "Completed"}
-        packages = [{"ModelPackageArn": arn, **known} for arn in self.packages]
+        common = {"CreationTime": 1_700_000_000, "ModelPackageStatus": "Completed"}
+        packages = [{"ModelPackageArn": arn, **common} for arn in self.packages]
         answers = {
             "ListTags": {"Tags": self.tags},
             "ListModelPackages": {"ModelPackageSummaryList": packages},

@@ -15,8 +15,8 @@ from tests.functions.invocation import Outcome, invoke
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    with running(tmp_path_factory.mktemp("emulator")) as found:
-        yield found
+    with running(tmp_path_factory.mktemp("emulator")) as emulator:
+        yield emulator
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def deliver(
     that far fails otherwise.
     """
     etag = account.client("s3").put_object(Bucket=bucket, Key=key, Body=body)["ETag"].strip('"')
-    found = {"key": key, "size": len(body), "etag": etag, **about}
+    s3_object = {"key": key, "size": len(body), "etag": etag, **about}
     event = {
         "source": "aws.s3",
         "detail-type": "Object Created",
-        "detail": {"bucket": {"name": bucket}, "object": found},
+        "detail": {"bucket": {"name": bucket}, "object": s3_object},
     }
     variables = {
         "PIPELINE_NAME": "none",

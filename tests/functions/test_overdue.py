@@ -20,10 +20,10 @@ CALLS = ("GetSchedule", "GetMetricData", "PutMetricData")
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    with running(tmp_path_factory.mktemp("emulator")) as found:
-        make_pipeline(found)
-        found.client("scheduler").create_schedule_group(Name=PIPELINE)
-        yield found
+    with running(tmp_path_factory.mktemp("emulator")) as emulator:
+        make_pipeline(emulator)
+        emulator.client("scheduler").create_schedule_group(Name=PIPELINE)
+        yield emulator
 
 
 def schedule(account: Account) -> str:
@@ -61,7 +61,7 @@ def after(**time: float) -> datetime:
 
 def measured(account: Account, name: str) -> list[float]:
     dimensions = [{"Name": "Pipeline", "Value": PIPELINE}, {"Name": "Schedule", "Value": name}]
-    found = account.client("cloudwatch").get_metric_statistics(
+    statistics = account.client("cloudwatch").get_metric_statistics(
         Namespace="Shoal",
         MetricName="ScheduleOverdue",
         Dimensions=dimensions,
@@ -70,7 +70,7 @@ def measured(account: Account, name: str) -> list[float]:
         Period=7200,
         Statistics=["Maximum"],
     )
-    return [each["Maximum"] for each in found["Datapoints"]]
+    return [each["Maximum"] for each in statistics["Datapoints"]]
 
 
 def test_a_schedule_that_started_something_three_days_ago_is_on_time(account: Account) -> None:
@@ -121,10 +121,10 @@ def test_one_that_was_changed_or_resumed_has_as_long_from_then_on(account: Accou
 
     def changed_at() -> datetime | None:
         scheduler.update_schedule(**settings(account, name, Description="changed"))
-        found: datetime = scheduler.get_schedule(Name=name, GroupName=PIPELINE)[
+        changed_at: datetime = scheduler.get_schedule(Name=name, GroupName=PIPELINE)[
             "LastModificationDate"
         ]
-        return found if found - created_at >= timedelta(seconds=1) else None
+        return changed_at if changed_at - created_at >= timedelta(seconds=1) else None
 
     changed = eventually(changed_at)
     silent = timedelta(hours=SILENT_HOURS)

@@ -98,13 +98,13 @@ class Live:
         """What ECR has below its tag now, as `shoal promote` asks for it."""
         host, _, path = image.partition("/")
         repository, _, tag = path.partition(":")
-        wanted = {
+        identity = {
             "registryId": host.split(".")[0],
             "repositoryName": repository,
             "imageIds": [{"imageTag": tag}],
         }
-        (found,) = self.client("ecr").batch_get_image(**wanted)["images"]
-        return str(found["imageId"]["imageDigest"])
+        (pushed,) = self.client("ecr").batch_get_image(**identity)["images"]
+        return str(pushed["imageId"]["imageDigest"])
 
     def push(self, tag: str, content: str) -> None:
         """An image of that content gets the tag in the account's own repository, whichever image
@@ -139,14 +139,16 @@ class Live:
     def stack(self, name: str, resource: dict[str, Any]) -> str:
         """A stack that is done; returns its id."""
         cloudformation = self.client("cloudformation")
-        made: str = cloudformation.create_stack(
+        stack_id: str = cloudformation.create_stack(
             StackName=name, TemplateBody=json.dumps({"Resources": {"One": resource}})
         )["StackId"]
         look = cloudformation.describe_stacks
         assert eventually(
-            lambda: not look(StackName=made)["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS")
+            lambda: (
+                not look(StackName=stack_id)["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS")
+            )
         )
-        return made
+        return stack_id
 
     def prove(
         self, request_type: str = "Update", stack: str = "", **changes: str | None
@@ -254,8 +256,10 @@ def test_an_endpoint_that_serves_what_was_deployed_is_proven(live: Live, request
 
 def test_an_endpoint_that_kept_its_old_configuration_was_rolled_back(live: Live) -> None:
     live.config("second", "good")
-    said = reason(live.prove(EndpointConfigName="second"))
-    assert said == f"rolled back: endpoint {ENDPOINT} serves first, not second of this deployment"
+    failure = reason(live.prove(EndpointConfigName="second"))
+    assert (
+        failure == f"rolled back: endpoint {ENDPOINT} serves first, not second of this deployment"
+    )
 
 
 def test_a_configuration_of_another_model_is_not_the_pinned_one(live: Live) -> None:
@@ -270,9 +274,9 @@ def test_a_model_of_another_package_is_not_the_pinned_one(live: Live) -> None:
 
 
 def test_an_image_of_another_digest_is_not_the_pinned_one(live: Live) -> None:
-    said, pinned = reason(live.prove(ImageDigest=f"sha256:{'0' * 64}")), f"sha256:{'0' * 64}"
+    failure, pinned = reason(live.prove(ImageDigest=f"sha256:{'0' * 64}")), f"sha256:{'0' * 64}"
     assert (
-        said
+        failure
         == f"rolled back: the image {IMAGE} runs as {live.digest()}, pinned is {pinned}: its tag"
         " was moved after it was pinned"
     )
@@ -298,8 +302,8 @@ def test_an_image_that_is_told_without_a_digest_is_not_compared(live: Live) -> N
 
 
 def test_weights_that_are_not_the_pinned_ones_are_told_by_the_container(live: Live) -> None:
-    said = reason(live.prove(WeightsSha256="0" * 64))
-    assert f"the weights that answer are {SHA256}, pinned are {'0' * 64}" in said
+    failure = reason(live.prove(WeightsSha256="0" * 64))
+    assert f"the weights that answer are {SHA256}, pinned are {'0' * 64}" in failure
 
 
 def test_an_archive_that_was_written_again_is_not_proven_though_its_weights_are_the_pinned_ones(
@@ -312,11 +316,11 @@ def test_an_archive_that_was_written_again_is_not_proven_though_its_weights_are_
         Key="good.tar.gz",
         Body=archive((), **{"code/more.py": b"nobody reviewed this"}),
     )
-    said, now = reason(live.prove()), live.stored("good")
+    failure, now = reason(live.prove()), live.stored("good")
     s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=kept)
     url = f"s3://{BUCKET}/good.tar.gz"
     assert (
-        said
+        failure
         == f"rolled back: the sha256 of the model data {url} is {now}, pinned is {before}: it was"
         " written again after it was pinned"
     )
@@ -343,7 +347,7 @@ def test_a_model_with_wrong_answers_is_not_proven_whatever_its_hash(live: Live) 
         "ModelDataUrl": f"s3://{BUCKET}/wrong.tar.gz",
         "ModelDataSha256": live.stored("wrong"),
     }
-    said = reason(
+    failure = reason(
         live.prove(
             EndpointName="wrong",
             EndpointConfigName="wrong",
@@ -352,7 +356,7 @@ def test_a_model_with_wrong_answers_is_not_proven_whatever_its_hash(live: Live) 
             **archived,
         )
     )
-    assert said == "rolled back: 8 of 10 digits right, 9 needed (took 3 as 4, 5 as 6)"
+    assert failure == "rolled back: 8 of 10 digits right, 9 needed (took 3 as 4, 5 as 6)"
 
 
 def test_an_endpoint_that_is_gone_is_a_failure_with_the_services_words(live: Live) -> None:
@@ -401,7 +405,7 @@ def template(package: str, name: str, sha256: str, image_digest: str) -> str:
         "ModelDataUrl": f"s3://{BUCKET}/{name}.tar.gz",
         "ModelDataSha256": sha256,
     }
-    made = {
+    types_and_properties = {
         "Model": (
             "AWS::SageMaker::Model",
             {"Containers": [{"ModelPackageName": package}], "ExecutionRoleArn": role},
@@ -418,7 +422,8 @@ def template(package: str, name: str, sha256: str, image_digest: str) -> str:
         ),
     }
     resources: dict[str, Any] = {
-        key: {"Type": kind, "Properties": properties} for key, (kind, properties) in made.items()
+        key: {"Type": kind, "Properties": properties}
+        for key, (kind, properties) in types_and_properties.items()
     }
     resources["Proof"]["DependsOn"] = "Endpoint"
     return json.dumps({"Resources": resources})
@@ -435,7 +440,7 @@ class Proven:
     def _cloudformation(self) -> Any:
         return self.live.client("cloudformation")
 
-    def made(self) -> None:
+    def create(self) -> None:
         self._cloudformation.create_stack(
             StackName=self.name, TemplateBody=self.body("stack-good", self.live.digest())
         )
@@ -453,7 +458,7 @@ class Proven:
         """Resources that failed in an update that is taken back, with their reasons; the endpoint
         serves what it served before.
         """
-        before, known = self._endpoint(), {each["EventId"] for each in self._events()}
+        before, old_events = self._endpoint(), {each["EventId"] for each in self._events()}
         self._cloudformation.update_stack(StackName=self.name, TemplateBody=body)
         assert eventually(self._ended, 180) == "UPDATE_ROLLBACK_COMPLETE"
         after = self._endpoint()
@@ -464,7 +469,7 @@ class Proven:
         failed = [
             each
             for each in self._events()
-            if each["ResourceStatus"] == "UPDATE_FAILED" and each["EventId"] not in known
+            if each["ResourceStatus"] == "UPDATE_FAILED" and each["EventId"] not in old_events
         ]
         return [(each["LogicalResourceId"], each["ResourceStatusReason"]) for each in failed]
 
@@ -488,9 +493,9 @@ def proven(live: Live) -> Proven:
         for path in sorted((FUNCTIONS / "smoke_test").glob("*.*")):
             file.write(path, path.name)
     live.client("s3").put_object(Bucket=BUCKET, Key="proof.zip", Body=buffer.getvalue())
-    made = Proven(live)
-    made.made()
-    return made
+    proven = Proven(live)
+    proven.create()
+    return proven
 
 
 def test_a_stack_whose_new_model_answers_wrongly_is_rolled_back_by_its_proof(
@@ -511,8 +516,8 @@ def test_a_stack_whose_image_was_moved_between_promotion_and_deployment_is_rolle
     live.push("moved-sagemaker", "not reviewed")
     ((resource, why),) = proven.rolled_back(body)
     assert resource == "Proof"
-    said = (
+    failure = (
         f"the image {image} runs as {live.digest(image)}, pinned is {pinned}: its tag was moved"
         " after it was pinned"
     )
-    assert f"rolled back: {said}" in why
+    assert f"rolled back: {failure}" in why

@@ -32,9 +32,9 @@ SLEEP = (
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     """An account with a pipeline that does nothing, for as many seconds as it is told."""
-    with running(tmp_path_factory.mktemp("emulator")) as found:
-        make_pipeline(found)
-        yield found
+    with running(tmp_path_factory.mktemp("emulator")) as emulator:
+        make_pipeline(emulator)
+        yield emulator
 
 
 def make_pipeline(account: Account) -> None:
@@ -61,20 +61,22 @@ def make_pipeline(account: Account) -> None:
 
 
 def executions(account: Account, *statuses: str) -> list[dict[str, Any]]:
-    found = account.client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)[
+    summaries = account.client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)[
         "PipelineExecutionSummaries"
     ]
-    return [each for each in found if not statuses or each["PipelineExecutionStatus"] in statuses]
+    return [
+        each for each in summaries if not statuses or each["PipelineExecutionStatus"] in statuses
+    ]
 
 
 def deliver(
     account: Account, scheduled_time: str, schedule: str = "nightly", **parameters: str
 ) -> Outcome:
     """One call as Scheduler makes it."""
-    given = event(schedule, scheduled_time, parameters)
+    delivery = event(schedule, scheduled_time, parameters)
     return invoke(
         "start",
-        given,
+        delivery,
         endpoint_url=account.endpoint,
         environment={"PIPELINE_NAME": PIPELINE},
     )
@@ -135,20 +137,20 @@ def ended(account: Account) -> None:
 
 def test_a_due_time_starts_an_execution_with_the_schedules_parameters(account: Account) -> None:
     result = deliver(account, "2026-11-20T03:00:00Z", Epochs="3").result
-    given = account.client("sagemaker").list_pipeline_parameters_for_execution(
+    parameters = account.client("sagemaker").list_pipeline_parameters_for_execution(
         PipelineExecutionArn=result["execution"]
     )
     assert result["status"] == "started"
-    assert {"Name": "Epochs", "Value": "3"} in given["PipelineParameters"]
+    assert {"Name": "Epochs", "Value": "3"} in parameters["PipelineParameters"]
     ended(account)
 
 
 def test_the_execution_says_by_which_schedule_and_for_when(account: Account) -> None:
     arn = deliver(account, "2026-11-21T03:00:00Z").result["execution"]
-    found = account.client("sagemaker").describe_pipeline_execution(PipelineExecutionArn=arn)
-    assert found["PipelineExecutionDisplayName"] == "nightly-20261121T030000Z"
+    execution = account.client("sagemaker").describe_pipeline_execution(PipelineExecutionArn=arn)
+    assert execution["PipelineExecutionDisplayName"] == "nightly-20261121T030000Z"
     assert (
-        found["PipelineExecutionDescription"]
+        execution["PipelineExecutionDescription"]
         == "Started by the schedule nightly, due at 2026-11-21T03:00:00Z"
     )
     ended(account)
@@ -166,7 +168,7 @@ def test_a_running_execution_is_not_overtaken(account: Account) -> None:
 
 def test_of_two_schedules_that_start_in_the_same_moment_one_goes_on(account: Account) -> None:
     with ThreadPoolExecutor(2) as pool:
-        found = list(
+        outcomes = list(
             pool.map(
                 lambda name: (
                     deliver(account, "2026-11-27T03:00:00Z", schedule=name, Seconds="6").result
@@ -174,8 +176,8 @@ def test_of_two_schedules_that_start_in_the_same_moment_one_goes_on(account: Acc
                 ("one", "other"),
             )
         )
-    assert sorted(result["status"] for result in found) == ["overlap", "started"]
-    assert len({result["execution"] for result in found}) == 1
+    assert sorted(result["status"] for result in outcomes) == ["overlap", "started"]
+    assert len({result["execution"] for result in outcomes}) == 1
     ended(account)
 
 
@@ -209,10 +211,10 @@ def test_a_second_delivery_of_one_time_starts_nothing_even_when_the_first_has_en
 def test_every_delivery_is_measured_with_all_three_outcomes(account: Account) -> None:
     deliver(account, "2026-11-25T03:00:00Z")
     dimensions = [{"Name": "Pipeline", "Value": PIPELINE}, {"Name": "Schedule", "Value": "nightly"}]
-    found = account.client("cloudwatch").list_metrics(Namespace="Shoal", Dimensions=dimensions)[
+    metrics = account.client("cloudwatch").list_metrics(Namespace="Shoal", Dimensions=dimensions)[
         "Metrics"
     ]
-    assert {metric["MetricName"] for metric in found} == {
+    assert {metric["MetricName"] for metric in metrics} == {
         "ScheduledStarts",
         "SkippedOverlap",
         "SkippedDuplicate",

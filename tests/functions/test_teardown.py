@@ -53,8 +53,8 @@ class Account:
     def pauses(self) -> list[int]:
         """For how long messages were told to stay away, in seconds."""
         return [
-            given["VisibilityTimeout"]
-            for operation, given in self.sagemaker.calls
+            request["VisibilityTimeout"]
+            for operation, request in self.sagemaker.calls
             if operation == "ChangeMessageVisibility"
         ]
 

@@ -24,11 +24,11 @@ def everything() -> Environment:
     """The environment dev with what is off there: TensorFlow, an image of its own, FSx,
     schedules, mails, a permissions boundary ...
     """
-    given: dict[str, Any] = load_environment("dev", ROOT).model_dump(
+    content: dict[str, Any] = load_environment("dev", ROOT).model_dump(
         mode="json", exclude_unset=True
     )
     training = {
-        **given["training"],
+        **content["training"],
         "framework": "tensorflow",
         "build_image": "tensorflow-smddp",
         "custom_mpi_options": "",
@@ -37,7 +37,7 @@ def everything() -> Environment:
         "permissions_boundary": BOUNDARY,
         "training": training,
         "network": {
-            **given["network"],
+            **content["network"],
             "nat": True,
             "interface_endpoints": ["sagemaker.api", "logs"],
         },
@@ -51,7 +51,7 @@ def everything() -> Environment:
             "data_capture": {},
         },
     }
-    return Environment.model_validate({**given, **optional})
+    return Environment.model_validate({**content, **optional})
 
 
 @pytest.fixture(scope="session")

@@ -39,26 +39,26 @@ def recorded(log: Path, prefix: str) -> Recorded:
         _note_policy(run, line["operation"], line["parameters"])
         _note_questions(run, line)
     key_policy = run.resources.pop("key", None)
-    asked = {
+    keys = {
         question.resource
-        for asked in run.questions.values()
-        for question in asked.values()
+        for questions in run.questions.values()
+        for question in questions.values()
         if question.service == "kms"
     }
     if key_policy:
-        run.resources.update(dict.fromkeys(asked, key_policy))
+        run.resources.update(dict.fromkeys(keys, key_policy))
     return run
 
 
-def _note_policy(run: Recorded, operation: str, given: Mapping[str, Any]) -> None:
-    if operation == "PutRolePolicy" and given["RoleName"].startswith(run.prefix):
-        run.identity.setdefault(given["RoleName"], {})[given["PolicyName"]] = json.loads(
-            given["PolicyDocument"]
+def _note_policy(run: Recorded, operation: str, request: Mapping[str, Any]) -> None:
+    if operation == "PutRolePolicy" and request["RoleName"].startswith(run.prefix):
+        run.identity.setdefault(request["RoleName"], {})[request["PolicyName"]] = json.loads(
+            request["PolicyDocument"]
         )
     elif operation == "PutBucketPolicy":
-        run.resources.setdefault(f"arn:aws:s3:::{given['Bucket']}", json.loads(given["Policy"]))
+        run.resources.setdefault(f"arn:aws:s3:::{request['Bucket']}", json.loads(request["Policy"]))
     elif operation == "CreateKey":
-        run.resources["key"] = json.loads(given["Policy"])
+        run.resources["key"] = json.loads(request["Policy"])
 
 
 def _note_questions(run: Recorded, line: Mapping[str, Any]) -> None:
@@ -88,5 +88,5 @@ def _role(caller: str) -> str:
 
 def every(run: Recorded) -> Iterator[tuple[str, Question]]:
     """Role and question, each once."""
-    for role, asked in run.questions.items():
-        yield from ((role, question) for question in asked.values())
+    for role, questions in run.questions.items():
+        yield from ((role, question) for question in questions.values())

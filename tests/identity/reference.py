@@ -63,7 +63,7 @@ def mistakes(statement: Mapping[str, Any], resource: str = "") -> Iterator[str]:
                 yield from _condition_mistakes(
                     action,
                     described,
-                    {kind for found in kinds.values() for kind in found},
+                    {kind for several in kinds.values() for kind in several},
                     operator,
                     key,
                 )
@@ -84,7 +84,7 @@ def _resource_mistakes(
     possible = described["resourceTypes"]
     if not possible and ANY not in kinds:
         yield f"{action} takes no resource but *"
-    covered = {kind for found in kinds.values() for kind in found}
+    covered = {kind for several in kinds.values() for kind in several}
     if possible and not covered:
         yield f"{action} takes no resource such as {', '.join(kinds)}"
         return
@@ -118,11 +118,11 @@ def _condition_mistakes(
         ]
         if not everywhere and not _names_key(own, key):
             yield f"{key} is no condition key of {action}{f' on {kind}' if kind else ''}"
-    wanted = _key_type(service, key)
+    key_type = _key_type(service, key)
     name = operator.partition(":")[2] or operator
-    if name != "Null" and wanted and not name.startswith(_OPERATORS[wanted]):
-        yield f"{operator} does not compare {key}, which is of the type {wanted}"
-    if wanted and wanted.startswith("ArrayOf") != (operator != name) and name != "Null":
+    if name != "Null" and key_type and not name.startswith(_OPERATORS[key_type]):
+        yield f"{operator} does not compare {key}, which is of the type {key_type}"
+    if key_type and key_type.startswith("ArrayOf") != (operator != name) and name != "Null":
         yield (
             f"{operator} and {key}: ForAllValues and ForAnyValue are for keys with several values,"
             " and needed there"
@@ -162,16 +162,16 @@ def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
         return all(part in _WILD for part in (*one, *other))
     for left, right in ((one, other), (other, one)):
         if left[0] in _WILD:
-            taken = not (left[0] == _NAME and right[0] in "/:")
-            return _meet(left[1:], right) or (taken and _meet(left, right[1:]))
+            consumes = not (left[0] == _NAME and right[0] in "/:")
+            return _meet(left[1:], right) or (consumes and _meet(left, right[1:]))
     return _meet(one[1:], other[1:])
 
 
 def _used(statement: Mapping[str, Any], arn: str) -> bool:
-    found = [(action, _action(action)) for action in as_list(statement["Action"])]
+    actions = [(action, _action(action)) for action in as_list(statement["Action"])]
     return arn == ANY or any(
         _kinds(action, described, arn) if described else _is_pattern(action)
-        for action, described in found
+        for action, described in actions
     )
 
 
@@ -186,8 +186,8 @@ def _is_pattern(action: str) -> bool:
     )
 
 
-def _names_key(known: list[str], key: str) -> bool:
-    patterns = (re.escape(_TOKEN.sub("\0", each)).replace("\0", ".+") for each in known)
+def _names_key(condition_keys: list[str], key: str) -> bool:
+    patterns = (re.escape(_TOKEN.sub("\0", each)).replace("\0", ".+") for each in condition_keys)
     return any(re.fullmatch(pattern, key, re.IGNORECASE) for pattern in patterns)
 
 
@@ -205,5 +205,5 @@ def _action(action: str) -> Mapping[str, Any] | None:
 @cache
 def _service(what: str, service: str) -> dict[str, Any]:
     file = DATA / what / f"{service}.json"
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return found
+    table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return table

@@ -24,13 +24,13 @@ def synthesised(environments: Mapping[str, Environment], folder: Path) -> dict[s
     Each has an app of its own, because stages of the same environment would be called the same.
     """
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
-    found = {}
+    templates = {}
     for name, environment in environments.items():
         app = ShoalApp(outdir=str(folder / name), context=context, checked=False)
         stage = EnvironmentStage(
             app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
         )
-        found[name] = Templates(
+        templates[name] = Templates(
             {stack.stack_name: stack.template for stack in stage.synth().stacks}
         )
-    return found
+    return templates

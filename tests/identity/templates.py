@@ -89,17 +89,17 @@ class Templates:
 
     def identity_policies(self) -> dict[str, dict[str, Document]]:
         """Role name -> policy name -> document."""
-        found: dict[str, dict[str, Document]] = {}
+        policies: dict[str, dict[str, Document]] = {}
         for logical_id, role in self.resources("AWS::IAM::Role"):
             inline = {
                 policy["PolicyName"]: policy["PolicyDocument"]
                 for policy in role.get("Policies", [])
             }
-            found[role.get("RoleName", logical_id)] = inline
+            policies[role.get("RoleName", logical_id)] = inline
         for _, policy in self.resources("AWS::IAM::Policy"):
             for role_name in policy["Roles"]:
-                found[role_name][policy["PolicyName"]] = policy["PolicyDocument"]
-        return found
+                policies[role_name][policy["PolicyName"]] = policy["PolicyDocument"]
+        return policies
 
     def trust_policies(self) -> dict[str, Document]:
         """Role name -> who may assume it."""

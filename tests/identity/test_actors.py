@@ -94,16 +94,16 @@ def test_nobody_may_approve_a_model(templates: dict[str, Templates], environment
 def test_no_role_has_an_action_with_a_wildcard_or_a_managed_policy(
     templates: dict[str, Templates], environment: str
 ) -> None:
-    found = templates[environment]
+    of_environment = templates[environment]
     assert not [
         action
-        for _, statement in _statements(found)
+        for _, statement in _statements(of_environment)
         for action in as_list(statement["Action"])
         if "*" in action
     ]
     assert not [
         role["RoleName"]
-        for _, role in found.resources("AWS::IAM::Role")
+        for _, role in of_environment.resources("AWS::IAM::Role")
         if "ManagedPolicyArns" in role
     ]
 

@@ -28,7 +28,7 @@ ACCEPTED = {
 """What the reference says against a statement, and why it stays nevertheless."""
 
 
-def _found(templates: Templates) -> list[str]:
+def _mistakes(templates: Templates) -> list[str]:
     return [
         f"{logical_id}.{statement.get('Sid', '')}: {mistake}"
         for logical_id, document in templates.documents()
@@ -39,23 +39,23 @@ def _found(templates: Templates) -> list[str]:
 
 def _accepted(line: str) -> str:
     """Which exception the line falls under, if any."""
-    known = (
+    exceptions = (
         text
         for text in ACCEPTED
         if any(text.format(account=account) in line for account in ("111122223333", "333344445555"))
     )
-    return next(known, "")
+    return next(exceptions, "")
 
 
 @pytest.mark.parametrize("environment", ["dev", "prod", "everything"])
 def test_every_action_takes_the_resources_and_conditions_of_its_statement(
     templates: dict[str, Templates], environment: str
 ) -> None:
-    assert [line for line in _found(templates[environment]) if not _accepted(line)] == []
+    assert [line for line in _mistakes(templates[environment]) if not _accepted(line)] == []
 
 
 def test_no_exception_is_out_of_date(templates: dict[str, Templates]) -> None:
-    assert {_accepted(line) for line in _found(templates["everything"])} == ACCEPTED.keys()
+    assert {_accepted(line) for line in _mistakes(templates["everything"])} == ACCEPTED.keys()
 
 
 def test_there_are_many_statements(templates: dict[str, Templates]) -> None:
@@ -76,7 +76,7 @@ VPC = {"ArnEquals": {"ec2:Vpc": ARN("ec2", "vpc/vpc-1")}}
 
 
 @pytest.mark.parametrize(
-    ("statement", "wanted"),
+    ("statement", "expected"),
     [
         ({"Action": "sagemaker:CreateTrainingJobs", "Resource": JOB}, "does not exist"),
         ({"Action": "sagemaker:createTrainingJob", "Resource": JOB}, "does not exist"),
@@ -147,9 +147,9 @@ VPC = {"ArnEquals": {"ec2:Vpc": ARN("ec2", "vpc/vpc-1")}}
     ],
 )
 def test_what_iam_would_accept_and_never_match_is_found(
-    statement: dict[str, Any], wanted: str
+    statement: dict[str, Any], expected: str
 ) -> None:
-    assert any(wanted in mistake for mistake in mistakes(statement))
+    assert any(expected in mistake for mistake in mistakes(statement))
 
 
 @pytest.mark.parametrize(

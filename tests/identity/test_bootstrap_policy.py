@@ -26,7 +26,7 @@ EXECUTION_ROLE = "arn:aws:iam::111122223333:role/cdk-hnb659fds-cfn-exec-role-111
 FSX_ROLES = (
     "arn:aws:iam::111122223333:role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com"
 )
-LONGEST = 6144
+MAX_LENGTH = 6144
 """Characters of a managed policy, white space not counted (IAM user guide, "IAM and AWS STS
 quotas").
 """
@@ -71,8 +71,8 @@ def types(templates: dict[str, Templates]) -> set[str]:
     stacks = [
         document for environment in templates.values() for document in environment.stacks.values()
     ]
-    found = {resource["Type"] for document in stacks for resource in document["Resources"].values()}
-    return {each for each in found if each.startswith("AWS::")}
+    types = {resource["Type"] for document in stacks for resource in document["Resources"].values()}
+    return {each for each in types if each.startswith("AWS::")}
 
 
 def needed(resource_type: str) -> Iterator[str]:
@@ -113,13 +113,13 @@ def test_only_known_types_say_nothing_of_permissions(types: set[str]) -> None:
 
 
 def test_the_policy_fits_into_one_managed_policy(policy: dict[str, Any]) -> None:
-    assert len(json.dumps(policy, separators=(",", ":"))) <= LONGEST
+    assert len(json.dumps(policy, separators=(",", ":"))) <= MAX_LENGTH
 
 
 def test_nothing_of_ec2_is_allowed_that_no_type_of_ours_needs(
     policy: dict[str, Any], types: set[str]
 ) -> None:
-    wanted = {action for each in types for action in needed(each) if action.startswith("ec2:")}
+    expected = {action for each in types for action in needed(each) if action.startswith("ec2:")}
     listed = {
         action
         for each in policy["Statement"]
@@ -127,7 +127,9 @@ def test_nothing_of_ec2_is_allowed_that_no_type_of_ours_needs(
         if action.startswith("ec2:")
     }
     unused = {
-        pattern for pattern in listed if not any(fnmatchcase(action, pattern) for action in wanted)
+        pattern
+        for pattern in listed
+        if not any(fnmatchcase(action, pattern) for action in expected)
     }
     assert unused == {
         "ec2:GetSecurityGroupsForVpc"
@@ -174,12 +176,12 @@ def test_only_what_carries_our_tag_can_be_destroyed(
     policy: dict[str, Any], evaluator: Evaluator, action: str, resource: str
 ) -> None:
     on_key = KEY if action.startswith("kms") else None
-    asked = [Question(action, resource, context) for context in ({OUR_TAG: "mnist"}, {})]
+    questions = [Question(action, resource, context) for context in ({OUR_TAG: "mnist"}, {})]
     decided = [
         evaluator.decide(
             each, EXECUTION_ROLE, {"bootstrap": policy}, resource_policy=on_key
         ).allowed
-        for each in asked
+        for each in questions
     ]
     assert decided == [True, False]
 

@@ -133,7 +133,9 @@ METRIC = Question(
     "cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}
 )
 OURS: Mapping[str, ContextValue] = {"aws:ResourceTag/shoal:pipeline": "shoal-mnist-dev"}
-THEIRS: Mapping[str, ContextValue] = {"aws:ResourceTag/shoal:pipeline": "shoal-mnist-dev-2"}
+ANOTHER_PIPELINES_TAG: Mapping[str, ContextValue] = {
+    "aws:ResourceTag/shoal:pipeline": "shoal-mnist-dev-2"
+}
 STOP = Question("sagemaker:StopTrainingJob", TRAIN.resource, OURS)
 DELETE = Question(
     "sagemaker:DeleteEndpoint", arn("sagemaker", "endpoint/shoal-mnist-dev-abc"), OURS
@@ -248,7 +250,7 @@ CASES = {
     "hand a role to another service": Case(
         "pipeline", PASS, context={"iam:PassedToService": "lambda.amazonaws.com"}
     ),
-    "stop another pipeline's training": Case("pipeline", STOP, context=THEIRS),
+    "stop another pipeline's training": Case("pipeline", STOP, context=ANOTHER_PIPELINES_TAG),
     "stop a training without tags": Case("pipeline", STOP, context=UNTAGGED),
     "make something that is there look like its own": Case(
         "pipeline", TAG, context={"sagemaker:TaggingAction": None}
@@ -329,7 +331,10 @@ CASES = {
         "smoke-test", INVOKE, arn("sagemaker", "endpoint/shoal-mnist-prod-abc")
     ),
     "call the endpoint of an environment whose name begins like ours": Case(
-        "smoke-test", INVOKE, arn("sagemaker", "endpoint/shoal-mnist-dev-2-abc"), THEIRS
+        "smoke-test",
+        INVOKE,
+        arn("sagemaker", "endpoint/shoal-mnist-dev-2-abc"),
+        ANOTHER_PIPELINES_TAG,
     ),
     "delete the endpoint that it tests": Case(
         "smoke-test", INVOKE, action="sagemaker:DeleteEndpoint"
@@ -341,10 +346,13 @@ CASES = {
         "teardown", DELETE, arn("sagemaker", "endpoint/shoal-mnist-prod-abc")
     ),
     "delete the endpoint of an environment whose name begins like ours": Case(
-        "teardown", DELETE, arn("sagemaker", "endpoint/shoal-mnist-dev-2-abc"), THEIRS
+        "teardown",
+        DELETE,
+        arn("sagemaker", "endpoint/shoal-mnist-dev-2-abc"),
+        ANOTHER_PIPELINES_TAG,
     ),
     "delete the generated model of another pipeline": Case(
-        "teardown", DELETE_MODEL, context=THEIRS
+        "teardown", DELETE_MODEL, context=ANOTHER_PIPELINES_TAG
     ),
     "delete a foreign model": Case(
         "teardown", DELETE_MODEL, arn("sagemaker", "model/somebody-elses")
@@ -383,11 +391,11 @@ def roles(evaluator: Evaluator, dev: Templates) -> Roles:
 def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(
     roles: Roles, case: Case
 ) -> None:
-    asked = [
+    questions = [
         roles.decide(PREFIX + case.actor, question).allowed
         for question in (case.allowed, case.forbidden())
     ]
-    assert asked == [True, False]
+    assert questions == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -403,14 +411,14 @@ def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(
 def test_a_training_with_a_file_system_reads_it_only(
     evaluator: Evaluator, templates: dict[str, Templates], changed: dict[str, ContextValue | None]
 ) -> None:
-    found = templates["everything"]
+    everything = templates["everything"]
     mounted = {
         "sagemaker:FileSystemId": "fs-0f",
         "sagemaker:FileSystemAccessMode": "ro",
         "sagemaker:FileSystemType": "FSxLustre",
     }
     case = Case("pipeline", replace(TRAIN, context={**TRAIN.context, **mounted}), context=changed)
-    roles = Roles(evaluator, found.identity_policies(), found.key_policies())
+    roles = Roles(evaluator, everything.identity_policies(), everything.key_policies())
     assert [
         roles.decide(PREFIX + "pipeline", question).allowed
         for question in (case.allowed, case.forbidden())

@@ -69,14 +69,14 @@ def test_each_statement_allows_what_the_deleter_asks_and_nothing_else_does(
 def test_what_scales_anything_but_variants_stays_registered(
     roles: Roles, changed: dict[str, str]
 ) -> None:
-    asked = Question(DEREGISTER.action, DEREGISTER.resource, {**SCOPE, **changed})
-    assert not roles.decide(NAMES.role("teardown"), asked).allowed
+    question = Question(DEREGISTER.action, DEREGISTER.resource, {**SCOPE, **changed})
+    assert not roles.decide(NAMES.role("teardown"), question).allowed
 
 
 @pytest.mark.parametrize("action", ["RegisterScalableTarget", "PutScalingPolicy"])
 def test_the_deleter_scales_nothing(roles: Roles, action: str) -> None:
-    asked = Question(f"application-autoscaling:{action}", TARGETS, {**SCOPE})
-    assert not roles.decide(NAMES.role("teardown"), asked).allowed
+    question = Question(f"application-autoscaling:{action}", TARGETS, {**SCOPE})
+    assert not roles.decide(NAMES.role("teardown"), question).allowed
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Scaled:
             "AWS_SESSION_TOKEN": session["SessionToken"],
         }
 
-    def asked(self) -> set[str]:
+    def actions(self) -> set[str]:
         """The actions for which the role was asked about."""
         run = recorded(self.account.state_dir / "requests.jsonl", NAMES.role(""))
         return {question.action for question in run.questions[NAMES.role("teardown")].values()}
@@ -131,8 +131,8 @@ class Scaled:
 
 @pytest.fixture(scope="module")
 def scaled(tmp_path_factory: pytest.TempPathFactory, dev: Templates) -> Iterator[Scaled]:
-    with running(tmp_path_factory.mktemp("scaled"), "--enforce-iam") as found:
-        account = Account.at(found)
+    with running(tmp_path_factory.mktemp("scaled"), "--enforce-iam") as emulator:
+        account = Account.at(emulator)
         _let(account, "jobs", {"all": allow("*")})
         for actor in ("teardown", "sweep"):
             account.client("iam").create_role(
@@ -233,8 +233,8 @@ def test_with_its_own_policy_the_deleter_takes_that_down_too(scaled: Scaled) -> 
     assert {
         "application-autoscaling:DescribeScalableTargets",
         "application-autoscaling:DeregisterScalableTarget",
-    } <= scaled.asked()
-    assert "sagemaker:ListTags" in scaled.asked()
+    } <= scaled.actions()
+    assert "sagemaker:ListTags" in scaled.actions()
 
 
 def test_a_sweeper_that_may_not_read_tags_deletes_what_names_attribute_and_fails_where_nobody_reads_its_report(  # noqa: E501

@@ -123,8 +123,8 @@ done under the policies, not the stopping.
 
 @pytest.fixture(scope="module")
 def roles(evaluator: Evaluator, templates: dict[str, Templates]) -> Roles:
-    found = templates["everything"]
-    return Roles(evaluator, found.identity_policies(), found.key_policies())
+    everything = templates["everything"]
+    return Roles(evaluator, everything.identity_policies(), everything.key_policies())
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

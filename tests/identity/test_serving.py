@@ -17,7 +17,7 @@ from tests.stacks.test_serving import RELEASE
 PREFIX = "shoal-mnist-dev-us-east-1-"
 BUCKET = "arn:aws:s3:::shoal-mnist-dev-artifacts"
 ARCHIVE = f"{BUCKET}/training/abc/output/model.tar.gz"
-CAPTURED = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1/captured/shoal-mnist-dev/AllTraffic/x.jsonl"  # noqa: E501
+CAPTURED_OBJECT = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1/captured/shoal-mnist-dev/AllTraffic/x.jsonl"  # noqa: E501
 THROUGH_S3 = {
     "kms:ViaService": "s3.us-east-1.amazonaws.com",
     "kms:EncryptionContext:aws:s3:arn": ARCHIVE,
@@ -43,11 +43,11 @@ def arn(service: str, resource: str) -> str:
 
 READ = Question("s3:GetObject", ARCHIVE)
 DECRYPT = Question("kms:Decrypt", TRAINED_WITH, THROUGH_S3)
-KEEP = Question("s3:PutObject", CAPTURED)
+KEEP = Question("s3:PutObject", CAPTURED_OBJECT)
 ENCRYPT = Question(
     "kms:GenerateDataKey",
     ARNS["AWS::KMS::Key"].format("StorageKeyBAA9457B"),
-    THROUGH_S3 | {"kms:EncryptionContext:aws:s3:arn": CAPTURED},
+    THROUGH_S3 | {"kms:EncryptionContext:aws:s3:arn": CAPTURED_OBJECT},
 )
 PULL = Question(
     "ecr:BatchGetImage", "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-inference"
@@ -77,7 +77,7 @@ CASES: dict[str, tuple[str, Question, Question]] = {
     "write elsewhere than captured": (
         "serving",
         KEEP,
-        replace(KEEP, resource=CAPTURED.replace("/captured/", "/training/")),
+        replace(KEEP, resource=CAPTURED_OBJECT.replace("/captured/", "/training/")),
     ),
     "decrypt past S3": (
         "serving",
@@ -163,9 +163,11 @@ CASES: dict[str, tuple[str, Question, Question]] = {
 
 @pytest.fixture(scope="module")
 def roles(evaluator: Evaluator, templates: dict[str, Templates]) -> Roles:
-    found = templates["everything"]
+    everything = templates["everything"]
     return Roles(
-        evaluator, found.identity_policies(), {**found.key_policies(), TRAINED_WITH: KEY_POLICY}
+        evaluator,
+        everything.identity_policies(),
+        {**everything.key_policies(), TRAINED_WITH: KEY_POLICY},
     )
 
 

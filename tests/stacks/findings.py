@@ -93,8 +93,8 @@ def review() -> Review:
     from stacks.constructs.acknowledge import RAW_FINDINGS
 
     # The report is all that counts: the CDK neither prints it nor fails.
-    asked = {RAW_FINDINGS: True, "@aws-cdk/core:failSynthOnValidationErrors": False}
-    context = json.loads((ROOT / "cdk.json").read_text())["context"] | asked
+    flags = {RAW_FINDINGS: True, "@aws-cdk/core:failSynthOnValidationErrors": False}
+    context = json.loads((ROOT / "cdk.json").read_text())["context"] | flags
     with tempfile.TemporaryDirectory() as folder:
         outdir = Path(folder, "cdk.out")
         app = ShoalApp(outdir=str(outdir), context=context)
@@ -152,7 +152,7 @@ def _general(rule: str) -> str:
     return re.sub(r"(?<=[:-])(us|eu|ap|ca|sa)-[a-z]+-\d(?=[:/*-]|$)", "REGION", rule)
 
 
-def tables(found: Review) -> str:
+def tables(review_result: Review) -> str:
     """The part of docs/security.md that this module writes."""
     lines = [
         BEGIN,
@@ -163,16 +163,18 @@ def tables(found: Review) -> str:
     ]
     lines += [
         f"| `{_short(ack.rule)}` | {ack.path} | {ack.reason} |"
-        for ack in sorted(found.acknowledgements)
+        for ack in sorted(review_result.acknowledgements)
     ]
-    for pack in sorted({finding.pack for finding in found.findings} - {GATE}):
+    for pack in sorted({finding.pack for finding in review_result.findings} - {GATE}):
         lines += [
             "",
             f"### {pack}: reported, every finding answered",
             "",
             *_head("rule", "says", "where", "verdict", "answer"),
         ]
-        lines += [_row(answer, found) for answer in answers() if answer.rule.startswith(pack)]
+        lines += [
+            _row(answer, review_result) for answer in answers() if answer.rule.startswith(pack)
+        ]
     return "\n".join([*lines, "", END])
 
 
@@ -180,8 +182,8 @@ def _head(*columns: str) -> tuple[str, str]:
     return f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"
 
 
-def _row(answer: Answer, found: Review) -> str:
-    covered = sorted(finding for finding in found.findings if answer.covers(finding))
+def _row(answer: Answer, review_result: Review) -> str:
+    covered = sorted(finding for finding in review_result.findings if answer.covers(finding))
     says = covered[0].text.rstrip(".") if covered else ""
     where = "<br>".join(
         dict.fromkeys(finding.path.removesuffix("/Resource") for finding in covered)

@@ -29,7 +29,7 @@ def logical_ids() -> dict[str, dict[str, str]]:
     from stacks.app import ShoalApp
     from stacks.stage import EnvironmentStage
 
-    found = {}
+    types = {}
     with tempfile.TemporaryDirectory() as outdir:
         app = ShoalApp(
             outdir=outdir,
@@ -46,10 +46,10 @@ def logical_ids() -> dict[str, dict[str, str]]:
             for stack in stage.node.children:
                 assert isinstance(stack, cdk.Stack)
                 resources = Template.from_stack(stack).to_json()["Resources"]
-                found[f"{name}/{stack.node.id}"] = {
+                types[f"{name}/{stack.node.id}"] = {
                     key: resources[key]["Type"] for key in sorted(resources)
                 }
-    return found
+    return types
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def policies(
     tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Without a file system, and with one of each kind."""
-    kinds: dict[str, FileSystem | None] = {
+    file_systems: dict[str, FileSystem | None] = {
         "none": None,
         "scratch": FileSystem(),
         "persistent": FileSystem(
@@ -70,7 +70,7 @@ def policies(
     }
     return {
         name: _policy(kind, cdk_context, tmp_path_factory.mktemp(name))
-        for name, kind in kinds.items()
+        for name, kind in file_systems.items()
     }
 
 

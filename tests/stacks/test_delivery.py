@@ -50,13 +50,13 @@ def document(
 ) -> dict[str, Any]:
     """dev and staging in one account."""
     account = {"account": "111122223333"}
-    found = _synthesised(
+    templates = _synthesised(
         tmp_path_factory.mktemp("delivery"),
         cdk_context,
         _environment("dev"),
         _environment("staging", **account),
     )
-    return found["shoal-mnist-delivery"]
+    return templates["shoal-mnist-delivery"]
 
 
 @pytest.fixture(scope="module")
@@ -100,14 +100,14 @@ def test_a_session_may_last_as_long_as_the_job_that_takes_it(
     (job,) = yaml.safe_load((ROOT / f".github/workflows/{file}.yml").read_text(encoding="utf-8"))[
         "jobs"
     ].values()
-    given = [step["with"] for step in job["steps"] if "role-to-assume" in step.get("with", {})]
-    (asked,) = [
+    inputs = [step["with"] for step in job["steps"] if "role-to-assume" in step.get("with", {})]
+    (requested_s,) = [
         int(each.get("role-duration-seconds", 3600))
-        for each in given
+        for each in inputs
         if not each.get("role-chaining")
     ]
-    longest = role(template, f"shoal-mnist-dev-us-east-1-{actor}")[1]["MaxSessionDuration"]
-    assert job["timeout-minutes"] * 60 <= asked <= longest
+    max_s = role(template, f"shoal-mnist-dev-us-east-1-{actor}")[1]["MaxSessionDuration"]
+    assert job["timeout-minutes"] * 60 <= requested_s <= max_s
 
 
 def test_who_deploys_may_assume_the_bootstrap_roles_and_nothing_else(template: Template) -> None:
@@ -237,8 +237,8 @@ def test_it_deploys_in_the_emulator_and_goes_without_a_trace(
         account.client("ssm").put_parameter(
             Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"
         )
-        found = account.stack(document["Resources"], "delivery", **sections)
-        assert found["StackStatus"] == "CREATE_COMPLETE", account.failures("delivery")
+        stack = account.stack(document["Resources"], "delivery", **sections)
+        assert stack["StackStatus"] == "CREATE_COMPLETE", account.failures("delivery")
         iam = account.client("iam")
         (provider,) = iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]
         trust = iam.get_role(RoleName="shoal-mnist-dev-us-east-1-look")["Role"][

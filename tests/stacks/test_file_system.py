@@ -60,28 +60,28 @@ def _template(stage: EnvironmentStage) -> Template:
 
 
 def _only(template: Template, resource_type: str) -> dict[str, Any]:
-    (found,) = properties(template, resource_type)
-    return found
+    (only_one,) = properties(template, resource_type)
+    return only_one
 
 
 def test_a_scratch_file_system_has_lustre_2_15_and_no_throughput_or_key_of_its_own(
     file_system: Template,
 ) -> None:
-    found = _only(file_system, "AWS::FSx::FileSystem")
-    assert (found["FileSystemTypeVersion"], found["StorageCapacity"]) == ("2.15", 1200)
-    assert found["LustreConfiguration"] == {
+    resource = _only(file_system, "AWS::FSx::FileSystem")
+    assert (resource["FileSystemTypeVersion"], resource["StorageCapacity"]) == ("2.15", 1200)
+    assert resource["LustreConfiguration"] == {
         "DeploymentType": "SCRATCH_2",
         "DataCompressionType": "LZ4",
     }
-    assert "KmsKeyId" not in found
+    assert "KmsKeyId" not in resource
 
 
 def test_a_persistent_file_system_has_the_throughput_asked_for_and_is_encrypted_with_our_key(
     persistent: Template,
 ) -> None:
-    found = _only(persistent, "AWS::FSx::FileSystem")
-    assert found["LustreConfiguration"]["PerUnitStorageThroughput"] == 250
-    assert "StorageKey" in found["KmsKeyId"]["Fn::ImportValue"]
+    resource = _only(persistent, "AWS::FSx::FileSystem")
+    assert resource["LustreConfiguration"]["PerUnitStorageThroughput"] == 250
+    assert "StorageKey" in resource["KmsKeyId"]["Fn::ImportValue"]
 
 
 def test_it_stands_in_the_training_subnet(file_system: Template) -> None:
@@ -143,9 +143,9 @@ def test_it_is_made_after_its_security_groups_rules_without_which_fsx_refuses_it
         for kind in ("Ingress", "Egress")
         for key in resources(file_system, f"AWS::EC2::SecurityGroup{kind}")
     }
-    (made,) = resources(file_system, "AWS::FSx::FileSystem").values()
+    (resource,) = resources(file_system, "AWS::FSx::FileSystem").values()
     assert rules
-    assert rules <= set(made["DependsOn"])
+    assert rules <= set(resource["DependsOn"])
 
 
 def test_everything_of_it_goes_with_the_stack(file_system: Template, persistent: Template) -> None:

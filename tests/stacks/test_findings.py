@@ -10,29 +10,29 @@ from tests.stacks.findings import GATE, PAGE, Review, answers, review, tables, w
 
 
 @pytest.fixture(scope="module")
-def found() -> Review:
+def result() -> Review:
     return review()
 
 
-def test_every_finding_of_the_gate_is_acknowledged(found: Review) -> None:
+def test_every_finding_of_the_gate_is_acknowledged(result: Review) -> None:
     open_findings = [
         each
-        for each in found.findings
-        if each.pack == GATE and not any(ack.covers(each) for ack in found.acknowledgements)
+        for each in result.findings
+        if each.pack == GATE and not any(ack.covers(each) for ack in result.acknowledgements)
     ]
     assert open_findings == []
 
 
-def test_no_acknowledgement_is_stale(found: Review) -> None:
+def test_no_acknowledgement_is_stale(result: Review) -> None:
     assert [
         ack
-        for ack in sorted(found.acknowledgements)
-        if not any(ack.covers(each) for each in found.findings)
+        for ack in sorted(result.acknowledgements)
+        if not any(ack.covers(each) for each in result.findings)
     ] == []
 
 
-def test_every_finding_of_the_reported_packs_has_exactly_one_answer(found: Review) -> None:
-    reported = [each for each in sorted(found.findings) if each.pack != GATE]
+def test_every_finding_of_the_reported_packs_has_exactly_one_answer(result: Review) -> None:
+    reported = [each for each in sorted(result.findings) if each.pack != GATE]
     assert {each.pack for each in reported} == {"NIST.800.53.R5", "Serverless"}
     assert [
         each
@@ -41,13 +41,13 @@ def test_every_finding_of_the_reported_packs_has_exactly_one_answer(found: Revie
     ] == []
 
 
-def test_no_answer_is_stale(found: Review) -> None:
+def test_no_answer_is_stale(result: Review) -> None:
     assert [
-        answer for answer in answers() if not any(answer.covers(each) for each in found.findings)
+        answer for answer in answers() if not any(answer.covers(each) for each in result.findings)
     ] == []
 
 
-def test_the_page_shows_what_was_found(found: Review) -> None:
+def test_the_page_shows_what_was_found(result: Review) -> None:
     # After a change: python -m tests.stacks.findings
     page = PAGE.read_text(encoding="utf-8")
-    assert with_tables(page, tables(found)) == page
+    assert with_tables(page, tables(result)) == page

@@ -155,20 +155,20 @@ def test_nobody_but_the_build_may_push(image: Template) -> None:
 def test_the_build_may_push_to_its_own_repository_and_pull_the_image_it_extends(
     image: Template,
 ) -> None:
-    found = statements(image, ROLE)
+    allowed = statements(image, ROLE)
     assert (
-        found["PushImage"]["Resource"]
+        allowed["PushImage"]["Resource"]
         == "arn:aws:ecr:us-east-1:111122223333:repository/shoal-mnist-dev-pytorch-smddp"
     )
     assert (
-        found["PullBase"]["Resource"]
+        allowed["PullBase"]["Resource"]
         == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training"
     )
 
 
 def test_the_build_may_write_one_parameter_and_read_one_object(image: Template) -> None:
-    found = statements(image, ROLE)
-    assert "*" not in found["PublishDigest"]["Resource"] + found["ReadRecipe"]["Resource"]
+    allowed = statements(image, ROLE)
+    assert "*" not in allowed["PublishDigest"]["Resource"] + allowed["ReadRecipe"]["Resource"]
 
 
 def test_a_build_takes_nothing_from_variables_that_its_caller_can_set(image: Template) -> None:
@@ -277,7 +277,7 @@ def _credentials_of_the_role(account: Account, image: Template) -> dict[str, str
     account.client("iam").put_role_policy(
         RoleName=ROLE, PolicyName="build", PolicyDocument=document
     )
-    made = account.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="build")[
+    credentials = account.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="build")[
         "Credentials"
     ]
     names = {
@@ -285,7 +285,7 @@ def _credentials_of_the_role(account: Account, image: Template) -> dict[str, str
         "SecretAccessKey": "AWS_SECRET_ACCESS_KEY",
         "SessionToken": "AWS_SESSION_TOKEN",
     }
-    return {variable: made[key] for key, variable in names.items()}
+    return {variable: credentials[key] for key, variable in names.items()}
 
 
 @pytest.fixture(scope="module")
@@ -298,15 +298,15 @@ def build(tmp_path_factory: pytest.TempPathFactory, image: Template) -> Iterator
             account.client("ecr").create_repository(
                 repositoryName=name, imageTagMutability="IMMUTABLE"
             )
-        made = Build(
+        build = Build(
             account,
             tmp_path_factory.mktemp("build"),
             _script(image),
             _credentials_of_the_role(account, image),
         )
-        process = made.run()
+        process = build.run()
         assert process.returncode == 0, process.stderr
-        yield made
+        yield build
 
 
 def test_the_build_publishes_the_digest_that_the_registry_gave(build: Build) -> None:

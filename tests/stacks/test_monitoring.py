@@ -44,17 +44,17 @@ def with_budget(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str,
 
 
 def alarm(template: Template, what: str) -> dict[str, Any]:
-    (found,) = [
+    (alarm_properties,) = [
         each
         for each in properties(template, "AWS::CloudWatch::Alarm")
         if each["AlarmName"] == f"shoal-mnist-dev-{what}"
     ]
-    return found
+    return alarm_properties
 
 
 def dashboard(template: Template) -> dict[str, Any]:
-    (found,) = properties(template, "AWS::CloudWatch::Dashboard")
-    parts = found["DashboardBody"]["Fn::Join"][1]
+    (dashboard_properties,) = properties(template, "AWS::CloudWatch::Dashboard")
+    parts = dashboard_properties["DashboardBody"]["Fn::Join"][1]
     document: dict[str, Any] = json.loads(
         "".join(part if isinstance(part, str) else part["Fn::GetAtt"][0] for part in parts)
     )
@@ -71,13 +71,13 @@ def test_every_alarm_tells_the_topic_when_it_begins_and_when_it_is_over(
 
 
 def test_a_failed_execution_rings(monitoring: Template) -> None:
-    found = alarm(monitoring, "execution-failed")
-    assert (found["Namespace"], found["MetricName"]) == (
+    failed = alarm(monitoring, "execution-failed")
+    assert (failed["Namespace"], failed["MetricName"]) == (
         "AWS/Sagemaker/ModelBuildingPipeline",
         "ExecutionFailed",
     )
-    assert found["Dimensions"] == [{"Name": "PipelineName", "Value": "shoal-mnist-dev"}]
-    assert (found["Threshold"], found["ComparisonOperator"], found["TreatMissingData"]) == (
+    assert failed["Dimensions"] == [{"Name": "PipelineName", "Value": "shoal-mnist-dev"}]
+    assert (failed["Threshold"], failed["ComparisonOperator"], failed["TreatMissingData"]) == (
         1,
         "GreaterThanOrEqualToThreshold",
         "notBreaching",
@@ -85,27 +85,27 @@ def test_a_failed_execution_rings(monitoring: Template) -> None:
 
 
 def test_a_dead_letter_rings(monitoring: Template) -> None:
-    found = alarm(monitoring, "not-torn-down")
-    assert (found["Namespace"], found["MetricName"]) == (
+    not_torn_down = alarm(monitoring, "not-torn-down")
+    assert (not_torn_down["Namespace"], not_torn_down["MetricName"]) == (
         "AWS/SQS",
         "ApproximateNumberOfMessagesVisible",
     )
-    assert "DeadLetters" in json.dumps(found["Dimensions"])
+    assert "DeadLetters" in json.dumps(not_torn_down["Dimensions"])
 
 
 def test_an_endpoint_past_its_time_rings_when_two_sweeps_saw_it(monitoring: Template) -> None:
-    found = alarm(monitoring, "endpoint-past-ttl")
+    past_ttl = alarm(monitoring, "endpoint-past-ttl")
     assert (
-        found["Namespace"],
-        found["MetricName"],
-        found["Period"],
-        found["EvaluationPeriods"],
+        past_ttl["Namespace"],
+        past_ttl["MetricName"],
+        past_ttl["Period"],
+        past_ttl["EvaluationPeriods"],
     ) == ("Shoal", "EndpointsPastTtl", 1800, 2)
 
 
 def test_sweeps_that_do_not_happen_ring(monitoring: Template) -> None:
-    found = alarm(monitoring, "sweep-missed")
-    assert (found["MetricName"], found["ComparisonOperator"], found["TreatMissingData"]) == (
+    missed = alarm(monitoring, "sweep-missed")
+    assert (missed["MetricName"], missed["ComparisonOperator"], missed["TreatMissingData"]) == (
         "Sweeps",
         "LessThanThreshold",
         "breaching",
@@ -125,8 +125,8 @@ def test_the_sweeper_runs_every_quarter_of_an_hour_under_its_own_role(monitoring
 def test_the_sweeper_may_delete_what_carries_the_pipelines_name_and_nothing_else(
     monitoring: Template,
 ) -> None:
-    found = statements(monitoring, "shoal-mnist-dev-us-east-1-sweep")
-    deletes = [entry for entry in found.values() if "Delete" in json.dumps(entry["Action"])]
+    allowed = statements(monitoring, "shoal-mnist-dev-us-east-1-sweep")
+    deletes = [entry for entry in allowed.values() if "Delete" in json.dumps(entry["Action"])]
     assert len(deletes) == 3
     assert all(
         re.search(r"(shoal-mnist-dev|pipelines)-\*", json.dumps(entry["Resource"]))
@@ -158,18 +158,18 @@ def test_nobody_is_mailed_and_no_budget_is_kept_unless_asked_for(monitoring: Tem
 
 
 def test_every_address_is_subscribed(with_budget: Template) -> None:
-    found = properties(with_budget, "AWS::SNS::Subscription")
-    assert {(each["Protocol"], each["Endpoint"]) for each in found} == {
+    subscriptions = properties(with_budget, "AWS::SNS::Subscription")
+    assert {(each["Protocol"], each["Endpoint"]) for each in subscriptions} == {
         ("email", "team@example.com"),
         ("email", "boss@example.com"),
     }
 
 
 def test_the_budget_counts_this_environment_and_warns_three_times(with_budget: Template) -> None:
-    (found,) = properties(with_budget, "AWS::Budgets::Budget")
-    assert found["Budget"]["BudgetLimit"] == {"Amount": 500, "Unit": "USD"}
-    assert found["Budget"]["CostFilters"] == {"TagKeyValue": ["user:shoal:environment$dev"]}
-    notices = [each["Notification"] for each in found["NotificationsWithSubscribers"]]
+    (budget,) = properties(with_budget, "AWS::Budgets::Budget")
+    assert budget["Budget"]["BudgetLimit"] == {"Amount": 500, "Unit": "USD"}
+    assert budget["Budget"]["CostFilters"] == {"TagKeyValue": ["user:shoal:environment$dev"]}
+    notices = [each["Notification"] for each in budget["NotificationsWithSubscribers"]]
     assert [(each["NotificationType"], each["Threshold"]) for each in notices] == [
         ("ACTUAL", 80),
         ("ACTUAL", 100),
@@ -226,11 +226,11 @@ def test_every_log_group_is_kept_as_long_as_the_settings_say_and_encrypted(
     stages: dict[str, EnvironmentStage],
 ) -> None:
     stage = stages["dev"]
-    found = [
+    log_groups = [
         each
         for stack in stage.node.children
         for each in properties(Template.from_stack(stack), "AWS::Logs::LogGroup")  # type: ignore[arg-type]
     ]
-    assert len(found) >= 5
-    assert {each["RetentionInDays"] for each in found} == {90}
-    assert all("Key" in json.dumps(each["KmsKeyId"]) for each in found)
+    assert len(log_groups) >= 5
+    assert {each["RetentionInDays"] for each in log_groups} == {90}
+    assert all("Key" in json.dumps(each["KmsKeyId"]) for each in log_groups)

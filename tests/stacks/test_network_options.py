@@ -158,8 +158,10 @@ def test_other_stacks_get_the_ids_of_the_existing_subnets(existing: Template) ->
 def test_an_existing_security_group_is_used_as_it_is(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    given = _network(
+    template = _network(
         tmp_path_factory, existing=EXISTING | {"training_security_group_id": "sg-0123456789abcdef0"}
     )
-    assert given.to_json()["Outputs"]["TrainingSecurityGroupId"]["Value"] == "sg-0123456789abcdef0"
-    given.resource_count_is("AWS::EC2::SecurityGroup", 1)
+    assert (
+        template.to_json()["Outputs"]["TrainingSecurityGroupId"]["Value"] == "sg-0123456789abcdef0"
+    )
+    template.resource_count_is("AWS::EC2::SecurityGroup", 1)

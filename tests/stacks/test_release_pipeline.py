@@ -86,12 +86,12 @@ def test_the_environments_are_deployed_in_the_order_of_releases_each_after_an_ap
 
 def test_the_source_is_the_repository_through_the_connection(template: Template) -> None:
     (source,) = _stages(template)["Source"]
-    wanted = {
+    expected = {
         "ConnectionArn": CONNECTION,
         "FullRepositoryId": "my-team/my-models",
         "BranchName": "release",
     }
-    assert wanted.items() <= source["Configuration"].items()
+    assert expected.items() <= source["Configuration"].items()
 
 
 def test_the_source_may_use_the_connection_under_its_old_and_its_new_name(

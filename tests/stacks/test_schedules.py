@@ -60,10 +60,10 @@ def watched(stage: EnvironmentStage) -> Template:
 
 
 def schedule(template: Template, name: str) -> dict[str, Any]:
-    (found,) = [
+    (only_one,) = [
         each for each in properties(template, "AWS::Scheduler::Schedule") if each["Name"] == name
     ]
-    return found
+    return only_one
 
 
 def alarms(template: Template) -> dict[str, dict[str, Any]]:
@@ -74,13 +74,17 @@ def alarms(template: Template) -> dict[str, dict[str, Any]]:
 
 
 def test_a_schedule_is_what_the_file_says(scheduled: Template) -> None:
-    found = schedule(scheduled, "nightly")
-    assert (found["ScheduleExpression"], found["ScheduleExpressionTimezone"], found["State"]) == (
+    nightly = schedule(scheduled, "nightly")
+    assert (
+        nightly["ScheduleExpression"],
+        nightly["ScheduleExpressionTimezone"],
+        nightly["State"],
+    ) == (
         "cron(0 3 * * ? *)",
         "Europe/Berlin",
         "ENABLED",
     )
-    assert found["FlexibleTimeWindow"] == {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 15}
+    assert nightly["FlexibleTimeWindow"] == {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 15}
     assert schedule(scheduled, "often")["FlexibleTimeWindow"] == {"Mode": "OFF"}
 
 
@@ -112,8 +116,8 @@ def test_a_call_is_tried_three_times_within_an_hour_and_then_kept(scheduled: Tem
 def test_schedulers_role_is_for_this_account_and_group_and_calls_one_function(
     scheduled: Template,
 ) -> None:
-    _, found = role(scheduled, f"{PREFIX}-us-east-1-scheduler")
-    (trust,) = found["AssumeRolePolicyDocument"]["Statement"]
+    _, scheduler_role = role(scheduled, f"{PREFIX}-us-east-1-scheduler")
+    (trust,) = scheduler_role["AssumeRolePolicyDocument"]["Statement"]
     assert (trust["Principal"], trust["Condition"]) == (
         {"Service": "scheduler.amazonaws.com"},
         {
@@ -152,20 +156,20 @@ def test_nothing_calls_before_the_pipeline_and_the_policies_are_there(scheduled:
 def test_a_schedule_that_gives_no_sign_for_longer_than_its_times_are_apart_rings(
     watched: Template,
 ) -> None:
-    found = alarms(watched)["schedule-nightly-missed"]
-    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == (
+    missed = alarms(watched)["schedule-nightly-missed"]
+    assert (missed["Namespace"], missed["MetricName"], missed["Statistic"]) == (
         "Shoal",
         "ScheduledStarts",
         "SampleCount",
     )
-    assert found["Dimensions"] == [
+    assert missed["Dimensions"] == [
         {"Name": "Pipeline", "Value": PREFIX},
         {"Name": "Schedule", "Value": "nightly"},
     ]
     assert (
-        found["Period"] * found["EvaluationPeriods"],
-        found["ComparisonOperator"],
-        found["TreatMissingData"],
+        missed["Period"] * missed["EvaluationPeriods"],
+        missed["ComparisonOperator"],
+        missed["TreatMissingData"],
     ) == (
         28 * 3600,
         "LessThanThreshold",
@@ -175,34 +179,37 @@ def test_a_schedule_that_gives_no_sign_for_longer_than_its_times_are_apart_rings
 
 def test_an_alarm_tells_the_topic_and_a_paused_schedules_tells_nobody(watched: Template) -> None:
     (topic,) = resources(watched, "AWS::SNS::Topic")
-    found = alarms(watched)
-    assert found["schedule-nightly-missed"]["AlarmActions"] == [{"Ref": topic}]
+    by_purpose = alarms(watched)
+    assert by_purpose["schedule-nightly-missed"]["AlarmActions"] == [{"Ref": topic}]
     assert [
-        found[f"schedule-{name}-missed"]["ActionsEnabled"] for name in ("nightly", "often")
+        by_purpose[f"schedule-{name}-missed"]["ActionsEnabled"] for name in ("nightly", "often")
     ] == [True, False]
 
 
 def test_of_a_schedule_that_is_rarer_than_an_alarm_looks_back_a_function_says_whether_it_is_overdue(
     watched: Template,
 ) -> None:
-    found = alarms(watched)["schedule-monthly-missed"]
-    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == (
+    missed = alarms(watched)["schedule-monthly-missed"]
+    assert (missed["Namespace"], missed["MetricName"], missed["Statistic"]) == (
         "Shoal",
         "ScheduleOverdue",
         "Maximum",
     )
-    assert found["Dimensions"] == [
+    assert missed["Dimensions"] == [
         {"Name": "Pipeline", "Value": PREFIX},
         {"Name": "Schedule", "Value": "monthly"},
     ]
-    assert (found["Threshold"], found["ComparisonOperator"]) == (1, "GreaterThanOrEqualToThreshold")
+    assert (missed["Threshold"], missed["ComparisonOperator"]) == (
+        1,
+        "GreaterThanOrEqualToThreshold",
+    )
 
 
 def test_such_an_alarm_rings_as_well_when_nothing_has_been_said_for_three_looks(
     watched: Template,
 ) -> None:
-    found = alarms(watched)["schedule-monthly-missed"]
-    assert (found["Period"], found["EvaluationPeriods"], found["TreatMissingData"]) == (
+    missed = alarms(watched)["schedule-monthly-missed"]
+    assert (missed["Period"], missed["EvaluationPeriods"], missed["TreatMissingData"]) == (
         3 * 3600,
         1,
         "breaching",
@@ -227,13 +234,13 @@ def test_the_function_knows_the_rare_schedules_and_may_look_at_them_and_at_metri
         "monthly": 31 * 24 + 2,
         "yearly": 366 * 24 + 2,
     }
-    found = statements(watched, f"{PREFIX}-us-east-1-overdue")
-    assert {key: entry["Action"] for key, entry in found.items() if key != "WriteOwnLog"} == {
+    allowed = statements(watched, f"{PREFIX}-us-east-1-overdue")
+    assert {key: entry["Action"] for key, entry in allowed.items() if key != "WriteOwnLog"} == {
         "SeeSchedules": "scheduler:GetSchedule",
         "SeeSigns": "cloudwatch:GetMetricData",
         "Measure": "cloudwatch:PutMetricData",
     }
-    assert found["SeeSchedules"]["Resource"] == [
+    assert allowed["SeeSchedules"]["Resource"] == [
         f"arn:aws:scheduler:us-east-1:111122223333:schedule/{PREFIX}/{name}"
         for name in ("monthly", "yearly")
     ]
@@ -249,13 +256,13 @@ def test_a_paused_rare_schedule_tells_nobody_and_one_that_ends_has_no_alarm(
 def test_a_call_that_was_given_up_rings_and_so_does_a_function_that_fails(
     watched: Template,
 ) -> None:
-    found = alarms(watched)
-    assert "SchedulesDeadLetters" in json.dumps(found["schedule-undelivered"]["Dimensions"])
+    by_purpose = alarms(watched)
+    assert "SchedulesDeadLetters" in json.dumps(by_purpose["schedule-undelivered"]["Dimensions"])
     assert (
-        found["schedule-undelivered"]["Threshold"],
-        found["schedule-undelivered"]["Statistic"],
+        by_purpose["schedule-undelivered"]["Threshold"],
+        by_purpose["schedule-undelivered"]["Statistic"],
     ) == (1, "Maximum")
-    assert found["start-errors"]["MetricName"] == "Errors"
+    assert by_purpose["start-errors"]["MetricName"] == "Errors"
 
 
 def test_the_function_measures_what_the_alarm_watches() -> None:
@@ -267,8 +274,8 @@ def test_the_function_measures_what_the_alarm_watches() -> None:
     )
 
 
-def test_without_a_rare_schedule_nothing_looks(told: EnvironmentStage) -> None:
-    functions = properties(Template.from_stack(told.monitoring), "AWS::Lambda::Function")
+def test_without_a_rare_schedule_nothing_looks(manifest_stage: EnvironmentStage) -> None:
+    functions = properties(Template.from_stack(manifest_stage.monitoring), "AWS::Lambda::Function")
     assert [each["FunctionName"] for each in functions] == [f"{PREFIX}-sweep"]
 
 
@@ -281,7 +288,9 @@ def test_an_environment_without_schedules_has_nothing_of_them(pipeline: Template
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> EnvironmentStage:
+def manifest_stage(
+    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
+) -> EnvironmentStage:
     """An environment without schedules, whose pipeline starts when a manifest arrives."""
     dev = load_environment("dev", ROOT)
     data = dev.data.model_copy(
@@ -297,9 +306,9 @@ def told(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) 
 
 
 def test_a_manifest_in_the_data_bucket_calls_the_function_within_an_hour_or_leaves_a_dead_letter(
-    told: EnvironmentStage,
+    manifest_stage: EnvironmentStage,
 ) -> None:
-    template = Template.from_stack(told.pipeline)
+    template = Template.from_stack(manifest_stage.pipeline)
     (rule,) = [
         each
         for each in properties(template, "AWS::Events::Rule")
@@ -315,15 +324,19 @@ def test_a_manifest_in_the_data_bucket_calls_the_function_within_an_hour_or_leav
     assert "SchedulesDeadLetters" in json.dumps(target["DeadLetterConfig"])
 
 
-def test_the_function_reads_manifests_and_names_and_no_data(told: EnvironmentStage) -> None:
-    found = statements(Template.from_stack(told.pipeline), f"{PREFIX}-us-east-1-start")
+def test_the_function_reads_manifests_and_names_and_no_data(
+    manifest_stage: EnvironmentStage,
+) -> None:
+    allowed = statements(Template.from_stack(manifest_stage.pipeline), f"{PREFIX}-us-east-1-start")
     bucket = f"arn:aws:s3:::{PREFIX}-data-111122223333-us-east-1"
-    assert found["ReadManifests"]["Resource"] == f"{bucket}/datasets/*/ready.json"
-    assert found["SeeFiles"]["Condition"] == {"StringLike": {"s3:prefix": "datasets/*"}}
+    assert allowed["ReadManifests"]["Resource"] == f"{bucket}/datasets/*/ready.json"
+    assert allowed["SeeFiles"]["Condition"] == {"StringLike": {"s3:prefix": "datasets/*"}}
 
 
-def test_the_dataset_beside_the_manifest_is_what_is_trained_on(told: EnvironmentStage) -> None:
-    functions = properties(Template.from_stack(told.pipeline), "AWS::Lambda::Function")
+def test_the_dataset_beside_the_manifest_is_what_is_trained_on(
+    manifest_stage: EnvironmentStage,
+) -> None:
+    functions = properties(Template.from_stack(manifest_stage.pipeline), "AWS::Lambda::Function")
     (starter,) = [each for each in functions if each["FunctionName"] == f"{PREFIX}-start"]
     assert json.loads(starter["Environment"]["Variables"]["MANIFEST_PARAMETERS"]) == {
         "DataManifest": "{manifest}",
@@ -334,9 +347,9 @@ def test_the_dataset_beside_the_manifest_is_what_is_trained_on(told: Environment
 
 
 def test_without_schedules_there_is_no_group_and_nothing_that_scheduler_may_take(
-    told: EnvironmentStage,
+    manifest_stage: EnvironmentStage,
 ) -> None:
-    template = Template.from_stack(told.pipeline)
+    template = Template.from_stack(manifest_stage.pipeline)
     assert properties(template, "AWS::Scheduler::ScheduleGroup") == []
     assert not [
         each

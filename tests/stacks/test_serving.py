@@ -60,9 +60,9 @@ def stage(folder: Path, **sections: Any) -> EnvironmentStage:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
+def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
     """Template by what is different from a plain `serving: {}`."""
-    kinds: dict[str, dict[str, Any]] = {
+    sections_by_name: dict[str, dict[str, Any]] = {
         "plain": {},
         "next": {"release": NEXT},
         "scaled": {
@@ -83,22 +83,22 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
         "moved": {"release": MOVED},
         "copied": {"release": COPIED},
     }
-    found = {}
-    for name, sections in kinds.items():
+    by_name = {}
+    for name, sections in sections_by_name.items():
         serving = stage(tmp_path_factory.mktemp(name), **sections).serving
         assert serving is not None
-        found[name] = Template.from_stack(serving)
-    return found
+        by_name[name] = Template.from_stack(serving)
+    return by_name
 
 
 @pytest.fixture(scope="module")
-def plain(made: dict[str, Template]) -> Template:
-    return made["plain"]
+def plain(templates: dict[str, Template]) -> Template:
+    return templates["plain"]
 
 
 def only(template: Template, resource_type: str) -> dict[str, Any]:
-    (found,) = properties(template, resource_type)
-    return found
+    (only_one,) = properties(template, resource_type)
+    return only_one
 
 
 def serving_role(template: Template) -> str:
@@ -118,8 +118,8 @@ def allowed_to_serve(template: Template) -> dict[str, dict[str, Any]]:
 
 
 def logical_id(template: Template, resource_type: str) -> str:
-    (found,) = resources(template, resource_type)
-    return found
+    (logical_id,) = resources(template, resource_type)
+    return logical_id
 
 
 @pytest.mark.parametrize("left_out", ["release", "serving"])
@@ -161,31 +161,33 @@ def test_configuration_endpoint_and_proof_follow_a_model_that_is_replaced(plain:
     model, config = (
         logical_id(plain, f"AWS::SageMaker::{kind}") for kind in ("Model", "EndpointConfig")
     )
-    (served,) = only(plain, "AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert served["ModelName"] == {"Fn::GetAtt": [model, "ModelName"]}
+    (variant,) = only(plain, "AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert variant["ModelName"] == {"Fn::GetAtt": [model, "ModelName"]}
     named = {"Fn::GetAtt": [config, "EndpointConfigName"]}
     proof = only(plain, "Custom::ServingProof")
     assert (
         only(plain, "AWS::SageMaker::Endpoint")["EndpointConfigName"],
         proof["EndpointConfigName"],
     ) == (named, named)
-    assert proof["ModelName"] == served["ModelName"]
+    assert proof["ModelName"] == variant["ModelName"]
 
 
-def test_a_new_release_changes_model_and_proof_in_place(made: dict[str, Template]) -> None:
-    old, new = (made[name].to_json()["Resources"] for name in ("plain", "next"))
+def test_a_new_release_changes_model_and_proof_in_place(templates: dict[str, Template]) -> None:
+    old, new = (templates[name].to_json()["Resources"] for name in ("plain", "next"))
     assert old.keys() == new.keys()
     changed = {old[key]["Type"] for key in old if _untagged(old[key]) != _untagged(new[key])}
     assert changed == {"AWS::SageMaker::Model", "Custom::ServingProof"}
 
 
 def test_another_archive_has_a_role_of_its_own_so_that_the_old_fleet_keeps_its(
-    made: dict[str, Template],
+    templates: dict[str, Template],
 ) -> None:
-    roles = {kind: serving_role(made[kind]) for kind in ("plain", "next", "moved", "elsewhere")}
+    roles = {
+        kind: serving_role(templates[kind]) for kind in ("plain", "next", "moved", "elsewhere")
+    }
     assert roles["plain"] == roles["next"]
     assert len(set(roles.values())) == 3
-    old, new = (set(made[name].to_json()["Resources"]) for name in ("plain", "moved"))
+    old, new = (set(templates[name].to_json()["Resources"]) for name in ("plain", "moved"))
     assert {key[:4] for key in old ^ new} == {"Role"}
 
 
@@ -200,8 +202,8 @@ def _untagged(resource: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_proof_has_the_whole_release_and_comes_after_the_endpoint(plain: Template) -> None:
     (proof,) = resources(plain, "Custom::ServingProof").values()
-    made_up = {"ServiceToken", "ServiceTimeout", "EndpointConfigName", "ModelName"}
-    assert {key: value for key, value in proof["Properties"].items() if key not in made_up} == {
+    by_aws = {"ServiceToken", "ServiceTimeout", "EndpointConfigName", "ModelName"}
+    assert {key: value for key, value in proof["Properties"].items() if key not in by_aws} == {
         "EndpointName": ENDPOINT,
         "ModelPackageArn": RELEASE["model_package_arn"],
         "ImageDigest": RELEASE["image_digest"],
@@ -306,9 +308,9 @@ def test_somebody_hears_of_every_alarm(plain: Template) -> None:
     ],
 )
 def test_traffic_moves_as_the_settings_say(
-    made: dict[str, Template], kind: str, routing: dict[str, Any], timeout_s: int
+    templates: dict[str, Template], kind: str, routing: dict[str, Any], timeout_s: int
 ) -> None:
-    policy = only(made[kind], "AWS::SageMaker::Endpoint")["DeploymentConfig"][
+    policy = only(templates[kind], "AWS::SageMaker::Endpoint")["DeploymentConfig"][
         "BlueGreenUpdatePolicy"
     ]
     assert policy == {
@@ -319,8 +321,8 @@ def test_traffic_moves_as_the_settings_say(
 
 
 def test_instances_are_two_in_two_hosting_subnets_with_encrypted_volumes(plain: Template) -> None:
-    (served,) = only(plain, "AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert (served["InstanceType"], served["InitialInstanceCount"], served["VariantName"]) == (
+    (variant,) = only(plain, "AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert (variant["InstanceType"], variant["InitialInstanceCount"], variant["VariantName"]) == (
         "ml.m5.xlarge",
         2,
         VARIANT,
@@ -335,27 +337,29 @@ def test_instances_are_two_in_two_hosting_subnets_with_encrypted_volumes(plain: 
 
 
 def test_autoscaling_keeps_the_number_of_instances_through_a_deployment_and_nothing_else(
-    made: dict[str, Template],
+    templates: dict[str, Template],
 ) -> None:
-    endpoint = only(made["scaled"], "AWS::SageMaker::Endpoint")
+    endpoint = only(templates["scaled"], "AWS::SageMaker::Endpoint")
     assert endpoint["RetainAllVariantProperties"] is True
     assert endpoint["ExcludeRetainedVariantProperties"] == [
         {"VariantPropertyType": "DesiredWeight"},
         {"VariantPropertyType": "DataCaptureConfig"},
     ]
-    assert "RetainAllVariantProperties" not in only(made["plain"], "AWS::SageMaker::Endpoint")
+    assert "RetainAllVariantProperties" not in only(templates["plain"], "AWS::SageMaker::Endpoint")
 
 
-def test_autoscaling_follows_the_endpoint(made: dict[str, Template]) -> None:
-    (target,) = resources(made["scaled"], "AWS::ApplicationAutoScaling::ScalableTarget").values()
-    wanted = {
+def test_autoscaling_follows_the_endpoint(templates: dict[str, Template]) -> None:
+    (target,) = resources(
+        templates["scaled"], "AWS::ApplicationAutoScaling::ScalableTarget"
+    ).values()
+    expected = {
         "ResourceId": f"endpoint/{ENDPOINT}/variant/{VARIANT}",
         "MinCapacity": 2,
         "MaxCapacity": 4,
     }
-    assert {key: target["Properties"][key] for key in wanted} == wanted
-    assert target["DependsOn"] == [logical_id(made["scaled"], "AWS::SageMaker::Endpoint")]
-    policy = only(made["scaled"], "AWS::ApplicationAutoScaling::ScalingPolicy")[
+    assert {key: target["Properties"][key] for key in expected} == expected
+    assert target["DependsOn"] == [logical_id(templates["scaled"], "AWS::SageMaker::Endpoint")]
+    policy = only(templates["scaled"], "AWS::ApplicationAutoScaling::ScalingPolicy")[
         "TargetTrackingScalingPolicyConfiguration"
     ]
     assert policy["TargetValue"] == 600
@@ -365,40 +369,40 @@ def test_autoscaling_follows_the_endpoint(made: dict[str, Template]) -> None:
 
 
 def test_what_is_captured_lies_encrypted_in_the_artifact_bucket_where_the_role_may_write(
-    made: dict[str, Template],
+    templates: dict[str, Template],
 ) -> None:
-    captured = only(made["scaled"], "AWS::SageMaker::EndpointConfig")["DataCaptureConfig"]
+    capture = only(templates["scaled"], "AWS::SageMaker::EndpointConfig")["DataCaptureConfig"]
     bucket = f"{ENDPOINT}-artifacts-111122223333-us-east-1"
-    assert (captured["DestinationS3Uri"], captured["InitialSamplingPercentage"]) == (
+    assert (capture["DestinationS3Uri"], capture["InitialSamplingPercentage"]) == (
         f"s3://{bucket}/captured",
         20,
     )
-    assert "StorageKey" in json.dumps(captured["KmsKeyId"])
-    statement = allowed_to_serve(made["scaled"])["KeepCaptured"]
+    assert "StorageKey" in json.dumps(capture["KmsKeyId"])
+    statement = allowed_to_serve(templates["scaled"])["KeepCaptured"]
     assert (statement["Action"], statement["Resource"]) == (
         "s3:PutObject",
         f"arn:aws:s3:::{bucket}/captured/*",
     )
-    assert "KeepCaptured" not in allowed_to_serve(made["plain"])
+    assert "KeepCaptured" not in allowed_to_serve(templates["plain"])
 
 
 def test_instances_with_local_storage_get_no_key_and_the_role_lends_none(
-    made: dict[str, Template],
+    templates: dict[str, Template],
 ) -> None:
-    assert "KmsKeyId" not in only(made["scaled"], "AWS::SageMaker::EndpointConfig")
-    assert "LendKeyToVolumes" not in allowed_to_serve(made["scaled"])
+    assert "KmsKeyId" not in only(templates["scaled"], "AWS::SageMaker::EndpointConfig")
+    assert "LendKeyToVolumes" not in allowed_to_serve(templates["scaled"])
 
 
 def test_serverless_inference_has_no_vpc_no_volumes_and_no_instances(
-    made: dict[str, Template],
+    templates: dict[str, Template],
 ) -> None:
-    template = made["serverless"]
+    template = templates["serverless"]
     assert "VpcConfig" not in only(template, "AWS::SageMaker::Model")
     config = only(template, "AWS::SageMaker::EndpointConfig")
     assert "KmsKeyId" not in config
-    (served,) = config["ProductionVariants"]
-    assert served["ServerlessConfig"] == {"MemorySizeInMB": 3072, "MaxConcurrency": 7}
-    assert not {"InstanceType", "InitialInstanceCount"} & served.keys()
+    (variant,) = config["ProductionVariants"]
+    assert variant["ServerlessConfig"] == {"MemorySizeInMB": 3072, "MaxConcurrency": 7}
+    assert not {"InstanceType", "InitialInstanceCount"} & variant.keys()
     assert {"AttachToVpc", "UseInterfaces", "SeeVpc"} & allowed_to_serve(template).keys() == set()
 
 
@@ -406,9 +410,9 @@ def test_serverless_inference_has_no_vpc_no_volumes_and_no_instances(
     ("kind", "account"), [("plain", "111122223333"), ("elsewhere", "999988887777")]
 )
 def test_the_role_reads_the_one_archive_under_a_key_of_whoever_trained_it(
-    made: dict[str, Template], kind: str, account: str
+    templates: dict[str, Template], kind: str, account: str
 ) -> None:
-    allowed = allowed_to_serve(made[kind])
+    allowed = allowed_to_serve(templates[kind])
     bucket, archive = (
         "arn:aws:s3:::shoal-mnist-dev-artifacts",
         "arn:aws:s3:::shoal-mnist-dev-artifacts/training/abc/output/model.tar.gz",
@@ -429,9 +433,9 @@ def test_the_role_reads_the_one_archive_under_a_key_of_whoever_trained_it(
 
 
 def test_of_a_copied_release_it_reads_the_environments_own_bucket_under_its_own_key(
-    made: dict[str, Template],
+    templates: dict[str, Template],
 ) -> None:
-    allowed = allowed_to_serve(made["copied"])
+    allowed = allowed_to_serve(templates["copied"])
     archive = f"arn:aws:s3:::{COPIED['model_data_url'].removeprefix('s3://')}"
     assert allowed["ReadArchive"]["Resource"] == archive
     assert "StorageKey" in allowed["DecryptArchive"]["Resource"]["Fn::ImportValue"]
@@ -477,11 +481,11 @@ def test_the_proof_may_ask_this_endpoint_and_look_at_what_is_tagged_as_this_envi
 
 @pytest.mark.parametrize("kind", ["plain", "elsewhere", "copied"])
 def test_the_proof_may_read_the_archive_that_the_container_may_read_and_nothing_else_of_s3(
-    made: dict[str, Template], kind: str
+    templates: dict[str, Template], kind: str
 ) -> None:
     proof, container = (
-        statements(made[kind], f"{PREFIX}serving-proof"),
-        allowed_to_serve(made[kind]),
+        statements(templates[kind], f"{PREFIX}serving-proof"),
+        allowed_to_serve(templates[kind]),
     )
     assert [proof[sid] for sid in ("ReadArchive", "DecryptArchive")] == [
         container[sid] for sid in ("ReadArchive", "DecryptArchive")

@@ -24,7 +24,7 @@ from config.release_text import with_release
 from config.settings import Environment, SharedVersions
 from local.tests.control.account import allow, eventually, trust
 from shoal_local.testing import LocalAccount, in_process
-from stacks.constructs.shared_releases import bucket_statements, registry_policy, what_is_shared
+from stacks.constructs.shared_releases import bucket_statements, registry_policy, shared_text
 from stacks.data_stack import DataStack
 from tests.config.releases import CONTENT
 from tests.repository import ROOT
@@ -168,7 +168,7 @@ def register(accounts: Accounts) -> None:
     s3.put_object(Bucket=DATA, Key="datasets/mnist/train/1", Body=b"7")
     for archive in ARCHIVES.values():
         container = {"Image": IMAGE, "ModelDataUrl": f"s3://{ARTIFACTS}/{archive}"}
-        served = {
+        sources = {
             "Containers": [container],
             "SupportedContentTypes": ["text/csv"],
             "SupportedResponseMIMETypes": ["text/csv"],
@@ -176,7 +176,7 @@ def register(accounts: Accounts) -> None:
         sagemaker.create_model_package(
             ModelPackageGroupName=NAMES.model_package_group,
             ModelApprovalStatus="Approved",
-            InferenceSpecification=served,
+            InferenceSpecification=sources,
         )
 
 
@@ -221,10 +221,10 @@ def makes_models_of(accounts: Accounts, environment: Environment) -> set[int]:
             Containers=[{"ModelPackageName": VERSIONS[number]}],
         )
 
-    made = {number for number in VERSIONS if makes(number)}
-    for number in made:
+    makeable = {number for number in VERSIONS if makes(number)}
+    for number in makeable:
         sagemaker.delete_model(ModelName=f"of-{number}")
-    return made
+    return makeable
 
 
 def allows(call: Callable[..., Any], **arguments: Any) -> bool:
@@ -391,15 +391,15 @@ def test_a_version_whose_archive_lies_where_none_are_shared_is_told() -> None:
     elsewhere = Consumer(
         "prod", PROD.account, "arn:a", "arn:b", (VERSIONS[2], VERSIONS[1]), (ARCHIVES[1],)
     )
-    told = "reads shoal-mnist-dev/2, shoal-mnist-dev/1 (1 without an archive that is shared)"
-    assert what_is_shared(NAMES, [elsewhere]) == f"prod ({PROD.account}) {told}"
+    text = "reads shoal-mnist-dev/2, shoal-mnist-dev/1 (1 without an archive that is shared)"
+    assert shared_text(NAMES, [elsewhere]) == f"prod ({PROD.account}) {text}"
 
 
 def test_no_pattern_is_in_what_is_shared(tmp_path: Path) -> None:
-    found = consumers(tmp_path, PINNED)
+    readers = consumers(tmp_path, PINNED)
     registry, bucket = (
-        registry_policy(NAMES, found),
-        [each.to_json() for each in bucket_statements(NAMES, found)],
+        registry_policy(NAMES, readers),
+        [each.to_json() for each in bucket_statements(NAMES, readers)],
     )
     assert registry is not None
     assert "*" not in json.dumps([each["Resource"] for each in (*registry["Statement"], *bucket)])

@@ -183,24 +183,24 @@ def test_an_error_of_one_search_is_reported_and_hides_nothing_that_the_others_fi
     target: Target, operation: str, subject: str, kept: set[str]
 ) -> None:
     settings, events = environment(), list[Event]()
-    made = make_leftovers(target, settings)
-    assert all(exists() for exists in made.values())
+    leftovers = make_leftovers(target, settings)
+    assert all(exists() for exists in leftovers.values())
     with pytest.raises(LeftBehindError, match=f"{operation} was refused: AccessDenied"):
         teardown(refusing(target, operation), settings, events).remove_endpoints()
     texts = [event.text for event in events if isinstance(event, Note)]
     assert len(texts) == len(set(texts))
     assert any(subject in text for text in texts)
-    assert {what for what, exists in made.items() if exists()} == kept
+    assert {what for what, exists in leftovers.items() if exists()} == kept
     teardown(target, settings, []).remove_endpoints()
-    assert not any(exists() for exists in made.values())
+    assert not any(exists() for exists in leftovers.values())
 
 
 def test_what_may_not_be_described_stays_and_is_reported(target: Target) -> None:
     settings, events = environment(), list[Event]()
-    made = make_leftovers(target, settings)
+    leftovers = make_leftovers(target, settings)
     with pytest.raises(LeftBehindError, match="DescribeEndpointConfig was refused"):
         teardown(refusing(target, "DescribeEndpointConfig"), settings, events).remove_endpoints()
-    assert {what for what, exists in made.items() if exists()} == {"reported"}
+    assert {what for what, exists in leftovers.items() if exists()} == {"reported"}
     teardown(target, settings, []).remove_endpoints()
 
 
@@ -208,9 +208,9 @@ def test_tags_that_may_not_be_read_are_reported_and_what_names_and_steps_tell_is
     target: Target,
 ) -> None:
     settings, events = environment(), list[Event]()
-    made = make_leftovers(target, settings)
+    leftovers = make_leftovers(target, settings)
     teardown(refusing(target, "ListTags"), settings, events).remove_endpoints()
-    assert {what for what, exists in made.items() if exists()} == {"tagged"}
+    assert {what for what, exists in leftovers.items() if exists()} == {"tagged"}
     texts = [event.text for event in events if isinstance(event, Note)]
     assert (
         f"the tags of model {Names(settings).pipeline}-x9 cannot be read (AccessDenied); only its"
@@ -341,10 +341,10 @@ def test_what_serves_a_release_is_nobodys_left_over(target: Target) -> None:
     settings = environment()
     pipeline = make_pipeline(target, [gate(met=True)], name=Names(settings).pipeline)
     pipeline.start({})
-    served = f"{Names(settings).stack('serving')}-ServedModelB0AF3034-1ABCDEFGHIJK"
-    make_model(target, pipeline, served)
+    model = f"{Names(settings).stack('serving')}-ServedModelB0AF3034-1ABCDEFGHIJK"
+    make_model(target, pipeline, model)
     events: list[Event] = []
     teardown(target, settings, events).remove_endpoints()
     assert events == []
-    assert len(target.client("sagemaker").list_models(NameContains=served)["Models"]) == 1
-    target.client("sagemaker").delete_model(ModelName=served)
+    assert len(target.client("sagemaker").list_models(NameContains=model)["Models"]) == 1
+    target.client("sagemaker").delete_model(ModelName=model)

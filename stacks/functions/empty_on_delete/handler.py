@@ -16,7 +16,7 @@ import boto3
 from botocore.exceptions import ClientError
 
 EMPTY_TAG = {"Key": "shoal:empty-on-delete", "Value": "true"}
-_GONE = ("NoSuchBucket", "404", "ResourceNotFound")
+_NOT_FOUND = ("NoSuchBucket", "404", "ResourceNotFound")
 _SPARE_MS = 30_000
 _CLOSED_SID = "ClosedBeforeDeletion"
 
@@ -52,7 +52,7 @@ def empty(resource_type: str, properties: dict[str, str], context: Any) -> None:
                 properties["ModelPackageGroupName"], properties["ModelPackageGroupArn"], context
             )
     except ClientError as error:
-        if error.response["Error"]["Code"] not in _GONE and "does not exist" not in str(error):
+        if error.response["Error"]["Code"] not in _NOT_FOUND and "does not exist" not in str(error):
             raise
         log.info("already gone: %s", error)
 

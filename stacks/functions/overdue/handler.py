@@ -35,10 +35,10 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
     }
     cloudwatch = boto3.client("cloudwatch")
     signs = _last_signs(cloudwatch, limits, now)
-    found = _overdue(boto3.client("scheduler"), limits, signs)
-    log.info("overdue: %s; last signs: %s", found, {name: str(at) for name, at in signs.items()})
-    _publish(cloudwatch, found)
-    return found
+    overdue = _overdue(boto3.client("scheduler"), limits, signs)
+    log.info("overdue: %s; last signs: %s", overdue, {name: str(at) for name, at in signs.items()})
+    _publish(cloudwatch, overdue)
+    return overdue
 
 
 def _overdue(
@@ -47,25 +47,25 @@ def _overdue(
     """One that is gone is overdue at once; one that was made, changed or resumed after its limit
     has had no time to be.
     """
-    found = {}
+    overdue = {}
     for name, limit in limits.items():
         live = _live(scheduler, name)
         if live is None:
-            found[name] = 1
+            overdue[name] = 1
         elif live["State"] == "ENABLED":
             since = max(live["CreationDate"], live["LastModificationDate"], signs.get(name, limit))
-            found[name] = int(since <= limit)
-    return found
+            overdue[name] = int(since <= limit)
+    return overdue
 
 
 def _live(scheduler: Any, name: str) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = scheduler.get_schedule(
+        schedule: dict[str, Any] = scheduler.get_schedule(
             GroupName=os.environ["SCHEDULE_GROUP"], Name=name
         )
     except scheduler.exceptions.ResourceNotFoundException:
         return None
-    return found
+    return schedule
 
 
 def _last_signs(cloudwatch: Any, limits: dict[str, datetime], now: datetime) -> dict[str, datetime]:
@@ -97,7 +97,7 @@ def _deliveries(name: str) -> dict[str, Any]:
     return {"Metric": metric, "Period": _PERIOD_S, "Stat": "SampleCount"}
 
 
-def _publish(cloudwatch: Any, found: dict[str, int]) -> None:
+def _publish(cloudwatch: Any, overdue: dict[str, int]) -> None:
     data = [
         {
             "MetricName": "ScheduleOverdue",
@@ -105,7 +105,7 @@ def _publish(cloudwatch: Any, found: dict[str, int]) -> None:
             "Unit": "Count",
             "Dimensions": _dimensions(name),
         }
-        for name, value in found.items()
+        for name, value in overdue.items()
     ]
     if data:
         cloudwatch.put_metric_data(Namespace=_NAMESPACE, MetricData=data)

@@ -73,10 +73,10 @@ def wrong_digits(answers: list[Answer]) -> list[str]:
     right = sum(answer.digit == answer.label for answer in answers)
     if right >= MIN_AGREEMENT:
         return []
-    given = ", ".join(
+    mistakes = ", ".join(
         f"{answer.label} as {answer.digit}" for answer in answers if answer.digit != answer.label
     )
-    return [f"{right} of {len(answers)} digits right, {MIN_AGREEMENT} needed (took {given})"]
+    return [f"{right} of {len(answers)} digits right, {MIN_AGREEMENT} needed (took {mistakes})"]
 
 
 def _parse(document: Any, label: int, latency_ms: float) -> Answer:

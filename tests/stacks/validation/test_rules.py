@@ -43,8 +43,8 @@ def lustre(capacity: int = 1200, kind: str = "SCRATCH_2", **changes: Any) -> dic
     return {"Type": "AWS::FSx::FileSystem", "Properties": properties | changes}
 
 
-def only(found: list[Finding]) -> tuple[str, str]:
-    (finding,) = found
+def only(several: list[Finding]) -> tuple[str, str]:
+    (finding,) = several
     return finding.rule, finding.logical_id
 
 
@@ -58,17 +58,17 @@ def test_a_group_that_allows_itself_one_way_only_is_found_with_the_rule_that_is_
 
 
 def test_a_group_that_allows_itself_both_ways_passes_and_carries_efa() -> None:
-    found = template(Nodes=NODES, In=ALL_IN, Out=ALL_OUT)
-    assert list(security_groups.check(found)) == []
-    assert security_groups.carries_efa(found, "Nodes")
+    checked = template(Nodes=NODES, In=ALL_IN, Out=ALL_OUT)
+    assert list(security_groups.check(checked)) == []
+    assert security_groups.carries_efa(checked, "Nodes")
 
 
 def test_rules_inside_the_group_count_like_those_of_their_own() -> None:
     inside = {
         "SecurityGroupIngress": [{"IpProtocol": "-1", "SourceSecurityGroupId": {"Ref": "Nodes"}}]
     }
-    found = template(Nodes={"Type": "AWS::EC2::SecurityGroup", "Properties": inside}, Out=ALL_OUT)
-    assert list(security_groups.check(found)) == []
+    checked = template(Nodes={"Type": "AWS::EC2::SecurityGroup", "Properties": inside}, Out=ALL_OUT)
+    assert list(security_groups.check(checked)) == []
 
 
 def test_ports_of_a_file_system_must_be_open_both_ways_too() -> None:
@@ -88,12 +88,15 @@ def test_traffic_from_everywhere_is_found() -> None:
             {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "CidrIpv6": "::/0"}
         ]
     }
-    found = template(Open={"Type": "AWS::EC2::SecurityGroup", "Properties": inside})
-    assert only(list(security_groups.check(found))) == (security_groups.NOT_FROM_EVERYWHERE, "Open")
+    checked = template(Open={"Type": "AWS::EC2::SecurityGroup", "Properties": inside})
+    assert only(list(security_groups.check(checked))) == (
+        security_groups.NOT_FROM_EVERYWHERE,
+        "Open",
+    )
 
 
 @pytest.mark.parametrize(
-    ("resource", "said"),
+    ("resource", "text"),
     [
         (lustre(3600), "StorageCapacity is 3600"),
         (lustre(0 + 1201), "StorageCapacity is 1201"),
@@ -108,9 +111,9 @@ def test_traffic_from_everywhere_is_found() -> None:
         (lustre(SubnetIds=["subnet-1", "subnet-2"]), "exactly one subnet"),
     ],
 )
-def test_a_file_system_that_fsx_would_refuse_is_found(resource: dict[str, Any], said: str) -> None:
+def test_a_file_system_that_fsx_would_refuse_is_found(resource: dict[str, Any], text: str) -> None:
     (finding,) = file_systems.check(template(Fast=resource))
-    assert said in finding.text
+    assert text in finding.text
 
 
 @pytest.mark.parametrize(
@@ -123,16 +126,16 @@ def test_a_file_system_that_fsx_takes_passes(resource: dict[str, Any]) -> None:
 
 def test_an_association_that_deletes_in_the_bucket_is_found() -> None:
     policy = {"S3": {"AutoExportPolicy": {"Events": ["NEW", "DELETED"]}}}
-    found = template(Link={"Type": "AWS::FSx::DataRepositoryAssociation", "Properties": policy})
-    assert only(list(file_systems.check(found))) == (file_systems.NO_DELETIONS, "Link")
+    checked = template(Link={"Type": "AWS::FSx::DataRepositoryAssociation", "Properties": policy})
+    assert only(list(file_systems.check(checked))) == (file_systems.NO_DELETIONS, "Link")
 
 
 @pytest.mark.parametrize("name", ["Shoal-mnist", "shoal_mnist", "-shoal", "shoal-", ""])
 def test_a_pipeline_name_that_its_own_arn_would_not_match_is_found(name: str) -> None:
-    found = template(
+    checked = template(
         Train={"Type": "AWS::SageMaker::Pipeline", "Properties": {"PipelineName": name}}
     )
-    assert only(list(pipelines.check(found))) == (pipelines.NAME, "Train")
+    assert only(list(pipelines.check(checked))) == (pipelines.NAME, "Train")
 
 
 def _stage(*rules: dict[str, Any]) -> list[Template]:
@@ -219,10 +222,10 @@ PASSED = "arn:aws:iam::111122223333:role/training"
 )
 def test_a_role_is_passed_by_its_name_to_one_service(statement: dict[str, Any], count: int) -> None:
     document = {"PolicyDocument": {"Statement": {"Effect": "Allow", **statement}}}
-    found = list(
+    several = list(
         identities.check(template(Policy={"Type": "AWS::IAM::Policy", "Properties": document}))
     )
-    assert [finding.rule for finding in found] == [identities.PASS] * count
+    assert [finding.rule for finding in several] == [identities.PASS] * count
     trust: dict[str, Any] = {"AssumeRolePolicyDocument": {"Statement": []}}
     role = {
         "Type": "AWS::IAM::Role",
