@@ -28,9 +28,9 @@ def served(state_dir: Path, **environment: str) -> Iterator[subprocess.Popen[byt
         "--account",
         "111122223333",
     ]
-    own = os.environ | environment
+    variables = os.environ | environment
     with subprocess.Popen(
-        [*command, "--region", "us-east-1"], cwd=REPOSITORY, env=own, stdout=subprocess.PIPE
+        [*command, "--region", "us-east-1"], cwd=REPOSITORY, env=variables, stdout=subprocess.PIPE
     ) as process:
         try:
             yield process
