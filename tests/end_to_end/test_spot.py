@@ -60,13 +60,13 @@ class Market:
             "sagemaker_program": "train.py",
             "sagemaker_submit_directory": f"s3://{BUCKET}/code/project.tar.gz",
         }
-        given: dict[str, Any] = {
+        members: dict[str, Any] = {
             "InputDataConfig": channels,
             "CheckpointConfig": checkpoints,
             "hyperparameters": HYPERPARAMETERS | toolkit,
         }
-        given["Environment"] = {"OMP_NUM_THREADS": "1"}  # two of them run beside each other
-        self.account.sagemaker.create_training_job(**self.account.training(job, **given, **SPOT))
+        members["Environment"] = {"OMP_NUM_THREADS": "1"}  # two of them run beside each other
+        self.account.sagemaker.create_training_job(**self.account.training(job, **members, **SPOT))
 
     def log(self, job: str) -> str:
         """What the job has printed, without CloudWatch's delay."""
@@ -90,8 +90,8 @@ def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
         folder / "digits", train=8192, test=128
     )  # 2 to 3 s of steps: whoever is to disturb them needs 0.1 to 0.3 s
     options = ("--faults", str(folder / "faults"), "--duration", f"stop_grace_s={GRACE_S}")
-    with running(folder / "state", *options) as found:
-        account = Account.at(found)
+    with running(folder / "state", *options) as emulator:
+        account = Account.at(emulator)
         for path in (folder / "digits").rglob("*-ubyte"):
             account.put(f"digits/{path.parent.name}/{path.name}", path.read_bytes())
         account.put(
@@ -154,14 +154,14 @@ def test_a_job_that_was_interrupted_waits_and_trains_no_longer_than_it_may(marke
         "StoppingCondition": {"MaxRuntimeInSeconds": 8, "MaxWaitTimeInSeconds": 8}
     }
     market.interrupt("too-long")
-    begun = time.monotonic()
-    ended = market.account.train("too-long", hyperparameters={"do": "wait"}, **SPOT | limits)
-    assert (ended["TrainingJobStatus"], ended["SecondaryStatus"]) == (
+    started_at = time.monotonic()
+    job = market.account.train("too-long", hyperparameters={"do": "wait"}, **SPOT | limits)
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == (
         "Stopped",
         "MaxWaitTimeExceeded",
     )
-    assert "Interrupted" in statuses(ended)
-    assert time.monotonic() - begun < GRACE_S  # SIGTERM was enough, both times
+    assert "Interrupted" in statuses(job)
+    assert time.monotonic() - started_at < GRACE_S  # SIGTERM was enough, both times
 
 
 @pytest.mark.parametrize(
@@ -178,5 +178,5 @@ def test_a_spot_job_without_time_to_wait_is_refused(
 
 def test_a_job_on_demand_is_not_interrupted(market: Market) -> None:
     market.interrupt("on-demand")
-    ended = market.account.train("on-demand")
-    assert (ended["TrainingJobStatus"], "Interrupted" in statuses(ended)) == ("Completed", False)
+    job = market.account.train("on-demand")
+    assert (job["TrainingJobStatus"], "Interrupted" in statuses(job)) == ("Completed", False)

@@ -68,13 +68,13 @@ def test_what_is_past_its_time_goes_with_its_configuration_and_model(swept: Swep
 
 
 def test_a_configuration_of_which_only_the_tags_say_whose_it_is_goes(swept: Swept) -> None:
-    made = f"{PIPELINE}-x9"
+    tagged = f"{PIPELINE}-x9"
     others = {
         f"{PIPELINE}-2-x9": (f"{PIPELINE}-2", "leftoverid02"),
         f"{PIPELINE}-x8": (PIPELINE, ""),
         f"{PIPELINE}-x7": (PIPELINE, "1"),
     }
-    for name, (pipeline, execution_id) in {made: (PIPELINE, "leftoverid02"), **others}.items():
+    for name, (pipeline, execution_id) in {tagged: (PIPELINE, "leftoverid02"), **others}.items():
         tags = [
             {"Key": "shoal:pipeline", "Value": pipeline},
             {"Key": "shoal:execution", "Value": execution_id},

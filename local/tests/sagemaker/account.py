@@ -79,7 +79,7 @@ class Account(LocalAccount):
 
     def training(self, name: str, program: str = "train.py", **changes: Any) -> dict[str, Any]:
         """A CreateTrainingJob request; `changes` replace its members, hyperparameters are added."""
-        own = changes.pop("hyperparameters", {})
+        hyperparameters = changes.pop("hyperparameters", {})
         toolkit = {
             "sagemaker_program": program,
             "sagemaker_submit_directory": f"s3://{BUCKET}/code/{program}.tar.gz",
@@ -91,7 +91,7 @@ class Account(LocalAccount):
                 "TrainingInputMode": "File",
             },
             "RoleArn": self.role,
-            "HyperParameters": toolkit | own,
+            "HyperParameters": toolkit | hyperparameters,
             "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/out"},
             "ResourceConfig": {
                 "InstanceType": "ml.m5.xlarge",
@@ -276,17 +276,17 @@ def archive(files: dict[str, bytes]) -> bytes:
 def until(look: Callable[[], Any], done: Callable[[Any], bool], timeout_s: float = 60) -> Any:
     """What `look` sees once `done` is satisfied by it."""
     deadline = time.monotonic() + timeout_s
-    while not done(seen := look()):
+    while not done(value := look()):
         if time.monotonic() > deadline:
-            raise TimeoutError(str(seen))
+            raise TimeoutError(str(value))
         time.sleep(0.05)
-    return seen
+    return value
 
 
 def command_lines() -> list[str]:
     """Of every process on this machine; one that ends meanwhile has none."""
-    found = []
+    lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            found.append(path.read_bytes().replace(b"\x00", b" ").decode(errors="replace").strip())
-    return found
+            lines.append(path.read_bytes().replace(b"\x00", b" ").decode(errors="replace").strip())
+    return lines

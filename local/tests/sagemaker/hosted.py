@@ -62,15 +62,15 @@ def configure(
     account.sagemaker.create_model(
         ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role
     )
-    on = {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
-    given = {
+    instances = {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
+    production_variant = {
         "VariantName": "AllTraffic",
         "ModelName": name,
-        **({} if variant and "ServerlessConfig" in variant else on),
+        **({} if variant and "ServerlessConfig" in variant else instances),
         **(variant or {}),
     }
     account.sagemaker.create_endpoint_config(
-        EndpointConfigName=name, ProductionVariants=[given], **config
+        EndpointConfigName=name, ProductionVariants=[production_variant], **config
     )
     return name
 
@@ -90,7 +90,11 @@ def settled(account: Account, name: str, timeout_s: float = 120) -> dict[str, An
 
 
 def invoke(
-    account: Account, name: str, payload: Any, content_type: str = "application/json", **more: Any
+    account: Account,
+    name: str,
+    payload: Any,
+    content_type: str = "application/json",
+    **more: Any,
 ) -> Any:
     client = account.client("sagemaker-runtime")
     answer = client.invoke_endpoint(
@@ -125,10 +129,10 @@ def call_many(account: Account, name: str, number: int) -> Calls:
 @contextmanager
 def calling(account: Account, name: str, at_once: int = 2, body: bytes = ONE) -> Iterator[Calls]:
     """Invocations all the time while this is open."""
-    calls, enough, client = Calls(), Event(), _client(account)
+    calls, done, client = Calls(), Event(), _client(account)
 
     def call() -> None:
-        while not enough.wait(0.02):
+        while not done.wait(0.02):
             _call(client, name, calls, body)
 
     threads = [Thread(target=call) for _ in range(at_once)]
@@ -137,7 +141,7 @@ def calling(account: Account, name: str, at_once: int = 2, body: bytes = ONE) ->
     try:
         yield calls
     finally:
-        enough.set()
+        done.set()
         for thread in threads:
             thread.join()
 
@@ -154,8 +158,8 @@ def _call(client: Any, name: str, calls: Calls, body: bytes = ONE) -> None:
             EndpointName=name, Body=body, ContentType="application/json"
         )
         calls.factors[json.loads(answer["Body"].read())["y"]] += 1
-    except ClientError as failed:
-        calls.failed.append(str(failed))
+    except ClientError as error:
+        calls.failed.append(str(error))
 
 
 def every_server(account: Account) -> set[str]:
@@ -176,12 +180,12 @@ def remove(account: Account, endpoint: str) -> None:
     account.sagemaker.delete_endpoint(EndpointName=endpoint)
     names = account.sagemaker.get_paginator("list_endpoints")
 
-    def left() -> list[str]:
+    def remainder() -> list[str]:
         pages = names.paginate(NameContains=endpoint)
         listed = [each["EndpointName"] for page in pages for each in page["Endpoints"]]
         return [*servers_of(account, endpoint), *(name for name in listed if name == endpoint)]
 
-    until(left, lambda seen: not seen)
+    until(remainder, lambda seen: not seen)
 
 
 def guarded(

@@ -62,10 +62,10 @@ from shoal_local.sagemaker.store import Store
 def test_a_request_that_breaks_its_shape_is_refused_in_aws_words(
     operation: str, request_: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(AwsError) as refused:
+    with pytest.raises(AwsError) as caught:
         check_request(operation, request_)
-    assert refused.value.code == "ValidationException"
-    assert message in refused.value.message
+    assert caught.value.code == "ValidationException"
+    assert message in caught.value.message
 
 
 def test_several_mistakes_are_told_at_once() -> None:
@@ -119,18 +119,18 @@ def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) 
 def test_what_is_not_there_is_a_validation_exception(
     account: Account, method: str, arguments: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(ClientError) as refused:
+    with pytest.raises(ClientError) as caught:
         getattr(account.sagemaker, method)(**arguments)
-    assert refused.value.response["Error"]["Code"] == "ValidationException"
-    assert message in refused.value.response["Error"]["Message"]
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+    assert message in caught.value.response["Error"]["Message"]
 
 
 def test_lists_come_in_pages_sorted_as_asked(account: Account) -> None:
     for number in range(12):
         account.sagemaker.create_model_package_group(ModelPackageGroupName=f"paged-{number:02}")
-    ask: dict[str, Any] = {"NameContains": "paged-", "SortBy": "Name", "SortOrder": "Ascending"}
-    first = account.sagemaker.list_model_package_groups(**ask)
-    second = account.sagemaker.list_model_package_groups(**ask, NextToken=first["NextToken"])
+    options: dict[str, Any] = {"NameContains": "paged-", "SortBy": "Name", "SortOrder": "Ascending"}
+    first = account.sagemaker.list_model_package_groups(**options)
+    second = account.sagemaker.list_model_package_groups(**options, NextToken=first["NextToken"])
     names = [
         each["ModelPackageGroupName"]
         for page in (first, second)
@@ -175,9 +175,9 @@ def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
 def test_a_job_that_names_what_is_not_there_is_refused(
     account: Account, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ClientError, match="ValidationException") as refused:
+    with pytest.raises(ClientError, match="ValidationException") as caught:
         account.sagemaker.create_training_job(**account.training("refused", **changes))
-    assert message in refused.value.response["Error"]["Message"]
+    assert message in caught.value.response["Error"]["Message"]
 
 
 def register(account: Account, group: str) -> str:

@@ -21,9 +21,9 @@ OUTSIDE = ["../escaped", "a/../../escaped", "/escaped", "..", "..\\escaped", "C:
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    made.type, made.linkname = kind, target
-    return made
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = kind, target
+    return entry
 
 
 def tar_of(path: Path, *members: tarfile.TarInfo) -> Path:
@@ -35,9 +35,9 @@ def tar_of(path: Path, *members: tarfile.TarInfo) -> Path:
 
 def zip_of(*members: zipfile.ZipInfo | str, content: str = "x") -> io.BytesIO:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for each in members:
-            made.writestr(each, content)
+            archive.writestr(each, content)
     return buffer
 
 
@@ -238,9 +238,9 @@ def test_a_damaged_model_archive_is_one_error(tmp_path: Path, damage: str) -> No
 
 
 def test_neither_owner_nor_special_bits_of_a_member_are_taken_over(tmp_path: Path) -> None:
-    made = member("run")
-    made.mode, made.uid = 0o6777, 12345
-    unpack(tar_of(tmp_path / "model.tar.gz", made), tmp_path / "there")
+    entry = member("run")
+    entry.mode, entry.uid = 0o6777, 12345
+    unpack(tar_of(tmp_path / "model.tar.gz", entry), tmp_path / "there")
     status = (tmp_path / "there" / "run").stat()
     assert (status.st_mode & 0o7777, status.st_uid) == (0o755, os.getuid())
 
@@ -272,8 +272,8 @@ def test_a_functions_zip_that_unpacks_to_too_much_stops_at_the_limit(tmp_path: P
 def test_a_functions_zip_that_could_only_be_unpacked_at_once_is_refused(
     tmp_path: Path, method: int
 ) -> None:
-    with zipfile.ZipFile(tmp_path / "code.zip", "w", method) as made:
-        made.writestr("main.py", "pass")
+    with zipfile.ZipFile(tmp_path / "code.zip", "w", method) as archive:
+        archive.writestr("main.py", "pass")
     with pytest.raises(
         BadArchiveError,
         match=(

@@ -64,7 +64,7 @@ def network(account: Account) -> dict[str, Any]:
 def source(account: Account, network: dict[str, Any]) -> dict[str, str]:
     """A FileSystemDataSource for the test bucket's prefix data/."""
     fsx, vpc = account.client("fsx"), network["vpc"]
-    made = fsx.create_file_system(
+    file_system = fsx.create_file_system(
         FileSystemType="LUSTRE",
         FileSystemTypeVersion="2.15",
         StorageCapacity=1200,
@@ -73,16 +73,16 @@ def source(account: Account, network: dict[str, Any]) -> dict[str, str]:
         LustreConfiguration={"DeploymentType": "SCRATCH_2"},
     )["FileSystem"]
     fsx.create_data_repository_association(
-        FileSystemId=made["FileSystemId"],
+        FileSystemId=file_system["FileSystemId"],
         FileSystemPath="/data",
         DataRepositoryPath=f"s3://{BUCKET}/data",
         BatchImportMetaDataOnCreate=True,
     )
     return {
-        "FileSystemId": made["FileSystemId"],
+        "FileSystemId": file_system["FileSystemId"],
         "FileSystemType": "FSxLustre",
         "FileSystemAccessMode": "ro",
-        "DirectoryPath": f"/{made['LustreConfiguration']['MountName']}/data/train",
+        "DirectoryPath": f"/{file_system['LustreConfiguration']['MountName']}/data/train",
     }
 
 
@@ -178,7 +178,7 @@ def test_a_security_group_that_keeps_lustre_out_fails_the_job(
 
 
 @pytest.mark.parametrize(
-    ("reason", "given", "changes"),
+    ("reason", "members", "changes"),
     [
         ("VpcConfig", {}, {"VpcConfig": None}),
         ("FastFile", {}, {"AlgorithmSpecification": algorithm(LOOK, "FastFile")}),
@@ -191,10 +191,10 @@ def test_what_a_file_system_channel_cannot_be_is_refused_before_anything_starts(
     source: dict[str, str],
     network: dict[str, Any],
     reason: str,
-    given: dict[str, str],
+    members: dict[str, str],
     changes: dict[str, Any],
 ) -> None:
-    refused = request(account, "refused", source | given, network, **changes)
+    refused = request(account, "refused", source | members, network, **changes)
     with pytest.raises(ClientError, match=reason):
         account.sagemaker.create_training_job(
             **{key: value for key, value in refused.items() if value is not None}
@@ -202,15 +202,15 @@ def test_what_a_file_system_channel_cannot_be_is_refused_before_anything_starts(
 
 
 @needs_namespaces
-@pytest.mark.parametrize(("mode", "seen"), [("File", "written\n"), ("FastFile", "refused\n")])
-def test_only_a_fast_file_channel_is_read_only(account: Account, mode: str, seen: str) -> None:
+@pytest.mark.parametrize(("mode", "result"), [("File", "written\n"), ("FastFile", "refused\n")])
+def test_only_a_fast_file_channel_is_read_only(account: Account, mode: str, result: str) -> None:
     channels = [channel(f"s3://{BUCKET}/data/train/")]
     job = account.train(
         f"writes-{mode}",
         InputDataConfig=channels,
         AlgorithmSpecification=algorithm(TRY_TO_WRITE, mode),
     )
-    assert account.model_files(job) == {"seen": seen}
+    assert account.model_files(job) == {"seen": result}
 
 
 @pytest.mark.parametrize("name", [".", ".."])

@@ -46,28 +46,28 @@ class Container:
 
 @pytest.fixture
 def container() -> Iterator[Container]:
-    made = Container()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    server = Container()
+    yield server
+    server.server.shutdown()
+    server.server.server_close()
 
 
-def asked(connections: Connections) -> bytes:
-    with connections.one(10.0) as connection:
+def ask(connections: Connections) -> bytes:
+    with connections.connection(10.0) as connection:
         connection.request("GET", "/")
         return connection.getresponse().read()
 
 
 def test_requests_one_after_the_other_share_a_connection(container: Container) -> None:
     connections = Connections(container.dial)
-    assert [asked(connections) for _ in range(5)] == [b"ok"] * 5
+    assert [ask(connections) for _ in range(5)] == [b"ok"] * 5
     assert container.dialled == 1
 
 
 def test_requests_at_once_have_a_connection_each(container: Container) -> None:
     connections = Connections(container.dial)
-    with connections.one(10.0):
-        assert asked(connections) == b"ok"
+    with connections.connection(10.0):
+        assert ask(connections) == b"ok"
     assert container.dialled == 2
 
 
@@ -77,7 +77,7 @@ def test_a_connection_that_the_container_closed_is_not_used_again(
 ) -> None:
     connections, container.closes, container.says_so = Connections(container.dial), True, says_so
     for _ in range(3):
-        with connections.one(10.0) as connection:
+        with connections.connection(10.0) as connection:
             connection.request("GET", "/")
             assert connection.getresponse().read() == b"ok"
             if not says_so:  # its end comes after the answer, so it is awaited here
@@ -88,15 +88,15 @@ def test_a_connection_that_the_container_closed_is_not_used_again(
 
 def test_a_connection_on_which_something_failed_is_not_used_again(container: Container) -> None:
     connections = Connections(container.dial)
-    with pytest.raises(RuntimeError), connections.one(10.0):
+    with pytest.raises(RuntimeError), connections.connection(10.0):
         raise RuntimeError("halfway")
-    assert asked(connections) == b"ok"
+    assert ask(connections) == b"ok"
     assert container.dialled == 2
 
 
 def test_nothing_is_kept_after_the_end(container: Container) -> None:
     connections = Connections(container.dial)
-    with connections.one(10.0) as connection:
+    with connections.connection(10.0) as connection:
         connections.close()
         connection.request("GET", "/")
         assert connection.getresponse().read() == b"ok"

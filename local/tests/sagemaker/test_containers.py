@@ -29,7 +29,7 @@ from shoal_local.sagemaker.container.launch import (
     isolation_refused,
     networks_refused,
 )
-from shoal_local.sagemaker.jobs.containers import give_secret
+from shoal_local.sagemaker.jobs.containers import write_ssh_client
 from shoal_local.sagemaker.jobs.paths import HostPaths
 from shoal_local.testing import emulator
 
@@ -65,14 +65,21 @@ def pod_of(
     """A running pod with a host per script, and the lines they have written; $PORT is the
     endpoint's.
     """
-    known = addresses or {}
+    by_name = addresses or {}
     lines: list[str] = []
     for name in scripts:
-        HostPaths(folder / name).make(list(scripts), known)
+        HostPaths(folder / name).make(list(scripts), by_name)
     with ThreadingHTTPServer(("127.0.0.1", 0), Greeter) as server:
         environment = {"PATH": os.defpath, "PORT": str(server.server_port)}
         hosts = [
-            Host(name, folder / name, ["/bin/sh", "-c", script], environment, "/", known.get(name))
+            Host(
+                name,
+                folder / name,
+                ["/bin/sh", "-c", script],
+                environment,
+                "/",
+                by_name.get(name),
+            )
             for name, script in scripts.items()
         ]
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -132,7 +139,7 @@ def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path:
     ) as (pod, lines):
         port = json.loads((tmp_path / "pod.json").read_text())["port"]
         (tmp_path / "one" / "tmp" / "port").write_text(str(port))
-        until(lambda: lines, lambda seen: "one: b'greetings'" in seen)
+        until(lambda: lines, lambda output: "one: b'greetings'" in output)
         until(lambda: answers(pod), lambda answer: answer)
 
 
@@ -162,8 +169,13 @@ def test_hosts_with_addresses_have_ports_and_a_loopback_of_their_own_and_reach_e
     ) as (pod, lines):
         assert pod.wait(LIMIT_S)
         assert pod.exit_codes() == {"one": 0, "two": 0}
-    said = {"one: 10.0.0.12", "one: b'greetings'", "two: ('10.0.0.11', 7777)", "two: b'greetings'"}
-    assert said <= set(lines)
+    expected = {
+        "one: 10.0.0.12",
+        "one: b'greetings'",
+        "two: ('10.0.0.11', 7777)",
+        "two: b'greetings'",
+    }
+    assert expected <= set(lines)
 
 
 @needs_networks
@@ -190,11 +202,12 @@ def test_ssh_between_hosts_takes_the_jobs_key_and_no_other(runtime: Path, tmp_pa
         ),
     }
     with pod_of(tmp_path, addresses, [runtime.parents[1]], **scripts) as (_, lines):
-        give_secret([HostPaths(tmp_path / name) for name in addresses])
+        write_ssh_client([HostPaths(tmp_path / name) for name in addresses])
         until(
             lambda: lines,
-            lambda seen: (
-                "two: code=3" in seen and any("AuthenticationException" in line for line in seen)
+            lambda output: (
+                "two: code=3" in output
+                and any("AuthenticationException" in line for line in output)
             ),
         )
     assert "two: one" in lines
@@ -216,7 +229,7 @@ def test_sigterm_reaches_every_process_of_a_host(tmp_path: Path) -> None:
         tmp_path,
         one=f"sh -c '{inner}' & trap 'wait; echo outer; exit 5' TERM; while :; do sleep 0.05; done",
     ) as (pod, lines):
-        until(lambda: lines, lambda seen: "one: ready" in seen)
+        until(lambda: lines, lambda output: "one: ready" in output)
         pod.terminate()
         assert pod.wait(LIMIT_S)
         assert pod.exit_codes() == {"one": 5}
@@ -261,18 +274,18 @@ def test_without_namespaces_a_pod_that_is_closed_leaves_no_process(
     monkeypatch.setattr(launch, "isolation_refused", lambda: "the test does not want them")
     command = f"sleep 54{os.getpid()}"  # no other run of the tests on this machine has it
     with pod_of(tmp_path, one=f"trap '' TERM; echo ready; {command}") as (pod, lines):
-        until(lambda: lines, lambda seen: "one: ready" in seen)
-        until(command_lines, lambda found: command in found)
+        until(lambda: lines, lambda output: "one: ready" in output)
+        until(command_lines, lambda lines: command in lines)
         pod.terminate()
         assert not pod.wait(0.5)
-    until(command_lines, lambda found: command not in found)
+    until(command_lines, lambda lines: command not in lines)
 
 
 @needs_namespaces
 def test_after_sigterm_no_host_takes_the_first_one_with_it(tmp_path: Path) -> None:
     slow = 'trap "sleep 1; echo kept; exit 143" TERM; echo ready; while :; do sleep 0.05; done'
     with pod_of(tmp_path, one=slow, two="echo ready; exec sleep 600") as (pod, lines):
-        until(lambda: lines, lambda seen: {"one: ready", "two: ready"} <= set(seen))
+        until(lambda: lines, lambda output: {"one: ready", "two: ready"} <= set(output))
         pod.terminate()
         assert pod.wait(LIMIT_S)
         assert pod.exit_codes() == {"one": 143, "two": 143}

@@ -14,7 +14,7 @@ from shoal_local.errors import AwsError
 from shoal_local.sagemaker.pipelines.conditions import holds
 from shoal_local.sagemaker.pipelines.definition import parse
 from shoal_local.sagemaker.pipelines.expressions import ExpressionError, Scope, walk
-from shoal_local.sagemaker.pipelines.graph import ready, verdict
+from shoal_local.sagemaker.pipelines.graph import final_status, ready_steps
 from shoal_local.sagemaker.pipelines.retries import Retries
 
 
@@ -97,10 +97,10 @@ CONDITION = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
     ],
 )
 def test_what_is_wrong_or_not_emulated_is_refused_by_name(text: str, message: str) -> None:
-    with pytest.raises(AwsError) as refused:
+    with pytest.raises(AwsError) as caught:
         parse(text)
-    assert refused.value.code == "ValidationException"
-    assert message in refused.value.message
+    assert caught.value.code == "ValidationException"
+    assert message in caught.value.message
 
 
 def scope(parameters: dict[str, Any]) -> Scope:
@@ -184,12 +184,12 @@ def test_a_trigger_waits_for_its_ending(trigger: str, status: str, starts: bool)
             shell_step("B", "true", DependsOn=[{"Step": "A", "Trigger": trigger}]),
         )
     ).steps
-    assert ("B" in ready(steps, {"A": status}, {})) is starts
+    assert ("B" in ready_steps(steps, {"A": status}, {})) is starts
 
 
 def test_a_failure_that_nothing_took_up_is_a_failed_execution() -> None:
     steps = parse(definition(shell_step("A", "true"), shell_step("B", "true"))).steps
-    assert verdict(steps, {"A": "Failed", "B": "Succeeded"}, stopped=False) == "Failed"
+    assert final_status(steps, {"A": "Failed", "B": "Succeeded"}, stopped=False) == "Failed"
 
 
 def test_what_the_service_got_wrong_itself_is_tried_again_without_a_policy_and_with_one_as_that_says() -> (  # noqa: E501

@@ -89,51 +89,51 @@ def minute(request: pytest.FixtureRequest) -> None:
 
 
 def update(
-    account: Account, config: str, deployment: dict[str, Any] | None = None, **more: Any
+    account: Account, config: str, deployment: dict[str, Any] | None = None, **options: Any
 ) -> None:
-    given = {"DeploymentConfig": deployment} if deployment else {}
+    members = {"DeploymentConfig": deployment} if deployment else {}
     account.sagemaker.update_endpoint(
-        EndpointName=ENDPOINT, EndpointConfigName=config, **given, **more
+        EndpointName=ENDPOINT, EndpointConfigName=config, **members, **options
     )
 
 
 def pending(account: Account) -> dict[str, Any]:
     """The variant of the deployment under way; empty where there is none."""
-    found = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT).get(
+    summary = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT).get(
         "PendingDeploymentSummary", {}
     )
-    return dict(found.get("ProductionVariants", [{}])[0])
+    return dict(summary.get("ProductionVariants", [{}])[0])
 
 
-def stage(account: Account, wanted: str) -> dict[str, Any]:
+def stage(account: Account, status: str) -> dict[str, Any]:
     """The pending deployment's variant once it is in the stage `wanted`."""
-    found = until(
+    variant = until(
         partial(pending, account),
-        lambda each: each.get("VariantStatus", [{}])[0].get("Status") == wanted,
+        lambda each: each.get("VariantStatus", [{}])[0].get("Status") == status,
     )
-    return dict(found)
+    return dict(variant)
 
 
-def share_is(found: int, of: int, wanted: float) -> bool:
+def share_is(count: int, total: int, share: float) -> bool:
     """Whether `found` of `of` fits `wanted`: within five standard deviations of the binomial
     distribution, wrong once in a million.
     """
-    return abs(found - of * wanted) <= 5 * math.sqrt(of * wanted * (1 - wanted))
+    return abs(count - total * share) <= 5 * math.sqrt(total * share * (1 - share))
 
 
 def while_baking(account: Account, share: float, calls: Calls) -> Counter[float]:
     """How often each factor answered `calls` while the new fleet baked with `share`."""
     now, before = stage(account, "Baking"), Counter(calls.factors)
-    counted: Counter[float] = Counter()
+    counts: Counter[float] = Counter()
     while now.get("VariantStatus", [{}])[0].get("Status") == "Baking" and now[
         "CurrentWeight"
     ] == pytest.approx(share):
         time.sleep(0.1)
-        answered = Counter(calls.factors)
+        factors = Counter(calls.factors)
         now = pending(account)
         if now.get("CurrentWeight") == pytest.approx(share):
-            counted = answered - before
-    return counted
+            counts = factors - before
+    return counts
 
 
 def forgotten(account: Account, endpoint: str) -> None:
@@ -166,27 +166,27 @@ def canary(account: Account, calls: Calls) -> Counter[float]:
     stage(account, "Baking")
     with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
         account.sagemaker.delete_endpoint(EndpointName=ENDPOINT)
-    measured = while_baking(account, 0.3, calls)
+    counts = while_baking(account, 0.3, calls)
     assert settled(account, ENDPOINT)["EndpointConfigName"] == "green"
-    assert measured, "no invocation was answered"
-    return measured
+    assert counts, "no invocation was answered"
+    return counts
 
 
 def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(
     account: Account, blue: str
 ) -> None:
     with calling(account, blue, at_once=4) as calls:
-        measured = canary(account, calls)
-        while measured.total() < 100:  # a busy machine answers less often while a fleet bakes
+        counts = canary(account, calls)
+        while counts.total() < 100:  # a busy machine answers less often while a fleet bakes
             back(account)
-            measured += canary(account, calls)
-    assert share_is(measured[GREEN], measured.total(), 0.3), measured
+            counts += canary(account, calls)
+    assert share_is(counts[GREEN], counts.total(), 0.3), counts
     assert calls.failed == []
     assert call_many(account, blue, 20).factors == {GREEN: 20}
-    described = account.sagemaker.describe_endpoint(EndpointName=blue)
-    assert "PendingDeploymentSummary" not in described
+    endpoint = account.sagemaker.describe_endpoint(EndpointName=blue)
+    assert "PendingDeploymentSummary" not in endpoint
     assert (
-        described["LastDeploymentConfig"]["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"][
+        endpoint["LastDeploymentConfig"]["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"][
             "Type"
         ]
         == "CANARY"
@@ -200,12 +200,12 @@ def test_linear_steps_go_up_to_everything(account: Account, blue: str) -> None:
     weights: set[float] = set()
 
     def look() -> dict[str, Any]:
-        found: dict[str, Any] = account.sagemaker.describe_endpoint(EndpointName=blue)
+        endpoint: dict[str, Any] = account.sagemaker.describe_endpoint(EndpointName=blue)
         weights.update(
             each["CurrentWeight"]
-            for each in found.get("PendingDeploymentSummary", {}).get("ProductionVariants", [])
+            for each in endpoint.get("PendingDeploymentSummary", {}).get("ProductionVariants", [])
         )
-        return found
+        return endpoint
 
     assert (
         until(look, lambda each: each["EndpointStatus"] == "InService", 120)["EndpointConfigName"]
@@ -237,11 +237,11 @@ def test_a_bad_model_trips_its_alarm_and_the_old_fleet_serves_on(
     forgotten(account, blue)
     with calling(account, blue):
         update(account, name, guarded(CANARY | {"WaitIntervalInSeconds": 3600}, watched))
-        ended = settled(account, blue)
-    assert (ended["EndpointStatus"], ended["EndpointConfigName"]) == ("InService", ENDPOINT)
+        endpoint = settled(account, blue)
+    assert (endpoint["EndpointStatus"], endpoint["EndpointConfigName"]) == ("InService", ENDPOINT)
     assert (
         f"Alarm in state ALARM while the new fleet baked with 30% of the traffic: {watched}"
-        in ended["FailureReason"]
+        in endpoint["FailureReason"]
     )
     assert call_many(account, blue, 20).factors == {BLUE: 20}
 
@@ -252,8 +252,8 @@ def test_wrong_answers_trip_no_alarm(account: Account, blue: str) -> None:
     latency = alarm(account, "quiet-latency", blue, "ModelLatency", 5e6)
     forgotten(account, blue)
     update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 60}, errors, latency))
-    ended = settled(account, blue)
-    assert ended["EndpointConfigName"] == "green", ended
+    endpoint = settled(account, blue)
+    assert endpoint["EndpointConfigName"] == "green", endpoint
     assert invoke(account, blue, {"x": 1}) == {"y": GREEN}
     back(account)
 
@@ -263,15 +263,17 @@ def test_an_alarm_that_is_in_alarm_already_stops_the_update_before_anything_star
 ) -> None:
     # a long period, so that the errors are in it whenever the deployment comes to look
     watched = alarm(account, "errors-before", blue, "Invocation5XXErrors", 0.05, period_s=1200)
-    begun = servers(account)
-    assert begun
+    folders = servers(account)
+    assert folders
     with calling(account, blue, body=b'{"x": "boom"}') as calls:
         until(lambda: len(calls.failed), lambda failed: failed > 50)
         update(account, "green", guarded(CANARY, watched))
-        ended = settled(account, blue)
-    assert ended["EndpointConfigName"] == ENDPOINT
-    assert f"Alarm in state ALARM before the deployment began: {watched}" in ended["FailureReason"]
-    assert servers(account) == begun
+        endpoint = settled(account, blue)
+    assert endpoint["EndpointConfigName"] == ENDPOINT
+    assert (
+        f"Alarm in state ALARM before the deployment began: {watched}" in endpoint["FailureReason"]
+    )
+    assert servers(account) == folders
 
 
 def test_an_alarm_that_is_not_there_stops_the_update(account: Account, blue: str) -> None:
@@ -283,13 +285,13 @@ def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(
     account: Account, blue: str
 ) -> None:
     update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 3600}, timeout_s=600))
-    ended = settled(account, blue)
-    assert ended["EndpointConfigName"] == ENDPOINT
-    assert "longer than MaximumExecutionTimeoutInSeconds (600)" in ended["FailureReason"]
+    endpoint = settled(account, blue)
+    assert endpoint["EndpointConfigName"] == ENDPOINT
+    assert "longer than MaximumExecutionTimeoutInSeconds (600)" in endpoint["FailureReason"]
 
 
 @pytest.mark.parametrize(
-    ("routing", "named"),
+    ("routing", "message"),
     [
         ({"Type": "CANARY"}, "CanarySize is required for the traffic routing type CANARY"),
         ({"Type": "CANARY", "CanarySize": percent(60)}, "CanarySize must be at most 50%"),
@@ -298,15 +300,15 @@ def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(
     ],
 )
 def test_traffic_sizes_that_aws_does_not_allow_are_refused(
-    account: Account, blue: str, routing: dict[str, Any], named: str
+    account: Account, blue: str, routing: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ClientError, match=named):
+    with pytest.raises(ClientError, match=message):
         update(account, "green", guarded(routing))
     assert account.sagemaker.describe_endpoint(EndpointName=blue)["EndpointStatus"] == "InService"
 
 
 def test_a_model_that_never_answers_ping_is_rolled_back(account: Account, silent: str) -> None:
-    ended = settled(account, silent)
-    assert (ended["EndpointStatus"], ended["EndpointConfigName"]) == ("InService", silent)
-    assert "did not pass the ping health check" in ended["FailureReason"]
+    endpoint = settled(account, silent)
+    assert (endpoint["EndpointStatus"], endpoint["EndpointConfigName"]) == ("InService", silent)
+    assert "did not pass the ping health check" in endpoint["FailureReason"]
     assert call_many(account, silent, 5).factors == {BLUE: 5}

@@ -31,16 +31,16 @@ def test_an_image_is_told_by_the_digest_that_its_tag_had(account: Account, endpo
     """
     host, _, path = INFERENCE_IMAGE.partition("/")
     repository, _, tag = path.partition(":")
-    wanted = {
+    request = {
         "registryId": host.split(".")[0],
         "repositoryName": repository,
         "imageIds": [{"imageTag": tag}],
     }
-    (known,) = account.client("ecr").batch_get_image(**wanted)["images"]
+    (pushed,) = account.client("ecr").batch_get_image(**request)["images"]
     (variant,) = account.sagemaker.describe_endpoint(EndpointName=endpoint)["ProductionVariants"]
     (image,) = variant["DeployedImages"]
     assert image["SpecifiedImage"] == INFERENCE_IMAGE
-    assert image["ResolvedImage"] == f"{host}/{repository}@{known['imageId']['imageDigest']}"
+    assert image["ResolvedImage"] == f"{host}/{repository}@{pushed['imageId']['imageDigest']}"
 
 
 def test_calls_errors_and_latency_are_measured(account: Account, endpoint: str) -> None:
@@ -88,10 +88,10 @@ def test_nobody_else_writes_metrics_into_awss_namespaces(account: Account) -> No
 def test_a_handler_that_raises_is_a_model_error_with_its_own_status(
     account: Account, endpoint: str
 ) -> None:
-    with pytest.raises(ClientError, match="could not convert string to float") as refused:
+    with pytest.raises(ClientError, match="could not convert string to float") as caught:
         invoke(account, endpoint, {"x": "boom"})
-    assert refused.value.response["Error"]["Code"] == "ModelError"
-    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 424
+    assert caught.value.response["Error"]["Code"] == "ModelError"
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 424
 
 
 @pytest.mark.usefixtures("endpoint")
@@ -149,7 +149,7 @@ def test_a_deleted_endpoint_is_gone_with_its_process(account: Account) -> None:
     account.sagemaker.delete_endpoint(EndpointName="short")
     until(
         lambda: account.sagemaker.list_endpoints(NameContains="short")["Endpoints"],
-        lambda found: not found,
+        lambda endpoints: not endpoints,
     )
     with pytest.raises(
         ClientError,

@@ -71,7 +71,7 @@ def stopped(account: Account) -> str:
     )
     assert status(account, "impatient") == ("InProgress", "Downloading")
     account.sagemaker.stop_training_job(TrainingJobName="impatient")
-    until(lambda: status(account, "impatient"), lambda seen: seen == ("Stopped", "Stopped"))
+    until(lambda: status(account, "impatient"), lambda statuses: statuses == ("Stopped", "Stopped"))
     return "impatient"
 
 

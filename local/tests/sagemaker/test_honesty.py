@@ -13,7 +13,7 @@ import pytest
 from local.tests.sagemaker.account import BUCKET, Account, until
 from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.sagemaker.container.launch import Pod
-from shoal_local.sagemaker.jobs.wait import Ended, Ending
+from shoal_local.sagemaker.jobs.wait import Ending, EndReason
 from shoal_local.sagemaker.service import SageMakerService
 from shoal_local.sagemaker.settings import Settings
 from shoal_local.server import Emulator
@@ -82,7 +82,7 @@ def test_closing_the_service_kills_at_once_and_leaves_no_process(
 def test_only_hosts_that_all_exited_with_0_are_a_success(
     codes: dict[str, int | None], code: int
 ) -> None:
-    assert Ending(Ended.BY_ITSELF, codes).exit_code == code
+    assert Ending(EndReason.EXITED, codes).exit_code == code
 
 
 def test_a_pod_that_was_killed_has_no_exit_codes_to_claim(

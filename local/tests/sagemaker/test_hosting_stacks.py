@@ -50,7 +50,7 @@ def stack(account: Account, name: str = STACK) -> dict[str, Any]:
     """Return the stack once nothing is being done to it."""
     look = partial(account.client("cloudformation").describe_stacks, StackName=name)
     (described,) = until(
-        look, lambda seen: not seen["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS")
+        look, lambda answer: not answer["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS")
     )["Stacks"]
     return dict(described)
 
@@ -68,10 +68,10 @@ def test_a_new_model_replaces_model_and_configuration_and_updates_the_endpoint_i
     cloudformation.create_stack(
         StackName=STACK, TemplateBody=template(account, put(account, "stack-one", b"3"))
     )
-    made = stack(account)
-    assert made["StackStatus"] == "CREATE_COMPLETE", made
+    created = stack(account)
+    assert created["StackStatus"] == "CREATE_COMPLETE", created
     assert (
-        made["Outputs"][0]["OutputValue"]
+        created["Outputs"][0]["OutputValue"]
         == f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{ENDPOINT}"
     )
     first = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT)
@@ -106,10 +106,11 @@ def test_a_new_model_replaces_model_and_configuration_and_updates_the_endpoint_i
     cloudformation.delete_stack(StackName=STACK)
     until(
         lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"],
-        lambda found: not found,
+        lambda left_over: not left_over,
     )
     until(
-        lambda: account.sagemaker.list_models(NameContains=STACK)["Models"], lambda found: not found
+        lambda: account.sagemaker.list_models(NameContains=STACK)["Models"],
+        lambda left_over: not left_over,
     )
 
 

@@ -160,17 +160,19 @@ def test_parameters_of_an_execution_can_be_read_back(account: Account, gated: st
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("parameters", "message"),
     [
         ([{"Name": "Most", "Value": "1"}], "Unknown parameters"),
         ([{"Name": "Least", "Value": "much"}], "is not of type Float"),
     ],
 )
 def test_a_start_with_wrong_parameters_is_refused(
-    account: Account, gated: str, given: list[dict[str, str]], message: str
+    account: Account, gated: str, parameters: list[dict[str, str]], message: str
 ) -> None:
     with pytest.raises(ClientError, match=message):
-        account.sagemaker.start_pipeline_execution(PipelineName=gated, PipelineParameters=given)
+        account.sagemaker.start_pipeline_execution(
+            PipelineName=gated, PipelineParameters=parameters
+        )
 
 
 def test_a_definition_in_s3_is_deployed(account: Account) -> None:
@@ -201,11 +203,11 @@ def test_a_definition_in_s3_that_is_no_text_or_too_large_is_refused(
 ) -> None:
     account.put("definitions/unusable.json", content)
     place = {"Bucket": BUCKET, "ObjectKey": "definitions/unusable.json"}
-    with pytest.raises(ClientError, match=message) as refused:
+    with pytest.raises(ClientError, match=message) as caught:
         account.sagemaker.create_pipeline(
             PipelineName="unusable", PipelineDefinitionS3Location=place, RoleArn=account.role
         )
-    assert refused.value.response["Error"]["Code"] == "ValidationException"
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
 
 
 def test_a_token_starts_one_execution_only(account: Account, gated: str) -> None:
@@ -266,20 +268,20 @@ def test_a_run_condition_runs_after_a_failure_and_says_so(account: Account) -> N
     assert account.steps(execution)["CleanUp"]["StepStatus"] == "Succeeded"
 
 
-@pytest.mark.parametrize("most", [3, 1])
-def test_steps_run_side_by_side_up_to_the_limit(account: Account, most: int) -> None:
+@pytest.mark.parametrize("limit", [3, 1])
+def test_steps_run_side_by_side_up_to_the_limit(account: Account, limit: int) -> None:
     account.deploy_pipeline(
-        f"parallel-{most}", [shell_step(name, "sleep 1") for name in ("A", "B", "C")]
+        f"parallel-{limit}", [shell_step(name, "sleep 1") for name in ("A", "B", "C")]
     )
     execution = account.execute(
-        f"parallel-{most}", ParallelismConfiguration={"MaxParallelExecutionSteps": most}
+        f"parallel-{limit}", ParallelismConfiguration={"MaxParallelExecutionSteps": limit}
     )
     steps = account.steps(execution).values()
     at_once = [
         sum(other["StartTime"] <= step["StartTime"] < other["EndTime"] for other in steps)
         for step in steps
     ]
-    assert (len(at_once), max(at_once)) == (3, most)
+    assert (len(at_once), max(at_once)) == (3, limit)
 
 
 def test_stopping_an_execution_stops_its_job(account: Account) -> None:
@@ -318,12 +320,12 @@ def test_an_execution_that_ends_while_it_is_told_to_stop_has_ended(
     ]
     find = Executions._find
 
-    def a_moment_before_it_ends(executions: Executions, wanted: str) -> dict[str, Any]:
-        ended = until(
-            lambda: find(executions, wanted),
+    def a_moment_before_it_ends(executions: Executions, name: str) -> dict[str, Any]:
+        execution = until(
+            lambda: find(executions, name),
             lambda each: each["PipelineExecutionStatus"] == "Failed",
         )
-        return dict(ended) | {"PipelineExecutionStatus": "Executing"}
+        return dict(execution) | {"PipelineExecutionStatus": "Executing"}
 
     monkeypatch.setattr(Executions, "_find", a_moment_before_it_ends)
     with pytest.raises(
@@ -463,7 +465,7 @@ def test_state_changes_are_events_with_the_documented_fields(account: Account) -
     account.client("events").put_targets(Rule="changes", Targets=[{"Id": "queue", "Arn": arn}])
     account.deploy_pipeline("watched", [shell_step("Only", "true")])
     account.execute("watched")
-    seen: list[tuple[str, str]] = []
+    changes: list[tuple[str, str]] = []
 
     def receive() -> list[tuple[str, str]]:
         for message in (
@@ -472,14 +474,14 @@ def test_state_changes_are_events_with_the_documented_fields(account: Account) -
             .get("Messages", [])
         ):
             detail = json.loads(message["Body"])["detail"]
-            seen.append(
+            changes.append(
                 (
                     detail.get("stepName", "execution"),
                     detail.get("currentStepStatus") or detail["currentPipelineExecutionStatus"],
                 )
             )
-        return seen
+        return changes
 
-    until(receive, lambda found: len(found) >= 5)
+    until(receive, lambda received: len(received) >= 5)
     steps = [("Only", "Executing"), ("Only", "Starting"), ("Only", "Succeeded")]
-    assert sorted(seen) == [*steps, ("execution", "Executing"), ("execution", "Succeeded")]
+    assert sorted(changes) == [*steps, ("execution", "Executing"), ("execution", "Succeeded")]

@@ -131,7 +131,7 @@ def test_an_image_is_known_for_its_uses_only(tag: str, use: str, known: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "cores", "wanted", "hosts", "devices"),
+    ("instance_type", "cores", "override", "hosts", "devices"),
     [
         ("ml.p4d.24xlarge", 2, None, 1, 2),
         ("ml.p4d.24xlarge", 64, None, 1, 8),
@@ -142,28 +142,28 @@ def test_an_image_is_known_for_its_uses_only(tag: str, use: str, known: bool) ->
     ],
 )
 def test_a_host_shows_the_accelerators_it_has_but_not_more_than_cores(
-    instance_type: str, cores: int, wanted: int | None, hosts: int, devices: int
+    instance_type: str, cores: int, override: int | None, hosts: int, devices: int
 ) -> None:
-    assert Machine(cores, wanted).accelerators(instance_type, hosts) == devices
+    assert Machine(cores, override).accelerators(instance_type, hosts) == devices
     assert accelerators(instance_type) >= min(devices, 1)
 
 
 def test_a_job_is_told_when_cores_decide_how_many_ranks_there_are() -> None:
-    told = (
+    notice = (
         "ml.p4d.24xlarge has 8 GPUs, this machine has 1 core for 2 hosts: each host shows 1, and"
         " the toolkit starts as many ranks."
     )
-    assert Machine(1, None).notice("ml.p4d.24xlarge", 2) == told
+    assert Machine(1, None).notice("ml.p4d.24xlarge", 2) == notice
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "cores", "wanted"),
+    ("instance_type", "cores", "override"),
     [("ml.m5.xlarge", 1, None), ("ml.p4d.24xlarge", 8, None), ("ml.p4d.24xlarge", 1, 2)],
 )
 def test_nothing_is_told_of_accelerators_that_are_all_there_or_as_many_as_asked_for(
-    instance_type: str, cores: int, wanted: int | None
+    instance_type: str, cores: int, override: int | None
 ) -> None:
-    assert Machine(cores, wanted).notice(instance_type, 1) is None
+    assert Machine(cores, override).notice(instance_type, 1) is None
 
 
 def test_ranks_share_the_cores_but_tensorflow_keeps_threads_that_may_wait() -> None:

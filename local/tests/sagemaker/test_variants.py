@@ -47,15 +47,16 @@ def configure_two(account: Account, name: str, **more: Any) -> None:
 
 def now(account: Account) -> dict[str, tuple[float, int]]:
     """Weight and instance count of the variants."""
-    found = account.sagemaker.describe_endpoint(EndpointName=TWO)["ProductionVariants"]
+    variants = account.sagemaker.describe_endpoint(EndpointName=TWO)["ProductionVariants"]
     return {
-        each["VariantName"]: (each["CurrentWeight"], each["CurrentInstanceCount"]) for each in found
+        each["VariantName"]: (each["CurrentWeight"], each["CurrentInstanceCount"])
+        for each in variants
     }
 
 
-def change(account: Account, **wanted: Any) -> None:
+def change(account: Account, **desired: Any) -> None:
     account.sagemaker.update_endpoint_weights_and_capacities(
-        EndpointName=TWO, DesiredWeightsAndCapacities=[wanted]
+        EndpointName=TWO, DesiredWeightsAndCapacities=[desired]
     )
     settled(account, TWO)
 
@@ -124,7 +125,7 @@ def test_weights_and_instances_change_without_a_failed_invocation_and_outlive_an
 
 
 @pytest.mark.parametrize(
-    ("wanted", "named"),
+    ("desired", "message"),
     [
         (
             {"VariantName": "four", "DesiredWeight": 1},
@@ -138,11 +139,11 @@ def test_weights_and_instances_change_without_a_failed_invocation_and_outlive_an
     ],
 )
 def test_what_a_variant_cannot_become_is_refused(
-    account: Account, two: str, wanted: dict[str, Any], named: str
+    account: Account, two: str, desired: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ClientError, match=named):
+    with pytest.raises(ClientError, match=message):
         account.sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName=two, DesiredWeightsAndCapacities=[wanted]
+            EndpointName=two, DesiredWeightsAndCapacities=[desired]
         )
 
 
@@ -165,7 +166,7 @@ def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(accoun
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("members", "message"),
     [
         ({"ServerlessConfig": {"MemorySizeInMB": 1500, "MaxConcurrency": 1}}, "in steps of 1024"),
         (
@@ -197,22 +198,24 @@ def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(accoun
     ],
 )
 def test_a_variant_that_aws_does_not_take_is_refused(
-    account: Account, two: str, given: dict[str, Any], named: str
+    account: Account, two: str, members: dict[str, Any], message: str
 ) -> None:
-    asked = {"VariantName": "one", "ModelName": "three", **given}
-    with pytest.raises(ClientError, match=named):
+    production_variant = {"VariantName": "one", "ModelName": "three", **members}
+    with pytest.raises(ClientError, match=message):
         account.sagemaker.create_endpoint_config(
-            EndpointConfigName="refused", ProductionVariants=[asked]
+            EndpointConfigName="refused", ProductionVariants=[production_variant]
         )
 
 
 def test_serverless_endpoints_capture_nothing(account: Account, two: str) -> None:
-    asked = {
+    production_variant = {
         "VariantName": "one",
         "ModelName": "three",
         "ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 2},
     }
     with pytest.raises(ClientError, match="Serverless endpoints do not support data capture"):
         account.sagemaker.create_endpoint_config(
-            EndpointConfigName="refused", ProductionVariants=[asked], DataCaptureConfig=CAPTURE
+            EndpointConfigName="refused",
+            ProductionVariants=[production_variant],
+            DataCaptureConfig=CAPTURE,
         )

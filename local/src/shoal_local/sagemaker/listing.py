@@ -46,24 +46,24 @@ class Listing:
     status: str = ""
     created: str = "CreationTime"
     default_order: str = "Descending"
-    also: frozenset[str] = frozenset()
+    extra_filters: frozenset[str] = frozenset()
 
     def page(self, documents: list[Document], request: Document) -> Document:
         """The response for `request`."""
-        unknown = set(request) - _SHARED - self.also
+        unknown = set(request) - _SHARED - self.extra_filters
         if unknown:
             raise not_emulated(f"the list filter {sorted(unknown)[0]}")
-        chosen = [document for document in documents if self._matches(document, request)]
-        chosen.sort(
+        matches = [document for document in documents if self._matches(document, request)]
+        matches.sort(
             key=self._sort_key(request),
             reverse=request.get("SortOrder", self.default_order) == "Descending",
         )
         start = _position(request.get("NextToken"))
         end = start + request.get("MaxResults", DEFAULT_PAGE)
         page: Document = {
-            self.answer: [only_members(self.summary, document) for document in chosen[start:end]]
+            self.answer: [only_members(self.summary, document) for document in matches[start:end]]
         }
-        return page | ({"NextToken": _token(end)} if end < len(chosen) else {})
+        return page | ({"NextToken": _token(end)} if end < len(matches) else {})
 
     def _sort_key(self, request: Document) -> Callable[[Document], tuple[str | float, float]]:
         by = str(request.get("SortBy", "CreationTime"))

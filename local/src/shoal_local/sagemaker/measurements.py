@@ -78,11 +78,11 @@ def of_invocation(
         ("InvocationModelErrors", float(not 200 <= status < 300), "None"),
         ("ModelLatency", seconds * 1e6, "Microseconds"),
     )
-    everything = {"EndpointName": endpoint, "VariantName": variant}
-    for where in (everything, {**everything, "EndpointConfigName": config}):
+    of_variant = {"EndpointName": endpoint, "VariantName": variant}
+    for where in (of_variant, {**of_variant, "EndpointConfigName": config}):
         for name, value, unit in values:
             yield Measurement(INVOCATIONS, name, value, unit, where)
 
 
-def _milliseconds(begun: float, ended: float) -> float:
-    return (ended - begun) * 1000
+def _milliseconds(started_at: float, ended_at: float) -> float:
+    return (ended_at - started_at) * 1000

@@ -15,18 +15,18 @@ from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.shapes import Document
 
-_LONGEST_SESSION_NAME = 64
+_MAX_SESSION_NAME = 64
 
 
 def assume(core: Core, role_arn: str, session_name: str) -> RoleCredentials:
     """Credentials of a role that trusts SageMaker; ValidationException as AWS words it."""
     try:
-        return core.context.role_credentials(role_arn, session_name[:_LONGEST_SESSION_NAME])
-    except AwsError as refused:
+        return core.context.role_credentials(role_arn, session_name[:_MAX_SESSION_NAME])
+    except AwsError as error:
         raise invalid(
             f"Could not assume role {role_arn}. Please ensure that the role exists and allows"
-            f" principal 'sagemaker.amazonaws.com' to assume the role. ({refused.message})"
-        ) from refused
+            f" principal 'sagemaker.amazonaws.com' to assume the role. ({error.message})"
+        ) from error
 
 
 def check_network(core: Core, vpc: Document | None) -> None:
@@ -36,18 +36,18 @@ def check_network(core: Core, vpc: Document | None) -> None:
     """
     if vpc:
         ec2 = core.context.clients("ec2", None)
-        _exists(ec2.describe_subnets, SubnetIds=vpc["Subnets"])
-        _exists(ec2.describe_security_groups, GroupIds=vpc["SecurityGroupIds"])
+        _check_exists(ec2.describe_subnets, SubnetIds=vpc["Subnets"])
+        _check_exists(ec2.describe_security_groups, GroupIds=vpc["SecurityGroupIds"])
 
 
 def check_keys(core: Core, *keys: str | None) -> None:
     """Each KMS key (id, ARN or alias) exists."""
     for key in filter(None, keys):
-        _exists(core.context.clients("kms", None).describe_key, KeyId=key)
+        _check_exists(core.context.clients("kms", None).describe_key, KeyId=key)
 
 
-def _exists(describe: Callable[..., Any], **arguments: Any) -> None:
+def _check_exists(describe: Callable[..., Any], **arguments: Any) -> None:
     try:
         describe(**arguments)
-    except ClientError as missing:
-        raise invalid(missing.response["Error"]["Message"]) from missing
+    except ClientError as error:
+        raise invalid(error.response["Error"]["Message"]) from error

@@ -28,7 +28,7 @@ class Settings:
     """How long a model may take to answer an invocation."""
     hosting_speed: float = 1.0
     """How much faster than the clock waiting and baking of endpoints run."""
-    most_servers: int = 4
+    max_servers: int = 4
     """Server processes of a production variant at most; instances above that are counted and not
     started.
     """

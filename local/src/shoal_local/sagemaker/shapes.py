@@ -69,24 +69,24 @@ def check_request(operation: str, request: Document) -> None:
     """Raise ValidationException, in AWS's words, when `request` breaks the documented shape of
     `operation`.
     """
-    faults = list(faults_of(input_shape(operation), request, ""))
-    if faults:
-        count = f"{len(faults)} validation error{'s' if len(faults) > 1 else ''} detected: "
-        raise AwsError("ValidationException", count + "; ".join(faults))
+    errors = list(shape_errors(input_shape(operation), request, ""))
+    if errors:
+        count = f"{len(errors)} validation error{'s' if len(errors) > 1 else ''} detected: "
+        raise AwsError("ValidationException", count + "; ".join(errors))
 
 
 def check_response(operation: str, response: Document) -> Document:
     """`response` itself when it has the documented shape; ResponseMismatchError otherwise."""
     shape = output_shape(operation)
-    faults = (
-        list(faults_of(shape, response, ""))
+    errors = (
+        list(shape_errors(shape, response, ""))
         if shape
         else [f"expected no response, got {response}"]
         if response
         else []
     )
-    if faults:
-        raise ResponseMismatchError(f"{operation}: {'; '.join(faults)}")
+    if errors:
+        raise ResponseMismatchError(f"{operation}: {'; '.join(errors)}")
     return response
 
 
@@ -106,29 +106,29 @@ def response_members(operation: str, record: Document) -> Document:
     return {key: value for key, value in record.items() if shape and key in shape.members}
 
 
-def faults_of(shape: Shape, value: Any, path: str) -> Iterator[str]:
+def shape_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
     """Every way in which `value` breaks `shape`; `path` names the place as AWS does
     (`algorithmSpecification.trainingImage`).
     """
     if isinstance(value, Anything):
         return
     if value is None:
-        yield _fault(value, path, "Member must not be null")
+        yield _error(value, path, "Member must not be null")
     elif isinstance(shape, StructureShape):
-        yield from _structure_faults(shape, value, path)
+        yield from _structure_errors(shape, value, path)
     elif isinstance(shape, ListShape):
-        yield from _list_faults(shape, value, path)
+        yield from _list_errors(shape, value, path)
     elif isinstance(shape, MapShape):
-        yield from _map_faults(shape, value, path)
+        yield from _map_errors(shape, value, path)
     elif isinstance(shape, StringShape):
-        yield from _string_faults(shape, value, path)
+        yield from _string_errors(shape, value, path)
     else:
-        yield from _scalar_faults(shape, value, path)
+        yield from _scalar_errors(shape, value, path)
 
 
-def _fault(value: Any, path: str, constraint: str) -> str:
-    shown = "null" if value is None else f"'{value}'"
-    return f"Value {shown} at '{path}' failed to satisfy constraint: {constraint}"
+def _error(value: Any, path: str, constraint: str) -> str:
+    text = "null" if value is None else f"'{value}'"
+    return f"Value {text} at '{path}' failed to satisfy constraint: {constraint}"
 
 
 def _below(path: str, member: str) -> str:
@@ -136,53 +136,53 @@ def _below(path: str, member: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _structure_faults(shape: StructureShape, value: Any, path: str) -> Iterator[str]:
+def _structure_errors(shape: StructureShape, value: Any, path: str) -> Iterator[str]:
     if not isinstance(value, dict):
-        yield _fault(value, path, "Member must be a structure")
+        yield _error(value, path, "Member must be a structure")
         return
     for name in shape.required_members:
         if name not in value:
-            yield _fault(None, _below(path, name), "Member must not be null")
+            yield _error(None, _below(path, name), "Member must not be null")
     for name, member_value in value.items():
         if name not in shape.members:
-            yield _fault(
+            yield _error(
                 member_value,
                 _below(path, name),
                 f"Unknown field; {shape.name} has {', '.join(sorted(shape.members))}",
             )
         else:
-            yield from faults_of(shape.members[name], member_value, _below(path, name))
+            yield from shape_errors(shape.members[name], member_value, _below(path, name))
 
 
-def _list_faults(shape: ListShape, value: Any, path: str) -> Iterator[str]:
+def _list_errors(shape: ListShape, value: Any, path: str) -> Iterator[str]:
     if not isinstance(value, list):
-        yield _fault(value, path, "Member must be a list")
+        yield _error(value, path, "Member must be a list")
         return
-    yield from _length_faults(shape, value, path)
+    yield from _length_errors(shape, value, path)
     for position, member in enumerate(value, start=1):
-        yield from faults_of(shape.member, member, f"{path}.{position}.member")
+        yield from shape_errors(shape.member, member, f"{path}.{position}.member")
 
 
-def _map_faults(shape: MapShape, value: Any, path: str) -> Iterator[str]:
+def _map_errors(shape: MapShape, value: Any, path: str) -> Iterator[str]:
     if not isinstance(value, dict):
-        yield _fault(value, path, "Member must be a map")
+        yield _error(value, path, "Member must be a map")
         return
-    yield from _length_faults(shape, value, path)
+    yield from _length_errors(shape, value, path)
     for key, member in value.items():
-        yield from faults_of(shape.key, key, f"{path}.key")
-        yield from faults_of(shape.value, member, f"{path}.{key}.member")
+        yield from shape_errors(shape.key, key, f"{path}.key")
+        yield from shape_errors(shape.value, member, f"{path}.{key}.member")
 
 
-def _string_faults(shape: StringShape, value: Any, path: str) -> Iterator[str]:
+def _string_errors(shape: StringShape, value: Any, path: str) -> Iterator[str]:
     if not isinstance(value, str):
-        yield _fault(value, path, "Member must be a string")
+        yield _error(value, path, "Member must be a string")
         return
     if shape.enum and value not in shape.enum:
-        yield _fault(value, path, f"Member must satisfy enum value set: [{', '.join(shape.enum)}]")
-    yield from _length_faults(shape, value, path)
-    pattern = _compiled(shape.metadata.get("pattern", ""))
+        yield _error(value, path, f"Member must satisfy enum value set: [{', '.join(shape.enum)}]")
+    yield from _length_errors(shape, value, path)
+    pattern = _compile_pattern(shape.metadata.get("pattern", ""))
     if pattern and not pattern.fullmatch(value):
-        yield _fault(
+        yield _error(
             value,
             path,
             f"Member must satisfy regular expression pattern: {shape.metadata['pattern']}",
@@ -190,7 +190,7 @@ def _string_faults(shape: StringShape, value: Any, path: str) -> Iterator[str]:
 
 
 @functools.cache
-def _compiled(pattern: str) -> re.Pattern[str] | None:
+def _compile_pattern(pattern: str) -> re.Pattern[str] | None:
     """Java's expression as Python's.
 
     Unicode classes stand only inside sets in this API; what Python cannot read is not checked.
@@ -208,12 +208,12 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
         return None
 
 
-def _length_faults(shape: Shape, value: Any, path: str) -> Iterator[str]:
+def _length_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
     low, high = shape.metadata.get("min"), shape.metadata.get("max")
     if low is not None and len(value) < low:
-        yield _fault(value, path, f"Member must have length greater than or equal to {low}")
+        yield _error(value, path, f"Member must have length greater than or equal to {low}")
     if high is not None and len(value) > high:
-        yield _fault(value, path, f"Member must have length less than or equal to {high}")
+        yield _error(value, path, f"Member must have length less than or equal to {high}")
 
 
 _SCALARS: dict[str, tuple[type, ...]] = {
@@ -226,16 +226,16 @@ _SCALARS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _scalar_faults(shape: Shape, value: Any, path: str) -> Iterator[str]:
+def _scalar_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
     expected = _SCALARS.get(shape.type_name)
     if expected and (
         not isinstance(value, expected)
         or (isinstance(value, bool) and shape.type_name != "boolean")
     ):
-        yield _fault(value, path, f"Member must be of type {shape.type_name}")
+        yield _error(value, path, f"Member must be of type {shape.type_name}")
         return
     low, high = shape.metadata.get("min"), shape.metadata.get("max")
     if low is not None and value < low:
-        yield _fault(value, path, f"Member must have value greater than or equal to {low}")
+        yield _error(value, path, f"Member must have value greater than or equal to {low}")
     if high is not None and value > high:
-        yield _fault(value, path, f"Member must have value less than or equal to {high}")
+        yield _error(value, path, f"Member must have value less than or equal to {high}")

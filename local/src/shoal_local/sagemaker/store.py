@@ -40,13 +40,13 @@ class Store:
             self._folder.rename(previous)
 
     def create(
-        self, kind: str, name: str, document: Document, taken: Callable[[Document], Exception]
+        self, kind: str, name: str, document: Document, conflict: Callable[[Document], Exception]
     ) -> None:
         """Add a document; raises `taken(existing)` when the name is in use."""
         with self._lock:
             existing = self._documents.get(kind, {}).get(name.lower())
             if existing is not None:
-                raise taken(copy.deepcopy(existing))
+                raise conflict(copy.deepcopy(existing))
             self._put(kind, name, copy.deepcopy(document))
 
     def get(self, kind: str, name: str) -> Document | None:
@@ -59,15 +59,15 @@ class Store:
             return copy.deepcopy(self._documents[kind][name.lower()])
 
     def all(self, kind: str) -> list[Document]:
-        return self.some(kind, lambda _document: True)
+        return self.select(kind, lambda _document: True)
 
-    def some(self, kind: str, wanted: Callable[[Document], bool]) -> list[Document]:
+    def select(self, kind: str, condition: Callable[[Document], bool]) -> list[Document]:
         """Those that are `wanted`, which sees each as it is and must not change it: only what it
         chooses is copied.
         """
         with self._lock:
             return copy.deepcopy(
-                [each for each in self._documents.get(kind, {}).values() if wanted(each)]
+                [each for each in self._documents.get(kind, {}).values() if condition(each)]
             )
 
     def change(self, kind: str, name: str, edit: Callable[[Document], None]) -> Document:
@@ -101,10 +101,10 @@ class Store:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             while not done(document := self._documents.get(kind, {}).get(name.lower())):
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
+                remaining_s = None if deadline is None else deadline - time.monotonic()
+                if remaining_s is not None and remaining_s <= 0:
                     raise TimeoutError(f"{kind} {name} after {timeout_s} s")
-                self._changed.wait(left)
+                self._changed.wait(remaining_s)
             return copy.deepcopy(document)
 
     def _put(self, kind: str, name: str, document: Document) -> None:

@@ -20,7 +20,7 @@ ARN_KEYS: Mapping[str, str] = {
     "pipeline-execution": "PipelineExecutionArn",
 }
 """Kinds that can be tagged, and the key of each one's ARN."""
-_MOST_TAGS = 50
+_MAX_TAGS = 50
 
 
 class Tags:
@@ -31,7 +31,7 @@ class Tags:
 
     def _find(self, arn: str) -> tuple[str, str]:
         for kind, key in ARN_KEYS.items():
-            for document in self._store.some(
+            for document in self._store.select(
                 kind,
                 lambda each, key=key: each[key].lower() == arn.lower(),  # type: ignore[misc]
             ):
@@ -46,8 +46,8 @@ class Tags:
             merged.update(
                 {tag["Key"]: tag["Value"] for tag in [*document.get("_tags", []), *request["Tags"]]}
             )
-            if len(merged) > _MOST_TAGS:
-                raise invalid(f"A resource can have at most {_MOST_TAGS} tags")
+            if len(merged) > _MAX_TAGS:
+                raise invalid(f"A resource can have at most {_MAX_TAGS} tags")
             document["_tags"] = [{"Key": key, "Value": value} for key, value in merged.items()]
 
         return {"Tags": self._store.change(kind, name, edit)["_tags"]}

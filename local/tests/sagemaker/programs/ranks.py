@@ -47,8 +47,8 @@ if dist.get_rank() == 0:
     Path(os.environ["SM_MODEL_DIR"], "model.txt").write_text(
         f"{dist.get_world_size()} {total.item():.0f}"
     )
-    told = os.environ["SM_DLC_TORCH_VERSION"]
-    assert told == torch.__version__, (
-        f"the toolkit said that PyTorch is {told}; it is {torch.__version__}"
+    stated = os.environ["SM_DLC_TORCH_VERSION"]
+    assert stated == torch.__version__, (
+        f"the toolkit said that PyTorch is {stated}; it is {torch.__version__}"
     )
 dist.destroy_process_group()

@@ -54,9 +54,9 @@ else:
         coordinator.schedule(step)
     coordinator.join()
     places = [tf.DeviceSpec.from_string(variable.device) for variable in variables]
-    found = [
+    lines = [
         f"{place.job}{place.task}={variable.numpy():.0f}"
         for place, variable in zip(places, variables, strict=True)
     ]
-    print(f"variables={found}", flush=True)
-    Path(os.environ["SM_MODEL_DIR"], "model.txt").write_text(" ".join(found))
+    print(f"variables={lines}", flush=True)
+    Path(os.environ["SM_MODEL_DIR"], "model.txt").write_text(" ".join(lines))

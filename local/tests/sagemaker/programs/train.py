@@ -32,9 +32,9 @@ def main() -> None:
         time.sleep(600)
     if options.do == "checkpoint":
         checkpoint = Path("/opt/ml/checkpoints/step.txt")
-        seen = int(checkpoint.read_text()) if checkpoint.exists() else 0
-        checkpoint.write_text(str(seen + 1))
-        print(f"checkpoint={seen + 1}")
+        count = int(checkpoint.read_text()) if checkpoint.exists() else 0
+        checkpoint.write_text(str(count + 1))
+        print(f"checkpoint={count + 1}")
     print(f"epoch=1 loss={1 / options.value:.3f}")
     print("epoch=2 loss=0.125")
     data = os.environ.get("SM_CHANNEL_TRAIN")

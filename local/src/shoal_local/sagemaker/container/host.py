@@ -24,7 +24,7 @@ from shoal_local.sagemaker.container import namespaces, network
 _TMP = Path("/tmp")  # noqa: S108 (the container's own)
 _OPT = Path("/opt")
 _INSIDE = Path(__file__).parent / "inside"
-_LONGEST_INTERFACE = 15
+_MAX_INTERFACE_NAME = 15
 """IFNAMSIZ without its final zero."""
 
 _HELD = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
@@ -32,20 +32,20 @@ _HELD = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
 Host = dict[str, Any]
 
 
-def run_isolated(each: Host, visible: list[str], pod: socket.socket | None = None) -> int:
+def run_isolated(host: Host, visible: list[str], pod: socket.socket | None = None) -> int:
     """Exit code of the host's command, run in mounts, a hostname and a process table of its own.
 
     With `pod`, in a network of its own too, which the pod joins to its bridge (see `network_of`).
     """
     namespaces.die_with_parent()
     _hold_signals()
-    own = namespaces.NEW_MOUNTS | namespaces.NEW_HOSTNAME | namespaces.NEW_PIDS
-    namespaces.unshare(own | (namespaces.NEW_NETWORK if pod else 0))
+    flags = namespaces.NEW_MOUNTS | namespaces.NEW_HOSTNAME | namespaces.NEW_PIDS
+    namespaces.unshare(flags | (namespaces.NEW_NETWORK if pod else 0))
     if pod:
-        _enter_network(each, pod)
+        _enter_network(host, pod)
     first = os.fork()
     if first == 0:
-        os._exit(_first_process(each, visible))
+        os._exit(_first_process(host, visible))
     return _wait_for(first, {signal.SIGTERM: lambda: os.kill(first, signal.SIGTERM)})
 
 
@@ -62,7 +62,7 @@ def _hold_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
 
 
-def _enter_network(each: Host, pod: socket.socket) -> None:
+def _enter_network(host: Host, pod: socket.socket) -> None:
     """Say that our network exists, wait for the link into it, and hand the pod a listener for the
     emulator's port.
     """
@@ -70,39 +70,39 @@ def _enter_network(each: Host, pod: socket.socket) -> None:
         pod.send(b"alone")
         if pod.recv(16) != b"joined":
             raise ConnectionAbortedError(
-                f"{each['name']}: the pod ended before it had joined this host's network"
+                f"{host['name']}: the pod ended before it had joined this host's network"
             )
         network.bring_up("lo")
-        network.give_address(network.INTERFACE, each["address"])
+        network.give_address(network.INTERFACE, host["address"])
         network.bring_up(network.INTERFACE)
-        with socket.create_server(("127.0.0.1", each["port"]), backlog=128) as listener:
+        with socket.create_server(("127.0.0.1", host["port"]), backlog=128) as listener:
             socket.send_fds(pod, [b"listening"], [listener.fileno()])
 
 
-def network_of(each: Host, pid: int, host: socket.socket) -> int:
+def network_of(host: Host, pid: int, link: socket.socket) -> int:
     """In the pod: join the network of the host whose process is `pid`; a socket that listens there
     for the emulator's port.
     """
-    if host.recv(16) == b"alone":
-        network.join_bridge(f"to-{each['name']}"[:_LONGEST_INTERFACE], pid)
-        host.send(b"joined")
-        _, descriptors, _, _ = socket.recv_fds(host, 16, 1)
+    if link.recv(16) == b"alone":
+        network.join_bridge(f"to-{host['name']}"[:_MAX_INTERFACE_NAME], pid)
+        link.send(b"joined")
+        _, descriptors, _, _ = socket.recv_fds(link, 16, 1)
         if descriptors:
             return descriptors[0]
-    raise ConnectionAbortedError(f"{each['name']}: the host ended before it had a network")
+    raise ConnectionAbortedError(f"{host['name']}: the host ended before it had a network")
 
 
-def _first_process(each: Host, visible: list[str]) -> int:
+def _first_process(host: Host, visible: list[str]) -> int:
     namespaces.die_with_parent()
     try:
-        _mount(each, [Path(path) for path in visible])
-        namespaces.set_hostname(each["name"])
-    except OSError as refused:
-        sys.stderr.write(f"The container could not be set up: {refused}\n")
+        _mount(host, [Path(path) for path in visible])
+        namespaces.set_hostname(host["name"])
+    except OSError as error:
+        sys.stderr.write(f"The container could not be set up: {error}\n")
         return 125
     main = os.fork()
     if main == 0:
-        _execute(each)
+        _execute(host)
     return _wait_for(main, {signal.SIGTERM: _terminate_all})
 
 
@@ -112,7 +112,7 @@ def _terminate_all() -> None:
         os.kill(-1, signal.SIGTERM)
 
 
-def run_plain(each: Host, _visible: list[str]) -> int:
+def run_plain(host: Host, _visible: list[str]) -> int:
     """Without namespaces: the command in a process group of its own, ended with whoever waits for
     it.
     """
@@ -120,13 +120,13 @@ def run_plain(each: Host, _visible: list[str]) -> int:
     main = os.fork()
     if main == 0:
         namespaces.die_with_parent() if sys.platform == "linux" else None
-        _execute(each)
-    told = {signal.SIGTERM: signal.SIGTERM, signal.SIGUSR1: signal.SIGKILL}
+        _execute(host)
+    signals = {signal.SIGTERM: signal.SIGTERM, signal.SIGUSR1: signal.SIGKILL}
     code = _wait_for(
         main,
         {
             number: functools.partial(_signal_group, main, to_send)
-            for number, to_send in told.items()
+            for number, to_send in signals.items()
         },
     )
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -147,47 +147,47 @@ def _signal_group(leader: int, number: signal.Signals) -> None:
         os.kill(leader, number)
 
 
-def _wait_for(wanted: int, passed_on: Mapping[int, Callable[[], None]]) -> int:
+def _wait_for(child: int, handlers: Mapping[int, Callable[[], None]]) -> int:
     """Exit code (128 + number after a signal) of one child; meanwhile does what `passed_on` says
     for a signal that was held.
     """
     while True:
         number = signal.sigwait(_HELD)
-        if number in passed_on:
-            passed_on[number]()
-        elif number == signal.SIGCHLD and (code := _reap(wanted)) is not None:
+        if number in handlers:
+            handlers[number]()
+        elif number == signal.SIGCHLD and (code := _reap(child)) is not None:
             return code
 
 
-def _reap(wanted: int) -> int | None:
+def _reap(child: int) -> int | None:
     """The exit code of `wanted` if it has ended; what else has ended is forgotten."""
-    while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-        pid, status = ended
-        if pid == wanted:
+    while (result := os.waitpid(-1, os.WNOHANG))[0]:
+        pid, status = result
+        if pid == child:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
     return None
 
 
-def _execute(each: Host) -> None:
+def _execute(host: Host) -> None:
     try:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
         os.closerange(3, 256)
-        os.chdir(each["working_directory"])
-        os.execvpe(each["command"][0], each["command"], each["environment"])  # noqa: S606 (no shell wanted)
-    except OSError as refused:
-        os.write(2, f"{each['command'][0]}: {refused}\n".encode())
+        os.chdir(host["working_directory"])
+        os.execvpe(host["command"][0], host["command"], host["environment"])  # noqa: S606 (no shell wanted)
+    except OSError as error:
+        os.write(2, f"{host['command'][0]}: {error}\n".encode())
         os._exit(127)
 
 
-def _mount(each: Host, visible: list[Path]) -> None:
-    folder = Path(each["folder"])
+def _mount(host: Host, visible: list[Path]) -> None:
+    folder = Path(host["folder"])
     namespaces.make_mounts_private()
     namespaces.make_everything_read_only()
-    _mount_opt(folder, each["read_only"])
+    _mount_opt(folder, host["read_only"])
     namespaces.bind(folder / "hosts", Path("/etc/hosts"))
     _mount_tmp(
         folder / "tmp", visible
@@ -223,13 +223,13 @@ def _mount_opt(folder: Path, read_only: list[dict[str, str]]) -> None:
     namespaces.bind(copy, _OPT)
 
 
-def _mount_tmp(own: Path, visible: list[Path]) -> None:
+def _mount_tmp(folder: Path, visible: list[Path]) -> None:
     hidden = [path for path in visible if path.is_relative_to(_TMP)]
-    namespaces.bind(own, own)
-    namespaces.make_writable(own)
+    namespaces.bind(folder, folder)
+    namespaces.make_writable(folder)
     for path in hidden:
-        _show(path, own / path.relative_to(_TMP))
-    namespaces.bind(own, _TMP)
+        _show(path, folder / path.relative_to(_TMP))
+    namespaces.bind(folder, _TMP)
 
 
 def _show(source: Path, target: Path) -> None:

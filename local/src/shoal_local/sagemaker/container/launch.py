@@ -31,7 +31,7 @@ its own.
 """
 _END_S = 5.0
 """For a pod that is told to end at once, before it is killed."""
-LONGEST_LINE = 256 * 1024
+MAX_LINE_BYTES = 256 * 1024
 """CloudWatch Logs takes 256 KB an event; a longer line is cut into several."""
 
 
@@ -73,7 +73,7 @@ def isolation_refused() -> str | None:
         return f"{PLAIN_VARIABLE} is set"
     if sys.platform != "linux":
         return f"{sys.platform} has no Linux namespaces"
-    return _probed("--probe")
+    return _probe("--probe")
 
 
 @functools.cache
@@ -83,12 +83,12 @@ def networks_refused() -> str | None:
     """
     if os.environ.get(SHARED_NETWORK_VARIABLE):
         return f"{SHARED_NETWORK_VARIABLE} is set"
-    return isolation_refused() or _probed("--probe-networks")
+    return isolation_refused() or _probe("--probe-networks")
 
 
-def _probed(what: str) -> str | None:
-    tried = subprocess.run(
-        _pod_command(what),
+def _probe(option: str) -> str | None:
+    probe = subprocess.run(
+        _pod_command(option),
         env=_pod_environment(),
         capture_output=True,
         text=True,
@@ -97,8 +97,8 @@ def _probed(what: str) -> str | None:
     )
     return (
         None
-        if tried.returncode == 0
-        else (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
+        if probe.returncode == 0
+        else (probe.stderr.strip().splitlines() or ["no reason given"])[-1]
     )
 
 
@@ -210,7 +210,7 @@ class Pod:
     def _read(self, host: str, read_end: int, on_line: Callable[[str, str], None]) -> None:
         def pump() -> None:
             with os.fdopen(read_end, "rb") as stream:
-                while line := stream.readline(LONGEST_LINE):
+                while line := stream.readline(MAX_LINE_BYTES):
                     on_line(host, line.decode(errors="replace").rstrip("\r\n"))
 
         reader = threading.Thread(target=pump, name=f"log of {host}", daemon=True)
@@ -247,8 +247,8 @@ class Pod:
             try:
                 self._control.send(f"dial {port}".encode())
                 message, descriptors, _, _ = socket.recv_fds(self._control, 64, 1)
-            except OSError as gone:
-                raise ConnectionError("the container has ended") from gone
+            except OSError as error:
+                raise ConnectionError("the container has ended") from error
         if not descriptors:
             raise ConnectionError(message.decode() or "the container has ended")
         return socket.socket(fileno=descriptors[0])

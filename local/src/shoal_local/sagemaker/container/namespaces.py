@@ -26,10 +26,10 @@ _AT_FDCWD, _AT_RECURSIVE, _ATTR_READ_ONLY, _SYS_MOUNT_SETATTR = -100, 0x8000, 0x
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int, what: str) -> None:
+def _check(result: int, action: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{action}: {os.strerror(number)}")
 
 
 def unshare(namespaces: int) -> None:
@@ -37,7 +37,7 @@ def unshare(namespaces: int) -> None:
 
     NEW_PIDS takes effect for the next child.
     """
-    _checked(_libc.unshare(namespaces), "unshare")
+    _check(_libc.unshare(namespaces), "unshare")
 
 
 def become_root_of_new_users(uid: int, gid: int) -> None:
@@ -48,7 +48,7 @@ def become_root_of_new_users(uid: int, gid: int) -> None:
 
 
 def mount(source: str, target: Path, kind: str) -> None:
-    _checked(
+    _check(
         _libc.mount(source.encode(), os.fsencode(target), kind.encode(), 0, None),
         f"mount {kind} on {target}",
     )
@@ -57,7 +57,7 @@ def mount(source: str, target: Path, kind: str) -> None:
 def bind(source: Path, target: Path) -> None:
     """Show `source`, with what is mounted below it, at `target` too."""
     flags = _BIND | _RECURSIVE
-    _checked(
+    _check(
         _libc.mount(os.fsencode(source), os.fsencode(target), None, flags, None),
         f"bind {source} on {target}",
     )
@@ -65,7 +65,7 @@ def bind(source: Path, target: Path) -> None:
 
 def make_mounts_private() -> None:
     """What is mounted from now on stays invisible outside."""
-    _checked(_libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None), "make mounts private")
+    _check(_libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None), "make mounts private")
 
 
 def make_everything_read_only() -> None:
@@ -85,13 +85,13 @@ def _set_read_only(path: Path, *, clear: bool, flags: int) -> None:
     result = _libc.syscall(
         _SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes)
     )
-    _checked(result, f"mount_setattr {path}")
+    _check(result, f"mount_setattr {path}")
 
 
 def set_hostname(name: str) -> None:
-    _checked(_libc.sethostname(name.encode(), len(name.encode())), "sethostname")
+    _check(_libc.sethostname(name.encode(), len(name.encode())), "sethostname")
 
 
 def die_with_parent() -> None:
     """The kernel kills this process when the one that forked it ends, however it ends."""
-    _checked(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")

@@ -53,8 +53,8 @@ def probe(attempt: Callable[[], int]) -> int:
     """
     try:
         return in_namespaces(attempt)
-    except OSError as refused:
-        sys.stderr.write(f"{refused}\n")
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
         return 1
 
 
@@ -110,8 +110,8 @@ def _leave(work: Any, *arguments: Any) -> NoReturn:
     """End a forked process with the result of `work`, never running the parent's code after it."""
     try:
         code = work(*arguments)
-    except OSError as refused:
-        sys.stderr.write(f"{refused}\n")
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
         code = SETUP_FAILED
     sys.stderr.flush()
     os._exit(code if 0 <= code < 256 else 128 - code)
@@ -124,16 +124,18 @@ def run_hosts(spec: Spec, control: socket.socket) -> int:
     Who was told to end has time for it: the host that ends first does not take the first of the
     list with it, where rank 0 writes the checkpoint.
     """
-    running, told = _start_hosts(spec, control), threading.Event()
+    hosts, terminating = _start_hosts(spec, control), threading.Event()
     threading.Thread(
-        target=_obey, args=(control, list(running), spec["isolation"] == "none", told), daemon=True
+        target=_follow_control,
+        args=(control, list(hosts), spec["isolation"] == "none", terminating),
+        daemon=True,
     ).start()
-    codes: dict[str, int | None] = dict.fromkeys(running.values())
+    codes: dict[str, int | None] = dict.fromkeys(hosts.values())
     main = spec["hosts"][0]["name"]
-    while running and (not any(codes.values()) or (told.is_set() and main in running.values())):
+    while hosts and (not any(codes.values()) or (terminating.is_set() and main in hosts.values())):
         pid, status = os.waitpid(-1, 0)
-        if pid in running:
-            codes[running.pop(pid)] = _shell_code(status)
+        if pid in hosts:
+            codes[hosts.pop(pid)] = _shell_code(status)
     _write(Path(spec["exit_codes"]), codes)
     return 0
 
@@ -165,19 +167,19 @@ def _start_hosts(spec: Spec, control: socket.socket) -> dict[int, str]:
 
 def _start_networked_hosts(spec: Spec, control: socket.socket) -> dict[int, str]:
     network.make_bridge()
-    running: dict[int, str] = {}
+    hosts: dict[int, str] = {}
     listeners = []
     for each in spec["hosts"]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             pid = _start_host(spec, each | {"port": spec["port"]}, theirs)
             theirs.close()
-            running[pid] = each["name"]
+            hosts[pid] = each["name"]
             listeners.append(host.network_of(each, pid, ours))
     socket.send_fds(control, [b"relay"], listeners)
     for listener in listeners:
         os.close(listener)
-    return running
+    return hosts
 
 
 def _start_host(spec: Spec, each: Spec, link: socket.socket | None = None) -> int:
@@ -193,12 +195,12 @@ def _start_host(spec: Spec, each: Spec, link: socket.socket | None = None) -> in
     return child
 
 
-def _obey(
-    control: socket.socket, hosts: list[int], without_namespaces: bool, told: threading.Event
+def _follow_control(
+    control: socket.socket, hosts: list[int], without_namespaces: bool, terminating: threading.Event
 ) -> None:
     while message := control.recv(64):
         if message == b"terminate":
-            told.set()
+            terminating.set()
             _signal(hosts, signal.SIGTERM)
         elif message.startswith(b"dial "):
             _dial(control, int(message.removeprefix(b"dial ")))
@@ -218,8 +220,8 @@ def _dial(control: socket.socket, port: int) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connected:
             connected.setblocking(True)
             socket.send_fds(control, [b"connected"], [connected.fileno()])
-    except OSError as refused:
-        control.send(str(refused).encode()[:60])
+    except OSError as error:
+        control.send(str(error).encode()[:60])
 
 
 if __name__ == "__main__":

@@ -31,26 +31,26 @@ def resolve_container(core: Core, container: Document) -> Document:
     if container.get("Mode", "SingleModel") != "SingleModel":
         raise not_emulated("multi-model containers")
     if "ModelPackageName" in container:
-        container = _of_package(core, container)
+        container = _container_of_package(core, container)
     if "Image" not in container:
         raise invalid("A container needs an Image or a ModelPackageName")
     return container
 
 
-def _of_package(core: Core, container: Document) -> Document:
+def _container_of_package(core: Core, container: Document) -> Document:
     name = container["ModelPackageName"]
     try:
         package = core.context.model_package(name)
-    except AwsError as missing:
-        raise invalid(f"Could not find model package {name}") from missing
+    except AwsError as error:
+        raise invalid(f"Could not find model package {name}") from error
     if package["ModelApprovalStatus"] != "Approved":
         raise invalid(
             f"The model package {name} is not approved (ModelApprovalStatus"
             f" {package['ModelApprovalStatus']})"
         )
-    packaged = package["InferenceSpecification"]["Containers"][0]
-    environment = {**packaged.get("Environment", {}), **container.get("Environment", {})}
-    return {**packaged, "Environment": environment}
+    package_container = package["InferenceSpecification"]["Containers"][0]
+    environment = {**package_container.get("Environment", {}), **container.get("Environment", {})}
+    return {**package_container, "Environment": environment}
 
 
 def fetch_model(s3: Any, url: str, folder: Path, target: Path) -> None:
@@ -62,7 +62,7 @@ def fetch_model(s3: Any, url: str, folder: Path, target: Path) -> None:
     storage.fetch_object(s3, bucket, key, archive)
     try:
         storage.unpack(archive, target)
-    except storage.DataError as damaged:
+    except storage.DataError as error:
         raise storage.DataError(
-            f"Failed to extract model data archive from URL {url}: {damaged}"
-        ) from damaged
+            f"Failed to extract model data archive from URL {url}: {error}"
+        ) from error

@@ -49,10 +49,10 @@ class EndpointConfigs:
                 raise not_emulated(f"EndpointConfig.{field}")
         for variant in request["ProductionVariants"]:
             self._check(variant)
-        check_together(request)
+        check_combination(request)
         check_keys(self._core, request.get("KmsKeyId"))
         document = self._document(request)
-        self._core.store.create(KIND, request["EndpointConfigName"], document, _taken)
+        self._core.store.create(KIND, request["EndpointConfigName"], document, _name_in_use)
         return {"EndpointConfigArn": document["EndpointConfigArn"]}
 
     def _check(self, variant: Document) -> None:
@@ -75,7 +75,7 @@ class EndpointConfigs:
 
     def _document(self, request: Document) -> Document:
         name = request["EndpointConfigName"]
-        variants = [_complete(each) for each in request["ProductionVariants"]]
+        variants = [_with_defaults(each) for each in request["ProductionVariants"]]
         return {key: value for key, value in request.items() if key != "Tags"} | {
             "_name": name,
             "_tags": request.get("Tags", []),
@@ -103,7 +103,7 @@ class EndpointConfigs:
         return {}
 
 
-def _complete(variant: Document) -> Document:
+def _with_defaults(variant: Document) -> Document:
     """With AWS's defaults."""
     count = {} if variant.get("ServerlessConfig") else {"InitialInstanceCount": 1}
     return {**count, "InitialVariantWeight": 1.0} | variant
@@ -135,25 +135,25 @@ def check_serverless(variant: Document, model: Document) -> None:
         )
 
 
-def check_together(request: Document) -> None:
+def check_combination(request: Document) -> None:
     """ValidationException for variants, or a place for captured data, that cannot be."""
     variants = request["ProductionVariants"]
     if "DataCaptureConfig" in request:
         try:
             storage.split_uri(request["DataCaptureConfig"]["DestinationS3Uri"])
-        except storage.DataError as wrong:
-            raise invalid(f"DataCaptureConfig.DestinationS3Uri: {wrong}") from wrong
+        except storage.DataError as error:
+            raise invalid(f"DataCaptureConfig.DestinationS3Uri: {error}") from error
     if len({each["VariantName"] for each in variants}) < len(variants):
         raise invalid("The names of production variants must differ")
     if not any(each.get("InitialVariantWeight", 1.0) for each in variants):
         raise invalid("At least one production variant must have a weight above 0")
     if any(each.get("ServerlessConfig") for each in variants):
-        for what, there in (
+        for feature, is_used in (
             ("several production variants", len(variants) > 1),
             ("data capture", "DataCaptureConfig" in request),
         ):
-            if there:
-                raise invalid(f"Serverless endpoints do not support {what}")
+            if is_used:
+                raise invalid(f"Serverless endpoints do not support {feature}")
 
 
 def capture_summary(config: Document) -> Document:
@@ -168,7 +168,7 @@ def capture_summary(config: Document) -> Document:
     }
 
 
-def _taken(existing: Document) -> AwsError:
+def _name_in_use(existing: Document) -> AwsError:
     return invalid(
         f'Cannot create already existing endpoint configuration "{existing["EndpointConfigArn"]}".'
     )

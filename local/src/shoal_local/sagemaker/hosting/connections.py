@@ -25,12 +25,12 @@ class Connections:
         self._closed = False
 
     @contextmanager
-    def one(self, timeout_s: float) -> Iterator[http.client.HTTPConnection]:
+    def connection(self, timeout_s: float) -> Iterator[http.client.HTTPConnection]:
         """A connection for one request, whose answer must be read whole.
 
         Raises what `dial` raises.
         """
-        connection = self._waiting() or self._new()
+        connection = self._reusable() or self._new()
         connection.sock.settimeout(timeout_s)
         try:
             yield connection
@@ -39,7 +39,7 @@ class Connections:
             raise
         self._keep(connection)
 
-    def _waiting(self) -> http.client.HTTPConnection | None:
+    def _reusable(self) -> http.client.HTTPConnection | None:
         """The one that was used last, unless the container has closed it."""
         while True:
             with self._lock:
@@ -73,10 +73,10 @@ class Connections:
             connection.close()
 
 
-def _has_ended(waiting: socket.socket) -> bool:
+def _has_ended(idle: socket.socket) -> bool:
     """Whether the other side closed a connection on which nothing is awaited: its end is all that
     can be read of it.
     """
     poll = select.poll()
-    poll.register(waiting, select.POLLIN)
+    poll.register(idle, select.POLLIN)
     return bool(poll.poll(0))

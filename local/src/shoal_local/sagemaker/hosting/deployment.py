@@ -22,7 +22,7 @@ from shoal_local.sagemaker.container.launch import PodError
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting import variants
 from shoal_local.sagemaker.hosting.fleet import Fleet
-from shoal_local.sagemaker.hosting.guardrails import WHOLE, Plan, Shift
+from shoal_local.sagemaker.hosting.guardrails import ALL_TRAFFIC, Plan, Shift
 from shoal_local.sagemaker.hosting.server import ServerFailedError
 from shoal_local.sagemaker.hosting.traffic import Traffic
 from shoal_local.sagemaker.jobs.storage import DataError
@@ -30,9 +30,9 @@ from shoal_local.sagemaker.references import assume
 from shoal_local.sagemaker.shapes import Document
 
 FAILURES = (ServerFailedError, DataError, PodError, AwsError)
-LOOK_S = 0.5
+CHECK_EVERY_S = 0.5
 """How often alarms are read, in our time."""
-_LONGEST_REASON = 1024
+_MAX_REASON = 1024
 
 
 class RolledBackError(Exception):
@@ -56,7 +56,7 @@ class Deployment:
     old: Fleet | None
     new: Fleet
     plan: Plan
-    tell: Callable[[Callable[[Document], None]], None]
+    change_document: Callable[[Callable[[Document], None]], None]
     closing: threading.Event
     _began_at: float = field(default_factory=names.now)
     _spent_s: float = 0.0
@@ -65,52 +65,52 @@ class Deployment:
     def run(self) -> Fleet | None:
         """The fleet that serves at the end; ClosingError when the emulator stops before that."""
         try:
-            self._go()
-        except (RolledBackError, *FAILURES) as failed:
-            return self._roll_back(str(failed))
+            self._proceed()
+        except (RolledBackError, *FAILURES) as error:
+            return self._roll_back(str(error))
         except ClosingError:
             raise
         except Exception as bug:  # noqa: BLE001 (an endpoint must never stay as it is; the reason names the bug)
             return self._roll_back(f"InternalServerError: {bug!r}")
         if self.old:
-            self._say("Deleting", WHOLE, self.old)
+            self._publish_stage("Deleting", ALL_TRAFFIC, self.old)
             self.traffic.retire(self.old.instances())
-        self.tell(self._in_service)
+        self.change_document(self._end_in_service)
         return self.new
 
-    def _go(self) -> None:
-        self._look_at_alarms("before the deployment began")
-        self._say("Creating", 0.0)
-        begun = time.monotonic()
+    def _proceed(self) -> None:
+        self._check_alarms("before the deployment began")
+        self._publish_stage("Creating", 0.0)
+        started_at = time.monotonic()
         self.new.start()
-        self._spend(time.monotonic() - begun)
+        self._spend(time.monotonic() - started_at)
         for shift in self.plan.shifts:
-            self._say("ActivatingTraffic", shift.share)
+            self._publish_stage("ActivatingTraffic", shift.share)
             self._shift(shift.share)
             self._bake(shift)
 
     def _shift(self, share: float) -> None:
         if self.old:
-            self.traffic.route((self.old, WHOLE - share), (self.new, share))
+            self.traffic.route((self.old, ALL_TRAFFIC - share), (self.new, share))
         else:
-            self.traffic.route((self.new, WHOLE))
+            self.traffic.route((self.new, ALL_TRAFFIC))
 
     def _bake(self, shift: Shift) -> None:
         if not self.old or (shift.bake_s == 0 and not self.plan.alarms):
             return
-        self._say("Baking", shift.share)
-        begun, before_s = time.monotonic(), self._spent_s
+        self._publish_stage("Baking", shift.share)
+        started_at, before_s = time.monotonic(), self._spent_s
         when = f"while the new fleet baked with {shift.share:.0%} of the traffic"
         left_s = shift.bake_s / self.core.settings.hosting_speed
         while left_s > 0:
-            if self.closing.wait(min(LOOK_S, left_s)):
+            if self.closing.wait(min(CHECK_EVERY_S, left_s)):
                 raise ClosingError
-            passed_s = time.monotonic() - begun
+            passed_s = time.monotonic() - started_at
             self._spent_s = before_s
             self._spend(passed_s * self.core.settings.hosting_speed)
-            self._look_at_alarms(when)
+            self._check_alarms(when)
             left_s = shift.bake_s / self.core.settings.hosting_speed - passed_s
-        self._look_at_alarms(when)
+        self._check_alarms(when)
 
     def _spend(self, seconds: float) -> None:
         self._spent_s += seconds
@@ -120,7 +120,7 @@ class Deployment:
                 f" ({self.plan.timeout_s:g})."
             )
 
-    def _look_at_alarms(self, when: str) -> None:
+    def _check_alarms(self, when: str) -> None:
         """RolledBackError where one is in ALARM, cannot be read, or is not there.
 
         SageMaker reads them with the execution role.
@@ -131,51 +131,51 @@ class Deployment:
             self.core, self.new.execution_role(), f"SageMaker-{self.endpoint}"
         )
         try:
-            found = self.core.context.clients("cloudwatch", self._role).describe_alarms(
+            alarms = self.core.context.clients("cloudwatch", self._role).describe_alarms(
                 AlarmNames=list(self.plan.alarms)
             )["MetricAlarms"]
-        except (ClientError, BotoCoreError) as refused:
+        except (ClientError, BotoCoreError) as error:
             raise RolledBackError(
-                f"The alarms of AutoRollbackConfiguration cannot be read: {refused}"
-            ) from refused
-        missing = sorted(set(self.plan.alarms) - {each["AlarmName"] for each in found})
-        if missing:
+                f"The alarms of AutoRollbackConfiguration cannot be read: {error}"
+            ) from error
+        missing_names = sorted(set(self.plan.alarms) - {each["AlarmName"] for each in alarms})
+        if missing_names:
             raise RolledBackError(
-                f"Could not find alarm {', '.join(missing)} of AutoRollbackConfiguration."
+                f"Could not find alarm {', '.join(missing_names)} of AutoRollbackConfiguration."
             )
         alarming = [
             f"{each['AlarmName']} ({each.get('StateReason', '')})"
-            for each in found
+            for each in alarms
             if each["StateValue"] == "ALARM"
         ]
         if alarming:
             raise RolledBackError(f"Alarm in state ALARM {when}: {', '.join(alarming)}")
 
-    def _say(self, status: str, share: float, leaving: Fleet | None = None) -> None:
+    def _publish_stage(self, status: str, share: float, old_fleet: Fleet | None = None) -> None:
         """The stage of the deployment, where the endpoint is described and in an event."""
 
         def edit(document: Document) -> None:
-            if leaving:
-                document["ProductionVariants"] = variants.described(leaving, status)
+            if old_fleet:
+                document["ProductionVariants"] = variants.summaries(old_fleet, status)
             document["PendingDeploymentSummary"] = {
                 "EndpointConfigName": self.new.config_name,
                 "StartTime": self._began_at,
-                "ProductionVariants": variants.pending(
-                    self.new, share, status if not leaving else "Baking"
+                "ProductionVariants": variants.pending_summaries(
+                    self.new, share, status if not old_fleet else "Baking"
                 ),
             }
 
-        self.tell(edit)
+        self.change_document(edit)
 
     def _roll_back(self, reason: str) -> Fleet | None:
         if self.old:
-            self.traffic.route((self.old, WHOLE))
-            self.tell(lambda document: document.update(EndpointStatus="RollingBack"))
+            self.traffic.route((self.old, ALL_TRAFFIC))
+            self.change_document(lambda document: document.update(EndpointStatus="RollingBack"))
         self.traffic.retire(self.new.instances())
-        self.tell(lambda document: self._failed(document, reason))
+        self.change_document(lambda document: self._end_rolled_back(document, reason))
         return self.old
 
-    def _failed(self, document: Document, reason: str) -> None:
+    def _end_rolled_back(self, document: Document, reason: str) -> None:
         """As it was before, with the reason; an endpoint that never served has failed."""
         document.pop("PendingDeploymentSummary", None)
         rolled_back = (
@@ -183,16 +183,16 @@ class Deployment:
         )
         document.update(
             EndpointStatus="InService" if self.old else "Failed",
-            FailureReason=f"{rolled_back}{reason}"[:_LONGEST_REASON],
+            FailureReason=f"{rolled_back}{reason}"[:_MAX_REASON],
         )
         if self.old:
-            document["ProductionVariants"] = variants.described(self.old)
+            document["ProductionVariants"] = variants.summaries(self.old)
 
-    def _in_service(self, document: Document) -> None:
+    def _end_in_service(self, document: Document) -> None:
         document.update(
             EndpointStatus="InService",
             EndpointConfigName=self.new.config_name,
-            ProductionVariants=variants.described(self.new),
+            ProductionVariants=variants.summaries(self.new),
         )
-        for gone in ("PendingDeploymentSummary", "FailureReason"):
-            document.pop(gone, None)
+        for key in ("PendingDeploymentSummary", "FailureReason"):
+            document.pop(key, None)

@@ -40,12 +40,12 @@ _EVENT_STATUS = {
 
 
 @dataclass
-class Hosted:
+class HostedEndpoint:
     """What runs for one endpoint: the fleet that serves, and the one that is being brought up."""
 
     traffic: Traffic
     fleet: Fleet | None = None
-    coming: Fleet | None = None
+    next_fleet: Fleet | None = None
 
 
 class Endpoints:
@@ -53,7 +53,7 @@ class Endpoints:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._hosted: dict[str, Hosted] = {}
+        self._hosted: dict[str, HostedEndpoint] = {}
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
 
@@ -79,28 +79,32 @@ class Endpoints:
                 else {}
             ),
         }
-        self._core.store.create(KIND, name, document, _taken)
-        self._hosted[name] = Hosted(Traffic(name, self._core.settings.invocation_s))
-        self._tell(document)
+        self._core.store.create(KIND, name, document, _name_in_use)
+        self._hosted[name] = HostedEndpoint(Traffic(name, self._core.settings.invocation_s))
+        self._emit(document)
         self._in_background(lambda: self._deploy(name, config, Plan()))
         return {"EndpointArn": document["EndpointArn"]}
 
     def update(self, request: Document) -> Document:
-        document = self._free(request)
+        document = self._find_updatable(request)
         config = self._config(request["EndpointConfigName"])
         if request.get("RetainAllVariantProperties"):
             excluded = {
                 each["VariantPropertyType"]
                 for each in request.get("ExcludeRetainedVariantProperties", [])
             }
-            config = variants.retaining(config, document.get("ProductionVariants", []), excluded)
+            config = variants.with_retained_properties(
+                config, document.get("ProductionVariants", []), excluded
+            )
         last = (
             document.get("LastDeploymentConfig") if request.get("RetainDeploymentConfig") else None
         )
-        chosen = request.get("DeploymentConfig") or last
-        plan = self._plan(chosen, config)
+        deployment_config = request.get("DeploymentConfig") or last
+        plan = self._plan(deployment_config, config)
         name = document["EndpointName"]
-        self._begin(name, {"LastDeploymentConfig": chosen} if chosen else {})
+        self._enter_updating(
+            name, {"LastDeploymentConfig": deployment_config} if deployment_config else {}
+        )
         self._in_background(lambda: self._deploy(name, config, plan))
         return {"EndpointArn": document["EndpointArn"]}
 
@@ -108,7 +112,7 @@ class Endpoints:
         """Other weights, instances or concurrency for variants of the fleet that serves;
         ValidationException for what cannot be.
         """
-        document = self._free(request)
+        document = self._find_updatable(request)
         name = document["EndpointName"]
         fleet = self._hosted[name].fleet
         if fleet is None:
@@ -117,16 +121,16 @@ class Endpoints:
                 f" {document['EndpointStatus']}."
             )
         work = scale(fleet, self._hosted[name].traffic, request["DesiredWeightsAndCapacities"])
-        self._begin(name, {})
+        self._enter_updating(name, {})
         self._in_background(lambda: self._scale(name, fleet, work))
         return {"EndpointArn": document["EndpointArn"]}
 
-    def _begin(self, name: str, more: Document) -> None:
+    def _enter_updating(self, name: str, changes: Document) -> None:
         """Updating, if nothing else has begun meanwhile."""
 
         def edit(document: Document) -> None:
             self._check_not_in_progress(document)
-            document.update(EndpointStatus="Updating", **more)
+            document.update(EndpointStatus="Updating", **changes)
             document.pop("FailureReason", None)
 
         self._change(name, edit)
@@ -135,12 +139,12 @@ class Endpoints:
         reason = ""
         try:
             work()
-        except FAILURES as failed:
-            reason = str(failed)
+        except FAILURES as error:
+            reason = str(error)
 
         def edit(document: Document) -> None:
             document.update(
-                EndpointStatus="InService", ProductionVariants=variants.described(fleet)
+                EndpointStatus="InService", ProductionVariants=variants.summaries(fleet)
             )
             if reason:
                 document["FailureReason"] = reason
@@ -165,12 +169,12 @@ class Endpoints:
     def _deploy(self, name: str, config: Document, plan: Plan) -> None:
         hosted = self._hosted[name]
         try:
-            hosted.coming = Fleet(self._core, name, config)
-        except ServerFailedError as failed:
-            self._not_begun(name, hosted.fleet is not None, str(failed))
+            hosted.next_fleet = Fleet(self._core, name, config)
+        except ServerFailedError as error:
+            self._end_without_fleet(name, hosted.fleet is not None, str(error))
             return
 
-        def tell(edit: Callable[[Document], None]) -> None:
+        def change_document(edit: Callable[[Document], None]) -> None:
             self._change(name, edit)
 
         try:
@@ -179,17 +183,17 @@ class Endpoints:
                 name,
                 hosted.traffic,
                 hosted.fleet,
-                hosted.coming,
+                hosted.next_fleet,
                 plan,
-                tell,
+                change_document,
                 self._closing,
             )
             hosted.fleet = deployment.run()
-            hosted.coming = None
+            hosted.next_fleet = None
         except ClosingError:
             return
 
-    def _not_begun(self, name: str, serves: bool, reason: str) -> None:
+    def _end_without_fleet(self, name: str, serves: bool, reason: str) -> None:
         self._change(
             name,
             lambda each: each.update(
@@ -233,7 +237,7 @@ class Endpoints:
             hosted.traffic.retire(hosted.fleet.instances())
         self._core.store.delete(KIND, name)
 
-    def _free(self, request: Document) -> Document:
+    def _find_updatable(self, request: Document) -> Document:
         """The endpoint, if it can be updated.
 
         A failed one can only be deleted (API reference, DescribeEndpoint: EndpointStatus).
@@ -256,9 +260,9 @@ class Endpoints:
             edit(document)
             document["LastModifiedTime"] = names.now()
 
-        self._tell(self._core.store.change(KIND, name, stamped))
+        self._emit(self._core.store.change(KIND, name, stamped))
 
-    def _tell(self, document: Document) -> None:
+    def _emit(self, document: Document) -> None:
         """An event of the endpoint's state; of its deployment's too while there is one."""
         detail = event_detail(document) | {
             "EndpointStatus": _EVENT_STATUS[document["EndpointStatus"]]
@@ -291,21 +295,21 @@ class Endpoints:
                 "ValidationError",
                 f"Endpoint {name} is not in service (status {document['EndpointStatus']}).",
             )
-        return Invocation(self._core, name, body, headers).of(hosted.traffic)
+        return Invocation(self._core, name, body, headers).send(hosted.traffic)
 
     def close(self) -> None:
         """End every server process."""
         self._closing.set()
         hosted = list(self._hosted.values())
         for each in hosted:
-            if each.coming:
-                each.coming.cancel()
+            if each.next_fleet:
+                each.next_fleet.cancel()
         for thread in self._threads:
             thread.join(timeout=30)
         for each in hosted:
-            for fleet in filter(None, (each.fleet, each.coming)):
+            for fleet in filter(None, (each.fleet, each.next_fleet)):
                 close(instance.server for instance in fleet.instances())
 
 
-def _taken(existing: Document) -> AwsError:
+def _name_in_use(existing: Document) -> AwsError:
     return invalid(f'Cannot create already existing endpoint "{existing["EndpointArn"]}".')

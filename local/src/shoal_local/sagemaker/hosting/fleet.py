@@ -1,7 +1,7 @@
 """The servers of one endpoint configuration: how many instances each variant has in, running
 processes out.
 
-An instance is a process of its own, up to `Settings.most_servers` of a variant; what a variant has
+An instance is a process of its own, up to `Settings.max_servers` of a variant; what a variant has
 above that is counted, not started. A serverless variant is one process: what it does at once is
 limited at the door.
 """
@@ -68,7 +68,7 @@ class Variant:
         return int(self.document.get("InitialInstanceCount", 1))
 
     @property
-    def most_at_once(self) -> int | None:
+    def max_concurrency(self) -> int | None:
         """MaxConcurrency of a serverless variant."""
         serverless = self.document.get("ServerlessConfig")
         return int(serverless["MaxConcurrency"]) if serverless else None
@@ -114,32 +114,32 @@ class Fleet:
             variant.deployed_image = deployed_image(
                 self._core, variant.image, variant.model["ExecutionRoleArn"]
             )
-        made = {
+        servers_by_variant = {
             variant: [self._server(variant) for _ in range(self._processes(variant))]
             for variant in self.variants
         }
-        self._start([server for servers in made.values() for server in servers])
-        for variant, servers in made.items():
+        self._start([server for servers in servers_by_variant.values() for server in servers])
+        for variant, servers in servers_by_variant.items():
             variant.instances = [Instance(server) for server in servers]
 
-    def more(self, variant: Variant, count: int) -> list[Instance]:
+    def start_more(self, variant: Variant, count: int) -> list[Instance]:
         """Started instances that the variant needs for `count`; none when it has enough."""
         servers = [
             self._server(variant)
-            for _ in range(min(count, self._core.settings.most_servers) - len(variant.instances))
+            for _ in range(min(count, self._core.settings.max_servers) - len(variant.instances))
         ]
         self._start(servers)
         return [Instance(server) for server in servers]
 
-    def too_many(self, variant: Variant, count: int) -> int:
+    def surplus(self, variant: Variant, count: int) -> int:
         """How many instances `count` leaves nothing to do."""
-        return max(0, len(variant.instances) - min(count, self._core.settings.most_servers))
+        return max(0, len(variant.instances) - min(count, self._core.settings.max_servers))
 
     def _processes(self, variant: Variant) -> int:
         return (
             1
-            if variant.most_at_once
-            else max(1, min(variant.count, self._core.settings.most_servers))
+            if variant.max_concurrency
+            else max(1, min(variant.count, self._core.settings.max_servers))
         )
 
     def _server(self, variant: Variant) -> ModelServer:
@@ -152,15 +152,15 @@ class Fleet:
         if self._cancelled:
             self.cancel()
         with ThreadPoolExecutor(len(servers), "instance") as pool:
-            begun = [pool.submit(server.start) for server in servers]
-            ended, _ = wait(begun, return_when=FIRST_EXCEPTION)
-            failed = next((each.exception() for each in ended if each.exception()), None)
-            if failed:
+            futures = [pool.submit(server.start) for server in servers]
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            error = next((each.exception() for each in done if each.exception()), None)
+            if error:
                 self.cancel()
         self._starting = []
-        if failed:
+        if error:
             close(servers)
-            raise failed
+            raise error
 
     def cancel(self) -> None:
         """Make a start that waits give up."""
@@ -178,7 +178,7 @@ def close(servers: Iterable[ModelServer]) -> None:
         server.close()
 
 
-def deployed_image(core: Core, specified: str, role_arn: str) -> Document:
+def deployed_image(core: Core, image_name: str, role_arn: str) -> Document:
     """A DeployedImage: `registry/repository:tag` resolves to `registry/repository@digest`, asked
     for as the role that pulls it.
 
@@ -186,10 +186,10 @@ def deployed_image(core: Core, specified: str, role_arn: str) -> Document:
     was specified. Source: API reference, DeployedImage. AWS refuses an image that is not there when
     the model is made; here it need not be there.
     """
-    image = _TAGGED.fullmatch(specified)
-    digest = _digest(core, image, role_arn) if image else None
-    resolved = f"{image['host']}/{image['repository']}@{digest}" if image and digest else specified
-    return {"SpecifiedImage": specified, "ResolvedImage": resolved, "ResolutionTime": names.now()}
+    match = _TAGGED.fullmatch(image_name)
+    digest = _digest(core, match, role_arn) if match else None
+    resolved = f"{match['host']}/{match['repository']}@{digest}" if match and digest else image_name
+    return {"SpecifiedImage": image_name, "ResolvedImage": resolved, "ResolutionTime": names.now()}
 
 
 def _digest(core: Core, image: re.Match[str], role_arn: str) -> str | None:
@@ -198,14 +198,14 @@ def _digest(core: Core, image: re.Match[str], role_arn: str) -> str | None:
     """
     if image["region"] != core.context.region:
         return None
-    which = {
+    request = {
         "registryId": image["registry"],
         "repositoryName": image["repository"],
         "imageIds": [{"imageTag": image["tag"] or "latest"}],
     }
     try:
         credentials = core.context.role_credentials(role_arn, "SageMaker-resolves-image")
-        found = core.context.clients("ecr", credentials).batch_get_image(**which)["images"]
+        images = core.context.clients("ecr", credentials).batch_get_image(**request)["images"]
     except (AwsError, ClientError):
         return None
-    return str(found[0]["imageId"]["imageDigest"]) if found else None
+    return str(images[0]["imageId"]["imageDigest"]) if images else None

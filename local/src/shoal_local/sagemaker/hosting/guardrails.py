@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.shapes import Document
 
-WHOLE = 1.0
-MOST_SHARE = 0.5
-LEAST_STEP = 0.1
+ALL_TRAFFIC = 1.0
+MAX_SHARE = 0.5
+MIN_STEP = 0.1
 _ROUNDING = 1e-9
 
 
@@ -35,7 +35,7 @@ class Shift:
 class Plan:
     """`timeout_s` is None where nothing limits the deployment."""
 
-    shifts: tuple[Shift, ...] = (Shift(WHOLE, 0.0),)
+    shifts: tuple[Shift, ...] = (Shift(ALL_TRAFFIC, 0.0),)
     alarms: tuple[str, ...] = ()
     timeout_s: float | None = None
 
@@ -65,7 +65,7 @@ def plan_of(config: Document | None, instances: int) -> Plan:
         for share in _shares(routing, instances)
     ]
     return Plan(
-        (*first, Shift(WHOLE, last_s)), alarms, policy.get("MaximumExecutionTimeoutInSeconds")
+        (*first, Shift(ALL_TRAFFIC, last_s)), alarms, policy.get("MaximumExecutionTimeoutInSeconds")
     )
 
 
@@ -74,26 +74,26 @@ def _shares(routing: Document, instances: int) -> list[float]:
     if routing["Type"] == "CANARY":
         return [_share(routing, "CanarySize", instances, 0.0)]
     if routing["Type"] == "LINEAR":
-        step = _share(routing, "LinearStepSize", instances, LEAST_STEP)
+        step = _share(routing, "LinearStepSize", instances, MIN_STEP)
         return [
             number * step
-            for number in range(1, int(WHOLE / step) + 1)
-            if number * step < WHOLE - _ROUNDING
+            for number in range(1, int(ALL_TRAFFIC / step) + 1)
+            if number * step < ALL_TRAFFIC - _ROUNDING
         ]
     return []
 
 
-def _share(routing: Document, member: str, instances: int, least: float) -> float:
+def _share(routing: Document, member: str, instances: int, min_share: float) -> float:
     if member not in routing:
         raise invalid(f"{member} is required for the traffic routing type {routing['Type']}")
     size = routing[member]
     share = float(size["Value"]) / (instances if size["Type"] == "INSTANCE_COUNT" else 100)
-    if not least - _ROUNDING <= share <= MOST_SHARE + _ROUNDING:
-        allowed = f"{least:.0%} to {MOST_SHARE:.0%}" if least else f"at most {MOST_SHARE:.0%}"
-        asked = (
+    if not min_share - _ROUNDING <= share <= MAX_SHARE + _ROUNDING:
+        allowed = f"{min_share:.0%} to {MAX_SHARE:.0%}" if min_share else f"at most {MAX_SHARE:.0%}"
+        requested = (
             f"{size['Value']} ({size['Type']}, {instances} instance{'s' if instances > 1 else ''})"
         )
         raise invalid(
-            f"{member} must be {allowed} of the variant's total instance count, and is {asked}"
+            f"{member} must be {allowed} of the variant's total instance count, and is {requested}"
         )
     return share

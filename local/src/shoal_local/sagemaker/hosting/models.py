@@ -52,7 +52,7 @@ class Models:
             "EnableNetworkIsolation": False,
             "CreationTime": names.now(),
         }
-        self._core.store.create(KIND, name, document, _taken)
+        self._core.store.create(KIND, name, document, _name_in_use)
         self._core.emit(
             "SageMaker Model State Change",
             {"ModelName": name, "ModelArn": document["ModelArn"]},
@@ -78,5 +78,5 @@ class Models:
         return {}
 
 
-def _taken(existing: Document) -> AwsError:
+def _name_in_use(existing: Document) -> AwsError:
     return invalid(f'Cannot create already existing model "{existing["ModelArn"]}".')

@@ -12,61 +12,61 @@ from shoal_local.sagemaker.hosting.traffic import Traffic
 from shoal_local.sagemaker.shapes import Document
 
 
-def scale(fleet: Fleet, traffic: Traffic, wanted: Sequence[Document]) -> Callable[[], None]:
+def scale(fleet: Fleet, traffic: Traffic, requests: Sequence[Document]) -> Callable[[], None]:
     """The work to do in the background; it raises what a server raises that does not come up, and
     then nothing of it has changed.
     """
-    known = {variant.name: variant for variant in fleet.variants}
+    variants = {variant.name: variant for variant in fleet.variants}
     changes = []
-    for each in wanted:
-        variant = known.get(each["VariantName"])
+    for each in requests:
+        variant = variants.get(each["VariantName"])
         if variant is None:
             raise invalid(
                 f"Could not find variant {each['VariantName']} of the endpoint; it has"
-                f" {', '.join(known)}"
+                f" {', '.join(variants)}"
             )
-        changes.append((variant, _changed(variant, each)))
+        changes.append((variant, _changed_document(variant, each)))
     weights = {variant.name: document["InitialVariantWeight"] for variant, document in changes}
     if not any(weights.get(variant.name, variant.weight) for variant in fleet.variants):
         raise invalid("At least one variant must have a weight above 0")
 
     def work() -> None:
         for variant, document in changes:
-            _bring(fleet, traffic, variant, document)
+            _apply(fleet, traffic, variant, document)
 
     return work
 
 
-def _changed(variant: Variant, wanted: Document) -> Document:
+def _changed_document(variant: Variant, request: Document) -> Document:
     """The variant's document with the wanted weight, count and concurrency."""
     document = variant.document
-    if "DesiredWeight" in wanted:
-        document = document | {"InitialVariantWeight": wanted["DesiredWeight"]}
-    if "DesiredInstanceCount" in wanted:
-        if variant.most_at_once is not None:
+    if "DesiredWeight" in request:
+        document = document | {"InitialVariantWeight": request["DesiredWeight"]}
+    if "DesiredInstanceCount" in request:
+        if variant.max_concurrency is not None:
             raise invalid(f"Variant {variant.name} is serverless: it has no instance count")
-        if wanted["DesiredInstanceCount"] < 1:
+        if request["DesiredInstanceCount"] < 1:
             raise invalid(f"DesiredInstanceCount of variant {variant.name} must be at least 1")
-        document = document | {"InitialInstanceCount": wanted["DesiredInstanceCount"]}
-    if "ServerlessUpdateConfig" in wanted:
-        if variant.most_at_once is None:
+        document = document | {"InitialInstanceCount": request["DesiredInstanceCount"]}
+    if "ServerlessUpdateConfig" in request:
+        if variant.max_concurrency is None:
             raise invalid(f"Variant {variant.name} is not serverless")
         document = document | {
-            "ServerlessConfig": document["ServerlessConfig"] | wanted["ServerlessUpdateConfig"]
+            "ServerlessConfig": document["ServerlessConfig"] | request["ServerlessUpdateConfig"]
         }
     return document
 
 
-def _bring(fleet: Fleet, traffic: Traffic, variant: Variant, document: Document) -> None:
+def _apply(fleet: Fleet, traffic: Traffic, variant: Variant, document: Document) -> None:
     """New instances answer before any goes; those that go first finish what they were asked."""
-    count = 1 if variant.most_at_once is not None else int(document["InitialInstanceCount"])
-    more = fleet.more(variant, count)
-    keep = len(variant.instances) - fleet.too_many(variant, count)
-    leaving = variant.instances[keep:]
+    count = 1 if variant.max_concurrency is not None else int(document["InitialInstanceCount"])
+    new_instances = fleet.start_more(variant, count)
+    keep = len(variant.instances) - fleet.surplus(variant, count)
+    surplus = variant.instances[keep:]
 
     def edit() -> None:
         variant.document = document
-        variant.instances = [*variant.instances[:keep], *more]
+        variant.instances = [*variant.instances[:keep], *new_instances]
 
     traffic.change(edit)
-    traffic.retire(leaving)
+    traffic.retire(surplus)

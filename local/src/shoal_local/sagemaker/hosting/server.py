@@ -23,13 +23,13 @@ from shoal_local.sagemaker.jobs.paths import JobPaths
 from shoal_local.sagemaker.jobs.runtime_build import (
     BuildStoppedError,
     RuntimeBuildError,
-    make_sure_it_is_built,
+    ensure_built,
 )
 from shoal_local.sagemaker.shapes import Document
 
 _PORT = 8080
 _PING_EVERY_S = 0.05
-_PASSED_ON = {"content-type", "accept", "x-amzn-sagemaker-custom-attributes"}
+_FORWARDED_HEADERS = {"content-type", "accept", "x-amzn-sagemaker-custom-attributes"}
 
 
 class ServerFailedError(Exception):
@@ -58,7 +58,7 @@ class ModelServer:
         self._log: LogStreams | None = None
         self._port = _free_port() if isolation_refused() else _PORT
         self._closing = threading.Event()
-        self._connections = Connections(lambda: self._started().dial(self._port))
+        self._connections = Connections(lambda: self._running_pod().dial(self._port))
 
     def start(self) -> None:
         """Fetch the model, start the container, wait for /ping.
@@ -88,12 +88,12 @@ class ModelServer:
                 paths.model,
             )
         machine = containers.Machine.here(self._core.settings.accelerators)
-        own = {
+        variables = {
             **containers.threads(machine, 1),
             "SAGEMAKER_BIND_TO_PORT": str(self._port),
             **container.get("Environment", {}),
         }
-        environment = containers.environment(context, image, paths, credentials, own)
+        environment = containers.environment(context, image, paths, credentials, variables)
         command = [str(image.runtime.python()), "-P", containers.tool(image.program)]
         group = f"/aws/sagemaker/Endpoints/{self._endpoint}"
         self._log = LogStreams(
@@ -103,8 +103,8 @@ class ModelServer:
             self._paths.log,
         )
         if image.is_declared:
-            self._log.write("emulator", containers.about_declared(container["Image"], image))
-        self._make_sure_of(image)
+            self._log.write("emulator", containers.declared_image_notice(container["Image"], image))
+        self._ensure_runtime(image)
         self._pod = Pod(
             self._paths.folder,
             [Host(self._host, paths.folder, command, environment)],
@@ -122,22 +122,22 @@ class ModelServer:
             faults.happened(rule, self._endpoint)
             raise ServerFailedError(rule.message)
 
-    def _make_sure_of(self, image: Image) -> None:
+    def _ensure_runtime(self, image: Image) -> None:
         log = self._log
         try:
-            make_sure_it_is_built(
+            ensure_built(
                 image.runtime,
                 self._core.registry,
                 lambda line: log.write("emulator", line) if log else None,
                 self._closing.is_set,
             )
-        except RuntimeBuildError as failed:
-            raise ServerFailedError(str(failed)) from failed
+        except RuntimeBuildError as error:
+            raise ServerFailedError(str(error)) from error
         except BuildStoppedError:
             raise ServerFailedError("The endpoint was deleted.") from None
 
     def _wait_for_ping(self) -> None:
-        pod = self._started()
+        pod = self._running_pod()
         allowed_s = self._variant.get(
             "ContainerStartupHealthCheckTimeoutInSeconds", self._core.settings.container_start_s
         )
@@ -148,22 +148,22 @@ class ModelServer:
             if pod.wait(0):
                 pod.close()
                 raise ServerFailedError(
-                    self._did_not_pass(
+                    self._ping_failure(
                         f"The container ended with exit code {pod.exit_codes()[self._host]}."
                     )
                 )
             if time.monotonic() > deadline:
-                raise ServerFailedError(self._did_not_pass(f"No answer within {allowed_s:g} s."))
+                raise ServerFailedError(self._ping_failure(f"No answer within {allowed_s:g} s."))
             self._closing.wait(_PING_EVERY_S)
 
-    def _did_not_pass(self, evidence: str) -> str:
-        said = "; ".join(
+    def _ping_failure(self, evidence: str) -> str:
+        last_lines = "; ".join(
             line.partition(" ")[2] for line in (self._log.tail(3) if self._log else [])
         )
         return (
             f"The primary container for production variant {self._variant['VariantName']} did not"
             " pass the ping health check. Please check CloudWatch logs for this endpoint."
-            f" {evidence} Last lines: {said}"
+            f" {evidence} Last lines: {last_lines}"
         )
 
     def _answers_ping(self) -> bool:
@@ -174,22 +174,24 @@ class ModelServer:
 
     def invoke(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """One POST /invocations; OSError or HTTPException when the container does not answer."""
-        passed_on = {key: value for key, value in headers.items() if key.lower() in _PASSED_ON}
+        forwarded = {
+            key: value for key, value in headers.items() if key.lower() in _FORWARDED_HEADERS
+        }
         return self._request(
-            "POST", "/invocations", body, passed_on, self._core.settings.invocation_s
+            "POST", "/invocations", body, forwarded, self._core.settings.invocation_s
         )
 
     def _request(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
     ) -> Answer:
-        with self._connections.one(timeout_s) as connection:
+        with self._connections.connection(timeout_s) as connection:
             connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
             return Answer(
                 response.status, response.headers.get("Content-Type", ""), response.read()
             )
 
-    def _started(self) -> Pod:
+    def _running_pod(self) -> Pod:
         if self._pod is None:
             raise ConnectionError("the container has not been started")
         return self._pod

@@ -50,7 +50,7 @@ class Traffic:
             edit()
 
     @contextmanager
-    def taken(self, target_variant: str | None) -> Iterator[tuple[Fleet, Variant, Instance]]:
+    def acquire(self, target_variant: str | None) -> Iterator[tuple[Fleet, Variant, Instance]]:
         """An instance for one invocation.
 
         AwsError: no such variant, or as many invocations at once as a serverless one may have.
@@ -60,10 +60,10 @@ class Traffic:
                 [fleet for fleet, _ in self._routes], [share for _, share in self._routes]
             )
             variant = self._variant(fleet, target_variant)
-            if variant.most_at_once is not None and variant.busy >= variant.most_at_once:
+            if variant.max_concurrency is not None and variant.busy >= variant.max_concurrency:
                 raise AwsError(
                     "ThrottlingException",
-                    f"Rate exceeded: {variant.most_at_once} concurrent invocations of"
+                    f"Rate exceeded: {variant.max_concurrency} concurrent invocations of"
                     f" {variant.name}",
                     429,
                 )
@@ -101,16 +101,16 @@ class Invocation:
     body: bytes
     headers: Mapping[str, str]
 
-    def of(self, traffic: Traffic) -> Reply:
+    def send(self, traffic: Traffic) -> Reply:
         """Status, headers and body of the answer; AwsError as Traffic.taken."""
-        with traffic.taken(self.headers.get(_TARGET_VARIANT)) as (fleet, variant, instance):
-            begun = time.monotonic()
+        with traffic.acquire(self.headers.get(_TARGET_VARIANT)) as (fleet, variant, instance):
+            started_at = time.monotonic()
             try:
                 answer = instance.server.invoke(self.body, self.headers)
-            except (OSError, http.client.HTTPException) as silent:
-                self._measure(fleet, variant, 500, begun)
-                return self._silence(variant, instance.server, silent)
-            self._measure(fleet, variant, answer.status, begun)
+            except (OSError, http.client.HTTPException) as error:
+                self._measure(fleet, variant, 500, started_at)
+                return self._no_answer(variant, instance.server, error)
+            self._measure(fleet, variant, answer.status, started_at)
         return self._reply(variant, answer)
 
     def _reply(self, variant: Variant, answer: Answer) -> Reply:
@@ -127,8 +127,8 @@ class Invocation:
             answer.body,
         )
 
-    def _measure(self, fleet: Fleet, variant: Variant, status: int, begun: float) -> None:
-        lasted_s = time.monotonic() - begun
+    def _measure(self, fleet: Fleet, variant: Variant, status: int, started_at: float) -> None:
+        lasted_s = time.monotonic() - started_at
         self.core.measure(
             measurements.of_invocation(
                 self.endpoint,
@@ -140,23 +140,23 @@ class Invocation:
             )
         )
 
-    def _silence(self, variant: Variant, server: ModelServer, silent: Exception) -> Reply:
-        why = "ended" if server.ended() else f"did not answer: {silent or type(silent).__name__}"
-        return self._model_error(variant.name, 0, f"Your model container {why}.")
+    def _no_answer(self, variant: Variant, server: ModelServer, error: Exception) -> Reply:
+        end = "ended" if server.ended() else f"did not answer: {error or type(error).__name__}"
+        return self._model_error(variant.name, 0, f"Your model container {end}.")
 
-    def _model_error(self, variant: str, status: int, said: str) -> Reply:
+    def _model_error(self, variant: str, status: int, text: str) -> Reply:
         """ModelError, HTTP 424 (API_runtime_InvokeEndpoint)."""
         context, group = self.core.context, f"/aws/sagemaker/Endpoints/{self.endpoint}"
         original = status or 500
         side = "server" if original >= 500 else "client"
         where = f"See {group} in account {context.account} for more information."
         message = (
-            f'Received {side} error ({original}) from {variant} with message "{said}". {where}'
+            f'Received {side} error ({original}) from {variant} with message "{text}". {where}'
         )
         stream = f"arn:aws:logs:{context.region}:{context.account}:log-group:{group}"
         document = {
             "Message": message,
-            "OriginalMessage": said,
+            "OriginalMessage": text,
             "OriginalStatusCode": original,
             "LogStreamArn": stream,
         }

@@ -16,12 +16,12 @@ _RETAINED = {
 }
 
 
-def described(fleet: Fleet, status: str | None = None) -> list[Document]:
+def summaries(fleet: Fleet, status: str | None = None) -> list[Document]:
     """ProductionVariantSummary of each variant; `status` is its VariantStatus."""
     return [_summary(variant, 1.0, status) for variant in fleet.variants]
 
 
-def pending(fleet: Fleet, share: float, status: str) -> list[Document]:
+def pending_summaries(fleet: Fleet, share: float, status: str) -> list[Document]:
     """PendingProductionVariantSummary of each variant of a fleet that gets `share` of the
     traffic.
     """
@@ -37,42 +37,44 @@ def pending(fleet: Fleet, share: float, status: str) -> list[Document]:
 
 
 def _summary(variant: Variant, share: float, status: str | None) -> Document:
-    found: Document = {
+    summary: Document = {
         "VariantName": variant.name,
         "DeployedImages": [variant.deployed_image or {"SpecifiedImage": variant.image}],
         "CurrentWeight": variant.weight * share,
         "DesiredWeight": variant.weight,
     }
-    if variant.most_at_once is not None:
+    if variant.max_concurrency is not None:
         serverless = variant.document["ServerlessConfig"]
-        found |= {"CurrentServerlessConfig": serverless, "DesiredServerlessConfig": serverless}
+        summary |= {"CurrentServerlessConfig": serverless, "DesiredServerlessConfig": serverless}
     else:
-        found |= {
+        summary |= {
             "CurrentInstanceCount": variant.count if variant.instances else 0,
             "DesiredInstanceCount": variant.count,
         }
-    return found | (
+    return summary | (
         {"VariantStatus": [{"Status": status, "StartTime": names.now()}]} if status else {}
     )
 
 
-def retaining(config: Document, live: Sequence[Document], excluded: Collection[str]) -> Document:
+def with_retained_properties(
+    config: Document, live: Sequence[Document], excluded: Collection[str]
+) -> Document:
     """The configuration with the instance counts and weights that the variants of the same name
     have now, but for what is excluded.
     """
-    now = {variant["VariantName"]: variant for variant in live}
+    live_variants = {variant["VariantName"]: variant for variant in live}
     return config | {
         "ProductionVariants": [
-            _retained(each, now.get(each["VariantName"], {}), excluded)
+            _retained(each, live_variants.get(each["VariantName"], {}), excluded)
             for each in config["ProductionVariants"]
         ]
     }
 
 
-def _retained(variant: Document, now: Document, excluded: Collection[str]) -> Document:
-    kept = {
-        initial: now[property_]
+def _retained(variant: Document, live_variant: Document, excluded: Collection[str]) -> Document:
+    retained = {
+        initial: live_variant[property_]
         for property_, initial in _RETAINED.items()
-        if property_ in now and initial in variant and property_ not in excluded
+        if property_ in live_variant and initial in variant and property_ not in excluded
     }
-    return variant | kept
+    return variant | retained

@@ -85,12 +85,14 @@ def check_objects(core: Core, request: Document, credentials: RoleCredentials) -
             continue
         uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
         try:
-            found = storage.keys_below(s3, uri)
-            why = ""
-        except storage.DataError as refused:
-            found, why = [], f" ({refused})"
-        if not found:
-            raise invalid(storage.nothing_found(uri, core.context.region, request["RoleArn"]) + why)
+            keys = storage.keys_below(s3, uri)
+            details = ""
+        except storage.DataError as error:
+            keys, details = [], f" ({error})"
+        if not keys:
+            raise invalid(
+                storage.no_objects_message(uri, core.context.region, request["RoleArn"]) + details
+            )
 
 
 def _mode(channel: Document, request: Document) -> str:
@@ -119,7 +121,7 @@ class Channels:
     def __iter__(self) -> Any:
         return iter(self._request.get("InputDataConfig", []))
 
-    def bring(self, channel: Document, paths: HostPaths, position: int) -> None:
+    def provide(self, channel: Document, paths: HostPaths, position: int) -> None:
         """The channel's files to the host at `position`; JobFailedError says why not."""
         if "FileSystemDataSource" in channel["DataSource"]:
             self._mount(
@@ -141,18 +143,18 @@ class Channels:
 
     def configuration(self) -> dict[str, Document]:
         """inputdataconfig.json (dg your-algorithms-training-algo-running-container)."""
-        return {channel["ChannelName"]: self._described(channel) for channel in self}
+        return {channel["ChannelName"]: self._description(channel) for channel in self}
 
-    def _described(self, channel: Document) -> Document:
-        described = {
+    def _description(self, channel: Document) -> Document:
+        description = {
             "TrainingInputMode": _mode(channel, self._request),
             "RecordWrapperType": "None",
         }
         if "S3DataSource" in channel["DataSource"]:
-            described["S3DistributionType"] = channel["DataSource"]["S3DataSource"].get(
+            description["S3DistributionType"] = channel["DataSource"]["S3DataSource"].get(
                 "S3DataDistributionType", "FullyReplicated"
             )
-        return described | (
+        return description | (
             {"ContentType": channel["ContentType"]} if "ContentType" in channel else {}
         )
 
@@ -161,19 +163,19 @@ class Channels:
         sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
         target = paths.channel(channel["ChannelName"])
         try:
-            found = storage.fetch_prefix(
+            count = storage.fetch_prefix(
                 self._s3,
                 source["S3Uri"],
                 target,
                 lambda at: not sharded or at % len(self._hosts) == position,
             )
-        except storage.DataError as failed:
-            raise JobFailedError(f"ClientError: Data download failed:{failed}") from failed
-        if not found:
-            missing = storage.nothing_found(
+        except storage.DataError as error:
+            raise JobFailedError(f"ClientError: Data download failed:{error}") from error
+        if not count:
+            message = storage.no_objects_message(
                 source["S3Uri"], self._context.region, self._request["RoleArn"]
             )
-            raise JobFailedError(f"ClientError: Data download failed:{missing}")
+            raise JobFailedError(f"ClientError: Data download failed:{message}")
 
     def _mount(self, name: str, source: Document, paths: HostPaths) -> None:
         if name not in self._mounted:
@@ -199,14 +201,12 @@ class Channels:
             return self._context.mount(
                 file_system_id, directory, vpc["Subnets"], vpc["SecurityGroupIds"]
             )
-        except (AwsError, ClientError) as refused:
+        except (AwsError, ClientError) as error:
             reason = (
-                refused.message
-                if isinstance(refused, AwsError)
-                else refused.response["Error"]["Message"]
+                error.message if isinstance(error, AwsError) else error.response["Error"]["Message"]
             )
             message = (
                 f"Unable to mount file system: {file_system_id} directory path: {directory}:"
                 f" {reason}"
             )
-            raise JobFailedError(f"ClientError: {message}") from refused
+            raise JobFailedError(f"ClientError: {message}") from error

@@ -26,15 +26,15 @@ _SSH = """#!/bin/sh
 exec python -P {program} run "$@"
 """
 _SUBNET, _FIRST_HOST = "10.0.0", 11
-_LEAST_WAITING = 4
+_MIN_WAITING_THREADS = 4
 
 
 def image_for(uri: str, use: str, declared: Mapping[str, str]) -> Image:
     """The catalog's entry for an image, or that of the runtime which was `declared` for it;
     ValidationException when there is none.
     """
-    found = image(uri, use, declared)
-    if found is None:
+    entry = image(uri, use, declared)
+    if entry is None:
         declare = f"`local: {{images: {{'{uri}': pytorch}}}}`"
         raise not_emulated(
             f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}. Of an"
@@ -42,12 +42,12 @@ def image_for(uri: str, use: str, declared: Mapping[str, str]) -> Image:
             f" {declare} in the environment file, or --image '{uri}=pytorch' when you start the"
             " emulator; then start it anew"
         )
-    return found
+    return entry
 
 
-def about_declared(uri: str, found: Image) -> str:
+def declared_image_notice(uri: str, entry: Image) -> str:
     """What a job's log says of an image that is the user's own."""
-    name = found.runtime.name
+    name = entry.runtime.name
     return (
         f"{uri} is an image of your own: the runtime {name} stands for it, as for AWS's; what your"
         " image adds to that is not here."
@@ -59,50 +59,50 @@ class Machine:
     """This machine's share for one emulated host: how many accelerators it is said to have."""
 
     cores: int
-    accelerators_wanted: int | None
+    accelerators_override: int | None
 
     @classmethod
-    def here(cls, accelerators_wanted: int | None) -> Machine:
+    def here(cls, accelerators_override: int | None) -> Machine:
         return cls(
             (
                 len(os.sched_getaffinity(0))
                 if hasattr(os, "sched_getaffinity")
                 else os.cpu_count() or 1
             ),
-            accelerators_wanted,
+            accelerators_override,
         )
 
     def accelerators(self, instance_type: str, hosts: int) -> int:
         """As many as the instance type has, but no more than cores, so that ranks do not outnumber
         them; at least 1 of any.
         """
-        has = accelerators(instance_type)
-        if has == 0 or self.accelerators_wanted is not None:
-            return 0 if has == 0 else self.accelerators_wanted or 1
-        return max(1, min(has, self.cores // hosts))
+        gpus = accelerators(instance_type)
+        if gpus == 0 or self.accelerators_override is not None:
+            return 0 if gpus == 0 else self.accelerators_override or 1
+        return max(1, min(gpus, self.cores // hosts))
 
     def notice(self, instance_type: str, hosts: int) -> str | None:
         """What a job's log says where the cores, and nobody's wish, decide how many accelerators
         there are.
         """
-        has, shown = accelerators(instance_type), self.accelerators(instance_type, hosts)
-        if shown == has or self.accelerators_wanted is not None:
+        gpus, count = accelerators(instance_type), self.accelerators(instance_type, hosts)
+        if count == gpus or self.accelerators_override is not None:
             return None
-        here = f"this machine has {_counted(self.cores, 'core')} for {_counted(hosts, 'host')}"
+        cause = f"this machine has {_counted(self.cores, 'core')} for {_counted(hosts, 'host')}"
         return (
-            f"{instance_type} has {_counted(has, 'GPU')}, {here}: each host shows {shown}, and the"
-            " toolkit starts as many ranks."
+            f"{instance_type} has {_counted(gpus, 'GPU')}, {cause}: each host shows {count}, and"
+            " the toolkit starts as many ranks."
         )
 
     def threads(self, ranks: int) -> int:
         return max(1, self.cores // max(1, ranks))
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def give_accelerators(paths: HostPaths, count: int) -> None:
+def write_nvidia_smi(paths: HostPaths, count: int) -> None:
     """Put an `nvidia-smi` on the container's PATH that lists `count` devices; none for 0."""
     if count:
         program = paths.folder / "bin" / "nvidia-smi"
@@ -118,7 +118,7 @@ def threads(machine: Machine, ranks: int) -> dict[str, str]:
     thread, a worker that waits for a parameter server stands still for ever.
     """
     each = machine.threads(ranks)
-    between = max(_LEAST_WAITING, each)
+    between = max(_MIN_WAITING_THREADS, each)
     return {
         "OMP_NUM_THREADS": str(each),
         "TF_NUM_INTRAOP_THREADS": str(each),
@@ -135,7 +135,7 @@ def addresses(hosts: Sequence[str]) -> dict[str, str]:
     return {name: f"{_SUBNET}.{number}" for number, name in enumerate(hosts, _FIRST_HOST)}
 
 
-def give_secret(hosts: Sequence[HostPaths]) -> None:
+def write_ssh_client(hosts: Sequence[HostPaths]) -> None:
     """What the hosts of one job know and nobody else: their SSH key is made of it (see
     `inside/remote_shell.py`).
     """
@@ -154,7 +154,7 @@ def environment(
     image_entry: Image,
     paths: HostPaths,
     credentials: RoleCredentials,
-    own: Mapping[str, str],
+    variables: Mapping[str, str],
 ) -> dict[str, str]:
     """The container's whole environment: image, SageMaker's region and credentials, then `own` (of
     the job and the request).
@@ -178,7 +178,7 @@ def environment(
             "TMPDIR": str(paths.folder / "tmp"),
             "HOME": str(paths.folder / "tmp"),
         }
-    return values | dict(own)
+    return values | dict(variables)
 
 
 def visible(image_entry: Image) -> list[Path]:

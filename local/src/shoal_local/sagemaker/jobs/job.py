@@ -12,7 +12,7 @@ from shoal_local.sagemaker.core import Core, event_detail
 from shoal_local.sagemaker.jobs.wait import Orders
 from shoal_local.sagemaker.shapes import Document
 
-FAILURE_REASON_LENGTH = 1024
+MAX_FAILURE_REASON = 1024
 
 
 class JobFailedError(Exception):
@@ -89,8 +89,8 @@ class Job:
 
 def failure_reason(text: str) -> str:
     """At most the 1024 characters the API has; the end, which carries the exit code, is kept."""
-    if len(text) <= FAILURE_REASON_LENGTH:
+    if len(text) <= MAX_FAILURE_REASON:
         return text
     head, separator, tail = text.rpartition(", exit code: ")
     ending = separator + tail if separator else ""
-    return (head or text)[: FAILURE_REASON_LENGTH - len(ending)] + ending
+    return (head or text)[: MAX_FAILURE_REASON - len(ending)] + ending

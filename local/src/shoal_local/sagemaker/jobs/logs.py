@@ -14,7 +14,7 @@ _BATCH_BYTES = 900_000
 _BATCH_EVENTS = 5_000
 _PAUSE_S = 0.3
 _OVERHEAD_BYTES = 26
-_LONGEST_EVENT = 250_000
+_MAX_EVENT_BYTES = 250_000
 
 
 class LogStreams:
@@ -37,7 +37,7 @@ class LogStreams:
         with self._writing:
             if not self._file.closed:
                 self._file.write(f"{host} {line}\n")
-        self._queue.put((host, int(time.time() * 1000), line[:_LONGEST_EVENT] or " "))
+        self._queue.put((host, int(time.time() * 1000), line[:_MAX_EVENT_BYTES] or " "))
 
     def tail(self, lines: int) -> list[str]:
         """The last lines of the file."""
@@ -54,9 +54,9 @@ class LogStreams:
             self._file.close()
 
     def _run(self) -> None:
-        open_still = True
-        while open_still:
-            batch, open_still = self._next_batch()
+        is_open = True
+        while is_open:
+            batch, is_open = self._next_batch()
             for host in dict.fromkeys(host for host, _, _ in batch):
                 self._put(
                     host,
@@ -103,7 +103,7 @@ class LogStreams:
         ):
             try:
                 create(**names)
-            except ClientError as exists:
-                if exists.response["Error"]["Code"] != "ResourceAlreadyExistsException":
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "ResourceAlreadyExistsException":
                     raise
         self._streams.add(stream)

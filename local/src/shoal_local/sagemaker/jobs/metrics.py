@@ -22,7 +22,7 @@ class Metrics:
         self, definitions: Sequence[Document], publish: Callable[[str, float], None]
     ) -> None:
         self._publish = publish
-        self._patterns = [(each["Name"], compiled(each)) for each in definitions]
+        self._patterns = [(each["Name"], compile_regex(each)) for each in definitions]
         self._last: dict[str, tuple[float, float]] = {}
         self._lock = threading.Lock()
 
@@ -38,18 +38,20 @@ class Metrics:
     def final(self) -> list[Document]:
         """FinalMetricDataList: every metric that was seen, in the definitions' order."""
         with self._lock:
-            seen = [(name, self._last[name]) for name, _ in self._patterns if name in self._last]
-        return [{"MetricName": name, "Value": value, "Timestamp": at} for name, (value, at) in seen]
+            values = [(name, self._last[name]) for name, _ in self._patterns if name in self._last]
+        return [
+            {"MetricName": name, "Value": value, "Timestamp": at} for name, (value, at) in values
+        ]
 
 
-def compiled(definition: Document) -> re.Pattern[str]:
+def compile_regex(definition: Document) -> re.Pattern[str]:
     """The definition's regular expression; ValidationException when it is none."""
     try:
         return re.compile(definition["Regex"])
-    except re.error as wrong:
+    except re.error as error:
         raise invalid(
             f"Metric {definition['Name']}: invalid regular expression {definition['Regex']!r}:"
-            f" {wrong}"
+            f" {error}"
         ) from None
 
 

@@ -46,7 +46,7 @@ class HostPaths:
     def channel(self, name: str) -> Path:
         return self.ml / "input" / "data" / name
 
-    def seen_as(self, path_in_container: str) -> Path:
+    def path_of(self, path_in_container: str) -> Path:
         """The folder here of a path below /opt/ml in the container; anything else is not
         emulated.
         """
@@ -61,12 +61,12 @@ class HostPaths:
         """
         for folder in (self.ml, self.folder / "tmp", self.folder / "opt", self.folder / "bin"):
             folder.mkdir(parents=True, exist_ok=True)
-        known = addresses or {}
+        by_name = addresses or {}
         lines = [
             "127.0.0.1"
-            f" {' '.join(['localhost', *(name for name in host_names if name not in known)])}"
+            f" {' '.join(['localhost', *(name for name in host_names if name not in by_name)])}"
         ]
-        lines += [f"{address} {name}" for name, address in known.items()]
+        lines += [f"{address} {name}" for name, address in by_name.items()]
         (self.folder / "hosts").write_text("".join(f"{line}\n" for line in lines))
 
 

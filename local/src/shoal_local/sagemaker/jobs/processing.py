@@ -10,7 +10,7 @@ from shoal_local.sagemaker.jobs.containers import Machine
 from shoal_local.sagemaker.jobs.job import PROCESSING, Job
 from shoal_local.sagemaker.jobs.processing_request import check_processing
 from shoal_local.sagemaker.jobs.processing_run import ProcessingRun
-from shoal_local.sagemaker.jobs.threads import Running
+from shoal_local.sagemaker.jobs.threads import JobThreads
 from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
@@ -25,7 +25,7 @@ class ProcessingJobs:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._running = Running()
+        self._running = JobThreads()
         self._machine = Machine.here(core.settings.accelerators)
 
     def create(self, request: Document) -> Document:
@@ -40,7 +40,7 @@ class ProcessingJobs:
             "CreationTime": now,
             "LastModifiedTime": now,
         }
-        self._core.store.create(PROCESSING.store, name, document, _taken)
+        self._core.store.create(PROCESSING.store, name, document, _name_in_use)
         job = Job(self._core, PROCESSING, name)
         self._running.start(job, ProcessingRun(job, image, self._machine).run)
         return {"ProcessingJobArn": document["ProcessingJobArn"]}
@@ -82,7 +82,7 @@ def _stopping(document: Document) -> None:
         document["ProcessingJobStatus"] = "Stopping"
 
 
-def _taken(existing: Document) -> AwsError:
+def _name_in_use(existing: Document) -> AwsError:
     unique = (
         "Job name must be unique within an AWS account and region, and a job with this name already"
         " exists"

@@ -56,7 +56,7 @@ def _check_input(each: Document) -> None:
         raise not_emulated(f"processing input {name}: S3CompressionType other than None")
     if "LocalPath" not in source:
         raise invalid(f"LocalPath is required for S3Input of processing input {name}")
-    HostPaths(Path()).seen_as(source["LocalPath"])
+    HostPaths(Path()).path_of(source["LocalPath"])
 
 
 def _check_output(each: Document) -> None:
@@ -65,4 +65,4 @@ def _check_output(each: Document) -> None:
         raise not_emulated(f"processing output {name}: a target other than S3Output")
     if "LocalPath" not in target:
         raise invalid(f"LocalPath is required for S3Output of processing output {name}")
-    HostPaths(Path()).seen_as(target["LocalPath"])
+    HostPaths(Path()).path_of(target["LocalPath"])

@@ -22,10 +22,10 @@ from shoal_local.sagemaker.jobs.paths import JobPaths
 from shoal_local.sagemaker.jobs.runtime_build import (
     BuildStoppedError,
     RuntimeBuildError,
-    make_sure_it_is_built,
+    ensure_built,
 )
 from shoal_local.sagemaker.jobs.storage import DataError, FolderSync
-from shoal_local.sagemaker.jobs.wait import Ended, Ending, supervise
+from shoal_local.sagemaker.jobs.wait import Ending, EndReason, supervise
 from shoal_local.sagemaker.shapes import Document
 
 _HOST = "algo-1"
@@ -48,10 +48,10 @@ class ProcessingRun:
             status, reason = self._lifecycle()
         except (JobStoppedError, BuildStoppedError):
             status, reason = "Stopped", ""
-        except (JobFailedError, DataError, PodError, RuntimeBuildError, AwsError) as failed:
+        except (JobFailedError, DataError, PodError, RuntimeBuildError, AwsError) as error:
             status, reason = (
                 "Failed",
-                f"{'' if isinstance(failed, JobFailedError) else 'ClientError: '}{failed}",
+                f"{'' if isinstance(error, JobFailedError) else 'ClientError: '}{error}",
             )
         except Exception as bug:  # noqa: BLE001 (a job must never stay InProgress; the reason names the bug)
             (self._paths.folder / "emulator-error.txt").write_text(traceback.format_exc())
@@ -77,30 +77,30 @@ class ProcessingRun:
             self._paths.log,
         )
         try:
-            self._get_ready()
+            self._prepare()
             ending = self._process()
         finally:
             self._log.close()
-        if ending.how is Ended.BY_ITSELF and ending.exit_code != 0:
+        if ending.reason is EndReason.EXITED and ending.exit_code != 0:
             raise JobFailedError(
                 f"AlgorithmError: {self._evidence()}, exit code: {ending.exit_code}"
             )
-        if ending.how is Ended.BY_ITSELF:
+        if ending.reason is EndReason.EXITED:
             self._upload()
             return "Completed", ""
         return (
             "Stopped",
             (
                 ""
-                if ending.how is Ended.STOPPED
+                if ending.reason is EndReason.STOPPED
                 else "ClientError: The job ran longer than MaxRuntimeInSeconds and was stopped."
             ),
         )
 
-    def _get_ready(self) -> None:
+    def _prepare(self) -> None:
         """The image, the inputs, the configuration."""
         stopped = self._job.orders.stop.is_set
-        make_sure_it_is_built(
+        ensure_built(
             self._image.runtime,
             self._job.core.registry,
             lambda line: self._log.write("emulator", line),
@@ -113,16 +113,16 @@ class ProcessingRun:
 
     def _fetch(self, each: Document) -> None:
         source = each["S3Input"]
-        target = self._paths.host(_HOST).seen_as(source["LocalPath"])
+        target = self._paths.host(_HOST).path_of(source["LocalPath"])
         try:
-            found = storage.fetch_prefix(self._s3, source["S3Uri"], target)
-        except DataError as failed:
-            raise JobFailedError(f"ClientError: Data download failed:{failed}") from failed
-        if not found:
-            missing = storage.nothing_found(
+            count = storage.fetch_prefix(self._s3, source["S3Uri"], target)
+        except DataError as error:
+            raise JobFailedError(f"ClientError: Data download failed:{error}") from error
+        if not count:
+            message = storage.no_objects_message(
                 source["S3Uri"], self._job.core.context.region, self._request["RoleArn"]
             )
-            raise JobFailedError(f"ClientError: Data download failed:{missing}")
+            raise JobFailedError(f"ClientError: Data download failed:{message}")
 
     def _configure(self) -> None:
         """The folders of the outputs and the configuration files (dg
@@ -130,20 +130,20 @@ class ProcessingRun:
         """
         host = self._paths.host(_HOST)
         for each in self._outputs():
-            host.seen_as(each["S3Output"]["LocalPath"]).mkdir(parents=True, exist_ok=True)
+            host.path_of(each["S3Output"]["LocalPath"]).mkdir(parents=True, exist_ok=True)
         config = host.ml / "config"
         config.mkdir(parents=True)
         (host.ml / "output").mkdir(exist_ok=True)
-        described = {
+        config_members = {
             key: value
             for key, value in self._request.items()
             if key.startswith("Processing") or key in _IN_CONFIG
         }
-        (config / "processingjobconfig.json").write_text(json.dumps(described))
+        (config / "processingjobconfig.json").write_text(json.dumps(config_members))
         (config / "resourceconfig.json").write_text(
             json.dumps({"current_host": _HOST, "hosts": [_HOST]})
         )
-        containers.give_accelerators(host, self._accelerators())
+        containers.write_nvidia_smi(host, self._accelerators())
 
     def _accelerators(self) -> int:
         return self._machine.accelerators(
@@ -182,18 +182,18 @@ class ProcessingRun:
         return FolderSync(self._s3, self._local(each), each["S3Output"]["S3Uri"])
 
     def _local(self, output: Document) -> Path:
-        return self._paths.host(_HOST).seen_as(output["S3Output"]["LocalPath"])
+        return self._paths.host(_HOST).path_of(output["S3Output"]["LocalPath"])
 
     def _host(self) -> Host:
         paths, application = self._paths.host(_HOST), self._request["AppSpecification"]
-        own = {
+        variables = {
             "PROCESSING_JOB_NAME": self._job.name,
             "PROCESSING_JOB_ARN": self._request["ProcessingJobArn"],
             **containers.threads(self._machine, 1),
             **self._request.get("Environment", {}),
         }
         environment = containers.environment(
-            self._job.core.context, self._image, paths, self._credentials, own
+            self._job.core.context, self._image, paths, self._credentials, variables
         )
         command = [*application["ContainerEntrypoint"], *application.get("ContainerArguments", [])]
         return Host(_HOST, paths.folder, command, environment)

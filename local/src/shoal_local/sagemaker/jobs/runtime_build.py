@@ -27,7 +27,7 @@ class BuildStoppedError(Exception):
     """Whoever needed the runtime was told to stop."""
 
 
-def make_sure_it_is_built(
+def ensure_built(
     runtime: Runtime,
     registry: ProcessRegistry,
     on_line: Callable[[str], None],

@@ -46,11 +46,11 @@ class Allowance:
     """How long one job may go on; it begins when the job does."""
 
     request: Document
-    begun_at: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=time.monotonic)
     trained_s: float = 0.0
     """Of the attempts that are over."""
 
-    def left(self) -> tuple[float, str]:
+    def remaining(self) -> tuple[float, str]:
         """Seconds of the next attempt at most, and the secondary status of a job that takes longer.
 
         MaxRuntimeInSeconds is about training, all attempts together; MaxWaitTimeInSeconds about all
@@ -61,18 +61,18 @@ class Allowance:
         if is_spot(self.request):
             limits.append(
                 (
-                    condition["MaxWaitTimeInSeconds"] - (time.monotonic() - self.begun_at),
+                    condition["MaxWaitTimeInSeconds"] - (time.monotonic() - self.started_at),
                     "MaxWaitTimeExceeded",
                 )
             )
         return min(limits)
 
-    def used(self, trained_s: float) -> None:
+    def add_attempt(self, trained_s: float) -> None:
         """An attempt is over."""
         self.trained_s += trained_s
 
 
-def loses_its_capacity(request: Document, faults: Faults) -> bool:
+def is_interrupted(request: Document, faults: Faults) -> bool:
     """Whether a test takes the job's spot capacity away now; nobody else does."""
     name = request["TrainingJobName"]
     rule = faults.take("spot", name, name) if is_spot(request) else None

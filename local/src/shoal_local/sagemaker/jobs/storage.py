@@ -61,11 +61,11 @@ def keys_below(s3: Any, uri: str) -> list[str]:
             for each in page.get("Contents", [])
             if not each["Key"].endswith("/")
         ]
-    except S3_FAILURES as refused:
-        raise DataError(f"Could not list {uri}: {refused}") from refused
+    except S3_FAILURES as error:
+        raise DataError(f"Could not list {uri}: {error}") from error
 
 
-def nothing_found(uri: str, region: str, role_arn: str) -> str:
+def no_objects_message(uri: str, region: str, role_arn: str) -> str:
     """What AWS says about a prefix without objects (CreateTrainingJob's ValidationException, as
     users report it).
     """
@@ -105,10 +105,8 @@ def _relative(key: str, prefix: str) -> str:
 def _inside(folder: Path, relative: str) -> Path:
     try:
         path = (folder / relative).resolve()
-    except ValueError as unusable:
-        raise DataError(
-            f"The key {relative!r} cannot be the name of a file: {unusable}"
-        ) from unusable
+    except ValueError as error:
+        raise DataError(f"The key {relative!r} cannot be the name of a file: {error}") from error
     if not path.is_relative_to(folder.resolve()):
         raise DataError(f"The key {relative} leads out of its folder")
     return path
@@ -124,10 +122,10 @@ def fetch_object(s3: Any, bucket: str, key: str, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
             shutil.copyfileobj(s3.get_object(Bucket=bucket, Key=key)["Body"], file)
-    except S3_FAILURES as refused:
-        raise DataError(f"Could not download s3://{bucket}/{key}: {refused}") from refused
-    except OSError as unusable:
-        raise DataError(f"Could not store s3://{bucket}/{key}: {unusable.strerror}") from unusable
+    except S3_FAILURES as error:
+        raise DataError(f"Could not download s3://{bucket}/{key}: {error}") from error
+    except OSError as error:
+        raise DataError(f"Could not store s3://{bucket}/{key}: {error.strerror}") from error
 
 
 def put_file(s3: Any, source: Path, uri: str, kms_key: str = "") -> None:
@@ -135,8 +133,8 @@ def put_file(s3: Any, source: Path, uri: str, kms_key: str = "") -> None:
     extra = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key} if kms_key else None
     try:
         s3.upload_file(str(source), bucket, key, ExtraArgs=extra, Config=_TRANSFER)
-    except S3_FAILURES as refused:
-        raise DataError(f"Could not upload to {uri}: {refused}") from refused
+    except S3_FAILURES as error:
+        raise DataError(f"Could not upload to {uri}: {error}") from error
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -185,9 +183,9 @@ def archive(folder: Path, target: Path) -> bool:
         ) as tar:  # that of hard links; symbolic ones are resolved here
             for entry in entries:
                 _add(tar, entry, entry.name, (folder.resolve(),), budget)
-    except TooLargeError as refused:
+    except TooLargeError as error:
         target.unlink()
-        raise DataError(f"The archive of {folder.name}: {refused}") from refused
+        raise DataError(f"The archive of {folder.name}: {error}") from error
     return True
 
 
@@ -197,7 +195,7 @@ def _add(
     """Add a file, or a folder with all in it; `above`: the folders that it is in, resolved, from
     the archived one on.
     """
-    real = _inner(path, above)
+    real = _link_target(path, above)
     if real is None:
         link = tarfile.TarInfo(name)
         link.type, link.linkname = tarfile.SYMTYPE, str(path.readlink())
@@ -211,7 +209,7 @@ def _add(
             _add(tar, entry, f"{name}/{entry.name}", (*above, real), budget)
 
 
-def _inner(path: Path, above: tuple[Path, ...]) -> Path | None:
+def _link_target(path: Path, above: tuple[Path, ...]) -> Path | None:
     """What `path` is when links are followed; None for a link whose end is not to be written in its
     place.
     """
@@ -231,8 +229,8 @@ def unpack(path: Path, target: Path) -> None:
     """
     try:
         unpack_tar(path, target)
-    except BadArchiveError as refused:
-        raise DataError(str(refused)) from refused
+    except BadArchiveError as error:
+        raise DataError(str(error)) from error
 
 
 class FolderSync:
@@ -242,15 +240,15 @@ class FolderSync:
 
     def __init__(self, s3: Any, folder: Path, uri: str) -> None:
         self._s3, self._folder, self._uri = s3, folder, uri
-        self._seen: dict[Path, tuple[int, int]] = {}
+        self._uploaded: dict[Path, tuple[int, int]] = {}
         self._closing = threading.Event()
-        self._remember()
+        self._note_initial_files()
         self._thread = threading.Thread(target=self._run, name=f"sync to {uri}", daemon=True)
         self._thread.start()
 
-    def _remember(self) -> None:
+    def _note_initial_files(self) -> None:
         """What is there at the start came from S3."""
-        self._seen = {path: self._state(path) for path in files_in(self._folder)}
+        self._uploaded = {path: self._state(path) for path in files_in(self._folder)}
 
     def _run(self) -> None:
         while not self._closing.wait(_SYNC_EVERY_S):
@@ -264,9 +262,9 @@ class FolderSync:
 
     def _upload_changes(self) -> None:
         for path in files_in(self._folder):
-            if self._seen.get(path) != (state := self._state(path)):
+            if self._uploaded.get(path) != (state := self._state(path)):
                 put_file(self._s3, path, join_uri(self._uri, str(path.relative_to(self._folder))))
-                self._seen[path] = state
+                self._uploaded[path] = state
 
     @staticmethod
     def _state(path: Path) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from shoal_local.sagemaker.jobs.job import Job
 
 
-class Running:
+class JobThreads:
     """Jobs whose thread is alive, by name."""
 
     def __init__(self) -> None:

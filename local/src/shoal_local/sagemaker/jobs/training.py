@@ -10,7 +10,7 @@ from shoal_local.sagemaker.jobs import storage
 from shoal_local.sagemaker.jobs.channels import check_objects
 from shoal_local.sagemaker.jobs.containers import Machine
 from shoal_local.sagemaker.jobs.job import TRAINING, Job
-from shoal_local.sagemaker.jobs.threads import Running
+from shoal_local.sagemaker.jobs.threads import JobThreads
 from shoal_local.sagemaker.jobs.training_request import check_training
 from shoal_local.sagemaker.jobs.training_run import TrainingRun
 from shoal_local.sagemaker.listing import Listing
@@ -27,7 +27,7 @@ class TrainingJobs:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._running = Running()
+        self._running = JobThreads()
         self._machine = Machine.here(core.settings.accelerators)
 
     def create(self, request: Document) -> Document:
@@ -35,7 +35,7 @@ class TrainingJobs:
         self._check_references(request)
         name = request["TrainingJobName"]
         document = self._document(request)
-        self._core.store.create(TRAINING.store, name, document, _taken)
+        self._core.store.create(TRAINING.store, name, document, _name_in_use)
         job = Job(self._core, TRAINING, name)
         self._running.start(job, TrainingRun(job, image, self._machine).run)
         return {"TrainingJobArn": document["TrainingJobArn"]}
@@ -55,11 +55,11 @@ class TrainingJobs:
 
     def _document(self, request: Document) -> Document:
         now, name = names.now(), request["TrainingJobName"]
-        described = {key: value for key, value in request.items() if key != "Tags"}
+        members = {key: value for key, value in request.items() if key != "Tags"}
         output = storage.join_uri(
             request["OutputDataConfig"]["S3OutputPath"], name, "output", "model.tar.gz"
         )
-        return described | {
+        return members | {
             "_name": name,
             "_tags": request.get("Tags", []),
             "TrainingJobArn": self._core.arn("training-job", name),
@@ -111,7 +111,7 @@ def _stopping(document: Document) -> None:
         document.update(TrainingJobStatus="Stopping", SecondaryStatus="Stopping")
 
 
-def _taken(existing: Document) -> AwsError:
+def _name_in_use(existing: Document) -> AwsError:
     return in_use(
         "Training job names must be unique within an AWS account and region, and a training job"
         f" with this name already exists ({existing['TrainingJobArn']})"

@@ -24,12 +24,12 @@ from shoal_local.sagemaker.jobs.channels import Channels
 from shoal_local.sagemaker.jobs.job import Job
 from shoal_local.sagemaker.jobs.logs import LogStreams
 from shoal_local.sagemaker.jobs.paths import HostPaths, JobPaths
-from shoal_local.sagemaker.jobs.runtime_build import make_sure_it_is_built
+from shoal_local.sagemaker.jobs.runtime_build import ensure_built
 from shoal_local.sagemaker.jobs.storage import FolderSync
 from shoal_local.sagemaker.jobs.wait import Ending
 from shoal_local.sagemaker.shapes import Document
 
-_LONGEST_FAILURE = 64 * 1024
+_MAX_FAILURE = 64 * 1024
 """Characters of a failure file that are read; the API shows 1024."""
 
 
@@ -96,24 +96,24 @@ class TrainingHosts:
         """Build the image's runtime where it is missing, and bring each host its data."""
         core = self._job.core
         if self._image.is_declared:
-            self._say(
-                containers.about_declared(
+            self._log_notice(
+                containers.declared_image_notice(
                     self._request["AlgorithmSpecification"]["TrainingImage"], self._image
                 )
             )
         if notice := self._machine.notice(
             self._request["ResourceConfig"]["InstanceType"], len(self._hosts)
         ):
-            self._say(notice)
-        make_sure_it_is_built(
-            self._image.runtime, core.registry, self._say, self._job.orders.stop.is_set
+            self._log_notice(notice)
+        ensure_built(
+            self._image.runtime, core.registry, self._log_notice, self._job.orders.stop.is_set
         )
         for position, host in enumerate(self._hosts):
             self._bring_data(self._paths.host(host), host, position)
         if self._addresses:
-            containers.give_secret([self._paths.host(host) for host in self._hosts])
+            containers.write_ssh_client([self._paths.host(host) for host in self._hosts])
 
-    def _say(self, line: str) -> None:
+    def _log_notice(self, line: str) -> None:
         """Into the job's log, in a stream that is not a host's."""
         self._log.write("emulator", line)
 
@@ -122,7 +122,7 @@ class TrainingHosts:
             folder.mkdir(parents=True, exist_ok=True)
         for channel in self._channels:
             self._job.check_not_stopped()
-            self._channels.bring(channel, paths, position)
+            self._channels.provide(channel, paths, position)
         if "CheckpointConfig" in self._request:
             storage.fetch_prefix(
                 self._s3,
@@ -131,10 +131,10 @@ class TrainingHosts:
             )
         for name, content in self._configuration(host).items():
             (paths.config / name).write_text(json.dumps(content))
-        containers.give_accelerators(paths, self._accelerators())
+        containers.write_nvidia_smi(paths, self._accelerators())
 
     def _checkpoints(self, paths: HostPaths) -> Path:
-        return paths.seen_as(
+        return paths.path_of(
             self._request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints")
         )
 
@@ -173,12 +173,12 @@ class TrainingHosts:
         syncs: list[FolderSync] = []
         try:
             if reason := isolation_refused():
-                self._say(
+                self._log_notice(
                     f"No Linux namespaces here ({reason}): files are at SAGEMAKER_BASE_DIR, the"
                     " network is shared."
                 )
             elif len(self._hosts) > 1 and (reason := networks_refused()):
-                self._say(
+                self._log_notice(
                     f"No networks of their own for hosts here ({reason}): they share one loopback"
                     " interface."
                 )
@@ -212,7 +212,7 @@ class TrainingHosts:
     def _host(self, name: str) -> Host:
         paths = self._paths.host(name)
         ranks = self._processes_per_host() * len(self._hosts)
-        own = {
+        variables = {
             "TRAINING_JOB_NAME": self._job.name,
             "TRAINING_JOB_ARN": self._request["TrainingJobArn"],
             **containers.threads(self._machine, ranks),
@@ -225,7 +225,7 @@ class TrainingHosts:
             *algorithm.get("ContainerArguments", []),
         ]
         environment = containers.environment(
-            self._job.core.context, self._image, paths, self._credentials, own
+            self._job.core.context, self._image, paths, self._credentials, variables
         )
         read_only = self._channels.read_only(paths)
         return Host(
@@ -241,12 +241,12 @@ class TrainingHosts:
         """As the toolkit counts them: what MPI's hyperparameter says, else an accelerator each,
         else one.
         """
-        told = str(
+        count = str(
             self._request.get("HyperParameters", {}).get(
                 "sagemaker_mpi_num_of_processes_per_host", ""
             )
         ).strip('"')
-        return int(told) if told.isdecimal() and int(told) else max(1, self._accelerators())
+        return int(count) if count.isdecimal() and int(count) else max(1, self._accelerators())
 
     def failure(self, ending: Ending) -> str | None:
         """Return why the algorithm has failed; None if it has not.
@@ -260,10 +260,10 @@ class TrainingHosts:
 
     def _algorithm_error(self, ending: Ending) -> str:
         """What the host that failed first says, by name if there are several."""
-        guilty = next((name for name, code in ending.exit_codes.items() if code), self._hosts[0])
-        told = self._failure_file(guilty) or self._evidence(guilty)
+        host = next((name for name, code in ending.exit_codes.items() if code), self._hosts[0])
+        text = self._failure_file(host) or self._evidence(host)
         return (
-            f"AlgorithmError: {f'{guilty}: ' if len(self._hosts) > 1 else ''}{told}, exit code:"
+            f"AlgorithmError: {f'{host}: ' if len(self._hosts) > 1 else ''}{text}, exit code:"
             f" {ending.exit_code}"
         )
 
@@ -281,19 +281,19 @@ class TrainingHosts:
         if not path.is_file() or path.is_symlink():
             return None
         with path.open(errors="replace") as file:
-            return file.read(_LONGEST_FAILURE).strip() or None
+            return file.read(_MAX_FAILURE).strip() or None
 
     def upload(self) -> None:
         """model.tar.gz and output.tar.gz of the first host; an empty folder gives no archive, as on
         AWS.
         """
-        first, key = (
+        paths, key = (
             self._paths.host(self._hosts[0]),
             self._request["OutputDataConfig"].get("KmsKeyId", ""),
         )
         uploads = (
-            (first.model, self._request["ModelArtifacts"]["S3ModelArtifacts"]),
-            (first.output_data, self._output_uri()),
+            (paths.model, self._request["ModelArtifacts"]["S3ModelArtifacts"]),
+            (paths.output_data, self._output_uri()),
         )
         for folder, uri in uploads:
             target = self._paths.upload / uri.rpartition("/")[2]

@@ -13,7 +13,7 @@ from shoal_local.sagemaker.container.launch import isolation_refused, networks_r
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.jobs.channels import check_channel
 from shoal_local.sagemaker.jobs.containers import image_for
-from shoal_local.sagemaker.jobs.metrics import compiled
+from shoal_local.sagemaker.jobs.metrics import compile_regex
 from shoal_local.sagemaker.jobs.paths import HostPaths
 from shoal_local.sagemaker.jobs.spot import check_spot
 from shoal_local.sagemaker.shapes import Document
@@ -61,13 +61,13 @@ def check_training(request: Document, declared: Mapping[str, str]) -> Image:
     if algorithm["TrainingInputMode"] == "Pipe":
         raise not_emulated("the input mode Pipe")
     for definition in algorithm.get("MetricDefinitions", []):
-        compiled(definition)
+        compile_regex(definition)
     for channel in request.get("InputDataConfig", []):
         check_channel(channel, request)
     _check_resources(request)
     check_spot(request)
     if "CheckpointConfig" in request:
-        HostPaths(Path()).seen_as(
+        HostPaths(Path()).path_of(
             request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints")
         )
     return image_for(algorithm["TrainingImage"], "training", declared)

@@ -18,10 +18,10 @@ from shoal_local.sagemaker.jobs.containers import Machine
 from shoal_local.sagemaker.jobs.job import Job, JobFailedError, JobStoppedError, failure_reason
 from shoal_local.sagemaker.jobs.metrics import Metrics
 from shoal_local.sagemaker.jobs.runtime_build import BuildStoppedError, RuntimeBuildError
-from shoal_local.sagemaker.jobs.spot import Allowance, loses_its_capacity
+from shoal_local.sagemaker.jobs.spot import Allowance, is_interrupted
 from shoal_local.sagemaker.jobs.storage import DataError
 from shoal_local.sagemaker.jobs.training_hosts import TrainingHosts, job_paths
-from shoal_local.sagemaker.jobs.wait import Ended, Ending, supervise
+from shoal_local.sagemaker.jobs.wait import Ending, EndReason, supervise
 from shoal_local.sagemaker.shapes import Document
 
 _MESSAGES = {
@@ -54,11 +54,11 @@ class TrainingRun:
             self._finish(*self._lifecycle())
         except (JobStoppedError, BuildStoppedError):
             self._finish("Stopped", "Stopped", "")
-        except (JobFailedError, DataError, PodError, RuntimeBuildError, AwsError) as failed:
+        except (JobFailedError, DataError, PodError, RuntimeBuildError, AwsError) as error:
             self._finish(
                 "Failed",
                 "Failed",
-                f"{'' if isinstance(failed, JobFailedError) else 'ClientError: '}{failed}",
+                f"{'' if isinstance(error, JobFailedError) else 'ClientError: '}{error}",
             )
         except Exception as bug:  # noqa: BLE001 (a job must never stay InProgress; the reason names the bug)
             (job_paths(self._job).folder / "emulator-error.txt").write_text(traceback.format_exc())
@@ -81,7 +81,7 @@ class TrainingRun:
             ending = self._train(hosts)
             # Only a spot job is interrupted. It goes on with other instances, whose disks have
             # what a job starts with and the checkpoint in S3, and nothing else of this attempt.
-            while ending.how is Ended.INTERRUPTED:
+            while ending.reason is EndReason.INTERRUPTED:
                 self._enter("Interrupted")
                 self._job.check_not_stopped()
                 self._enter("Starting")
@@ -99,38 +99,38 @@ class TrainingRun:
             return self._watch(pod)
 
     def _watch(self, pod: Pod) -> Ending:
-        begun, settings = time.monotonic(), self._job.core.settings
-        limit_s, self._limit = self._allowance.left()
+        started_at, settings = time.monotonic(), self._job.core.settings
+        limit_s, self._limit = self._allowance.remaining()
         ending = supervise(
             pod, self._job.orders, limit_s, settings.stop_grace_s, self._is_interrupted
         )
-        self._allowance.used(time.monotonic() - begun)
+        self._allowance.add_attempt(time.monotonic() - started_at)
         return ending
 
     def _is_interrupted(self) -> bool:
-        return loses_its_capacity(self._request, self._job.core.context.faults)
+        return is_interrupted(self._request, self._job.core.context.faults)
 
     def _publish(self, metric: str, value: float) -> None:
         self._job.core.measure([measurements.of_training(self._job.name, metric, value)])
 
     def _conclude(self, hosts: TrainingHosts, ending: Ending) -> tuple[str, str, str]:
-        if ending.how is Ended.BY_ITSELF and (reason := hosts.failure(ending)):
+        if ending.reason is EndReason.EXITED and (reason := hosts.failure(ending)):
             raise JobFailedError(reason)
         # A job that is stopped may save its model within the grace (API_StopTrainingJob).
         self._enter("Uploading")
         hosts.upload()
-        if ending.how is Ended.BY_ITSELF:
+        if ending.reason is EndReason.EXITED:
             return "Completed", "Completed", ""
-        return "Stopped", "Stopped" if ending.how is Ended.STOPPED else self._limit, ""
+        return "Stopped", "Stopped" if ending.reason is EndReason.STOPPED else self._limit, ""
 
     def _enter(
-        self, secondary: str, also: Callable[[Document], None] = lambda _document: None
+        self, secondary: str, edit_more: Callable[[Document], None] = lambda _document: None
     ) -> None:
         """Begin a secondary status; the one before it ends."""
 
         def edit(document: Document) -> None:
             _transition(document, secondary, _MESSAGES.get(secondary, secondary))
-            also(document)
+            edit_more(document)
 
         self._job.change(edit)
 

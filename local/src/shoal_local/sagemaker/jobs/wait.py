@@ -16,10 +16,10 @@ from shoal_local.sagemaker.container.launch import Pod
 _POLL_S = 0.05
 
 
-class Ended(Enum):
-    BY_ITSELF = "by itself"
+class EndReason(Enum):
+    EXITED = "by itself"
     STOPPED = "stopped"
-    OUT_OF_TIME = "out of time"
+    TIMED_OUT = "out of time"
     INTERRUPTED = "interrupted"
 
 
@@ -27,7 +27,7 @@ class Ended(Enum):
 class Ending:
     """How a pod ended, and each host's exit code (None: killed with the pod)."""
 
-    how: Ended
+    reason: EndReason
     exit_codes: dict[str, int | None]
 
     @property
@@ -61,29 +61,31 @@ def supervise(
     `grace_s` to end, SIGKILL. It is closed then.
     """
     deadline = time.monotonic() + deadline_s
-    how = Ended.BY_ITSELF
+    reason = EndReason.EXITED
     try:
         while not pod.wait(_POLL_S):
-            how = _told(orders, deadline, is_interrupted)
-            if how is not Ended.BY_ITSELF:
+            reason = _reason_to_end(orders, deadline, is_interrupted)
+            if reason is not EndReason.EXITED:
                 pod.terminate()
-                _wait_out(pod, orders.abandon, grace_s)
+                _wait_grace(pod, orders.abandon, grace_s)
                 break
     finally:
         pod.close()
-    return Ending(how, pod.exit_codes())
+    return Ending(reason, pod.exit_codes())
 
 
-def _told(orders: Orders, deadline: float, is_interrupted: Callable[[], bool]) -> Ended:
+def _reason_to_end(
+    orders: Orders, deadline: float, is_interrupted: Callable[[], bool]
+) -> EndReason:
     """Why the pod must end now, if it must."""
     if orders.stop.is_set():
-        return Ended.STOPPED
+        return EndReason.STOPPED
     if time.monotonic() >= deadline:
-        return Ended.OUT_OF_TIME
-    return Ended.INTERRUPTED if is_interrupted() else Ended.BY_ITSELF
+        return EndReason.TIMED_OUT
+    return EndReason.INTERRUPTED if is_interrupted() else EndReason.EXITED
 
 
-def _wait_out(pod: Pod, abandon: threading.Event, grace_s: float) -> None:
+def _wait_grace(pod: Pod, abandon: threading.Event, grace_s: float) -> None:
     deadline = time.monotonic() + grace_s
     while not abandon.is_set() and time.monotonic() < deadline:
         if pod.wait(_POLL_S):

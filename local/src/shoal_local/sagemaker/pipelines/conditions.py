@@ -36,9 +36,9 @@ def check_condition(condition: Any, step: str) -> None:
             f"Condition {kind} of step {step} has the fields {sorted(condition)}; it needs"
             f" {sorted(_FIELDS[kind])}"
         )
-    listed = "Conditions" if kind == "Or" else "Values" if kind in {"In", "NotIn"} else None
-    if listed and not isinstance(condition[listed], list):
-        raise invalid(f"Condition {kind} of step {step}: {listed} must be a list")
+    list_field = "Conditions" if kind == "Or" else "Values" if kind in {"In", "NotIn"} else None
+    if list_field and not isinstance(condition[list_field], list):
+        raise invalid(f"Condition {kind} of step {step}: {list_field} must be a list")
     for inner in condition.get("Conditions", [condition["Expression"]] if kind == "Not" else []):
         check_condition(inner, step)
 
@@ -51,8 +51,10 @@ def holds(condition: Document, resolve: Callable[[Any], Any]) -> bool:
     if kind == "Or":
         return any(holds(each, resolve) for each in condition["Conditions"])
     if kind in {"In", "NotIn"}:
-        found = resolve(condition["QueryValue"]) in [resolve(each) for each in condition["Values"]]
-        return found is (kind == "In")
+        is_member = resolve(condition["QueryValue"]) in [
+            resolve(each) for each in condition["Values"]
+        ]
+        return is_member is (kind == "In")
     left, right = resolve(condition["LeftValue"]), resolve(condition["RightValue"])
     try:
         return _COMPARISONS[kind](left, right)

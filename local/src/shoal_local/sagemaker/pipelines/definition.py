@@ -22,7 +22,7 @@ from shoal_local.sagemaker.pipelines.expressions import (
 )
 from shoal_local.sagemaker.pipelines.parameters import Parameter, parse_parameters
 from shoal_local.sagemaker.pipelines.structure import check_steps, check_structure
-from shoal_local.sagemaker.shapes import Anything, Document, faults_of, input_shape
+from shoal_local.sagemaker.shapes import Anything, Document, input_shape, shape_errors
 
 OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Training": ("CreateTrainingJob", "TrainingJobName"),
@@ -71,7 +71,7 @@ class Step:
     type: str
     document: Document
     branch: tuple[str, bool] | None
-    after: tuple[tuple[str, str], ...]
+    dependencies: tuple[tuple[str, str], ...]
 
     @property
     def arguments(self) -> Document:
@@ -106,8 +106,8 @@ def parse(text: str) -> Definition:
 def _load(text: str) -> Document:
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError) as wrong:
-        raise invalid(f"Unable to parse pipeline definition. {wrong}") from None
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"Unable to parse pipeline definition. {error}") from None
     if (
         not isinstance(document, dict)
         or document.get("Version") != "2020-12-01"
@@ -214,11 +214,11 @@ def _check_arguments(document: Document) -> None:
 
 
 def _check_request(name: str, kind: str, arguments: Document) -> None:
-    operation, made_up = OPERATIONS[kind]
-    if kind in _OWN_NAME and made_up in arguments:
+    operation, name_key = OPERATIONS[kind]
+    if kind in _OWN_NAME and name_key in arguments:
         raise not_emulated(
-            f"{made_up} in the Arguments of step {name}: the service makes up the names of jobs and"
-            " models"
+            f"{name_key} in the Arguments of step {name}: the service makes up the names of jobs"
+            " and models"
         )
     document = with_wildcards(arguments)
     if not isinstance(document, dict):
@@ -226,21 +226,21 @@ def _check_request(name: str, kind: str, arguments: Document) -> None:
             f"Unable to parse pipeline definition. Step {name}: Arguments must be an object, not an"
             " expression"
         )
-    if made_up:
-        document.setdefault(made_up, Anything())
-    faults = list(faults_of(input_shape(operation), document, ""))
-    if faults:
-        raise invalid(f"Unable to parse pipeline definition. Step {name}: {'; '.join(faults)}")
+    if name_key:
+        document.setdefault(name_key, Anything())
+    errors = list(shape_errors(input_shape(operation), document, ""))
+    if errors:
+        raise invalid(f"Unable to parse pipeline definition. Step {name}: {'; '.join(errors)}")
 
 
 def _dependencies(document: Document) -> tuple[tuple[str, str], ...]:
     """Explicit ones with their triggers, and what the arguments refer to (which must have
     completed).
     """
-    own = {key: value for key, value in document.items() if key not in {"DependsOn"}}
+    members = {key: value for key, value in document.items() if key not in {"DependsOn"}}
     if document["Type"] == "Condition":
-        own["Arguments"] = {"Conditions": document["Arguments"]["Conditions"]}
-    found = {each.name: "Completed" for each in references(own) if each.kind == "Steps"}
+        members["Arguments"] = {"Conditions": document["Arguments"]["Conditions"]}
+    triggers = {each.name: "Completed" for each in references(members) if each.kind == "Steps"}
     for dependency in document.get("DependsOn", []):
         step, trigger = (
             (dependency, "Completed")
@@ -249,14 +249,14 @@ def _dependencies(document: Document) -> tuple[tuple[str, str], ...]:
         )
         if not isinstance(step, str) or trigger not in _TRIGGERS:
             raise not_emulated(f"the dependency {dependency!r} of step {document['Name']}")
-        found.setdefault(step, trigger)
-    return tuple(found.items())
+        triggers.setdefault(step, trigger)
+    return tuple(triggers.items())
 
 
 def _check_references(
     step: Step, parameters: Mapping[str, Parameter], steps: Mapping[str, Step]
 ) -> None:
-    for upstream, _ in step.after:
+    for upstream, _ in step.dependencies:
         if upstream not in steps or upstream == step.name:
             raise invalid(
                 f"Unable to parse pipeline definition. Step {step.name} depends on {upstream},"
@@ -267,33 +267,33 @@ def _check_references(
                 f"Step {step.name} depends on the Condition step {upstream}: put it into a branch"
                 " of that step instead"
             )
-    for found in references(step.document):
-        _check_reference(step, found, parameters, steps)
+    for each in references(step.document):
+        _check_reference(step, each, parameters, steps)
 
 
 def _check_reference(
-    step: Step, found: Reference, parameters: Mapping[str, Parameter], steps: Mapping[str, Step]
+    step: Step, reference: Reference, parameters: Mapping[str, Parameter], steps: Mapping[str, Step]
 ) -> None:
-    if found.kind == "Parameters" and found.name not in parameters:
+    if reference.kind == "Parameters" and reference.name not in parameters:
         raise invalid(
             f"Unable to parse pipeline definition. Step {step.name} uses the parameter"
-            f" {found.name}, which is not defined"
+            f" {reference.name}, which is not defined"
         )
-    if found.kind == "Execution" and found.name not in EXECUTION_VARIABLES:
-        raise not_emulated(f"the execution variable {found.name} (step {step.name})")
-    if found.kind == "Steps" and found.path.startswith(".PropertyFiles."):
+    if reference.kind == "Execution" and reference.name not in EXECUTION_VARIABLES:
+        raise not_emulated(f"the execution variable {reference.name} (step {step.name})")
+    if reference.kind == "Steps" and reference.path.startswith(".PropertyFiles."):
         files = (
             [
                 each["PropertyFileName"]
-                for each in steps[found.name].document.get("PropertyFiles", [])
+                for each in steps[reference.name].document.get("PropertyFiles", [])
             ]
-            if found.name in steps
+            if reference.name in steps
             else []
         )
-        if found.path.removeprefix(".PropertyFiles.") not in files:
+        if reference.path.removeprefix(".PropertyFiles.") not in files:
             raise invalid(
                 f"Unable to parse pipeline definition. Step {step.name} uses"
-                f" {found.name}{found.path}, which is not defined"
+                f" {reference.name}{reference.path}, which is not defined"
             )
 
 
@@ -308,7 +308,7 @@ def _check_acyclic(steps: Mapping[str, Step]) -> None:
             )
         if name in done:
             return
-        upstream = [each for each, _ in steps[name].after] + (
+        upstream = [each for each, _ in steps[name].dependencies] + (
             [steps[name].branch[0]] if steps[name].branch else []  # type: ignore[index]
         )
         for each in upstream:

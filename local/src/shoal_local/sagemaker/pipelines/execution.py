@@ -18,10 +18,15 @@ from shoal_local.sagemaker.jobs import storage
 from shoal_local.sagemaker.pipelines.conditions import holds
 from shoal_local.sagemaker.pipelines.definition import Definition, Step
 from shoal_local.sagemaker.pipelines.expressions import ExpressionError, Scope
-from shoal_local.sagemaker.pipelines.graph import ready, verdict
+from shoal_local.sagemaker.pipelines.graph import final_status, ready_steps
 from shoal_local.sagemaker.pipelines.records import ExecutionRecord, iso
 from shoal_local.sagemaker.pipelines.retries import Retries
-from shoal_local.sagemaker.pipelines.steps import Done, Runner, StepFailedError, StepStoppedError
+from shoal_local.sagemaker.pipelines.steps import (
+    Runner,
+    StepFailedError,
+    StepResult,
+    StepStoppedError,
+)
 from shoal_local.sagemaker.shapes import Document
 
 _FAILED = "Step failure: One or multiple steps failed."
@@ -48,7 +53,7 @@ class Execution:
         self._runner = Runner(
             core, document["PipelineExecutionArn"], name.rpartition("/")[2], credentials, self._stop
         )
-        self._most_parallel = document.get("ParallelismConfiguration", {}).get(
+        self._max_parallel = document.get("ParallelismConfiguration", {}).get(
             "MaxParallelExecutionSteps", len(definition.steps)
         )
         self._scope = Scope(values, self._variable, self._output_of, self._property_file)
@@ -74,7 +79,7 @@ class Execution:
     def _run(self) -> None:
         try:
             self._drive()
-            status = verdict(self._definition.steps, self._statuses, self._stop.is_set())
+            status = final_status(self._definition.steps, self._statuses, self._stop.is_set())
             self.record.set_status(
                 status, _FAILED if status in {"Failed", "CompletedWithFailures"} else ""
             )
@@ -94,10 +99,10 @@ class Execution:
     def _start_ready(self) -> None:
         if self._stop.is_set() or self._no_more:
             return
-        for name in ready(self._definition.steps, self._statuses, self._outcomes):
+        for name in ready_steps(self._definition.steps, self._statuses, self._outcomes):
             if (
                 sum(status == "Executing" for status in self._statuses.values())
-                >= self._most_parallel
+                >= self._max_parallel
             ):
                 return
             self._statuses[name] = "Executing"
@@ -119,10 +124,10 @@ class Execution:
             self._outputs[step.name] = done.outputs
         except StepStoppedError as stopped:
             status, changes = "Stopped", {"Metadata": stopped.metadata}
-        except StepFailedError as failed:
-            changes = {"FailureReason": str(failed), "Metadata": failed.metadata}
-        except ExpressionError as failed:
-            changes = {"FailureReason": f"ClientError: {failed}"}
+        except StepFailedError as error:
+            changes = {"FailureReason": str(error), "Metadata": error.metadata}
+        except ExpressionError as error:
+            changes = {"FailureReason": f"ClientError: {error}"}
         except Exception:  # noqa: BLE001 (a step must never stay Executing; the reason carries the bug)
             changes = {"FailureReason": f"InternalServerError: {traceback.format_exc(limit=-3)}"}
         finally:
@@ -135,28 +140,30 @@ class Execution:
             self._no_more = self._no_more or step.type == "Fail"
             self._changed.notify_all()
 
-    def _attempts(self, step: Step) -> Done:
+    def _attempts(self, step: Step) -> StepResult:
         """Run a step, again as its retry policies say."""
         retries = Retries(step.document.get("RetryPolicies", []))
         while True:
             try:
                 return self._attempt(step)
-            except StepFailedError as failed:
-                pause_s = retries.pause_s(failed.cause)
+            except StepFailedError as error:
+                pause_s = retries.pause_s(error.cause)
                 if pause_s is None or self._stop.wait(pause_s):
                     raise
                 self.record.set_step(step, "Executing", AttemptCount=retries.attempts)
 
-    def _attempt(self, step: Step) -> Done:
+    def _attempt(self, step: Step) -> StepResult:
         if step.type == "Condition":
             return self._condition(step)
         arguments = self._scope.resolve(step.arguments)
         if step.type == "Fail":
             message = str(arguments["ErrorMessage"])
             raise StepFailedError(message, "", {"Fail": {"ErrorMessage": message}})
-        resolved = Step(step.name, step.type, self._with_function(step), step.branch, step.after)
+        resolved_step = Step(
+            step.name, step.type, self._with_function(step), step.branch, step.dependencies
+        )
         return self._runner.run(
-            resolved,
+            resolved_step,
             arguments,
             lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata),
         )
@@ -168,13 +175,13 @@ class Execution:
             if key in step.document
         }
 
-    def _condition(self, step: Step) -> Done:
+    def _condition(self, step: Step) -> StepResult:
         outcome = all(
             holds(condition, self._scope.resolve) for condition in step.arguments["Conditions"]
         )
         with self._changed:
             self._outcomes[step.name] = outcome
-        return Done(
+        return StepResult(
             {"Outcome": outcome}, {"Condition": {"Outcome": "True" if outcome else "False"}}
         )
 
@@ -195,25 +202,25 @@ class Execution:
 
     def _property_file(self, step_name: str, name: str) -> Any:
         """The JSON that a Processing step left in S3, read with the pipeline's role."""
-        declared = next(
+        declaration = next(
             each
             for each in self._definition.steps[step_name].document["PropertyFiles"]
             if each["PropertyFileName"] == name
         )
         outputs = self._outputs[step_name]["ProcessingOutputConfig"]["Outputs"]
-        found = [each for each in outputs if each["OutputName"] == declared["OutputName"]]
-        if not found:
+        matches = [each for each in outputs if each["OutputName"] == declaration["OutputName"]]
+        if not matches:
             raise ExpressionError(
-                f"Property file {name}: step {step_name} has no output {declared['OutputName']}"
+                f"Property file {name}: step {step_name} has no output {declaration['OutputName']}"
             )
-        uri = storage.join_uri(found[0]["S3Output"]["S3Uri"], declared["FilePath"])
+        uri = storage.join_uri(matches[0]["S3Output"]["S3Uri"], declaration["FilePath"])
         bucket, key = storage.split_uri(uri)
         s3 = self._core.context.clients("s3", self._runner.credentials)
         try:
             return json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
-        except (ValueError, RecursionError) as wrong:  # no JSON, no text, or nested without end
-            raise ExpressionError(f"Property file {name} at {uri} is not JSON: {wrong}") from wrong
-        except storage.S3_FAILURES as refused:
+        except (ValueError, RecursionError) as error:  # no JSON, no text, or nested without end
+            raise ExpressionError(f"Property file {name} at {uri} is not JSON: {error}") from error
+        except storage.S3_FAILURES as error:
             raise ExpressionError(
-                f"Property file {name} at {uri} could not be read: {refused}"
-            ) from refused
+                f"Property file {name} at {uri} could not be read: {error}"
+            ) from error

@@ -25,7 +25,7 @@ _LISTING = Listing(
     "PipelineExecutionSummary",
     "PipelineExecutionArn",
     "PipelineExecutionStatus",
-    also=frozenset({"PipelineName"}),
+    extra_filters=frozenset({"PipelineName"}),
 )
 _STEPS = Listing(
     "PipelineExecutionSteps",
@@ -33,7 +33,7 @@ _STEPS = Listing(
     "StepName",
     "StepStatus",
     "StartTime",
-    also=frozenset({"PipelineExecutionArn"}),
+    extra_filters=frozenset({"PipelineExecutionArn"}),
 )
 _PARAMETERS = Listing(
     "PipelineParameters",
@@ -41,10 +41,10 @@ _PARAMETERS = Listing(
     "Name",
     created="_position",
     default_order="Ascending",
-    also=frozenset({"PipelineExecutionArn"}),
+    extra_filters=frozenset({"PipelineExecutionArn"}),
 )
 
-MOST_AT_ONCE = 20
+MAX_CONCURRENT = 20
 """Concurrent pipeline executions of an account (SageMaker developer guide, quotas)."""
 
 
@@ -64,7 +64,7 @@ class Executions:
         pipeline = self._pipelines.find(request["PipelineName"])
         with self._starting:
             token, arn = request["ClientRequestToken"], pipeline["PipelineArn"]
-            for each in self._core.store.some(
+            for each in self._core.store.select(
                 KIND, lambda other: other["_token"] == token and other["PipelineArn"] == arn
             ):
                 return {"PipelineExecutionArn": each["PipelineExecutionArn"]}
@@ -75,17 +75,17 @@ class Executions:
         """ResourceLimitExceeded, which the API reference lists for StartPipelineExecution; the
         words are ours.
         """
-        alive = len(
-            self._core.store.some(
+        running = len(
+            self._core.store.select(
                 KIND, lambda each: each["PipelineExecutionStatus"] not in records.TERMINAL
             )
         )
-        if alive >= MOST_AT_ONCE:
-            said = (
-                f"The account-level limit of concurrent pipeline executions is {MOST_AT_ONCE}, and"
-                f" {alive} are running. Start it later."
+        if running >= MAX_CONCURRENT:
+            message = (
+                f"The account-level limit of concurrent pipeline executions is {MAX_CONCURRENT},"
+                f" and {running} are running. Start it later."
             )
-            raise AwsError("ResourceLimitExceeded", said)
+            raise AwsError("ResourceLimitExceeded", message)
 
     def _start(self, request: Document, pipeline: Document) -> Document:
         definition = parse(pipeline["PipelineDefinition"])
@@ -93,7 +93,7 @@ class Executions:
         identifier = names.execution_id()
         credentials = assume(self._core, pipeline["RoleArn"], f"SageMaker-pipeline-{identifier}")
         document = self._document(request, pipeline, identifier) | {"_parameters": values}
-        self._core.store.create(KIND, document["_name"], document, _taken)
+        self._core.store.create(KIND, document["_name"], document, _name_in_use)
         self._core.store.change(
             pipelines.KIND,
             pipeline["_name"],
@@ -135,7 +135,7 @@ class Executions:
         return document | ({"ParallelismConfiguration": parallelism} if parallelism else {})
 
     def _find(self, arn: str) -> Document:
-        for document in self._core.store.some(
+        for document in self._core.store.select(
             KIND, lambda each: bool(each["PipelineExecutionArn"] == arn)
         ):
             return document
@@ -164,21 +164,21 @@ class Executions:
 
     def list(self, request: Document) -> Document:
         pipeline = self._pipelines.find(request["PipelineName"])
-        found = self._core.store.some(
+        executions = self._core.store.select(
             KIND, lambda each: bool(each["PipelineArn"] == pipeline["PipelineArn"])
         )
-        shown = [
+        summaries = [
             each
             | (
                 {"PipelineExecutionFailureReason": each["FailureReason"]}
                 if "FailureReason" in each
                 else {}
             )
-            for each in found
+            for each in executions
         ]
-        renamed = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
+        filter_names = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
         return _LISTING.page(
-            shown, {renamed.get(key, key): value for key, value in request.items()}
+            summaries, {filter_names.get(key, key): value for key, value in request.items()}
         )
 
     def steps(self, request: Document) -> Document:
@@ -217,5 +217,5 @@ class Executions:
             execution.join(timeout_s=5)
 
 
-def _taken(existing: Document) -> AwsError:
+def _name_in_use(existing: Document) -> AwsError:
     return conflict(f"{existing['PipelineExecutionArn']} already exists")

@@ -93,17 +93,17 @@ def _expression_references(expression: Document) -> Iterator[Reference]:
         and isinstance(operand, dict)
         and set(operand) == {"PropertyFile", "Path"}
     ):
-        found = reference(
+        property_file = reference(
             operand["PropertyFile"].get("Get")
             if isinstance(operand["PropertyFile"], dict)
             else None
         )
-        if found.kind != "Steps" or not found.path.startswith(".PropertyFiles."):
+        if property_file.kind != "Steps" or not property_file.path.startswith(".PropertyFiles."):
             raise invalid(
                 "Std:JsonGet needs Steps.<step>.PropertyFiles.<name>, not"
                 f" {operand['PropertyFile']}"
             )
-        yield found
+        yield property_file
     else:
         raise not_emulated(f"the expression {json.dumps(expression)[:200]}")
 
@@ -143,20 +143,20 @@ class Scope:
             return self._get(reference(operand))
         if function == "Std:Join":
             return self._text(operand["On"]).join(self._text(each) for each in operand["Values"])
-        found = reference(operand["PropertyFile"]["Get"])
-        name = found.path.removeprefix(".PropertyFiles.")
+        property_file = reference(operand["PropertyFile"]["Get"])
+        name = property_file.path.removeprefix(".PropertyFiles.")
         return walk(
-            self.property_file(found.name, name),
+            self.property_file(property_file.name, name),
             self._text(operand["Path"]),
             f"the property file {name}",
         )
 
-    def _get(self, found: Reference) -> Any:
-        if found.kind == "Parameters":
-            return self.parameters[found.name]
-        if found.kind == "Execution":
-            return self.execution(found.name)
-        return walk(self.outputs(found.name), found.path, f"the step {found.name}")
+    def _get(self, get: Reference) -> Any:
+        if get.kind == "Parameters":
+            return self.parameters[get.name]
+        if get.kind == "Execution":
+            return self.execution(get.name)
+        return walk(self.outputs(get.name), get.path, f"the step {get.name}")
 
     def _text(self, value: Any) -> str:
         resolved = self.resolve(value)
@@ -181,13 +181,13 @@ def _member(value: Any, match: re.Match[str], path: str, where: str) -> Any:
     field, index, quoted, double_quoted = match.groups()
     name = field or quoted or double_quoted
     if isinstance(value, list):
-        chosen = (
+        matches = (
             [each for each in value if any(each.get(key) == name for key in _NAME_KEYS)]
             if name
             else value[int(index) :][:1]
         )
-        if chosen:
-            return chosen[0]
+        if matches:
+            return matches[0]
     elif isinstance(value, dict) and (name if name is not None else index) in value:
         return value[name if name is not None else index]
     raise ExpressionError(f"There is no {path.lstrip('.')} in {where}")

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 
 from shoal_local.sagemaker.pipelines.definition import Step
 
-ENDED = {"Succeeded", "Failed", "Stopped"}
-_WANTED: Mapping[str, set[str]] = {
+END_STATUSES = {"Succeeded", "Failed", "Stopped"}
+_STATUSES_OF_TRIGGER: Mapping[str, set[str]] = {
     "Completed": {"Succeeded"},
     "Failed": {"Failed"},
     "Stopped": {"Stopped"},
-    "Any": ENDED,
+    "Any": END_STATUSES,
 }
 
 
-def ready(
+def ready_steps(
     steps: Mapping[str, Step], statuses: Mapping[str, str], outcomes: Mapping[str, bool]
 ) -> list[str]:
     """Steps not started whose branch was chosen and whose upstream steps ended as their triggers
@@ -31,11 +31,14 @@ def ready(
         for name, step in steps.items()
         if name not in statuses
         and (step.branch is None or outcomes.get(step.branch[0]) is step.branch[1])
-        and all(statuses.get(upstream) in _WANTED[trigger] for upstream, trigger in step.after)
+        and all(
+            statuses.get(upstream) in _STATUSES_OF_TRIGGER[trigger]
+            for upstream, trigger in step.dependencies
+        )
     ]
 
 
-def verdict(steps: Mapping[str, Step], statuses: Mapping[str, str], stopped: bool) -> str:
+def final_status(steps: Mapping[str, Step], statuses: Mapping[str, str], stopped: bool) -> str:
     """The execution's final status.
 
     CompletedWithFailures: steps ran because of a failed one (SDK v3's step_dependency), and none of
@@ -46,15 +49,15 @@ def verdict(steps: Mapping[str, Step], statuses: Mapping[str, str], stopped: boo
     failed = {name for name, status in statuses.items() if status == "Failed"}
     if not failed:
         return "Stopped" if "Stopped" in statuses.values() else "Succeeded"
-    taken_up = {
+    handled = {
         upstream
         for name, step in steps.items()
         if name in statuses
-        for upstream, trigger in step.after
+        for upstream, trigger in step.dependencies
         if trigger in {"Failed", "Any"} and upstream in failed
     }
     return (
         "CompletedWithFailures"
-        if failed == taken_up and not any(steps[name].type == "Fail" for name in failed)
+        if failed == handled and not any(steps[name].type == "Fail" for name in failed)
         else "Failed"
     )

@@ -30,10 +30,10 @@ class Parameter:
 
     def check(self, value: Any) -> Any:
         """`value` if it has the type and is allowed."""
-        right = isinstance(value, _TYPES[self.type]) and (
+        has_type = isinstance(value, _TYPES[self.type]) and (
             self.type == "Boolean" or not isinstance(value, bool)
         )
-        if not right:
+        if not has_type:
             raise invalid(f"Parameter [{self.name}] value {value!r} is not of type {self.type}")
         if self.allowed and value not in self.allowed:
             raise invalid(
@@ -68,16 +68,16 @@ _FROM_TEXT: Mapping[str, Callable[[str], Any]] = {
 
 def parse_parameters(documents: Sequence[Any]) -> dict[str, Parameter]:
     """Declarations by name."""
-    found: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for document in documents:
         parameter = _parse(document)
-        if parameter.name in found:
+        if parameter.name in parameters:
             raise invalid(
                 f"Unable to parse pipeline definition. The parameter {parameter.name} is declared"
                 " twice"
             )
-        found[parameter.name] = parameter
-    return found
+        parameters[parameter.name] = parameter
+    return parameters
 
 
 def _parse(document: Any) -> Parameter:
@@ -106,14 +106,18 @@ def _parse(document: Any) -> Parameter:
     return parameter
 
 
-def values_of(parameters: Mapping[str, Parameter], given: Sequence[Document]) -> dict[str, Any]:
+def values_of(
+    parameters: Mapping[str, Parameter], assignments: Sequence[Document]
+) -> dict[str, Any]:
     """The values of one execution: what was given, else the defaults."""
-    unknown = [each["Name"] for each in given if each["Name"] not in parameters]
-    if unknown:
-        raise invalid(f"Unknown parameters: {unknown}; the pipeline has {sorted(parameters)}")
+    unknown_names = [each["Name"] for each in assignments if each["Name"] not in parameters]
+    if unknown_names:
+        raise invalid(f"Unknown parameters: {unknown_names}; the pipeline has {sorted(parameters)}")
     values = {name: parameter.default for name, parameter in parameters.items()}
-    values |= {each["Name"]: parameters[each["Name"]].from_text(each["Value"]) for each in given}
-    missing = [name for name, value in values.items() if value is None]
-    if missing:
-        raise invalid(f"Parameters without a default need a value: {missing}")
+    values |= {
+        each["Name"]: parameters[each["Name"]].from_text(each["Value"]) for each in assignments
+    }
+    missing_names = [name for name, value in values.items() if value is None]
+    if missing_names:
+        raise invalid(f"Parameters without a default need a value: {missing_names}")
     return values

@@ -13,7 +13,7 @@ from shoal_local.sagemaker.pipelines.definition import parse
 from shoal_local.sagemaker.shapes import Document
 
 KIND = "pipeline"
-LARGEST_DEFINITION = 1_048_576
+MAX_DEFINITION = 1_048_576
 """Characters of PipelineDefinition (CreatePipeline, API reference).
 
 Of a definition in S3 it says nothing: here as many bytes.
@@ -21,7 +21,10 @@ Of a definition in S3 it says nothing: here as many bytes.
 _UPDATABLE = ("PipelineDisplayName", "PipelineDescription", "RoleArn", "ParallelismConfiguration")
 _LISTING = Listing("PipelineSummaries", "PipelineSummary", "PipelineName")
 _PREFIX_LISTING = Listing(
-    _LISTING.answer, _LISTING.summary, _LISTING.name, also=frozenset({"PipelineNamePrefix"})
+    _LISTING.answer,
+    _LISTING.summary,
+    _LISTING.name,
+    extra_filters=frozenset({"PipelineNamePrefix"}),
 )
 
 
@@ -60,7 +63,7 @@ class Pipelines:
         }
         existing = self._core.store.get(KIND, name.lower())
         if existing is None or existing["_token"] != request["ClientRequestToken"]:
-            self._core.store.create(KIND, name.lower(), document, _taken)
+            self._core.store.create(KIND, name.lower(), document, _name_in_use)
         return {"PipelineArn": document["PipelineArn"]}
 
     def _definition(self, request: Document) -> str:
@@ -70,7 +73,7 @@ class Pipelines:
             raise invalid("Either PipelineDefinition or PipelineDefinitionS3Location is required")
         place = request["PipelineDefinitionS3Location"]
         version = {"VersionId": place["VersionId"]} if "VersionId" in place else {}
-        unreadable = (
+        message = (
             "Unable to read the pipeline definition from"
             f" s3://{place['Bucket']}/{place['ObjectKey']}"
         )
@@ -78,14 +81,14 @@ class Pipelines:
             answer = self._core.context.clients("s3", None).get_object(
                 Bucket=place["Bucket"], Key=place["ObjectKey"], **version
             )
-            if answer["ContentLength"] > LARGEST_DEFINITION:
+            if answer["ContentLength"] > MAX_DEFINITION:
                 raise invalid(
-                    f"{unreadable}: it has {answer['ContentLength']} bytes; at most"
-                    f" {LARGEST_DEFINITION} are allowed"
+                    f"{message}: it has {answer['ContentLength']} bytes; at most"
+                    f" {MAX_DEFINITION} are allowed"
                 )
             return str(answer["Body"].read().decode())
-        except (*storage.S3_FAILURES, UnicodeDecodeError) as refused:
-            raise invalid(f"{unreadable}: {refused}") from refused
+        except (*storage.S3_FAILURES, UnicodeDecodeError) as error:
+            raise invalid(f"{message}: {error}") from error
 
     def find(self, name_or_arn: str) -> Document:
         """The pipeline by name or ARN, in any case; ResourceNotFound."""
@@ -113,21 +116,21 @@ class Pipelines:
 
     def list(self, request: Document) -> Document:
         prefix = request.get("PipelineNamePrefix", "")
-        found = self._core.store.some(
+        pipelines = self._core.store.select(
             KIND, lambda each: bool(each["PipelineName"].startswith(prefix))
         )
-        executed = [
+        summaries = [
             each | ({"LastExecutionTime": each["LastRunTime"]} if "LastRunTime" in each else {})
-            for each in found
+            for each in pipelines
         ]
-        renamed = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
+        filter_names = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
         return _PREFIX_LISTING.page(
-            executed, {renamed.get(key, key): value for key, value in request.items()}
+            summaries, {filter_names.get(key, key): value for key, value in request.items()}
         )
 
     def delete(self, request: Document) -> Document:
         document = self.find(request["PipelineName"])
-        executions = self._core.store.some(
+        executions = self._core.store.select(
             records.KIND, lambda each: bool(each["PipelineArn"] == document["PipelineArn"])
         )
         if any(each["PipelineExecutionStatus"] not in records.TERMINAL for each in executions):
@@ -141,7 +144,7 @@ class Pipelines:
         return {"PipelineArn": document["PipelineArn"]}
 
 
-def _taken(existing: Document) -> AwsError:
+def _name_in_use(existing: Document) -> AwsError:
     return invalid(
         "Pipeline names must be unique within an AWS account and region. Pipeline with name"
         f" ({existing['PipelineName']}) already exists."

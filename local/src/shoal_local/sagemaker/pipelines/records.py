@@ -17,7 +17,7 @@ KIND = "pipeline-execution"
 TERMINAL = {"Stopped", "Failed", "Succeeded", "CompletedWithFailures"}
 _EXECUTION_EVENT = "SageMaker Model Building Pipeline Execution Status Change"
 _STEP_EVENT = "SageMaker Model Building Pipeline Execution Step Status Change"
-_REASON_LENGTH = 1300
+_MAX_REASON = 1300
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class ExecutionRecord:
                 return
             document.update(PipelineExecutionStatus=status, LastModifiedTime=names.now())
             if reason:
-                document["FailureReason"] = reason[:_REASON_LENGTH]
+                document["FailureReason"] = reason[:_MAX_REASON]
             if status in TERMINAL:
                 document["_ended_at"] = document["LastModifiedTime"]
 
         document = self.core.store.change(KIND, self.name, edit)
-        now = str(document["PipelineExecutionStatus"])
-        if previous["status"] != now:
+        current = str(document["PipelineExecutionStatus"])
+        if previous["status"] != current:
             self.tell_status(document, previous["status"])
-        return now
+        return current
 
     def tell_status(self, document: Document, previous: str | None) -> None:
         detail = {
@@ -80,7 +80,7 @@ class ExecutionRecord:
             if status in {"Succeeded", "Failed", "Stopped"}:
                 entry["EndTime"] = names.now()
             if "FailureReason" in changes:
-                entry["FailureReason"] = changes["FailureReason"][:_REASON_LENGTH]
+                entry["FailureReason"] = changes["FailureReason"][:_MAX_REASON]
             document["LastModifiedTime"] = names.now()
 
         document = self.core.store.change(KIND, self.name, edit)
@@ -89,12 +89,12 @@ class ExecutionRecord:
 
     @staticmethod
     def _first_entry(step: Step) -> Document:
-        described = {
+        descriptions = {
             "StepDisplayName": step.document.get("DisplayName"),
             "StepDescription": step.document.get("Description"),
         }
         entry: Document = {"StepName": step.name, "StartTime": names.now(), "AttemptCount": 1}
-        return entry | {key: value for key, value in described.items() if value}
+        return entry | {key: value for key, value in descriptions.items() if value}
 
     def _tell_step(self, document: Document, step: Step, previous: str | None) -> None:
         entry = document["_steps"][step.name]

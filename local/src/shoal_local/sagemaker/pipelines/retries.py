@@ -23,9 +23,9 @@ class Retries:
     """
 
     def __init__(self, policies: Sequence[Document]) -> None:
-        named = {exception for policy in policies for exception in policy["ExceptionType"]}
+        exceptions = {exception for policy in policies for exception in policy["ExceptionType"]}
         automatic = {
-            "ExceptionType": [exception for exception in _AUTOMATIC if exception not in named]
+            "ExceptionType": [exception for exception in _AUTOMATIC if exception not in exceptions]
         }
         self._policies = [_DEFAULTS | policy for policy in (*policies, automatic)]
         self._used = [0] * len(self._policies)

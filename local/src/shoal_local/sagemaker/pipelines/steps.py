@@ -23,8 +23,8 @@ from shoal_local.sagemaker.jobs.job import PROCESSING, TRAINING, Kind
 from shoal_local.sagemaker.pipelines.definition import Step
 from shoal_local.sagemaker.shapes import Document
 
-_LONGEST_JOB_NAME = 63
-_LONGEST_CONFIG_NAME = 63
+_MAX_JOB_NAME = 63
+_MAX_CONFIG_NAME = 63
 _CHECK_STOP_S = 0.2
 
 
@@ -48,7 +48,7 @@ class StepStoppedError(Exception):
 
 
 @dataclass(frozen=True)
-class Done:
+class StepResult:
     """A step that succeeded: what Get reads of it, and its Metadata in
     ListPipelineExecutionSteps.
     """
@@ -70,9 +70,13 @@ class Runner:
     credentials: RoleCredentials
     stop: Event
 
-    def run(self, step: Step, arguments: Document, report: Callable[[Document], None]) -> Done:
+    def run(
+        self, step: Step, arguments: Document, report: Callable[[Document], None]
+    ) -> StepResult:
         """StepFailedError, StepStoppedError, or what the step brought."""
-        runners: Mapping[str, Callable[[Step, Document, Callable[[Document], None]], Done]] = {
+        runners: Mapping[
+            str, Callable[[Step, Document, Callable[[Document], None]], StepResult]
+        ] = {
             "Training": lambda *each: self._job(TRAINING, *each),
             "Processing": lambda *each: self._job(PROCESSING, *each),
             "Model": self._model,
@@ -96,10 +100,10 @@ class Runner:
         ).lstrip("_")
         try:
             answer = getattr(self._sagemaker, method)(**request)
-        except ClientError as refused:
+        except ClientError as refusal:
             error, status = (
-                refused.response["Error"],
-                refused.response["ResponseMetadata"].get("HTTPStatusCode", 400),
+                refusal.response["Error"],
+                refusal.response["ResponseMetadata"].get("HTTPStatusCode", 400),
             )
             code = (
                 f" ({error['Code']})" if error["Code"].startswith("AccessDenied") else ""
@@ -108,11 +112,11 @@ class Runner:
                 f"ClientError: Failed to invoke sagemaker:{operation}. Error Details:"
                 f" {error['Message']}{code}"
             )
-            raise StepFailedError(reason, _cause(error["Code"], status)) from refused
-        except BotoCoreError as refused:
+            raise StepFailedError(reason, _cause(error["Code"], status)) from refusal
+        except BotoCoreError as refusal:
             raise StepFailedError(
-                f"ClientError: Failed to invoke sagemaker:{operation}. Error Details: {refused}"
-            ) from refused
+                f"ClientError: Failed to invoke sagemaker:{operation}. Error Details: {refusal}"
+            ) from refusal
         answer.pop("ResponseMetadata", None)
         return dict(json.loads(json.dumps(answer, default=str)))
 
@@ -120,7 +124,7 @@ class Runner:
         """`pipelines-<execution id>-<step>-<suffix>`, cut where the step's name is too long."""
         end = f"-{names.suffix()}"
         start = f"pipelines-{self.execution_id}-{step.name.replace('_', '-')}"
-        return start[: _LONGEST_JOB_NAME - len(end)].rstrip("-") + end
+        return start[: _MAX_JOB_NAME - len(end)].rstrip("-") + end
 
     def _tags(self, arguments: Document, step: Step) -> list[Document]:
         """The job's own tags and those that the service adds (seen on training jobs:
@@ -137,7 +141,7 @@ class Runner:
 
     def _job(
         self, kind: Kind, step: Step, arguments: Document, report: Callable[[Document], None]
-    ) -> Done:
+    ) -> StepResult:
         name_key, name = f"{kind.prefix}Name", self._name(step)
         answer = self._call(
             f"Create{kind.prefix}",
@@ -149,7 +153,7 @@ class Runner:
         job = self._call(f"Describe{kind.prefix}", **{name_key: name})
         status = job[f"{kind.prefix}Status"]
         if status == "Completed":
-            return Done(job, metadata)
+            return StepResult(job, metadata)
         if status == "Stopped" and self.stop.is_set():
             raise StepStoppedError(metadata)
         reason = (
@@ -165,7 +169,7 @@ class Runner:
                 self.core.store.wait(
                     kind.store,
                     name,
-                    lambda job: job is None or job[f"{kind.prefix}Status"] in _ENDED,
+                    lambda job: job is None or job[f"{kind.prefix}Status"] in _END_STATUSES,
                     _CHECK_STOP_S,
                 )
             except TimeoutError:
@@ -178,40 +182,41 @@ class Runner:
     def _stop_job(self, kind: Kind, name_key: str, name: str) -> None:
         try:
             self._call(f"Stop{kind.prefix}", **{name_key: name})
-        except StepFailedError as refused:
-            if "in status" not in str(refused):  # it may have ended just now
+        except StepFailedError as error:
+            if "in status" not in str(error):  # it may have ended just now
                 raise
 
-    def _model(self, step: Step, arguments: Document, _report: Callable[[Document], None]) -> Done:
+    def _model(
+        self, step: Step, arguments: Document, _report: Callable[[Document], None]
+    ) -> StepResult:
         name = self._name(step)
         answer = self._call("CreateModel", **(arguments | {"ModelName": name}))
-        return Done(
+        return StepResult(
             self._call("DescribeModel", ModelName=name), {"Model": {"Arn": answer["ModelArn"]}}
         )
 
     def _register(
         self, step: Step, arguments: Document, _report: Callable[[Document], None]
-    ) -> Done:
+    ) -> StepResult:
         answer = self._call("CreateModelPackage", **arguments)
         package = self._call("DescribeModelPackage", ModelPackageName=answer["ModelPackageArn"])
-        return Done(package, {"RegisterModel": {"Arn": answer["ModelPackageArn"]}})
+        return StepResult(package, {"RegisterModel": {"Arn": answer["ModelPackageArn"]}})
 
     def _endpoint_config(
         self, step: Step, arguments: Document, _report: Callable[[Document], None]
-    ) -> Done:
+    ) -> StepResult:
         # "an execution-unique name suffix" (sagemaker-python-sdk pull request 6224)
         end = f"-{names.suffix()}"
         name = (
-            str(arguments.get("EndpointConfigName", step.name))[: _LONGEST_CONFIG_NAME - len(end)]
-            + end
+            str(arguments.get("EndpointConfigName", step.name))[: _MAX_CONFIG_NAME - len(end)] + end
         )
         answer = self._call("CreateEndpointConfig", **(arguments | {"EndpointConfigName": name}))
-        described = self._call("DescribeEndpointConfig", EndpointConfigName=name)
-        return Done(described, {"EndpointConfig": {"Arn": answer["EndpointConfigArn"]}})
+        config = self._call("DescribeEndpointConfig", EndpointConfigName=name)
+        return StepResult(config, {"EndpointConfig": {"Arn": answer["EndpointConfigArn"]}})
 
     def _endpoint(
         self, step: Step, arguments: Document, report: Callable[[Document], None]
-    ) -> Done:
+    ) -> StepResult:
         """CreateEndpoint, or UpdateEndpoint where the name exists; then wait for InService."""
         name = arguments["EndpointName"]
         exists = self.core.store.get(endpoints.KIND, name) is not None
@@ -220,14 +225,14 @@ class Runner:
         metadata = {"Endpoint": {"Arn": answer["EndpointArn"]}}
         report(metadata)
         self._wait_for_endpoint(name, metadata)
-        described = self._call("DescribeEndpoint", EndpointName=name)
-        if described["EndpointStatus"] != "InService" or "FailureReason" in described:
+        endpoint = self._call("DescribeEndpoint", EndpointName=name)
+        if endpoint["EndpointStatus"] != "InService" or "FailureReason" in endpoint:
             raise StepFailedError(
-                described.get("FailureReason", f"The endpoint is {described['EndpointStatus']}."),
+                endpoint.get("FailureReason", f"The endpoint is {endpoint['EndpointStatus']}."),
                 "",
                 metadata,
             )
-        return Done(described, metadata)
+        return StepResult(endpoint, metadata)
 
     def _wait_for_endpoint(self, name: str, metadata: Document) -> None:
         while not self.stop.is_set():
@@ -235,7 +240,7 @@ class Runner:
                 self.core.store.wait(
                     endpoints.KIND,
                     name,
-                    lambda each: each is None or each["EndpointStatus"] in _SETTLED,
+                    lambda each: each is None or each["EndpointStatus"] in _STABLE_STATUSES,
                     _CHECK_STOP_S,
                 )
             except TimeoutError:
@@ -243,31 +248,33 @@ class Runner:
             return
         raise StepStoppedError(metadata)
 
-    def _lambda(self, step: Step, arguments: Document, _report: Callable[[Document], None]) -> Done:
+    def _lambda(
+        self, step: Step, arguments: Document, _report: Callable[[Document], None]
+    ) -> StepResult:
         """Invoke, wait for the answer, take its OutputParameters.
 
         A running function is not interrupted by a stop.
         """
         function = step.document["FunctionArn"]
         payload = self._invoke(function, arguments)
-        declared = step.document.get("OutputParameters", [])
-        missing = [
+        output_parameters = step.document.get("OutputParameters", [])
+        missing_names = [
             each["OutputName"]
-            for each in declared
+            for each in output_parameters
             if not isinstance(payload, dict) or each["OutputName"] not in payload
         ]
-        if missing:
+        if missing_names:
             raise StepFailedError(
-                f"ClientError: The function's answer lacks the OutputParameters {missing}:"
+                f"ClientError: The function's answer lacks the OutputParameters {missing_names}:"
                 f" {json.dumps(payload)[:300]}"
             )
-        values = {each["OutputName"]: payload[each["OutputName"]] for each in declared}
-        listed = [
+        values = {each["OutputName"]: payload[each["OutputName"]] for each in output_parameters}
+        entries = [
             {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)}
             for name, value in values.items()
         ]
-        return Done(
-            {"OutputParameters": values}, {"Lambda": {"Arn": function, "OutputParameters": listed}}
+        return StepResult(
+            {"OutputParameters": values}, {"Lambda": {"Arn": function, "OutputParameters": entries}}
         )
 
     def _invoke(self, function: str, arguments: Document) -> Any:
@@ -279,19 +286,19 @@ class Runner:
                 FunctionName=function, Payload=json.dumps(arguments).encode()
             )
             payload = json.loads(answer["Payload"].read() or b"null")
-        except (ClientError, BotoCoreError) as refused:
-            why = f"Failed to invoke lambda:InvokeFunction. Error Details: {refused}"
+        except (ClientError, BotoCoreError) as error:
+            message = f"Failed to invoke lambda:InvokeFunction. Error Details: {error}"
             if time.monotonic() - began_at >= limit_s:
-                why = f"The function did not answer within {limit_s:g} s; it keeps running"
-            raise StepFailedError(f"ClientError: {why}", "", metadata) from refused
+                message = f"The function did not answer within {limit_s:g} s; it keeps running"
+            raise StepFailedError(f"ClientError: {message}", "", metadata) from error
         if answer.get("FunctionError"):
-            told = (
+            details = (
                 f"{payload.get('errorType')}: {payload.get('errorMessage')}"
                 if isinstance(payload, dict)
                 else str(payload)
             )
             raise StepFailedError(
-                f"ClientError: Lambda function {function} failed. {told}", "", metadata
+                f"ClientError: Lambda function {function} failed. {details}", "", metadata
             )
         return payload
 
@@ -308,8 +315,8 @@ class Runner:
         )
 
 
-_ENDED = {"Completed", "Failed", "Stopped"}
-_SETTLED = {"InService", "Failed", "OutOfService", "UpdateRollbackFailed"}
+_END_STATUSES = {"Completed", "Failed", "Stopped"}
+_STABLE_STATUSES = {"InService", "Failed", "OutOfService", "UpdateRollbackFailed"}
 
 
 def _cause(code: str, status: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from shoal_local.sagemaker.errors import invalid
 
-DEEPEST = 200
+MAX_DEPTH = 200
 """Levels of lists and objects: 50 steps, each in a branch of the one before, need 150."""
 _NUMBER = (int, float)
 _DEPENDENCY: Mapping[str, Any] = {"Step": str, "Trigger": str}
@@ -37,7 +37,7 @@ _STEP: Mapping[str, Any] = {
     "PropertyFiles": [{"PropertyFileName": str, "OutputName": str, "FilePath": str}],
     "OutputParameters": [{"OutputName": str, "OutputType": str}],
 }
-_NEEDED: Mapping[int, tuple[str, ...]] = {
+_REQUIRED: Mapping[int, tuple[str, ...]] = {
     id(_DEPENDENCY): ("Step", "Trigger"),
     id(_RETRY): ("ExceptionType",),
     id(_STEP["PropertyFiles"][0]): ("PropertyFileName", "OutputName", "FilePath"),
@@ -69,12 +69,12 @@ def check_steps(steps: Any, where: str) -> None:
 def check_depth(document: Any) -> None:
     """Without recursion, so that what is nested without end is refused like anything else."""
     level = [document]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         level = [member for value in level for member in _members(value)]
         if not level:
             return
     raise invalid(
-        f"Unable to parse pipeline definition. It is nested more than {DEEPEST} levels deep"
+        f"Unable to parse pipeline definition. It is nested more than {MAX_DEPTH} levels deep"
     )
 
 
@@ -88,28 +88,28 @@ def _members(value: Any) -> list[Any]:
     )
 
 
-def _check(value: Any, wanted: Any, where: str) -> None:
-    if isinstance(wanted, list):
+def _check(value: Any, expected: Any, where: str) -> None:
+    if isinstance(expected, list):
         _require(isinstance(value, list), where, "a list", value)
         for position, member in enumerate(value):
-            _check(member, wanted[0], f"{where}[{position}]")
-    elif isinstance(wanted, Mapping):
+            _check(member, expected[0], f"{where}[{position}]")
+    elif isinstance(expected, Mapping):
         _require(isinstance(value, dict), where, "an object", value)
-        for name in _NEEDED.get(id(wanted), ()):
+        for name in _REQUIRED.get(id(expected), ()):
             _require(name in value, f"{where}.{name}", "there", None)
-        for name in wanted.keys() & value.keys():
-            _check(value[name], wanted[name], f"{where}.{name}")
-    elif isinstance(wanted, tuple) and any(isinstance(each, Mapping) for each in wanted):
-        plain, structured = wanted
+        for name in expected.keys() & value.keys():
+            _check(value[name], expected[name], f"{where}.{name}")
+    elif isinstance(expected, tuple) and any(isinstance(each, Mapping) for each in expected):
+        plain, structured = expected
         if not isinstance(value, plain):
             _check(value, structured, where)
     else:
-        kinds = wanted if isinstance(wanted, tuple) else (wanted,)
-        right = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-        _require(right, where, " or ".join(_WORDS[kind] for kind in kinds), value)
+        kinds = expected if isinstance(expected, tuple) else (expected,)
+        has_kind = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+        _require(has_kind, where, " or ".join(_WORDS[kind] for kind in kinds), value)
 
 
-def _require(right: bool, where: str, kind: str, value: Any) -> None:
-    if not right:
-        shown = repr(value) if len(repr(value)) <= 100 else repr(value)[:100] + "..."
-        raise invalid(f"Unable to parse pipeline definition. {where} must be {kind}, not {shown}")
+def _require(condition: bool, where: str, kind: str, value: Any) -> None:
+    if not condition:
+        text = repr(value) if len(repr(value)) <= 100 else repr(value)[:100] + "..."
+        raise invalid(f"Unable to parse pipeline definition. {where} must be {kind}, not {text}")

@@ -39,7 +39,7 @@ class ModelPackageGroups:
             "CreationTime": names.now(),
             "CreatedBy": {},
         }
-        self._core.store.create(KIND, name, document, _taken)
+        self._core.store.create(KIND, name, document, _name_in_use)
         return {"ModelPackageGroupArn": document["ModelPackageGroupArn"]}
 
     def describe(self, request: Document) -> Document:
@@ -56,7 +56,7 @@ class ModelPackageGroups:
 
     def delete(self, request: Document) -> Document:
         name = self.describe(request)["ModelPackageGroupName"]
-        if self._core.store.some(
+        if self._core.store.select(
             "model-package", lambda package: bool(package.get("ModelPackageGroupName") == name)
         ):
             arn = self._core.arn("model-package-group", name)
@@ -92,8 +92,8 @@ class ModelPackageGroups:
 def _check_policy(policy: str) -> None:
     try:
         statements = json.loads(policy)["Statement"]
-    except (ValueError, KeyError, TypeError, RecursionError) as broken:
-        raise invalid(f"Invalid resource policy: {broken}") from broken
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise invalid(f"Invalid resource policy: {error}") from error
     for statement in statements if isinstance(statements, list) else [statements]:
         if not isinstance(statement, dict) or not {"Effect", "Principal", "Action"} <= set(
             statement
@@ -103,5 +103,5 @@ def _check_policy(policy: str) -> None:
             )
 
 
-def _taken(existing: Document) -> AwsError:
+def _name_in_use(existing: Document) -> AwsError:
     return invalid(f"Model Package Group already exists: {existing['ModelPackageGroupArn']}")

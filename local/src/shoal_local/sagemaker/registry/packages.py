@@ -19,7 +19,7 @@ _LISTING = Listing(
     "ModelPackageSummary",
     "ModelPackageArn",
     "ModelPackageStatus",
-    also=frozenset({"ModelPackageGroupName", "ModelApprovalStatus", "ModelPackageType"}),
+    extra_filters=frozenset({"ModelPackageGroupName", "ModelApprovalStatus", "ModelPackageType"}),
 )
 _UPDATABLE = (
     "ModelApprovalStatus",
@@ -47,8 +47,8 @@ class ModelPackages:
         group = groups.ModelPackageGroups(self._core).describe(request)["ModelPackageGroupName"]
         version = self._next_version(group)
         document = self._document(request, group, version)
-        self._core.store.create(KIND, document["_name"], document, _taken)
-        self._tell(document)
+        self._core.store.create(KIND, document["_name"], document, _name_in_use)
+        self._emit(document)
         return {"ModelPackageArn": document["ModelPackageArn"]}
 
     def _next_version(self, group: str) -> int:
@@ -58,12 +58,12 @@ class ModelPackages:
         return int(self._core.store.change(groups.KIND, group, edit)["_versions"])
 
     def _document(self, request: Document, group: str, version: int) -> Document:
-        kept = {
+        members = {
             key: value
             for key, value in request.items()
             if key not in {"Tags", "ClientToken", "ModelPackageName"}
         }
-        return kept | {
+        return members | {
             "_name": f"{group}/{version}",
             "_tags": request.get("Tags", []),
             "ModelPackageName": group,
@@ -79,7 +79,7 @@ class ModelPackages:
         }
 
     def _find(self, name_or_arn: str) -> Document:
-        for package in self._core.store.some(
+        for package in self._core.store.select(
             KIND, lambda each: name_or_arn in {each["ModelPackageArn"], each["_name"]}
         ):
             return package
@@ -109,14 +109,14 @@ class ModelPackages:
         def edit(document: Document) -> None:
             document.update(changes, LastModifiedTime=names.now(), LastModifiedBy=user_context())
 
-        self._tell(self._core.store.change(KIND, package["_name"], edit))
+        self._emit(self._core.store.change(KIND, package["_name"], edit))
         return {"ModelPackageArn": package["ModelPackageArn"]}
 
     def delete(self, request: Document) -> Document:
         self._core.store.delete(KIND, self._find(request["ModelPackageName"])["_name"])
         return {}
 
-    def _tell(self, document: Document) -> None:
+    def _emit(self, document: Document) -> None:
         self._core.emit(
             "SageMaker Model Package State Change",
             event_detail(document),
@@ -124,5 +124,5 @@ class ModelPackages:
         )
 
 
-def _taken(existing: Document) -> AwsError:
+def _name_in_use(existing: Document) -> AwsError:
     return invalid(f"Model package version already exists: {existing['ModelPackageArn']}")

@@ -38,7 +38,7 @@ def write_key() -> Path:
     return path
 
 
-class Door(paramiko.ServerInterface):  # type: ignore[misc] # published without types
+class ExecOnlyServer(paramiko.ServerInterface):  # type: ignore[misc] # published without types
     """Lets in whoever has the job's key, to run commands and nothing else."""
 
     def __init__(self, key: Any) -> None:
@@ -114,10 +114,10 @@ def _welcome(connection: socket.socket, key: Any) -> None:
     transport = paramiko.Transport(connection)
     transport.add_server_key(key)
     try:
-        transport.start_server(server=Door(key))
+        transport.start_server(server=ExecOnlyServer(key))
         transport.join()
-    except (paramiko.SSHException, EOFError, OSError) as refused:
-        sys.stderr.write(f"sshd: {refused}\n")
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        sys.stderr.write(f"sshd: {error}\n")
     finally:
         transport.close()
 
@@ -126,16 +126,16 @@ def destination(arguments: list[str]) -> tuple[str, str]:
     """Host and command of an `ssh` command line; what OpenSSH's options would change does not apply
     here.
     """
-    rest = list(arguments)
-    while rest and rest[0].startswith("-"):
-        option = rest.pop(0)
-        if len(option) == 2 and option[1] in _OPTIONS_WITH_VALUE and rest:
-            rest.pop(0)
-    if len(rest) < 2:
+    words = list(arguments)
+    while words and words[0].startswith("-"):
+        option = words.pop(0)
+        if len(option) == 2 and option[1] in _OPTIONS_WITH_VALUE and words:
+            words.pop(0)
+    if len(words) < 2:
         raise SystemExit(
             "ssh: a host and a command are needed; this stand-in has no interactive sessions"
         )
-    return rest[0].rpartition("@")[2], " ".join(rest[1:])
+    return words[0].rpartition("@")[2], " ".join(words[1:])
 
 
 def run(arguments: list[str]) -> int:
@@ -150,8 +150,8 @@ def run(arguments: list[str]) -> int:
         client.connect(host, pkey=key, allow_agent=False, look_for_keys=False)
         channel = client.get_transport().open_session()
         channel.exec_command(command)
-    except (paramiko.SSHException, OSError, EOFError) as refused:
-        sys.stderr.write(f"ssh: connect to host {host} port {_PORT}: {refused}\n")
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        sys.stderr.write(f"ssh: connect to host {host} port {_PORT}: {error}\n")
         return 255
     threading.Thread(target=_send_input, args=(channel,), daemon=True).start()
     errors = threading.Thread(target=_copy, args=(channel.recv_stderr, 2), daemon=True)

@@ -70,8 +70,8 @@ class Models:
 
     def __init__(self, folder: Path) -> None:
         self._loaded: dict[str, dict[int, Any]] = {}
-        for found in sorted(folder.rglob("saved_model.pb")):
-            version = found.parent
+        for file in sorted(folder.rglob("saved_model.pb")):
+            version = file.parent
             if version.name.isdecimal():
                 self._loaded.setdefault(version.parent.name, {})[int(version.name)] = (
                     tf.saved_model.load(str(version))
@@ -144,74 +144,74 @@ def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
     """The signature's outputs for `values`: one per input by name, or a bare one for the only
     input.
     """
-    wanted = inputs_of(signature)
+    inputs = inputs_of(signature)
     if not isinstance(values, dict) or set(values) == {"b64"}:
-        if len(wanted) != 1:
+        if len(inputs) != 1:
             raise RefusedError(
-                f"the model has several inputs, by these names: {', '.join(sorted(wanted))}"
+                f"the model has several inputs, by these names: {', '.join(sorted(inputs))}"
             )
-        values = {next(iter(wanted)): values}
-    if set(values) != set(wanted):
+        values = {next(iter(inputs)): values}
+    if set(values) != set(inputs):
         raise RefusedError(
-            f"the model's inputs are {', '.join(sorted(wanted))}; the request has"
+            f"the model's inputs are {', '.join(sorted(inputs))}; the request has"
             f" {', '.join(sorted(values))}"
         )
     try:
         tensors = {
-            name: tf.constant(decoded(values[name]), dtype=wanted[name].dtype) for name in wanted
+            name: tf.constant(decode(values[name]), dtype=inputs[name].dtype) for name in inputs
         }
         return {name: tensor.numpy() for name, tensor in signature(**tensors).items()}
-    except (TypeError, ValueError, tf.errors.OpError) as wrong:
-        raise RefusedError(str(wrong)) from wrong
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        raise RefusedError(str(error)) from error
 
 
-def decoded(value: Any) -> Any:
+def decode(value: Any) -> Any:
     """`{"b64": ...}` stands for bytes, wherever it is."""
     if isinstance(value, dict) and set(value) == {"b64"}:
         return base64.b64decode(value["b64"])
-    return [decoded(each) for each in value] if isinstance(value, list) else value
+    return [decode(each) for each in value] if isinstance(value, list) else value
 
 
-def encoded(value: Any) -> Any:
+def encode(value: Any) -> Any:
     """Arrays as lists; bytes as text where they are text, which is how TensorFlow Serving writes
     outputs not named `..._bytes`.
     """
     if isinstance(value, np.ndarray):
-        return encoded(value.tolist())
+        return encode(value.tolist())
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    return [encoded(each) for each in value] if isinstance(value, list) else value
+    return [encode(each) for each in value] if isinstance(value, list) else value
 
 
 def in_rows(outputs: dict[str, np.ndarray[Any, Any]]) -> list[Any]:
     if len(outputs) == 1:
-        return list(encoded(next(iter(outputs.values()))))
-    columns = {name: encoded(value) for name, value in outputs.items()}
+        return list(encode(next(iter(outputs.values()))))
+    columns = {name: encode(value) for name, value in outputs.items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def in_one(outputs: dict[str, np.ndarray[Any, Any]]) -> Any:
     if len(outputs) == 1:
-        return encoded(next(iter(outputs.values())))
-    return {name: encoded(value) for name, value in outputs.items()}
+        return encode(next(iter(outputs.values())))
+    return {name: encode(value) for name, value in outputs.items()}
 
 
 def serving_answer(models: Models, method: str, path: str, body: bytes) -> Answer:
     """What TensorFlow Serving's REST API answers."""
     try:
         document = _serving_document(models, method, path, body)
-    except RefusedError as refused:
-        return refused.status, _JSON, json.dumps({"error": str(refused)}).encode()
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as wrong:
-        return 400, _JSON, json.dumps({"error": f"JSON Parse error: {wrong}"}).encode()
+    except RefusedError as error:
+        return error.status, _JSON, json.dumps({"error": str(error)}).encode()
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        return 400, _JSON, json.dumps({"error": f"JSON Parse error: {error}"}).encode()
     return 200, _JSON, json.dumps(document).encode()
 
 
 def _serving_document(models: Models, method: str, path: str, body: bytes) -> dict[str, Any]:
-    if method == "GET" and (found := _STATUS.fullmatch(path)):
-        return models.status(found["name"])
-    if method == "POST" and (found := _PREDICT.fullmatch(path)) and found["method"] == "predict":
-        return models.predict(found["name"], found["version"], json.loads(body))
+    if method == "GET" and (match := _STATUS.fullmatch(path)):
+        return models.status(match["name"])
+    if method == "POST" and (match := _PREDICT.fullmatch(path)) and match["method"] == "predict":
+        return models.predict(match["name"], match["version"], json.loads(body))
     raise RefusedError(
         f"Malformed request: {method} {path} (this stand-in answers :predict and the models'"
         " status)",
@@ -260,11 +260,15 @@ class PythonService:
             answer = requests.post(context.rest_uri, data=body, timeout=60)
             return answer.status_code, _JSON, answer.content
         try:
-            said, content_type = self._handler(io.BytesIO(body), context)
-        except Exception as raised:  # noqa: BLE001 (the user's code may raise anything)
+            answer_body, content_type = self._handler(io.BytesIO(body), context)
+        except Exception as error:  # noqa: BLE001 (the user's code may raise anything)
             traceback.print_exc()
-            return 500, _JSON, json.dumps({"error": str(raised)}).encode()
-        return 200, content_type, said if isinstance(said, bytes) else str(said).encode()
+            return 500, _JSON, json.dumps({"error": str(error)}).encode()
+        return (
+            200,
+            content_type,
+            answer_body if isinstance(answer_body, bytes) else str(answer_body).encode(),
+        )
 
     def _context(self, headers: Any, length: int) -> Context:
         attributes = headers.get(_ATTRIBUTES)

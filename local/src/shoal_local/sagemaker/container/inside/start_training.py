@@ -49,7 +49,7 @@ _DAEMONS = {"orted", "prted"}
 _REMOTE_SHELL = Path(__file__).with_name("remote_shell.py")
 _SECRET = Path("/opt/emulator-bin/cluster-secret")
 """There only when the job has several hosts with networks of their own."""
-_LONGEST_PAUSE_S = 0.5
+_MAX_PAUSE_S = 0.5
 _WAIT_FOR_MPIRUN_S = 20 * 60
 _ONE_DASH = {"-bind-to": "--bind-to", "-map-by": "--map-by"}
 
@@ -73,9 +73,9 @@ def stand_in(module: Any) -> None:
     """Replace sshd, /etc/environment and the pauses in one of the toolkit's MPI runners."""
     module._start_sshd_daemon = start_sshd
     module._write_env_vars_to_file = lambda: None
-    longest_s = _LONGEST_PAUSE_S if len(hosts()) > 1 else 0.0
+    max_s = _MAX_PAUSE_S if len(hosts()) > 1 else 0.0
     module.time = types.SimpleNamespace(
-        sleep=lambda seconds: time.sleep(min(seconds, longest_s)), time=time.time
+        sleep=lambda seconds: time.sleep(min(seconds, max_s)), time=time.time
     )
 
 
@@ -88,7 +88,7 @@ def hosts() -> list[str]:
         return []
 
 
-def tell_version_of_pytorch() -> None:
+def set_pytorch_version() -> None:
     """In place of the PyTorch toolkit's `_set_torch_version_environment`: where that fails a job
     goes on, with a line in its log.
     """
@@ -101,18 +101,18 @@ def tell_version_of_pytorch() -> None:
         sys.stderr.write(f"PyTorch's version cannot be read: {error!r}\n")
 
 
-def daemon_of_mpirun() -> list[Any]:
+def mpirun_daemons() -> list[Any]:
     """In place of the toolkit's `_orted_process`, with the same patience; none when mpirun has
     ended before we looked.
     """
     psutil = importlib.import_module("psutil")
     deadline = time.monotonic() + _WAIT_FOR_MPIRUN_S
     while time.monotonic() < deadline and not list(Path("/tmp").glob("done.*")):  # noqa: S108 (the container's own)
-        if found := [
+        if daemons := [
             each for each in psutil.process_iter(attrs=["name"]) if each.info["name"] in _DAEMONS
         ]:
-            return found
-        time.sleep(_LONGEST_PAUSE_S / 5)
+            return daemons
+        time.sleep(_MAX_PAUSE_S / 5)
     return []
 
 
@@ -154,7 +154,7 @@ def without_preload(runner: Any, method: str) -> None:
     setattr(runner, method, command)
 
 
-def wait_for_what_runs(number: int, _frame: FrameType | None) -> None:
+def wait_for_children(number: int, _frame: FrameType | None) -> None:
     """On SIGTERM: go on while the toolkit has children, which have got the signal too; end where
     nothing was started yet.
     """
@@ -164,7 +164,7 @@ def wait_for_what_runs(number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, wait_for_what_runs)
+    signal.signal(signal.SIGTERM, wait_for_children)
     # while the toolkit is imported, a third of which would go into looking for garbage
     gc.disable()
     smdataparallel: Any = importlib.import_module("sagemaker_training.smdataparallel")
@@ -173,10 +173,10 @@ def main() -> None:
     stand_in(mpi)
     with_two_dashes(mpi)
     with_slots_filled(smdataparallel)
-    mpi._orted_process = daemon_of_mpirun
+    mpi._orted_process = mpirun_daemons
     if importlib.util.find_spec("sagemaker_pytorch_container"):
         pytorch: Any = importlib.import_module("sagemaker_pytorch_container.training")
-        pytorch._set_torch_version_environment = tell_version_of_pytorch
+        pytorch._set_torch_version_environment = set_pytorch_version
     if "SAGEMAKER_BASE_DIR" in os.environ:
         without_preload(smdataparallel.SMDataParallelRunner, "_get_mpirun_command")
         without_preload(mpi.MasterRunner, "_create_command")
