@@ -1,4 +1,4 @@
-"""One emulator, and its port as bytes."""
+"""One emulator in this process, so that a test can break it, and its port as bytes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from local.tests.bad_input.wire import ACCOUNT_ID, Wire
-from shoal_local.testing import emulator
+from shoal_local.testing import in_process
 
 
 @pytest.fixture(scope="session")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
     """The emulator's port, for requests that no client of AWS would send."""
-    with emulator(tmp_path_factory.mktemp("wire"), "--account", ACCOUNT_ID) as local:
-        yield Wire(local.account.endpoint)
+    with in_process(tmp_path_factory.mktemp("wire"), ACCOUNT_ID) as emulator:
+        yield Wire(emulator.endpoint_url())
