@@ -1,4 +1,4 @@
-"""A pytest plugin: the longest files first, and at the end the time by folder.
+"""A pytest plugin: the longest files first, failures at once, and at the end the time by folder.
 
 Files are ordered by what they took in the last run (pytest's cache), those without a time first.
 Files that share an expensive fixture stay on one worker.
@@ -68,14 +68,18 @@ def unit_of(nodeid: str) -> str:
     return _GROUPS.get(file, file)
 
 
-class SecondsByFile:
-    """What set-up, call and tear-down of each file's tests took."""
+class Report:
+    """Which test failed, at once, and what the tests of each file took."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid.partition("::")[0]] += report.duration
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal:
+            terminal.write_line(f"\nFAILED in {report.when}: {report.nodeid}", red=True)
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         if config.cache:
@@ -90,4 +94,4 @@ class SecondsByFile:
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # the process that reports, not a worker
-        config.pluginmanager.register(SecondsByFile())
+        config.pluginmanager.register(Report(config))
