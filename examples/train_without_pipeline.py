@@ -1,9 +1,14 @@
-# %% [markdown] # The same training job without the pipeline  SageMaker's Python SDK v3 starts the
-# job that the pipeline's step `Train` starts: the same image, role, network and code archive, and
+# %% [markdown]
+# # The same training job without the pipeline
+#
+# SageMaker's Python SDK v3 starts the job that the pipeline's step `Train` starts: the same image,
+# role, network and code archive, and
 # the hyperparameters of Shoal's launch contract, which AWS's training toolkit inside the image
-# reads. (The SDK's own `distributed=` has no smddp, and bypasses the toolkit.) Then: deploy an
-# endpoint, ask it for ten digits, clean up.  Before: `shoal local up`, export what it tells, `shoal
-# deploy dev --local`, `shoal data upload dev --local`. Or run `make examples`.
+# reads. (The SDK's own `distributed=` has no
+# smddp, and bypasses the toolkit.) Then: deploy an endpoint, ask it for ten digits, clean up.
+#
+# Before: `shoal local up`, export what it tells, `shoal deploy dev --local`, `shoal data upload dev
+# --local`. Or run `make examples`.
 
 # %%
 import atexit
@@ -15,9 +20,8 @@ import warnings
 from contextlib import ExitStack
 from pathlib import Path
 
-TARGET = os.environ[
-    "AWS_ENDPOINT_URL"
-]  # the emulator; this is the line to change for AWS: TARGET = None
+# The emulator; this is the line to change for AWS: TARGET = None
+TARGET = os.environ["AWS_ENDPOINT_URL"]
 
 ROOT = next(
     folder for folder in (Path.cwd(), *Path.cwd().parents) if (folder / "environments").is_dir()
@@ -29,8 +33,11 @@ if TARGET is None:
 else:
     os.environ["AWS_ENDPOINT_URL"] = TARGET
 
-# %% [markdown] ## What the environment file says  `resolve` checks that this strategy can run on
-# this instance type with this image, and gives the toolkit's hyperparameters.
+# %% [markdown]
+# ## What the environment file says
+#
+# `resolve` checks that this strategy can run on this instance type with this image, and gives the
+# toolkit's hyperparameters.
 
 # %%
 from config.loader import load_environment
@@ -61,8 +68,11 @@ deployed = {
 }
 print(deployed["CodeUri"])
 
-# %% [markdown] ## Train  No `source_code`: with it the SDK would upload drivers of its own and
-# start them instead of the image's toolkit.
+# %% [markdown]
+# ## Train
+#
+# No `source_code`: with it the SDK would upload drivers of its own and start them instead of the
+# image's toolkit.
 
 # %%
 os.environ["SAGEMAKER_VALIDATE_ROLE"] = (
@@ -135,8 +145,11 @@ for stream in streams:
     )
     print(*(event["message"] for event in found["events"]), sep="\n")
 
-# %% [markdown] ## Deploy an endpoint  It bills until it is deleted. The last cell deletes it; when
-# something fails before, the end of this process does.
+# %% [markdown]
+# ## Deploy an endpoint
+#
+# It bills until it is deleted. The last cell deletes it; when something fails before, the end of
+# this process does.
 
 # %%
 from sagemaker.core.resources import Endpoint, EndpointConfig, Model
@@ -200,8 +213,11 @@ print("asked:   ", [digit["label"] for digit in digits])
 print("answered:", [prediction["digit"] for prediction in answer["predictions"]])
 print("by:      ", answer["model"]["training_job_name"])
 
-# %% [markdown] ## Clean up  The endpoint, its configuration and the model go; the training job's
-# record and its model.tar.gz stay.
+# %% [markdown]
+# ## Clean up
+#
+# The endpoint, its configuration and the model go; the training job's record and its model.tar.gz
+# stay.
 
 # %%
 cleanup.close()
