@@ -24,10 +24,7 @@ from stacks.validation.validator import Validator
 
 
 def feature_flags(root: Path) -> dict[str, Any]:
-    """Return the context of cdk.json.
-
-    The CDK's CLI hands it over by itself; without the CLI (`python app.py`) nobody does.
-    """
+    """Return the context of cdk.json, which only the CDK's CLI hands over by itself."""
     context: dict[str, Any] = json.loads((root / "cdk.json").read_text())["context"]
     return context
 
@@ -122,15 +119,14 @@ class ShoalApp(cdk.App):
         return checked.notices
 
     def add_delivery(self, environments: Iterable[Environment]) -> None:
-        """Add the stack that lets workflows deploy, for each account in which an environment wants
-        one.
+        """Add the stack that lets workflows deploy, for each account with an environment that has a
+        section `delivery`.
         """
         with_delivery = [environment for environment in environments if environment.delivery]
         if not with_delivery:
             return
-        from stacks.delivery_stack import (
-            DeliveryStack,
-        )  # imports parts of the CDK that most apps do not need
+        # It imports parts of the CDK that most apps do not need.
+        from stacks.delivery_stack import DeliveryStack
 
         for account in sorted({environment.account for environment in with_delivery}):
             in_account = [
@@ -140,8 +136,8 @@ class ShoalApp(cdk.App):
             DeliveryStack(self, f"delivery-{account}", environments=in_account, env=place)
 
     def add_release_pipelines(self, environments: Iterable[Environment]) -> None:
-        """Add a pipeline of CodePipeline for each environment that has a connection, with those
-        that take releases from it.
+        """Add a pipeline of CodePipeline for each environment that has a connection, with the
+        environments that take releases from it.
 
         All of them must have been added before.
         """
@@ -170,7 +166,7 @@ class ShoalApp(cdk.App):
 
 
 def _promotions_from(first: Environment, by_name: Mapping[str, Environment]) -> list[Environment]:
-    """It, and those that are promoted from it, in that order."""
+    """Return it and the environments that are promoted from it, in that order."""
     promotions = [first]
     for environment in promotions:
         promotions += [

@@ -1,4 +1,4 @@
-"""What one environment keeps: data, artifacts, logs and the model registry."""
+"""The stack of what one environment keeps: data, artifacts, logs and the model registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stacks.constructs.storage import Storage
 class DataStack(cdk.Stack):
     """Key, buckets and model package group, readable as far as `consumers` need it.
 
-    In a protected environment all outlive the stack.
+    In a protected environment all of them outlive the stack.
     """
 
     def __init__(

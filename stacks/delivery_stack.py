@@ -1,8 +1,8 @@
-"""What lets GitHub's workflows deploy without a secret: the identity provider of an account, and a
-role for each of its environments.
+"""Lets GitHub's workflows deploy without a secret: an account's identity provider, and roles for
+each of its environments.
 
-One stack per account and project, outside the stages: it must be there before any workflow can
-deploy. A person deploys it once.
+There is one stack per account and project, outside the stages, because it must exist before any
+workflow can deploy. A person deploys it once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from stacks.constructs.github_role import AUDIENCE, HOST, GitHubRole
 
 DEPLOY, LOOK, PROMOTE = "deliver", "look", "promote"
 _SESSION_HOURS = {DEPLOY: 2, LOOK: 1, PROMOTE: 1}
-"""As long as the actor's job in .github/workflows may run: whoever takes the bootstrap's roles
-needs the first session to the end.
+"""As long as the actor's job in .github/workflows may run: a job that assumes the bootstrap's roles
+needs its first session to the end.
 """
 _BOOTSTRAP_ROLES = ("deploy", "file-publishing", "image-publishing", "lookup")
 _QUALIFIER = cdk.DefaultStackSynthesizer.DEFAULT_QUALIFIER
@@ -55,7 +55,7 @@ class DeliveryStack(cdk.Stack):
                 self._add_promotion_role(names, provider)
 
     def _provider(self, account: str, environments: Sequence[Environment]) -> str:
-        """ARN of GitHub's identity provider, which an account has at most once."""
+        """Return the ARN of GitHub's identity provider, which an account has at most once."""
         if not all(
             environment.delivery and environment.delivery.create_provider
             for environment in environments
@@ -67,14 +67,14 @@ class DeliveryStack(cdk.Stack):
         return provider.oidc_provider_arn
 
     def _add_deploy_role(self, names: Names, provider: str) -> None:
-        """May assume the roles that `cdk bootstrap` made in this account and region, and do nothing
-        by itself.
+        """Add a role that may assume the roles of `cdk bootstrap` in this account and region, and
+        nothing else.
         """
         self._add_assuming_role(names, provider, DEPLOY, names.environment.name, _BOOTSTRAP_ROLES)
 
     def _add_look_role(self, names: Names, provider: str) -> None:
-        """May assume the bootstrap's role that only reads: for the nightly drift check, which waits
-        for no reviewer.
+        """Add a role that may assume the bootstrap's read-only role: for the nightly drift check,
+        which waits for no reviewer.
         """
         self._add_assuming_role(
             names, provider, LOOK, f"{names.environment.name}-look", ("lookup",)
@@ -109,8 +109,8 @@ class DeliveryStack(cdk.Stack):
         cdk.CfnOutput(self, output, value=role.role_arn)
 
     def _add_promotion_role(self, names: Names, provider: str) -> None:
-        """May read what `shoal promote` looks at, where models are trained; it changes nothing in
-        the account.
+        """Add a role that may read what `shoal promote` looks at, where models are trained. It may
+        change nothing.
         """
         environment = names.environment
         role = GitHubRole(

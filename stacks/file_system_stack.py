@@ -1,6 +1,6 @@
 """The file system of one environment, deployed only where `data.input_mode` is FSx.
 
-A stack of its own: it costs money as long as it exists, holds copies only, and can be made and
+It is a stack of its own: it costs money while it exists, holds only copies, and can be created and
 deleted for one campaign.
 """
 
@@ -52,7 +52,7 @@ class FileSystemStack(cdk.Stack):
         cdk.CfnOutput(self, "MountName", value=self._lustre.mount_name)
 
     def mounted_in(self, stack: cdk.Stack) -> MountedFileSystem:
-        """The file system as `stack` sees it, which is deployed after this one."""
+        """Return the file system as `stack` sees it, which is deployed after this one."""
         stack.add_stack_dependency(self)
         return MountedFileSystem(
             file_system_id=self._read(stack, "FileSystemId", "id"),

@@ -1,9 +1,8 @@
-"""The container image of one environment: its repository, and the project that builds it.
+"""The container image of one environment: its repository, and the project that builds it. Deployed
+only with `training.build_image`.
 
-Deployed only with `training.build_image`.
-
-Nothing is built by a deployment: `shoal image build ENV` starts the project, and the pipeline's
-stack reads what it published.
+A deployment builds nothing: `shoal image build ENV` starts the project, and the pipeline's stack
+reads the URI that it published.
 """
 
 from __future__ import annotations

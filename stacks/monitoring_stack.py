@@ -1,6 +1,4 @@
-"""What looks after one environment once it is deployed: the sweeper, alarms with their topic, a
-budget, and the dashboard.
-"""
+"""The sweeper, alarms with their topic, a budget and the dashboard of one environment."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from stacks.pipeline_stack import PipelineStack
 
 
 class MonitoringStack(cdk.Stack):
-    """Deployed after what it watches; deleting it stops nothing but the watching."""
+    """Deployed after what it watches; deleting it stops only the watching."""
 
     def __init__(
         self,
@@ -65,8 +63,8 @@ class MonitoringStack(cdk.Stack):
         Dashboard(
             self, "Dashboard", names=names, steps=pipeline.step_names, alarms=self.alarms.alarms
         )
-        # Kept when nothing is served: CloudFormation refuses to take away what a serving stack that
-        # is there, and pinned no more, imports.
+        # Exported even when nothing is served: CloudFormation refuses to remove an export that a
+        # serving stack imports, and one may still exist although its release is no longer pinned.
         self.export_value(self.alarms.topic.topic_arn)
         cdk.CfnOutput(self, "TopicArn", value=self.alarms.topic.topic_arn)
         cdk.CfnOutput(self, "DashboardName", value=names.dashboard)

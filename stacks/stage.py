@@ -1,8 +1,8 @@
-"""One environment's settings go in; its stacks come out.
+"""The stacks of one environment.
 
-They are deployed in the order of their dependencies, which is not that of the lines below: data
-(the key of the network's flow logs), network, file-system and image where there are any, pipeline,
-monitoring, serving where a release is pinned. `pipelines/costs/plan.py` shows that order.
+They are deployed in the order of their dependencies, which differs from the order of the lines
+below: data (the key of the network's flow logs), network, file-system and image where they exist,
+pipeline, monitoring, serving where a release is pinned. `pipelines/costs/plan.py` shows that order.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from stacks.monitoring_stack import MonitoringStack
 from stacks.network_stack import NetworkStack
 from stacks.pipeline_stack import PipelineStack
 
-# what few environments have is imported where it is made: each brings parts of the CDK that take
-# long to import
+# Stacks that few environments have are imported where they are made: each imports parts of the CDK
+# that take long.
 if TYPE_CHECKING:
     from stacks.file_system_stack import FileSystemStack
     from stacks.image_stack import ImageStack
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class EnvironmentStage(cdk.Stage):
-    """Stage id = the environment's name, so `cdk deploy 'dev/*'` means its stacks.
+    """The stage's id is the environment's name, so `cdk deploy 'dev/*'` means its stacks.
 
     `launch` is what trains; `root` is the repository; `consumers` serve what is trained here.
     """
@@ -118,7 +118,9 @@ class EnvironmentStage(cdk.Stage):
         return ImageStack(self, "image", names=names, image=recipe, root=root, env=env)
 
     def _serving(self, names: Names, functions: Path, env: cdk.Environment) -> ServingStack | None:
-        """Only where there is something to serve, and it is said how."""
+        """Return the serving stack, if a release is pinned and the settings have a section
+        `serving`.
+        """
         settings, release = names.environment.serving, names.environment.release
         if settings is None or release is None:
             return None

@@ -135,8 +135,8 @@ def _report_unfinished_work(session: Session) -> None:
         click.echo(f"whether CloudFormation goes on is not known: {refusal(error)}", err=True)
         return
     for stack, status in busy.items():
-        # CancelUpdateStack takes stacks in this state only (CloudFormation API reference); the
-        # emulator has none.
+        # CancelUpdateStack takes stacks in this state only (CloudFormation API reference);
+        # shoal-local has none.
         undo = f"; `aws cloudformation cancel-update-stack --stack-name {stack}` takes it back"
         can_be_undone = status == "UPDATE_IN_PROGRESS" and not session.target.is_local
         click.echo(

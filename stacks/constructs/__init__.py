@@ -1,3 +1,1 @@
-"""One file per capability: typed settings and CDK objects in, CDK objects with least-privilege
-policies out.
-"""
+"""CDK constructs, one file per capability, with least-privilege policies."""

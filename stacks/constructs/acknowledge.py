@@ -1,5 +1,5 @@
-"""Takes findings of cdk-nag or of the built-in validator that are right as they are, each with its
-reason, and records them.
+"""Accepts findings of cdk-nag or of the built-in validator that are right as they are, each with
+its reason.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import aws_cdk as cdk
 from constructs import Construct
 
 RAW_FINDINGS = "shoal:raw-findings"
-"""Context key: findings are all shown, acknowledged or not.
-
-The report of every finding, and the search for stale reasons, need that.
+"""Context key that shows all findings, acknowledged or not: for the report of every finding, and
+for the search for stale reasons.
 """
 NOT_APPLIED = "shoal:acknowledged"
-"""Metadata that then says, in the cloud assembly, what would have been acknowledged where."""
+"""Metadata in the cloud assembly that then says what would have been acknowledged where."""
 _VALIDATIONS: WeakKeyDictionary[Construct, cdk.Validations | None] = WeakKeyDictionary()
-"""Of a construct, which takes three messages to Node.js; None where findings are not to be
-acknowledged. Roles ask for each statement.
+"""Validations by construct; None where findings must not be acknowledged. Roles need theirs for
+each statement, and each look-up takes three messages to Node.js.
 """
 
 

@@ -1,7 +1,6 @@
-"""The IAM role of one actor: a service that may assume it goes in, explicit statements with literal
-ARNs come out.
+"""The IAM role of one actor: one service may assume it, and its statements name literal ARNs.
 
-Why each actor has its own, and what each may do: docs/identity.md.
+See docs/identity.md for why each actor has its own role, and what each may do.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ class ActorRole(StatedRole):
     """A role with the physical name `Names.role(actor)`, assumable by one service on behalf of this
     account only.
 
-    `source` is the ARN, with wildcards, of what the service must act for; only where the service
-    documents that it says so.
+    `source` is the ARN, with wildcards, of what the service must act for. Give it only where the
+    service documents that it sends this ARN.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class ActorRole(StatedRole):
         )
 
     def allow_measurements(self, namespace: str) -> None:
-        """Let it publish metrics to one namespace of ours."""
+        """Allow it to publish metrics to one of our namespaces."""
         self.allow(
             "Measure",
             ["cloudwatch:PutMetricData"],
@@ -57,12 +56,12 @@ class ActorRole(StatedRole):
         )
 
     def deny_approval(self) -> None:
-        """Whoever makes models or judges them does not approve them: neither when a version is
-        registered nor later.
+        """Deny approving model versions, when they are registered and later: what makes or judges
+        models does not approve them.
         """
         self.deny("NeverApprove", ["sagemaker:UpdateModelPackage"])
-        # Null: a request that names no status registers the version as pending, which is what is
-        # wanted.
+        # Null: a request that names no status registers the version as pending, as it
+        # should.
         self.deny(
             "NeverRegisterApproved",
             ["sagemaker:CreateModelPackage"],

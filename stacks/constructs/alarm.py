@@ -13,8 +13,9 @@ _COMPARISON = cloudwatch.ComparisonOperator
 
 
 class Alarm(cloudwatch.Alarm):
-    """Rings when the metric is at least 1, and not for want of values; it is named after
-    `purpose`.
+    """Rings when the metric is at least 1, and not when values are missing.
+
+    It is named after `purpose`.
     """
 
     def __init__(

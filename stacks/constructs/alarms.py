@@ -24,7 +24,7 @@ _PUBLISHERS = ("cloudwatch.amazonaws.com", "budgets.amazonaws.com")
 
 
 class Alarms(Construct):
-    """`topic`, which mails to `observability.alert_emails`, and `alarms`, by what they watch."""
+    """`topic` mails to `observability.alert_emails`; `alarms` are by their purpose."""
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names, key: kms.Key) -> None:
         super().__init__(scope, construct_id)

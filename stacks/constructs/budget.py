@@ -1,6 +1,4 @@
-"""A monthly amount and a topic go in; the AWS budget that watches the costs tagged with this
-environment comes out.
-"""
+"""The AWS budget that watches the costs tagged with one environment."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ _NOTICES = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
 
 
 class MonthlyBudget(Construct):
-    """It counts what carries the tag shoal:environment, so that tag must be activated as a cost
-    allocation tag once per account.
+    """It counts costs by the tag shoal:environment. That tag must be activated as a cost allocation
+    tag once per account.
     """
 
     def __init__(

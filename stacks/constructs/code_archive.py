@@ -1,6 +1,4 @@
-"""A SageMaker `source_dir` goes in; a `sourcedir.tar.gz` in the bootstrap bucket, addressed by its
-content, comes out.
-"""
+"""A SageMaker `source_dir` as `sourcedir.tar.gz` in the bootstrap bucket, named by its content."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from constructs import Construct
 
 
 class CodeArchive(Construct):
-    """`uri` changes when, and only when, a file of the folder changes: SageMaker's step cache
-    and a re-run depend on that.
+    """`uri` changes if and only if a file of the folder changes: SageMaker's step cache and a
+    repeated run depend on that.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, source_dir: Path) -> None:
@@ -29,7 +27,7 @@ class CodeArchive(Construct):
             path.write_bytes(gzip.compress(archive, mtime=0))
             # The hash is of the uncompressed bytes: zlib may compress differently from one Python
             # build to the next. The CDK copies the file into the cloud assembly inside this
-            # constructor, so the folder may go.
+            # constructor, so the folder may be deleted.
             self.asset = assets.Asset(
                 self,
                 "Asset",
@@ -42,8 +40,9 @@ class CodeArchive(Construct):
 
 
 def deterministic_tar(folder: Path) -> bytes:
-    """The files below `folder` as an uncompressed tar with `folder`'s content at its root; sorted,
-    without owners and times.
+    """Return the files below `folder` as an uncompressed tar: sorted, without owners and times.
+
+    The folder's content is at the root of the archive.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:

@@ -1,10 +1,9 @@
-"""Names, steps and alarms go in; the CloudWatch dashboard of one environment comes out, four rows
-from "is it well" to "what does it cost".
+"""The CloudWatch dashboard of one environment: four rows, from its health to its costs.
 
 Namespaces, metrics and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in
-Amazon CloudWatch"; the metrics of training are the ones that `pipelines.requests.METRICS` defines,
-those of the sweeper are ours. Jobs have made-up names, so their metrics are found by SEARCH: it
-shows every pipeline job of this account and region that has such metrics.
+Amazon CloudWatch". Training's metrics are those in `pipelines.requests.METRICS`, the sweeper's are
+our own. SageMaker generates the names of jobs, so their metrics are found by SEARCH: it shows every
+pipeline job of this account and region that has such metrics.
 """
 
 from __future__ import annotations
@@ -215,8 +214,9 @@ def _host_metric(name: str) -> Series:
 
 
 def _search(query: str, statistic: str) -> Series:
-    """Terms without quotes match a part of a value; in quotes they would have to be all of it
-    (CloudWatch user guide).
+    """Return an expression that matches parts of values.
+
+    In quotes a term would have to match a whole value (CloudWatch user guide).
     """
     return [{"expression": f"SEARCH('{query}', '{statistic}', {_MINUTE})"}]
 

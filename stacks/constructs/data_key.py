@@ -1,8 +1,7 @@
-"""Names go in; the customer-managed key of an environment's data comes out, with a policy that says
-what it may be used for.
+"""The customer-managed key of an environment's data, with a policy that limits its use.
 
 The CDK's default gives the account every action and leaves the rest to IAM. Here the account
-administers the key, and whoever IAM lets use it can read with it only what lies in this
+administers the key, and principals that IAM allows to use it can read only what lies in this
 environment's buckets, through S3. Stacks with something else to encrypt (log groups, a topic, a
 linked file system) add the statement of that service. Source: AWS KMS developer guide, "Key
 policies" and "kms:ViaService"; FSx for Lustre user guide, "Encrypting data at rest".
@@ -23,8 +22,8 @@ from config.file_system import DeploymentType
 from config.names import Names
 from stacks.constructs.shared_releases import key_statements
 
-# Everything that changes or shows the key, nothing that uses it: neither CreateGrant nor Decrypt,
-# Encrypt, GenerateDataKey, ReEncrypt.
+# Everything that changes or describes the key, and nothing that uses it: no CreateGrant, Decrypt,
+# Encrypt, GenerateDataKey or ReEncrypt.
 ADMINISTRATION = (
     *(
         "kms:CancelKeyDeletion",
@@ -63,7 +62,7 @@ _BUCKETS = ("data", "artifacts")
 class DataKey(kms.Key):
     """Rotated every year.
 
-    In a protected environment it outlives its stack, because what it encrypted does.
+    In a protected environment it outlives its stack, because what it encrypts does.
     """
 
     def __init__(
@@ -99,8 +98,8 @@ def _statements(names: Names) -> list[iam.PolicyStatement]:
             names,
             {"StringEquals": through_s3, "StringLike": _objects(names, _BUCKETS)},
         ),
-        # SageMaker's documentation asks it of a role that names a key for outputs, and does not say
-        # through which service it comes.
+        # SageMaker's documentation requires it of a role that names a key for outputs, and does not
+        # say through which service the call comes.
         _account("EncryptOutputs", ["kms:Encrypt"], names),
         _account(
             "LendKeyToServices",
@@ -122,7 +121,7 @@ def _statements(names: Names) -> list[iam.PolicyStatement]:
 def _account(
     sid: str, actions: Sequence[str], names: Names, conditions: Mapping[str, Any] | None = None
 ) -> iam.PolicyStatement:
-    """What IAM policies in this account may allow."""
+    """Return a statement of what IAM policies in this account may allow."""
     principal = iam.AccountPrincipal(names.environment.account)
     return iam.PolicyStatement(
         sid=sid,
@@ -134,8 +133,9 @@ def _account(
 
 
 def _objects(names: Names, purposes: Sequence[str]) -> dict[str, list[str]]:
-    """S3 names the bucket in the encryption context where bucket keys are on, as here, else the
-    object.
+    """Return the encryption context of the buckets' objects.
+
+    S3 names the bucket where bucket keys are on, as here, otherwise the object.
     """
     arns = [f"arn:aws:s3:::{names.bucket(purpose)}" for purpose in purposes]
     return {

@@ -1,8 +1,8 @@
-"""Buckets and a model package group that must not block the deletion of their stack go in; custom
-resources that empty them come out.
+"""Custom resources that empty buckets and a model package group, which otherwise block the deletion
+of their stack.
 
-The function behind them is `stacks/functions/empty_on_delete`; the CDK's own provider would bring
-Node.js into the stack.
+Their function is `stacks/functions/empty_on_delete`; the CDK's own provider would bring Node.js
+into the stack.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ EMPTY_TAG = "shoal:empty-on-delete"
 
 
 class EmptyOnDelete(Construct):
-    """Whatever is given to `bucket` and `registry` is emptied right before CloudFormation deletes
-    it.
-    """
+    """Empties what `buckets` and `registry` get right before CloudFormation deletes it."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, names: Names, functions: Path

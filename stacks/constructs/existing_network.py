@@ -1,9 +1,7 @@
-"""Ids of a VPC and its subnets go in; the same parts as of a network of our own come out.
+"""A VPC and subnets that exist already, by their ids. Nothing is created or looked up.
 
-Nothing is made, and nothing is looked up.
-
-That the subnets lie in the zones of the settings, reach S3 and have free addresses can only be
-asked of AWS: `shoal.verbs.network_check`.
+Only AWS knows whether the subnets lie in the zones of the settings, reach S3 and have free
+addresses: `shoal.verbs.network_check` asks it.
 """
 
 from __future__ import annotations

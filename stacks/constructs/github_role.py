@@ -1,8 +1,7 @@
-"""A repository's workflow in one of its environments on GitHub goes in; the role that it, and
-nothing else, may assume comes out.
+"""The role that a repository's workflow may assume in one of its environments on GitHub.
 
-GitHub signs a token for each job; its subject names the repository and, where the job names one,
-the environment, whose rules (reviewers, branches) GitHub applies before it signs. Source:
+GitHub signs a token for each job. The token's subject names the repository and, where the job names
+one, the environment, whose rules (reviewers, branches) GitHub applies before it signs. Source:
 https://docs.github.com/en/actions/reference/security/oidc and the IAM user guide, "Configuring a
 role for GitHub OIDC identity provider".
 """
@@ -37,7 +36,7 @@ class GitHubRole(StatedRole):
         provider_arn: str,
         session_hours: int,
     ) -> None:
-        """`session_hours`: how long a session may last that a workflow asks for, from 1 to 12."""
+        """`session_hours`, from 1 to 12, is the longest session that a workflow may request."""
         delivery, boundary = names.environment.delivery, names.environment.permissions_boundary
         if delivery is None:
             raise ValueError(f"environment {names.environment.name} has no section delivery")

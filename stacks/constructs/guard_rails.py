@@ -1,10 +1,9 @@
-"""A place in the VPC and what the definition asks for go in; IAM conditions that refuse every other
-request come out.
+"""IAM conditions that refuse every request but those that the definition makes.
 
-Every key of a set is paired with `Null: false`: `ForAllValues` alone also holds for a request that
-does not have the key at all. Source: service authorization reference, "Actions, resources, and
-condition keys for Amazon SageMaker". Keys of September 2026: the older `sagemaker:OutputKmsKey` is
-deprecated, belongs to no action any more, and a condition on it would refuse every job.
+Every key with several values is paired with `Null: false`: `ForAllValues` alone also holds for a
+request without the key. Source: service authorization reference, "Actions, resources, and condition
+keys for Amazon SageMaker", September 2026. The older `sagemaker:OutputKmsKey` is deprecated and
+belongs to no action any more: a condition on it would refuse every job.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Place:
 
 
 def inside(place: Place) -> Conditions:
-    """Only in these subnets with these security groups."""
+    """Allow only these subnets with these security groups."""
     return only(
         {
             "sagemaker:VpcSubnets": [*place.subnet_ids],
@@ -50,8 +49,8 @@ def inside(place: Place) -> Conditions:
 
 
 def within(limits: Limits, key_arn: str) -> Conditions:
-    """Only on the instance types that the definition names, no longer than it says, and with
-    outputs under this key.
+    """Allow only the instance types that the definition names, its longest runtime, and outputs
+    under this key.
     """
     conditions = only({"sagemaker:InstanceTypes": [*limits.instance_types]})
     if limits.max_runtime_s is not None:
@@ -66,11 +65,11 @@ def within(limits: Limits, key_arn: str) -> Conditions:
 
 
 def from_file_system(mounted: bool) -> Conditions:
-    """Channels from Lustre read-only; where the environment has no file system none from anybody's
+    """Allow channels from Lustre read-only; without a file system of the environment, none from any
     in the same VPC.
 
-    StringEquals without IfExists is false for a request that does not have the key, Null says the
-    same for whoever reads the policy.
+    StringEquals without IfExists is false for a request without the key. Null says the same to
+    readers of the policy.
     """
     if not mounted:
         return {"Null": {"sagemaker:FileSystemId": "true"}}
@@ -79,16 +78,15 @@ def from_file_system(mounted: bool) -> Conditions:
 
 
 def only(allowed: Mapping[str, Sequence[str]]) -> Conditions:
-    """Every value of each key is one of those allowed, and there is at least one."""
+    """Allow only these values of each key, and at least one of them."""
     return {"ForAllValues:StringEquals": dict(allowed), "Null": dict.fromkeys(allowed, "false")}
 
 
 def ours(names: Names) -> Conditions:
-    """Only what is tagged as this pipeline's.
+    """Allow only what is tagged as this pipeline's.
 
-    Names alone do not tell: `dev-2` begins like `dev`, and SageMaker makes up some.
-
-    A definition of one's own need not tag what it makes: there only what is another pipeline's is
+    Names alone are not enough: `dev-2` begins like `dev`, and SageMaker generates some names. A
+    definition of your own need not tag what it creates: then only what is another pipeline's is
     refused.
     """
     if names.environment.pipeline is not None:
@@ -97,25 +95,25 @@ def ours(names: Names) -> Conditions:
 
 
 def ours_or_missing(names: Names) -> Conditions:
-    """Nothing that is tagged as another pipeline's, under a name that this pipeline gives, or only
-    to look at.
+    """Refuse what is tagged as another pipeline's. Use it for names that only this pipeline gives,
+    or for actions that only read.
 
-    IfExists: what does not exist has no tags, and whoever asks for it must be told so, not that
+    IfExists: a missing resource has no tags, and the answer must be that it is missing, not that
     access is denied.
     """
     return {"StringEqualsIfExists": {_TAG: names.pipeline}}
 
 
 def tagging_new(names: Names, *operations: str) -> Conditions:
-    """Only while something is made, so that what is there already cannot be made to look like ours;
-    and never as another pipeline's.
+    """Allow tags only while something is created, so that nothing existing can be made to look like
+    ours; and never another pipeline's tag.
     """
     creating = {"StringEquals": {"sagemaker:TaggingAction": [*operations]}}
     return creating | {"StringEqualsIfExists": {f"aws:RequestTag/{PIPELINE_TAG}": names.pipeline}}
 
 
 def both(one: Conditions, other: Conditions) -> Conditions:
-    """The conditions of both; the keys differ."""
+    """Return the conditions of both; their keys differ."""
     return {
         operator: one.get(operator, {}) | other.get(operator, {})
         for operator in sorted({*one, *other})

@@ -1,9 +1,8 @@
-"""A recipe of `images/` and its repository go in; the CodeBuild project that builds exactly this
-recipe, and its role, come out.
+"""The CodeBuild project that builds one recipe of `images/`, and its role.
 
-The build leaves the image's URI with its digest in an SSM parameter whose name contains the
-recipe's content: what is deployed from a checkout is what this checkout's recipe gave, or
-CloudFormation does not find the parameter and changes nothing.
+The build leaves the image's URI with its digest in an SSM parameter. The parameter's name contains
+a hash of the recipe: a checkout deploys the image of its own recipe, or CloudFormation does not
+find the parameter and changes nothing.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ class ImageBuild(Construct):
         return json.dumps(spec)
 
     def script(self) -> str:
-        """The build, with every value in it: nothing in it can be changed by a variable."""
+        """Return the build's commands with every value in them: no variable can change one."""
         uri, tag = self._names.repository_uri(self._image), self.parameter.rpartition("/")[2]
         arguments = recipes.build_arguments(self._image, self._region)
         options = [
@@ -140,8 +139,8 @@ class ImageBuild(Construct):
         )
 
     def _base_registries(self) -> list[str]:
-        """The registry to log in to for the image that the recipe extends; an image from Docker Hub
-        needs none.
+        """Return the registry to log in to for the image that the recipe extends. An image from
+        Docker Hub needs none.
         """
         if recipes.recipe(self._image).base_repository is None:
             return []

@@ -1,6 +1,4 @@
-"""A recipe's name goes in; the ECR repository of its images, which only the image build may push
-to, and its key come out.
-"""
+"""The ECR repository of a recipe's images, which only the image build may push to, and its key."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from config.names import Names
 from stacks.constructs.data_key import ADMINISTRATION
 
 KEPT_IMAGES = 100
-"""ECR does not know which image is deployed, so this is far more than the recipe changes while one
-is.
-"""
+"""Far more than the recipe changes while one image is deployed: ECR does not know which one is."""
 _PUSH_ACTIONS = (
     "ecr:CompleteLayerUpload",
     "ecr:InitiateLayerUpload",
@@ -78,8 +74,8 @@ class ImageRepository(Construct):
 
 
 def _key_statements(names: Names, builder: str) -> list[iam.PolicyStatement]:
-    """The account administers the key, the registry uses it for the account, the build for itself;
-    who pulls needs nothing of it.
+    """Let the account administer the key, the registry use it for the account, and the build use
+    it. A role that pulls needs no permission for it.
 
     Source: Amazon ECR user guide, "Encryption at rest" (the key policy that lends a key to the
     registry).

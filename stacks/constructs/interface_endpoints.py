@@ -1,6 +1,4 @@
-"""Names of AWS services go in; interface endpoints come out, through which code inside the VPC
-calls them without the internet.
-"""
+"""Interface endpoints, through which code in the VPC calls AWS services without the internet."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from config.network import InterfaceEndpoint
 
 
 class InterfaceEndpoints(Construct):
-    """One endpoint for each service, all in `subnet`: every zone would cost as much again, and
-    other subnets reach it too.
+    """One endpoint for each service, all in `subnet`: other subnets reach it too, and each further
+    zone would cost the same again.
     """
 
     def __init__(

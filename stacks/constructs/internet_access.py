@@ -1,6 +1,4 @@
-"""The VPC and its private subnets go in; a NAT gateway through which they can open connections to
-the internet comes out.
-"""
+"""A NAT gateway through which private subnets can open connections to the internet."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from constructs import Construct
 class InternetAccess(Construct):
     """One gateway for all subnets.
 
-    `public_subnet`, in which it stands, holds nothing else; nothing can connect inwards.
+    It stands in `public_subnet`, which holds nothing else. Nothing can connect inwards.
     """
 
     def __init__(

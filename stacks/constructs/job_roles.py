@@ -58,7 +58,7 @@ class JobRoles(Construct):
     def allow_definition(self, definition: Mapping[str, Any], built_image: str | None) -> None:
         """Let each role pull the images, and attach the volumes, that the steps name.
 
-        `built_image` is what a recipe gave: its digest is known at deployment only, so its
+        `built_image` is the image of a recipe. Its digest is known only at deployment, so its
         repository is allowed.
         """
         for role, type_with_image, type_with_volumes in (

@@ -1,6 +1,4 @@
-"""A scope, a key and days go in; every log group below the scope keeps its lines that long,
-encrypted with that key.
-"""
+"""Retention and encryption of every log group below a scope."""
 
 from __future__ import annotations
 
@@ -13,9 +11,9 @@ from config.names import Names
 
 
 def keep_logs(scope: IConstruct, *, names: Names, key: kms.Key) -> None:
-    """To be called when everything below `scope` is there.
+    """Call it when everything below `scope` exists.
 
-    The groups of SageMaker's jobs are the account's and not here.
+    The log groups of SageMaker's jobs belong to the account and are not here.
     """
     _let_logs_encrypt(key, names)
     for construct in scope.node.find_all():
@@ -25,8 +23,10 @@ def keep_logs(scope: IConstruct, *, names: Names, key: kms.Key) -> None:
 
 
 def _let_logs_encrypt(key: kms.Key, names: Names) -> None:
-    """CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs using AWS Key Management
-    Service": actions and condition.
+    """Let CloudWatch Logs use the key.
+
+    Source: CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs using AWS Key
+    Management Service".
     """
     key.add_to_resource_policy(
         iam.PolicyStatement(

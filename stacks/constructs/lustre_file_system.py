@@ -1,9 +1,8 @@
-"""Settings, the place of the training nodes and the data bucket's key go in; an FSx for Lustre file
-system that shows the bucket's datasets comes out.
+"""An FSx for Lustre file system that shows the datasets of the data bucket.
 
-L1 resources: the L2 construct has no data repository association, leaves SCRATCH_2 at Lustre 2.10
-(which can have none), and lets a PERSISTENT_2 file system without throughput through. Which
-combinations exist is checked before, in `config.file_system_rules`.
+It uses L1 resources. The L2 construct has no data repository association, leaves SCRATCH_2 at
+Lustre 2.10 (which can have none), and accepts a PERSISTENT_2 file system without throughput.
+`config.file_system_rules` checks which combinations exist.
 """
 
 from __future__ import annotations
@@ -26,16 +25,14 @@ LUSTRE_VERSION = "2.15"
 # them and clients, both ways.
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 _IMPORTED = ["NEW", "CHANGED", "DELETED"]
-_EXPORTED = [
-    "NEW",
-    "CHANGED",
-]  # never DELETED: who cleans a scratch disk must not delete the data of record
+# Never DELETED: cleaning a scratch disk must not delete the data of record.
+_EXPORTED = ["NEW", "CHANGED"]
 
 
 class LustreFileSystem(Construct):
     """`file_system_id` and `mount_name`.
 
-    It goes with its stack: what it holds are copies of the bucket's objects.
+    It is deleted with its stack: it holds copies of the bucket's objects.
     """
 
     def __init__(
@@ -47,9 +44,7 @@ class LustreFileSystem(Construct):
         settings: FileSystem,
         place: Place,
     ) -> None:
-        """`place` is that of the training nodes: one subnet, and the security groups of the
-        clients.
-        """
+        """`place` is where the training nodes are: one subnet, and the clients' security group."""
         super().__init__(scope, construct_id)
         self._names, self._settings = names, settings
         (subnet,) = place.subnets
@@ -89,14 +84,14 @@ class LustreFileSystem(Construct):
     def encrypt(self, key: kms.IKey) -> None:
         """Use `key` for what is stored.
 
-        FSx encrypts scratch file systems with a key of its own, and takes no other.
+        FSx encrypts scratch file systems with a key of its own, and accepts no other.
         """
         if self._settings.deployment_type is DeploymentType.PERSISTENT_2:
             self._resource.kms_key_id = key.key_arn
 
     def show_datasets(self, key: kms.Key) -> None:
-        """Let the file system show the data bucket's prefix `datasets/`; `key` is the one that the
-        bucket's objects are encrypted with.
+        """Let the file system show the data bucket's prefix `datasets/`; `key` encrypts the
+        bucket's objects.
         """
         bucket = self._names.bucket("data")
         key.add_to_resource_policy(_use_through_s3(self._names, bucket))
@@ -122,7 +117,7 @@ class LustreFileSystem(Construct):
         association.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
 
     def _security_group(self, place: Place) -> tuple[ec2.SecurityGroup, list[Construct]]:
-        """The servers' group and all rules.
+        """Return the servers' group and all rules.
 
         Rules on the clients' group are resources of this stack too: they come and go with it.
         """
@@ -139,14 +134,14 @@ class LustreFileSystem(Construct):
 
 
 def _rules(servers: str, clients: str) -> Iterator[tuple[str, str, str]]:
-    """What each is called, the group that has the rule, and its peer."""
+    """Yield a name, the group that has the rule, and its peer."""
     yield "BetweenServers", servers, servers
     yield "ServersWithClients", servers, clients
     yield "ClientsWithServers", clients, servers
 
 
 def _add(scope: Construct, name: str, group_id: str, peer_id: str) -> Iterator[Construct]:
-    """Let the group reach its peer, and be reached from it, on Lustre's ports; what was made."""
+    """Let the group reach its peer, and be reached from it, on Lustre's ports; yields the rules."""
     for first, last in LUSTRE_PORTS:
         yield ec2.CfnSecurityGroupIngress(
             scope,
@@ -171,11 +166,11 @@ def _add(scope: Construct, name: str, group_id: str, peer_id: str) -> Iterator[C
 
 
 def _use_through_s3(names: Names, bucket: str) -> iam.PolicyStatement:
-    """Lets the role that FSx makes for each file system use the key for this bucket's objects.
+    """Let the role that FSx creates for each file system use the key for this bucket's objects.
 
-    Its name ends in the file system's id, which is not known before, and a principal cannot have a
-    wildcard: hence the condition. Source: Lustre user guide, "Working with server-side encrypted
-    Amazon S3 buckets".
+    The role's name ends in the file system's id, which is not known before, and a principal cannot
+    have a wildcard: hence the condition. Source: Lustre user guide, "Working with server-side
+    encrypted Amazon S3 buckets".
     """
     environment = names.environment
     role = "role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_fs-*"  # noqa: E501

@@ -1,6 +1,4 @@
-"""The function that starts executions goes in; the rule that calls it when a manifest arrives in
-the data bucket comes out.
-"""
+"""The rule that starts an execution when a manifest arrives in the data bucket."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ _OLDEST = cdk.Duration.hours(1)
 
 
 def manifest_variables(names: Names) -> dict[str, str]:
-    """What the function must know of manifests; nothing where none start executions."""
+    """Return what the function must know of manifests; empty where none start executions."""
     manifest = names.environment.data.on_manifest
     if manifest is None:
         return {}
@@ -41,7 +39,7 @@ def manifest_variables(names: Names) -> dict[str, str]:
 def start_on_manifest(
     scope: Construct, *, names: Names, starter: PythonFunction, dead_letters: sqs.Queue
 ) -> events.Rule:
-    """S3 says `Object Created` of a manifest -> the function.
+    """Call the function when S3 sends `Object Created` of a manifest.
 
     What cannot be delivered within an hour goes to `dead_letters`.
     """
@@ -73,7 +71,7 @@ def start_on_manifest(
 
 
 def _allow_reading(names: Names, starter: PythonFunction) -> None:
-    """The manifests, and which files lie beside them; no data."""
+    """Allow reading manifests and listing the files next to them, but no data."""
     environment = names.environment
     bucket = f"arn:aws:s3:::{names.bucket('data')}"
     manifest = environment.data.on_manifest

@@ -68,7 +68,7 @@ class OverdueSchedules(ScheduledFunction):
         role.allow_measurements(NAMESPACE)
 
     def metric(self, schedule: str) -> cloudwatch.Metric:
-        """Return 1 when the schedule was overdue at any of three looks.
+        """Return the metric: 1 when the schedule was overdue at any of three looks.
 
         It has no value when the schedule is paused, or when nobody looks.
         """

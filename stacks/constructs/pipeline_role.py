@@ -1,7 +1,7 @@
 """The role under which the SageMaker pipeline starts its steps.
 
-It may start only jobs such as the definition describes, in our subnets with our roles, register
-models only as pending approval, and touch only names that this pipeline gives. Source: SageMaker
+It may start only jobs such as the definition describes, in our subnets with our roles; register
+models only as pending approval; and touch only names that this pipeline gives. Source: SageMaker
 developer guide, "Define a pipeline: IAM access", and the service authorization reference.
 """
 

@@ -1,6 +1,7 @@
-"""A VPC: an address range and availability zone ids go in; the training subnet, the hosting
-subnets, an S3 gateway endpoint that reaches only our buckets, and flow logs come out. It has a way
-to the internet only if the settings ask for one.
+"""The VPC: a training subnet, hosting subnets, an S3 gateway endpoint that reaches only our
+buckets, and flow logs.
+
+It has a way to the internet only if the settings ask for one.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _OneSubnet = TypeVar("_OneSubnet", bound=ec2.Subnet)
 
 
 class PrivateNetwork(Construct):
-    """One training subnet in one availability zone (EFA cannot leave one), one hosting subnet per
-    hosting zone.
+    """One training subnet in one availability zone, which EFA cannot leave, and one hosting subnet
+    per hosting zone.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
@@ -84,8 +85,9 @@ class PrivateNetwork(Construct):
         return self._placed(subnet, "Public", az_id)
 
     def _placed(self, subnet: _OneSubnet, subnet_id: str, az_id: str) -> _OneSubnet:
-        """The L2 construct only knows zone names, which mean different places in different
-        accounts.
+        """Place the subnet by its zone's id.
+
+        The L2 construct only knows zone names, which mean different places in different accounts.
         """
         resource = cast(ec2.CfnSubnet, subnet.node.default_child)
         resource.add_property_deletion_override("AvailabilityZone")
@@ -118,11 +120,11 @@ class PrivateNetwork(Construct):
             endpoint.add_to_policy(self._image_layers())
 
     def _image_layers(self) -> iam.PolicyStatement:
-        """ECR keeps layers in a bucket of its own and hands out signed URLs, so the caller is not
-        of this account.
+        """Allow reading image layers.
 
-        Source: Amazon ECR user guide, "Amazon ECR interface VPC endpoints", minimum Amazon S3
-        bucket permissions.
+        ECR keeps layers in its own bucket and hands out signed URLs, so the caller is not of this
+        account. Source: Amazon ECR user guide, "Amazon ECR interface VPC endpoints", minimum Amazon
+        S3 bucket permissions.
         """
         bucket = f"prod-{self._names.environment.region}-starport-layer-bucket"
         return iam.PolicyStatement(

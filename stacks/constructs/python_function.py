@@ -1,6 +1,4 @@
-"""A folder of `stacks/functions/` goes in; a Lambda function with its own name, log group and role
-comes out.
-"""
+"""A Lambda function from a folder of `stacks/functions/`, with its own name, log group and role."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from stacks.constructs.actor_role import ActorRole
 
 
 class PythonFunction(Construct):
-    """`function` and its `role`, which may only write the function's own log until its owner allows
-    more.
-    """
+    """`function` and its `role`, which may write only the function's log until more is allowed."""
 
     def __init__(
         self,

@@ -1,6 +1,4 @@
-"""A purpose of SageMaker's goes in; a role comes out that may log and measure, until its owner
-allows more.
-"""
+"""A role for SageMaker that may log and measure, until more is allowed."""
 
 from __future__ import annotations
 
@@ -48,8 +46,8 @@ class SageMakerRole(ActorRole):
         source: str,
         description: str,
     ) -> None:
-        """`source` is the resource for which SageMaker acts, as in training-job/*, `log_group` what
-        it logs below /aws/sagemaker/.
+        """`source` is the resource for which SageMaker acts, such as training-job/*; it logs to
+        `log_group` below /aws/sagemaker/.
         """
         super().__init__(
             scope,
@@ -81,7 +79,7 @@ class SageMakerRole(ActorRole):
         )
 
     def see_vpc(self) -> None:
-        """Look at the VPC that it will be in."""
+        """Allow describing the VPC."""
         self.allow(
             "SeeVpc",
             _SEE_VPC,
@@ -90,7 +88,9 @@ class SageMakerRole(ActorRole):
         )
 
     def allow_pull(self, images: Iterable[str]) -> None:
-        """Pull `images`, and no other repository. An image outside ECR needs no permission."""
+        """Allow pulling `images`, and from no other repository. An image outside ECR needs no
+        permission.
+        """
         repositories = sorted({arn for arn in map(repository_arn, images) if arn})
         if repositories:
             self.allow(
@@ -110,9 +110,7 @@ class SageMakerRole(ActorRole):
             )
 
     def allow_volumes(self, key: kms.IKey) -> None:
-        """Let AWS services use the key for the volumes of what it starts; EC2 takes it with a
-        grant.
-        """
+        """Let AWS services use the key, by a grant, for the volumes of what it starts."""
         self.allow(
             "LendKeyToVolumes",
             ["kms:CreateGrant"],
@@ -121,10 +119,10 @@ class SageMakerRole(ActorRole):
         )
 
     def allow_interfaces(self, place: Place) -> None:
-        """Be in the VPC, there and nowhere else."""
+        """Allow network interfaces in this place and nowhere else."""
         # CreateNetworkInterface asks for the interface, the subnet and the groups. The interface
         # has no ec2:Vpc before it exists: with that condition no job could start. Subnets and
-        # groups are named instead; all else that is done to an interface is tied to the VPC
+        # groups are named instead; all other actions on an interface are tied to the VPC
         # (service authorization reference, Amazon EC2).
         interfaces = self._names.arn("ec2", "network-interface/*")
         subnets = [self._names.arn("ec2", f"subnet/{subnet_id}") for subnet_id in place.subnet_ids]
@@ -150,7 +148,7 @@ class SageMakerRole(ActorRole):
 
 
 def repository_arn(image: str) -> str | None:
-    """ARN of the ECR repository of an image URI such as
+    """Return the ARN of the ECR repository of an image URI such as
     `763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0`.
     """
     match = _ECR_IMAGE.match(image)

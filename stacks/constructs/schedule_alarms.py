@@ -1,6 +1,4 @@
-"""Alarms for scheduled starts that were not delivered, and for times at which nothing came at
-all.
-"""
+"""Alarms for scheduled starts that were not delivered, and for schedules that gave no sign."""
 
 from __future__ import annotations
 

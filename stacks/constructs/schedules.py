@@ -1,8 +1,7 @@
-"""Names go in; schedules and manifests that start the pipeline, and what keeps two of its
-executions from running at once, come out.
+"""Schedules and manifests start the pipeline, and no two of its executions run at once.
 
 EventBridge Scheduler, or S3's event of a manifest -> function `start` -> StartPipelineExecution, if
-nothing runs. Why not directly: docs/decisions/schedules.md.
+nothing runs. docs/decisions/schedules.md says why not directly.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _FUNCTION_TIMEOUT = cdk.Duration.minutes(1)
 
 
 class Schedules(Construct):
-    """`starter`, which the schedules call, and `dead_letters`, where deliveries go that Scheduler
-    gave up.
+    """`starter`, which the schedules call, and `dead_letters`, for deliveries that Scheduler gave
+    up.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class Schedules(Construct):
         role.allow_measurements(NAMESPACE)
 
     def _scheduler_role(self) -> ActorRole:
-        """The role that EventBridge Scheduler takes for schedules of our group, and for no
+        """Return the role that EventBridge Scheduler assumes for schedules of our group, and for no
         others.
         """
         role = ActorRole(
@@ -132,12 +131,11 @@ class Schedules(Construct):
                 ),
             ),
         )
-        resource.node.add_dependency(
-            self._role, self.starter
-        )  # the policy too: a rate calls as soon as it is there
+        # With the role's policy: a rate calls as soon as it exists.
+        resource.node.add_dependency(self._role, self.starter)
 
     def _input(self, schedule: Schedule) -> str:
-        """What the function gets.
+        """Return the function's event.
 
         Scheduler fills in the time (user guide, "Adding context attributes").
         """

@@ -1,6 +1,4 @@
-"""The VPC goes in; the security groups of training nodes (EFA works in it) and of endpoint
-instances come out.
-"""
+"""The security groups of training nodes, in which EFA works, and of endpoint instances."""
 
 from __future__ import annotations
 
@@ -11,9 +9,9 @@ from config.network import Network
 
 
 class SecurityGroups(Construct):
-    """`training` (or the one that the settings name) and `hosting`.
+    """`training` (or the group that the settings name) and `hosting`.
 
-    Ours let nothing in from outside themselves.
+    Our own groups let nothing in from outside themselves.
     """
 
     def __init__(

@@ -1,9 +1,7 @@
-"""A pinned release and its role go in; model and endpoint configuration come out, without names of
-their own.
+"""Model and endpoint configuration of a pinned release, under names that CloudFormation generates.
 
-CloudFormation makes their names, so whatever changes in them makes new ones, and the endpoint is
-updated from the old to the new; the old ones are deleted after that. With names of ours
-CloudFormation could not replace them.
+A change in either gives it a new name: CloudFormation creates the new one, updates the endpoint,
+and then deletes the old one. It could not replace resources with names of ours.
 """
 
 from __future__ import annotations
@@ -71,7 +69,9 @@ class ServedModel(Construct):
 
     @property
     def has_encrypted_volumes(self) -> bool:
-        """Instances with local storage encrypt it in hardware, and refuse a key."""
+        """Return whether the instances' volumes take a key: instances with local storage encrypt it
+        in hardware, and refuse one.
+        """
         return self._settings.serverless is None and takes_volume_key(self._settings.instance_type)
 
     def _variant(self) -> sagemaker.CfnEndpointConfig.ProductionVariantProperty:

@@ -1,5 +1,4 @@
-"""An endpoint configuration and alarms go in; the endpoint that is updated by blue/green
-deployments, and its autoscaling, come out.
+"""The serving endpoint, updated by blue/green deployments, and its autoscaling.
 
 Sources: SageMaker API reference, DeploymentConfig and UpdateEndpoint; developer guide, "Blue/Green
 Deployments", "Automatically scale Amazon SageMaker AI models".
@@ -25,7 +24,7 @@ _SCALE_IN_COOLDOWN_S, _SCALE_OUT_COOLDOWN_S = 300, 60
 
 
 class ServingEndpoint(Construct):
-    """`endpoint`, under its own name: callers know it, and no release changes it."""
+    """`endpoint` has its own name: callers know it, and no release changes it."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
-"""What a deployment should have made live goes in; a custom resource that fails the deployment if
-it did not comes out.
+"""A custom resource that fails a deployment unless the new release is live.
 
-SageMaker's own rollback leaves an endpoint that is in service, with the old configuration: whoever
-only waits for that takes a rolled-back deployment for a success
+SageMaker's own rollback leaves an endpoint in service, with the old configuration: a deployment
+that only waits for "in service" takes a rollback for a success
 (hashicorp/terraform-provider-aws#48997).
 """
 
@@ -29,7 +28,7 @@ Source: Lambda developer guide, "Configure Lambda function memory".
 
 
 class ServingProof(Construct):
-    """`resource`; it has the release among its properties, so that it runs again for every one."""
+    """`resource` has the release among its properties, so that it runs again for every release."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class ServingProof(Construct):
         served: ServedModel,
         key: kms.IKey,
     ) -> None:
-        """`key`: of the environment itself."""
+        """`key` is the environment's own."""
         super().__init__(scope, construct_id)
         self._names = names
         self.prover = PythonFunction(

@@ -1,13 +1,13 @@
-"""A pinned release goes in; the role of the containers that serve it comes out: it reads that one
-archive and pulls that one image.
+"""The role of the containers that serve a pinned release: it reads one archive and pulls one image.
 
-Every archive and image has a role of its own. With one for all, an update would take the old
-archive away from a fleet that still serves, may scale out, and is what a rollback goes back to;
-CloudFormation deletes the old role last, with the old model. The archive may lie in another
-environment's bucket, even of another account, under a key whose id nobody here knows: what it may
-be used for is said instead, one object through S3. The other side's policies must allow the same.
-That of a copied release lies in the environment's own bucket, under its own key. See
-docs/decisions/serving.md.
+Every archive and image has a role of its own. With one role for all, an update would take the old
+archive away from a fleet that still serves, may scale out, and is the target of a rollback.
+CloudFormation deletes the old role last, with the old model.
+
+The archive may lie in another environment's bucket, even of another account, under a key whose id
+is not known here. So the policy says what the key may be used for: one object, through S3. The
+other account's policies must allow the same. The archive of a copied release lies in the
+environment's own bucket, under its own key. See docs/decisions/serving.md.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class ServingRole(SageMakerRole):
     def __init__(
         self, scope: Construct, construct_id: str, *, names: Names, release: Release, key: kms.IKey
     ) -> None:
-        """`key`: of the environment itself.
+        """`key` is the environment's own.
 
-        The logical id has `construct_id` and what is served in it: something else is another role.
+        The logical id contains `construct_id` and a digest of what is served: another archive or
+        image gets another role.
         """
         digest = _digest(release)
         super().__init__(
@@ -56,7 +57,7 @@ class ServingRole(SageMakerRole):
         allow_archive(self, names, release, key)
 
     def allow_place(self, place: Place) -> None:
-        """Serve from the VPC."""
+        """Allow serving from the VPC."""
         self.see_vpc()
         self.allow_interfaces(place)
         self.allow(
@@ -67,7 +68,7 @@ class ServingRole(SageMakerRole):
         )
 
     def allow_alarms(self, names: Names, alarms: Sequence[str]) -> None:
-        """Let a deployment look at the alarms that roll it back."""
+        """Let a deployment read the alarms that roll it back."""
         self.allow(
             "WatchAlarms",
             ["cloudwatch:DescribeAlarms"],
@@ -75,7 +76,7 @@ class ServingRole(SageMakerRole):
         )
 
     def allow_capture(self, names: Names, key: kms.IKey) -> None:
-        """Keep requests and answers."""
+        """Allow keeping requests and answers."""
         self.allow(
             "KeepCaptured",
             ["s3:PutObject"],
@@ -86,7 +87,7 @@ class ServingRole(SageMakerRole):
 
 
 def allow_archive(role: ActorRole, names: Names, release: Release, own: kms.IKey) -> None:
-    """Let it read the release's one archive; `own` is the key of the environment itself."""
+    """Let the role read the release's one archive; `own` is the environment's own key."""
     bucket, _, path = release.model_data_url.removeprefix("s3://").partition("/")
     archive = f"arn:aws:s3:::{bucket}"
     role.allow("ReadArchive", ["s3:GetObject"], on=[f"{archive}/{path}"])
@@ -111,9 +112,9 @@ def allow_archive(role: ActorRole, names: Names, release: Release, own: kms.IKey
 
 
 def _digest(release: Release) -> str:
-    """Of what its role may do: the archive, whose key it is, and the image.
+    """Return a digest of what the role may read: the archive, its key's account and the image.
 
-    Names of roles are short, so the digest is.
+    It is short because role names are.
     """
     return hashlib.sha256(
         f"{release.model_data_url} {release.account} {release.image_uri}".encode()

@@ -1,11 +1,10 @@
-"""Consumers in other accounts go in; what their policies need on this side comes out: statements
-for registry, bucket and key.
+"""Statements for registry, bucket and key that let environments in other accounts serve releases.
 
-A consumer reads versions of the registry and makes models of them; its serving role and the proof
-of its deployments read the archives of models. Nothing else: no other object, no list, no write, no
-approval. Which versions: those that its file pins and replaced, by name, or with `shared_versions:
-every` all of them. SageMaker refuses models of versions that are not approved. Source: SageMaker
-developer guide, "Deploy a model version from a different account".
+A consumer reads versions of the registry and creates models from them; its serving role and the
+proof of its deployments read the models' archives. Nothing else is allowed: no other object, no
+list, no write, no approval. Allowed versions are those that its file pins and replaced, by name, or
+with `shared_versions: every` all of them. SageMaker refuses models of versions that are not
+approved. Source: SageMaker developer guide, "Deploy a model version from a different account".
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _READ_ARCHIVE = ("s3:GetObject", "s3:GetObjectVersion")
 
 
 def registry_policy(names: Names, consumers: Sequence[Consumer]) -> dict[str, Any] | None:
-    """The policy of the model package group; None where nobody needs one."""
+    """Return the policy of the model package group; None where nobody needs one."""
     if not consumers:
         return None
     group, versions = (
@@ -54,8 +53,10 @@ def registry_policy(names: Names, consumers: Sequence[Consumer]) -> dict[str, An
 
 
 def bucket_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
-    """For the artifact bucket: whoever a consumer's own policies let may ask for an archive; only
-    those two roles can decrypt it.
+    """Return the statements for the artifact bucket.
+
+    They let the consumers' accounts delegate reading; only the two roles of a consumer can decrypt
+    an archive.
     """
     bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
     if consumers and _shares_every(names):
@@ -80,9 +81,10 @@ def bucket_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.P
 
 
 def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
-    """For the key of the bucket.
+    """Return the statements for the bucket's key.
 
-    S3 names the bucket, not the object, to KMS where bucket keys are on: its policy does the rest.
+    S3 names the bucket, not the object, to KMS where bucket keys are on; the bucket's policy names
+    the objects.
     """
     reading = [each for each in consumers if each.archives or _shares_every(names)]
     bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
@@ -105,7 +107,7 @@ def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.Poli
 
 
 def shared_text(names: Names, consumers: Sequence[Consumer]) -> str:
-    """Who takes releases from here and what each may read, as a person reads it."""
+    """Return who takes releases from here and what each may read, for people."""
     every = "every version" if _shares_every(names) else ""
     return "; ".join(
         f"{each.environment} ({each.account}) reads {every or _named(each)}" for each in consumers
@@ -113,8 +115,8 @@ def shared_text(names: Names, consumers: Sequence[Consumer]) -> str:
 
 
 def _named(consumer: Consumer) -> str:
-    """The versions; whose archives lie where none are shared, or have odd names, cannot be
-    served.
+    """Return the versions. A version cannot be served if its archive lies outside the shared folder
+    or has an odd name.
     """
     versions, without = consumer.versions, len(consumer.versions) - len(consumer.archives)
     lacks = f" ({without} without an archive that is shared)" if without else ""
@@ -132,7 +134,7 @@ def _shares_every(names: Names) -> bool:
 def _by_account(
     names: Names, consumers: Sequence[Consumer]
 ) -> Iterator[tuple[str, list[Consumer]]]:
-    """Each account with its consumers, where versions are named one by one."""
+    """Yield each account with its consumers, where versions are named one by one."""
     for account in sorted({each.account for each in consumers if not _shares_every(names)}):
         yield account, [each for each in consumers if each.account == account]
 
@@ -142,7 +144,7 @@ def _keys(consumers: Sequence[Consumer]) -> list[str]:
 
 
 def _archives(names: Names) -> str:
-    """Where the archives of the environment's own registry lie, as a pattern."""
+    """Return a pattern of the archives of the environment's own registry."""
     return _TRAINED if names.environment.promoted_from is None else _COPIED
 
 
@@ -153,7 +155,7 @@ def _statement(
     resources: Sequence[str],
     conditions: dict[str, Any] | None = None,
 ) -> iam.PolicyStatement:
-    """What the consumers' accounts may hand on to their own principals."""
+    """Return a statement of what the consumers' accounts may delegate to their own principals."""
     principals = [
         iam.AccountPrincipal(account) for account in sorted({each.account for each in consumers})
     ]

@@ -1,4 +1,4 @@
-"""Names go in; the function that proves that an execution's endpoint answers comes out."""
+"""The function that proves that an execution's endpoint answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PURPOSE = "smoke-test"
 
 
 class SmokeTest(Construct):
-    """May call this pipeline's endpoints, nothing else."""
+    """It may call this pipeline's endpoints, and nothing else."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, names: Names, functions: Path

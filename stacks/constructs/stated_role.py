@@ -1,6 +1,4 @@
-"""Statements with literal ARNs go in, each with its reason where it has a wildcard; a role that has
-them comes out.
-"""
+"""A role with literal statements, each with a reason where an ARN has a wildcard."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from stacks.constructs.acknowledge import acknowledge
 
 
 class StatedRole(iam.Role):
-    """A role whose permissions are said one by one; who may assume it is its subclass's
-    business.
-    """
+    """A role whose permissions are stated one by one; its subclass decides who may assume it."""
 
     def allow(
         self,

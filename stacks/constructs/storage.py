@@ -1,4 +1,4 @@
-"""Settings in; the customer-managed key and the data, artifact and log buckets come out."""
+"""The customer-managed key and the data, artifact and log buckets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _LOG_ENCRYPTION = s3.BucketEncryption.S3_MANAGED
 class Storage(Construct):
     """`key`, `data`, `artifacts` and `logs`.
 
-    Without protection they go with the stack, else they stay.
+    They stay when the stack of a protected environment is deleted; otherwise they are deleted with
+    it.
     """
 
     def __init__(
@@ -49,8 +50,8 @@ class Storage(Construct):
         self._keep_policies()
 
     def _keep_policies(self) -> None:
-        """A bucket that outlives its stack stays closed to requests without TLS, and open to the
-        log service.
+        """Keep the policies of buckets that outlive their stack: closed to requests without TLS,
+        open to the log service.
         """
         for bucket in (self.logs, self.data, self.artifacts):
             if bucket.policy:
@@ -92,9 +93,9 @@ class Storage(Construct):
 
 
 def _enable_events(bucket: s3.Bucket) -> None:
-    """S3 tells EventBridge of every object.
+    """Let S3 send EventBridge an event for every object.
 
-    The bucket's own property: the L2 option would bring a function and a role for it.
+    It sets the bucket's own property: the L2 option would bring a function and a role for it.
     """
     event_bridge = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
     resource = bucket.node.default_child
@@ -114,8 +115,8 @@ def _expire(prefix: str, *, days: int) -> s3.LifecycleRule:
 
 
 def _clean_up(*, after_days: int) -> s3.LifecycleRule:
-    """What nobody sees and everybody pays for: old versions, delete markers of objects without
-    versions, parts of broken uploads.
+    """Return a rule that deletes what nobody sees and everybody pays for: old versions, delete
+    markers of objects without versions, parts of broken uploads.
     """
     return s3.LifecycleRule(
         id="clean-up",

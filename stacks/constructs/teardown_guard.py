@@ -1,7 +1,7 @@
-"""Names go in; what deletes an execution's endpoint when the execution ends in any way comes out.
+"""Deletes an execution's endpoint when the execution ends, in whatever way.
 
 Terminal status event -> queue -> function. The queue brings an execution back until nothing of it
-is left, after 30 s, 60 s and so on up to 15 minutes; after two hours the message goes to the
+is left: after 30 s, 60 s and so on up to 15 minutes. After two hours the message goes to the
 dead-letter queue, on which `MonitoringStack` has an alarm.
 """
 
@@ -24,8 +24,8 @@ from stacks.constructs.python_function import PythonFunction
 PURPOSE = "teardown"
 TERMINAL_STATUSES = ("Succeeded", "Failed", "Stopped", "CompletedWithFailures")
 _FUNCTION_TIMEOUT = cdk.Duration.seconds(90)
-# After this a message comes back whose function was lost; a function that only has to wait says
-# itself for how long.
+# After this a message comes back if its function was lost. A function that only has to wait sets
+# its own time.
 _VISIBILITY_TIMEOUT = cdk.Duration.seconds(120)
 _RETRY_AFTER = cdk.Duration.seconds(30)
 # An endpoint whose container fails stays Creating, undeletable, for up to an hour. 30, 60, 120,
@@ -35,14 +35,14 @@ SCALED = (
     "sagemaker:variant:DesiredInstanceCount",
     "sagemaker:variant:DesiredProvisionedConcurrency",
 )
-"""What Application Auto Scaling scales of an endpoint's variant: instances, or what a serverless
-variant keeps warm.
+"""The dimensions of an endpoint's variant that Application Auto Scaling scales: instances, or what
+a serverless variant keeps warm.
 """
 
 
 class TeardownGuard(Construct):
-    """`deleter`, called by the pipeline's Teardown step and by the queue behind the terminal-status
-    rule.
+    """`deleter` is called by the pipeline's Teardown step and by the queue behind the
+    terminal-status rule.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class TeardownGuard(Construct):
 
 
 def allow_deletion(role: ActorRole, names: Names) -> None:
-    """Let `role` find and delete what executions of the pipeline create behind their endpoints."""
+    """Let `role` find and delete what executions of the pipeline create for serving."""
     named = f"{names.pipeline}-*"
     why = "What an execution creates is named after the pipeline and the execution."
     role.allow(

@@ -1,6 +1,4 @@
-"""A pipeline definition with CDK tokens in it goes in; the SageMaker pipeline that CloudFormation
-deploys comes out.
-"""
+"""The SageMaker pipeline that CloudFormation deploys, from a definition with CDK tokens in it."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ class TrainingPipeline(Construct):
 
 
 def images(definition: Mapping[str, Any], step_type: str) -> set[str]:
-    """The container images that the steps of `step_type` name, in branches too."""
+    """Return the container images that the steps of `step_type` name, in branches too."""
     return {
         image
         for step in _steps(definition["Steps"])
@@ -59,7 +57,7 @@ def images(definition: Mapping[str, Any], step_type: str) -> set[str]:
 
 
 def step_names(definition: Mapping[str, Any]) -> list[str]:
-    """The steps' names in the definition's order, those of branches included."""
+    """Return the steps' names in the definition's order, branches included."""
     return [step["Name"] for step in _steps(definition["Steps"])]
 
 

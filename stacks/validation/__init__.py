@@ -1,3 +1,3 @@
-"""Rules of our own on templates, for what CloudFormation's schema, cfn-lint and cdk-nag let pass:
-templates in, findings out.
+"""Our own rules on templates, for mistakes that CloudFormation's schema, cfn-lint and cdk-nag
+accept.
 """

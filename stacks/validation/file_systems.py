@@ -3,7 +3,7 @@ Amazon FSx refuses after minutes.
 
 Source: Amazon FSx API reference, CreateFileSystem (StorageCapacity, FileSystemTypeVersion),
 CreateFileSystemLustreConfiguration and CreateDataRepositoryAssociation. `config.file_system_rules`
-says the same of an environment file; this holds for what really is deployed.
+checks an environment file; these rules check what is really deployed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VERSION = "2.15"
 
 
 def check(template: Template) -> Iterator[Finding]:
-    """Every broken rule of the template's file systems and their associations."""
+    """Yield every broken rule of the template's file systems and their associations."""
     for logical_id, properties in resources(template, "AWS::FSx::FileSystem"):
         yield from (Finding(COMBINATION, logical_id, text) for text in _mistakes(properties))
     for logical_id, properties in resources(template, "AWS::FSx::DataRepositoryAssociation"):

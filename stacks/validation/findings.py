@@ -1,6 +1,4 @@
-"""What a rule is: a template (a dict, as CloudFormation gets it) comes in, what is wrong with which
-resource goes out.
-"""
+"""The types of a rule, which reads a template (as CloudFormation gets it) and yields findings."""
 
 from __future__ import annotations
 
@@ -25,12 +23,12 @@ Rule = Callable[[Template], Iterator[Finding]]
 
 
 def resources(template: Template, *types: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Logical id and properties of each resource of these types."""
+    """Yield logical id and properties of each resource of these types."""
     for logical_id, resource in template.get("Resources", {}).items():
         if resource["Type"] in types:
             yield logical_id, resource.get("Properties", {})
 
 
 def as_list(value: Any) -> list[Any]:
-    """A policy's field, which may be one value or several."""
+    """Return a policy's field, which may be one value or several, as a list."""
     return value if isinstance(value, list) else [value]

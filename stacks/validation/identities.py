@@ -1,5 +1,5 @@
-"""Roles, where cdk-nag does not look: on whose behalf a service may assume one, and that one is
-passed by its name to one service.
+"""Roles, where cdk-nag does not look: a service may assume one only on behalf of an account, and a
+role is passed by its name to one service.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ACCOUNT_KEY = "aws:SourceAccount"
 
 
 def check(template: Template) -> Iterator[Finding]:
-    """Every broken rule of the template's roles and policies."""
+    """Yield every broken rule of the template's roles and policies."""
     for logical_id, properties in resources(template, "AWS::IAM::Role"):
         for statement in as_list(properties["AssumeRolePolicyDocument"]["Statement"]):
             yield from (Finding(TRUST, logical_id, text) for text in _trust_mistakes(statement))
@@ -26,8 +26,8 @@ def check(template: Template) -> Iterator[Finding]:
 
 
 def _documents(template: Template) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every policy of identities, with the resource it is written in: policies of their own, and
-    those inside a role.
+    """Yield every identity policy with the logical id of its resource: separate policies, and those
+    inside a role.
     """
     for logical_id, properties in resources(
         template, "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"

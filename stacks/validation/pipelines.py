@@ -1,6 +1,4 @@
-"""SageMaker pipelines: their names, and whether the network that their training jobs get carries
-EFA.
-"""
+"""SageMaker pipelines: their names, and whether the network of their training jobs carries EFA."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ _GROUP_ID = re.compile(r"\bsg-[0-9a-f]{8,17}\b")
 
 
 def check(template: Template) -> Iterator[Finding]:
-    """Names of pipelines that would not match their own ARN."""
+    """Yield names of pipelines that would not match their own ARN."""
     for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
         name = properties.get("PipelineName", "")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -33,11 +31,11 @@ def check(template: Template) -> Iterator[Finding]:
 
 
 def check_network(templates: Sequence[Template]) -> Iterator[Finding]:
-    """Pipelines whose steps use a security group of another stack that does not carry EFA, where
-    one of that stack does.
+    """Yield pipelines whose steps use a security group of another stack that does not carry EFA,
+    where that stack has one that does.
 
-    A group that exists already, and is named by its id, cannot be seen from here; where there is
-    one, it may be that of the training nodes.
+    A group that exists already, named by its id, cannot be seen from here. Where there is one, it
+    may be that of the training nodes.
     """
     exported = dict(export for template in templates for export in _exported_groups(template))
     for template in templates:
@@ -69,7 +67,7 @@ def _exported_groups(template: Template) -> Iterator[tuple[str, tuple[Template, 
 
 
 def _imports(value: Any) -> Iterator[str]:
-    """Names of all exports that are used in `value`."""
+    """Yield the names of all exports that are used in `value`."""
     if isinstance(value, Mapping):
         if "Fn::ImportValue" in value:
             yield str(value["Fn::ImportValue"])

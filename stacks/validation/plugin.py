@@ -105,7 +105,7 @@ class CloudFormationRules:
 
 
 def findings(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]:
-    """Path of a template -> what is wrong with it, for all of them."""
+    """Yield the path of a template and what is wrong with it, for all templates."""
     for path, template in templates.items():
         for rule in RULES:
             yield from ((path, finding) for finding in rule(template))
@@ -122,7 +122,7 @@ def findings(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]
 
 
 def _stages(templates: Mapping[str, Template]) -> dict[str, dict[str, Template]]:
-    """The templates of each stage: they lie in one folder."""
+    """Return the templates by stage: those of one stage lie in one folder."""
     stages: dict[str, dict[str, Template]] = defaultdict(dict)
     for path, template in templates.items():
         stages[str(Path(path).parent)][path] = template

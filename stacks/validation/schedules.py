@@ -1,7 +1,7 @@
 """Schedule expressions of EventBridge and its Scheduler, which CloudFormation checks only when it
 creates them.
 
-Their grammar is in config/schedule_expressions.py.
+config/schedule_expressions.py has their grammar.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TYPES = {"AWS::Events::Rule": False, "AWS::Scheduler::Schedule": True}
 
 
 def check(template: Template) -> Iterator[Finding]:
-    """Every schedule expression of the template that is none."""
+    """Yield every invalid schedule expression of the template."""
     for resource_type, takes_at in _TYPES.items():
         for logical_id, properties in resources(template, resource_type):
             expression = properties.get("ScheduleExpression")

@@ -1,7 +1,7 @@
 """Security groups: what a group allows itself it must allow both ways, and nothing may come in from
 everywhere.
 
-EFA's traffic needs both halves, and the CDK drops the egress half where all outbound traffic is
+EFA's traffic needs both directions, and the CDK drops the egress rule where all outbound traffic is
 allowed (SageMaker developer guide, "Give training jobs access to resources in your VPC";
 github.com/aws/aws-ofi-nccl, issue 663).
 """
@@ -28,7 +28,7 @@ Ports = tuple[Any, Any, Any]
 
 
 def check(template: Template) -> Iterator[Finding]:
-    """Every broken rule of the template's security groups."""
+    """Yield every broken rule of the template's security groups."""
     inwards, outwards = self_rules(template, _INGRESS), self_rules(template, _EGRESS)
     for group in sorted({*inwards, *outwards}):
         for ports in sorted(inwards.get(group, set()) ^ outwards.get(group, set()), key=str):
@@ -48,14 +48,14 @@ def check(template: Template) -> Iterator[Finding]:
 
 
 def carries_efa(template: Template, group: str) -> bool:
-    """Whether the group (a logical id) allows itself all traffic, both ways."""
+    """Return whether the group (a logical id) allows itself all traffic, both ways."""
     return all(
         ALL_TRAFFIC in self_rules(template, kind).get(group, set()) for kind in (_INGRESS, _EGRESS)
     )
 
 
 def self_rules(template: Template, kind: tuple[str, str, str]) -> dict[str, set[Ports]]:
-    """Logical id of a group -> what it allows itself in one direction."""
+    """Return what each group, by its logical id, allows itself in one direction."""
     rules: dict[str, set[Ports]] = {}
     for _, rule in _rules(template, kind):
         group = _group(rule.get("GroupId"))
@@ -67,7 +67,7 @@ def self_rules(template: Template, kind: tuple[str, str, str]) -> dict[str, set[
 def _rules(
     template: Template, kind: tuple[str, str, str]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every rule of one direction, with the logical id of the resource that it is in."""
+    """Yield every rule of one direction, with the logical id of its resource."""
     yield from resources(template, kind[0])
     for group, properties in resources(template, "AWS::EC2::SecurityGroup"):
         for rule in properties.get(kind[1], ()):
@@ -80,7 +80,9 @@ def _ports(rule: Mapping[str, Any]) -> Ports:
 
 
 def _group(reference: Any) -> str | None:
-    """Logical id of the group that `Ref` or `Fn::GetAtt` means; None for groups of other stacks."""
+    """Return the logical id of the group that `Ref` or `Fn::GetAtt` means; None for groups of other
+    stacks.
+    """
     if isinstance(reference, Mapping):
         target = reference.get("Ref") or reference.get("Fn::GetAtt")
         return str(target[0] if isinstance(target, list) else target) if target else None

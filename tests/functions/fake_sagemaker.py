@@ -1,8 +1,8 @@
-"""What teardown sees of SageMaker and its queue: endpoints with their states, configurations,
-models, an execution, and AWS's refusals.
+"""A fake of what teardown sees of SageMaker and its queue: endpoints with their states,
+configurations, models, an execution, and AWS's refusals.
 
-Requests of the JSON 1.1 protocol go in, answers and error messages as AWS gives them come out
-(messages: SageMaker's, as quoted by its Kubernetes operator and by field reports).
+It speaks the JSON 1.1 protocol. Its error messages are SageMaker's, as quoted by its Kubernetes
+operator and by field reports.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""A function's folder, an event and an endpoint go in; what the handler returned or raised, in a
-process of its own, comes out.
-"""
+"""Runs a function's handler in a process of its own, as Lambda does."""
 
 from __future__ import annotations
 

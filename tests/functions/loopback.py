@@ -1,6 +1,4 @@
-"""A small HTTP server on 127.0.0.1 for the time of a test: a function that answers requests goes
-in, a URL comes out.
-"""
+"""A small HTTP server on 127.0.0.1 for the time of a test."""
 
 from __future__ import annotations
 

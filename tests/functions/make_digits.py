@@ -1,8 +1,8 @@
 """Writes stacks/functions/smoke_test/digits.json: the first test image of each digit class of the
 original MNIST test files.
 
-In: the folder with the unpacked `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`. Run: `python
--m tests.functions.make_digits FOLDER`.
+Run `python -m tests.functions.make_digits FOLDER`, with the unpacked `t10k-images-idx3-ubyte` and
+`t10k-labels-idx1-ubyte` in FOLDER.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LABELS_HEADER_BYTES = 8
 
 
 def digits(folder: Path) -> list[dict[str, Any]]:
-    """Label, index in the test set and pixels (28 rows of 28 numbers, 0 to 255) of the first image
-    of each class.
+    """Return label, index in the test set and pixels (28 rows of 28 numbers, 0 to 255) of the first
+    image of each class.
     """
     images = _checked(folder, "t10k-images-idx3-ubyte")[_IMAGES_HEADER_BYTES:]
     labels = _checked(folder, "t10k-labels-idx1-ubyte")[_LABELS_HEADER_BYTES:]

@@ -32,7 +32,7 @@ def moto_url() -> Iterator[str]:
 
 @pytest.fixture
 def s3(moto_url: str) -> Any:
-    """A client of an account with nothing but one versioned bucket with the tag, an object in two
+    """Yield a client of an account with one versioned bucket with the tag, an object in two
     versions, and a deleted one.
     """
     urllib.request.urlopen(

@@ -35,8 +35,8 @@ def deliver(
     key: str = "datasets/digits/manifest.json",
     **about: Any,
 ) -> Outcome:
-    """The event of an upload, to the function of an account that has no pipeline: whatever gets
-    that far fails otherwise.
+    """Send the event of an upload to the function, in an account without a pipeline: a manifest
+    that is accepted fails there.
     """
     etag = account.client("s3").put_object(Bucket=bucket, Key=key, Body=body)["ETag"].strip('"')
     s3_object = {"key": key, "size": len(body), "etag": etag, **about}
@@ -97,7 +97,7 @@ def test_a_manifest_too_large_to_be_one_is_not_read(account: Account, bucket: st
 
 
 def test_a_right_manifest_gets_as_far_as_the_pipeline(account: Account, bucket: str) -> None:
-    """So that the refusals above are the manifest's."""
+    """Proves that the refusals above are the manifest's."""
     error = deliver(account, bucket, b'{"files": ["train/a"]}').error
     assert "ManifestError" not in error
     assert "ListPipelineExecutions" in error

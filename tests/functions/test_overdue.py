@@ -1,4 +1,4 @@
-"""The function that says which rare schedules are overdue: it asks the emulator's schedules and
+"""The function that measures which rare schedules are overdue: it asks the emulator's schedules and
 metrics; only its clock is set forward.
 """
 
@@ -27,7 +27,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
 
 
 def schedule(account: Account) -> str:
-    """A new one, every Monday."""
+    """Create a schedule for every Monday."""
     name = unique("weekly")
     account.client("scheduler").create_schedule(**settings(account, name))
     return name
@@ -44,7 +44,7 @@ def settings(account: Account, name: str, **changes: Any) -> dict[str, Any]:
 
 
 def look(account: Account, *schedules: str, at: datetime | None = None) -> Outcome:
-    """As the rule calls it, at a moment."""
+    """Call the function as the rule does, at a moment."""
     event = {"time": at.isoformat()} if at else {}
     hours = ", ".join(f'"{name}": {SILENT_HOURS}' for name in schedules)
     environment = {

@@ -1,5 +1,5 @@
-"""The proof of a deployment: a real endpoint of the emulator, made of a registered package, is what
-was deployed, or it is not.
+"""The proof of a deployment: whether a real endpoint of the emulator, made of a registered package,
+is what was deployed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PARAMETER = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Va
 
 @dataclass
 class Live:
-    """An account in which ENDPOINT serves a package, and what the deployment that made it
+    """An account in which ENDPOINT serves a package, and what the deployment that created it
     expects.
     """
 
@@ -69,7 +69,7 @@ class Live:
         return self.account.client(service)
 
     def model(self, name: str, wrong: tuple[int, ...] = (), image: str = IMAGE) -> str:
-        """A model of a new, approved package; returns the package's ARN."""
+        """Create a model of a new, approved package; returns the package's ARN."""
         self.client("s3").put_object(Bucket=BUCKET, Key=f"{name}.tar.gz", Body=archive(wrong))
         package = self.client("sagemaker").create_model_package(
             ModelPackageGroupName="proof",
@@ -95,7 +95,7 @@ class Live:
         return str(package)
 
     def digest(self, image: str = IMAGE) -> str:
-        """What ECR has below its tag now, as `shoal promote` asks for it."""
+        """Return the digest that the image's tag has in ECR now, as `shoal promote` reads it."""
         host, _, path = image.partition("/")
         repository, _, tag = path.partition(":")
         identity = {
@@ -107,16 +107,14 @@ class Live:
         return str(pushed["imageId"]["imageDigest"])
 
     def push(self, tag: str, content: str) -> None:
-        """An image of that content gets the tag in the account's own repository, whichever image
-        had it.
-        """
+        """Give the tag, in the account's own repository, to an image of that content."""
         manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "layers": [{"digest": content}]}
         self.client("ecr").put_image(
             repositoryName="pytorch-inference", imageManifest=json.dumps(manifest), imageTag=tag
         )
 
     def stored(self, name: str) -> str:
-        """Hash of what lies below the model's URL now."""
+        """Return the hash of the object at the model's URL."""
         return hashlib.sha256(
             self.client("s3").get_object(Bucket=BUCKET, Key=f"{name}.tar.gz")["Body"].read()
         ).hexdigest()
@@ -126,7 +124,7 @@ class Live:
         return "arn:aws:iam::111122223333:role/serving"
 
     def config(self, name: str, model: str, **on: Any) -> None:
-        """On one instance, or on what is given."""
+        """Create a configuration with one instance, or with the given variant."""
         variant = {
             "VariantName": "AllTraffic",
             "ModelName": model,
@@ -137,7 +135,7 @@ class Live:
         )
 
     def stack(self, name: str, resource: dict[str, Any]) -> str:
-        """A stack that is done; returns its id."""
+        """Create a stack and wait for it; returns its id."""
         cloudformation = self.client("cloudformation")
         stack_id: str = cloudformation.create_stack(
             StackName=name, TemplateBody=json.dumps({"Resources": {"One": resource}})
@@ -283,7 +281,7 @@ def test_an_image_of_another_digest_is_not_the_pinned_one(live: Live) -> None:
 
 
 def test_an_image_that_is_told_without_a_digest_is_not_compared(live: Live) -> None:
-    """And it is a serverless variant, which is described in other words."""
+    """It is a serverless variant as well, which is described in other words."""
     package = live.model("untold", image=f"{OWN_REPOSITORY}:never-pushed-sagemaker")
     live.config("untold", "untold", ServerlessConfig={"MemorySizeInMB": 1024, "MaxConcurrency": 2})
     live.client("sagemaker").create_endpoint(EndpointName="untold", EndpointConfigName="untold")
@@ -375,8 +373,8 @@ def test_deletion_proves_nothing(live: Live) -> None:
 
 
 def template(package: str, name: str, sha256: str, image_digest: str) -> str:
-    """A serving stack in short: model, configuration, endpoint, and the proof as the function that
-    a custom resource calls.
+    """Return a short serving stack: model, configuration, endpoint, and the proof as the function
+    that a custom resource calls.
     """
     config, model = (
         {"Fn::GetAtt": ["Config", "EndpointConfigName"]},
@@ -449,14 +447,14 @@ class Proven:
     def body(
         self, name: str, image_digest: str, wrong: tuple[int, ...] = (), image: str = IMAGE
     ) -> str:
-        """The stack's template with a new package that pins this digest."""
+        """Return the stack's template with a new package that pins this digest."""
         return template(
             self.live.model(name, wrong, image), name, self.live.stored(name), image_digest
         )
 
     def rolled_back(self, body: str) -> list[tuple[str, str]]:
-        """Resources that failed in an update that is taken back, with their reasons; the endpoint
-        serves what it served before.
+        """Return the resources that failed in an update, with their reasons, once it is rolled back
+        and the endpoint serves what it served before.
         """
         before, old_events = self._endpoint(), {each["EventId"] for each in self._events()}
         self._cloudformation.update_stack(StackName=self.name, TemplateBody=body)

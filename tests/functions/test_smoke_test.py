@@ -35,9 +35,7 @@ def _prediction(label: int) -> dict[str, Any]:
 
 @dataclass
 class Endpoint:
-    """Knows the ten digits by heart; `spoil` changes its answer to a label, to see what the smoke
-    test makes of it.
-    """
+    """Knows the ten digits; `spoil` changes its answer to a label."""
 
     job: str = JOB
     weights: str = WEIGHTS
@@ -68,7 +66,7 @@ def _test(endpoint: Endpoint, **arguments: Any) -> Outcome:
 
 
 def _wrong(labels: set[int]) -> Callable[[int, dict[str, Any]], Any]:
-    """Answers one too high for these labels."""
+    """Answer one too high for these labels."""
     return lambda label, answer: (
         answer | {"predictions": [_prediction((label + (label in labels)) % 10)]}
     )

@@ -31,7 +31,7 @@ SLEEP = (
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    """An account with a pipeline that does nothing, for as many seconds as it is told."""
+    """An account with a pipeline that does nothing, for as many seconds as its parameter says."""
     with running(tmp_path_factory.mktemp("emulator")) as emulator:
         make_pipeline(emulator)
         yield emulator
@@ -72,7 +72,7 @@ def executions(account: Account, *statuses: str) -> list[dict[str, Any]]:
 def deliver(
     account: Account, scheduled_time: str, schedule: str = "nightly", **parameters: str
 ) -> Outcome:
-    """One call as Scheduler makes it."""
+    """Call the function once, as Scheduler does."""
     delivery = event(schedule, scheduled_time, parameters)
     return invoke(
         "start",
@@ -93,9 +93,9 @@ def event(schedule: str, scheduled_time: str, parameters: dict[str, str]) -> dic
 
 
 def load(folder: str) -> ModuleType:
-    """The function's module in this process.
+    """Import the function's handler into this process.
 
-    It sets the root logger's level, which is Lambda's to keep, not this process's.
+    It sets the root logger's level, which is right on Lambda and is undone here.
     """
     level = logging.getLogger().level
     spec = importlib.util.spec_from_file_location(
@@ -105,9 +105,7 @@ def load(folder: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    sys.path.insert(
-        0, str(FUNCTIONS / folder)
-    )  # as Lambda does: what lies beside the handler is imported
+    sys.path.insert(0, str(FUNCTIONS / folder))  # as Lambda does, for the handler's neighbours
     spec.loader.exec_module(module)
     sys.path.remove(str(FUNCTIONS / folder))
     logging.getLogger().setLevel(level)
@@ -184,7 +182,7 @@ def test_of_two_schedules_that_start_in_the_same_moment_one_goes_on(account: Acc
 def test_the_younger_of_two_that_nobody_saw_coming_is_stopped(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The moment between looking and starting, stretched: the first look finds nothing."""
+    """It stretches the moment between looking and starting: the first look finds nothing."""
     first = deliver(account, "2026-11-28T03:00:00Z", Seconds="6").result["execution"]
     monkeypatch.setenv("PIPELINE_NAME", PIPELINE)
     handler = load("start")

@@ -1,5 +1,5 @@
-"""The pipeline's Lambda steps and the functions behind them agree: what a step sends is enough,
-what it expects comes back.
+"""The pipeline's Lambda steps and the functions agree: what a step sends is enough, and what it
+expects is returned.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESOLVED = {
 
 @pytest.fixture(scope="module")
 def steps() -> dict[str, dict[str, Any]]:
-    """Name -> Lambda step of the dev environment's definition."""
+    """The Lambda steps of the dev environment's definition, by name."""
     environment = load_environment("dev", ROOT)
     definition = check(environment).definition
     return {step["Name"]: step for step in _all(definition["Steps"]) if step["Type"] == "Lambda"}

@@ -1,5 +1,5 @@
-"""Teardown: everything of one execution, nothing of another; in order, verified, repeatable, never
-forgotten.
+"""Teardown deletes everything of one execution and nothing of another: in order, verified,
+repeatable, never forgotten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DELETED = [f"endpoint/{ENDPOINT}", f"endpoint-config/{CONFIG}", f"model/{MODEL}"
 
 @dataclass
 class Account:
-    """A SageMaker, and teardown pointed at it."""
+    """A SageMaker, and the teardown function that talks to it."""
 
     sagemaker: FakeSageMaker
     url: str
@@ -51,7 +51,7 @@ class Account:
         return outcome.result
 
     def pauses(self) -> list[int]:
-        """For how long messages were told to stay away, in seconds."""
+        """Return for how many seconds messages were hidden."""
         return [
             request["VisibilityTimeout"]
             for operation, request in self.sagemaker.calls
@@ -243,7 +243,7 @@ def test_a_configuration_that_no_step_reports_is_found_through_its_endpoint(
 def test_a_configuration_without_endpoint_is_found_by_what_its_step_reports(
     account: Account,
 ) -> None:
-    """SageMaker made up its name, and nothing else refers to it."""
+    """SageMaker generated its name, and nothing else refers to it."""
     account.sagemaker.endpoints, account.sagemaker.uses = {}, {}
     account.step()
     assert account.sagemaker.deleted == [f"endpoint-config/{CONFIG}", f"model/{MODEL}"]

@@ -1,3 +1,3 @@
-"""What each role may do, checked against what AWS documents and against what an end-to-end run
-really asked for.
+"""What each role may do, compared with AWS's documentation and with what an end-to-end run really
+asked for.
 """

@@ -21,7 +21,7 @@ BOUNDARY = "platform/Boundary"
 
 
 def everything() -> Environment:
-    """The environment dev with what is off there: TensorFlow, an image of its own, FSx,
+    """Return the environment dev with what is off there: TensorFlow, an image of its own, FSx,
     schedules, mails, a permissions boundary ...
     """
     content: dict[str, Any] = load_environment("dev", ROOT).model_dump(
@@ -56,7 +56,7 @@ def everything() -> Environment:
 
 @pytest.fixture(scope="session")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Templates]:
-    """Environment -> its templates."""
+    """Templates by their environment's name."""
     environments = {name: load_environment(name, ROOT) for name in ("dev", "prod")} | {
         "everything": everything()
     }

@@ -1,5 +1,5 @@
-"""The emulator's request log of a run in; the policies that were deployed in it, and what each role
-asked IAM, out.
+"""Reads, from the emulator's request log of a run, the policies that were deployed and what each
+role asked IAM.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Recorded:
 
 
 def recorded(log: Path, prefix: str) -> Recorded:
-    """Reads the whole log.
+    """Read the whole log.
 
     The key's ARN is the one that was asked about: its name is in an answer, which no log of
     requests has.
@@ -87,6 +87,6 @@ def _role(caller: str) -> str:
 
 
 def every(run: Recorded) -> Iterator[tuple[str, Question]]:
-    """Role and question, each once."""
+    """Yield role and question, each once."""
     for role, questions in run.questions.items():
         yield from ((role, question) for question in questions.values())

@@ -46,8 +46,8 @@ _OPERATORS = {
 
 
 def mistakes(statement: Mapping[str, Any], resource: str = "") -> Iterator[str]:
-    """What AWS's reference says against a statement; `resource` is what a resource policy without
-    Resource is on.
+    """Yield what AWS's reference says against a statement. `resource` is the subject of a resource
+    policy whose statements have no Resource.
     """
     resources = as_list(statement.get("Resource", resource or ANY))
     for action in as_list(statement["Action"]):
@@ -130,20 +130,22 @@ def _condition_mistakes(
 
 
 def _kinds(action: str, described: Mapping[str, Any], arn: str) -> set[str]:
-    """The resource types of the action that the ARN can mean."""
+    """Return the resource types of the action that the ARN can mean."""
     formats = _service("resourceTypes", action.partition(":")[0])
     possible = [each["name"] for each in described["resourceTypes"]]
     return {kind for kind in possible if arn == ANY or _fits(formats[kind.lower()]["arn"], arn)}
 
 
 def _fits(form: str, arn: str) -> bool:
-    """Whether an ARN with wildcards and the form of a resource type can mean the same resource."""
+    """Return whether an ARN with wildcards and the form of a resource type can mean the same
+    resource.
+    """
     return _meet(_parts(form), _parts(arn))
 
 
 @cache
 def _parts(text: str) -> tuple[str, ...]:
-    """Characters; a token of a form is a wildcard, some of them without slashes and colons."""
+    """Return characters; a token of a form is a wildcard, some without slashes and colons."""
     return tuple(
         _NAME if part in _NARROW else ANY if part.startswith("${") else part
         for part in _PARTS.findall(text)
@@ -152,7 +154,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 @cache
 def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether some text matches both patterns."""
+    """Return whether some text matches both patterns."""
     for first, second in zip(one, other, strict=False):
         if first in _WILD or second in _WILD:
             break
@@ -176,7 +178,7 @@ def _used(statement: Mapping[str, Any], arn: str) -> bool:
 
 
 def _is_pattern(action: str) -> bool:
-    """Whether it is several actions that exist, as policies of keys and buckets name them."""
+    """Return whether it is a pattern of existing actions, as policies of keys and buckets have."""
     service, _, pattern = action.partition(":")
     return action == ANY or (
         ANY in pattern

@@ -1,6 +1,4 @@
-"""A role's name and the policies of an environment in; what IAM answers to a question of that role
-out.
-"""
+"""Asks the evaluator what IAM answers to a role's question."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ from tests.identity.templates import ACCOUNT
 
 @dataclass(frozen=True)
 class Roles:
-    """Identity policies by role and policy name, and resource policies by the ARN of what they are
-    on (of an object: its bucket's).
+    """Identity policies by role and policy name, and resource policies by the ARN of their resource
+    (an object's: its bucket's).
     """
 
     evaluator: Evaluator
@@ -23,7 +21,7 @@ class Roles:
     resources: Mapping[str, Policy] = field(default_factory=dict)
 
     def decide(self, role: str, question: Question, without: str = "") -> Decision:
-        """What IAM answers when the role asks; `without` leaves out the statement with that Sid."""
+        """Return IAM's answer to the role; `without` leaves out the statement with that Sid."""
         policies = self.identity[role]
         if without:
             policies = {name: _without(document, without) for name, document in policies.items()}
@@ -34,13 +32,15 @@ class Roles:
         )
 
     def statements(self, role: str) -> Iterator[tuple[str, Policy]]:
-        """Sid and statement, of every policy of the role."""
+        """Yield Sid and statement, of every policy of the role."""
         for document in self.identity[role].values():
             yield from named(document).items()
 
 
 def named(document: Policy) -> dict[str, Policy]:
-    """Statements by Sid, or by number (`#1`) where they have none, as the evaluator names them."""
+    """Return statements by Sid, or by number (`#1`) where they have none, as the evaluator names
+    them.
+    """
     return {
         statement.get("Sid") or f"#{index}": statement
         for index, statement in enumerate(document["Statement"], start=1)

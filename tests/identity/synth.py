@@ -1,4 +1,4 @@
-"""Environments in, the templates of their stacks out; the gates are off."""
+"""Synthesises the templates of environments; the gates are off."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.repository import ROOT  # noqa: E402
 
 
 def synthesised(environments: Mapping[str, Environment], folder: Path) -> dict[str, Templates]:
-    """By the same names.
+    """Return templates by the environments' names.
 
-    Each has an app of its own, because stages of the same environment would be called the same.
+    Each has an app of its own, because stages of the same environment would have the same name.
     """
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     templates = {}

@@ -1,7 +1,7 @@
-"""Synthesised templates in; their policies out, as they are after deployment: every token is a
-value of the right shape.
+"""Reads the policies of synthesised templates as they are after deployment: every token is a value
+of the right shape.
 
-Ids that CloudFormation would make are the logical id in the form of such an id
+An id that CloudFormation would generate is the logical id in the form of such an id
 (`subnet-NetworkTrainingSubnet...`).
 """
 
@@ -47,9 +47,7 @@ ARNS = {
 
 @dataclass(frozen=True)
 class Templates:
-    """The templates of one environment's stacks; a template that imports finds what another one
-    exports.
-    """
+    """The templates of one environment's stacks. An import finds the export of another template."""
 
     stacks: Mapping[str, Document]
     _exports: dict[str, str] = field(default_factory=dict)
@@ -63,7 +61,7 @@ class Templates:
                     )
 
     def resolved(self, value: Any, document: Document) -> Any:
-        """`value` without CloudFormation's intrinsic functions."""
+        """Return `value` without CloudFormation's intrinsic functions."""
         if isinstance(value, list):
             return [self.resolved(item, document) for item in value]
         if not isinstance(value, dict):
@@ -81,14 +79,14 @@ class Templates:
         return {key: self.resolved(child, document) for key, child in value.items()}
 
     def resources(self, *types: str) -> Iterator[tuple[str, Document]]:
-        """Logical id and resolved properties of every resource of these types."""
+        """Yield logical id and resolved properties of every resource of these types."""
         for document in self.stacks.values():
             for logical_id, resource in document["Resources"].items():
                 if resource["Type"] in types:
                     yield logical_id, self.resolved(resource.get("Properties", {}), document)
 
     def identity_policies(self) -> dict[str, dict[str, Document]]:
-        """Role name -> policy name -> document."""
+        """Return documents by role name and policy name."""
         policies: dict[str, dict[str, Document]] = {}
         for logical_id, role in self.resources("AWS::IAM::Role"):
             inline = {
@@ -102,21 +100,21 @@ class Templates:
         return policies
 
     def trust_policies(self) -> dict[str, Document]:
-        """Role name -> who may assume it."""
+        """Return the trust policy of each role, by its name."""
         return {
             role["RoleName"]: role["AssumeRolePolicyDocument"]
             for _, role in self.resources("AWS::IAM::Role")
         }
 
     def key_policies(self) -> dict[str, Document]:
-        """ARN of a key -> its key policy."""
+        """Return each key's policy, by its ARN."""
         return {
             ARNS["AWS::KMS::Key"].format(logical_id): key["KeyPolicy"]
             for logical_id, key in self.resources("AWS::KMS::Key")
         }
 
     def documents(self) -> Iterator[tuple[str, Document]]:
-        """Every policy document, of resources too, with the logical id it belongs to."""
+        """Yield every policy document, of resources too, with the logical id it belongs to."""
         for document in self.stacks.values():
             for logical_id, resource in document["Resources"].items():
                 for policy in _policies_in(self.resolved(resource.get("Properties", {}), document)):
@@ -158,8 +156,8 @@ def _policies_in(value: Any) -> Iterator[Document]:
 
 
 def like(synthesised: Any, deployed: Any, templates: Templates) -> bool:
-    """Whether a document is what became of a synthesised one: the same, but for the ids that
-    CloudFormation makes.
+    """Return whether a document equals a synthesised one, except for the ids that CloudFormation
+    generates.
     """
     if isinstance(synthesised, dict):
         return (

@@ -1,6 +1,4 @@
-"""What holds for every role of every stack, whoever wrote it: who may assume it, what it may hand
-over, what bounds it.
-"""
+"""What holds for every role of every stack: its trust, what it may pass on, what limits it."""
 
 from __future__ import annotations
 

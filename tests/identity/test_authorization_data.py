@@ -38,7 +38,7 @@ def _mistakes(templates: Templates) -> list[str]:
 
 
 def _accepted(line: str) -> str:
-    """Which exception the line falls under, if any."""
+    """Return the exception that the line falls under, if any."""
     exceptions = (
         text
         for text in ACCEPTED

@@ -1,5 +1,5 @@
 """The restricted policy for CloudFormation: enough for every resource of every stack, and too
-little to make oneself an administrator.
+little to become an administrator.
 
 What CloudFormation calls for a type of resource is in the type's own schema (`handlers`), of which
 cfn-lint has a copy.
@@ -67,7 +67,7 @@ def policy() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def types(templates: dict[str, Templates]) -> set[str]:
-    """Every type of resource that an environment may have."""
+    """Return every type of resource that an environment may have."""
     stacks = [
         document for environment in templates.values() for document in environment.stacks.values()
     ]

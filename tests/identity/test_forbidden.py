@@ -1,5 +1,5 @@
-"""What each role must not do, asked of a real evaluator: each question is one that is allowed, with
-one thing in it changed.
+"""What each role must not do, asked of a real evaluator: each question is an allowed one with one
+change.
 
 The policies are those of the synthesised templates; tests/end_to_end/test_identity.py asks about
 what an execution really does.
@@ -56,7 +56,7 @@ class Case:
     action: str = ""
 
     def forbidden(self) -> Question:
-        """The question with the change; a context key that is None is left out."""
+        """Return the question with the change; a context key that is None is left out."""
         changed = {**self.allowed.context, **(self.context or {})}
         kept = {key: value for key, value in changed.items() if value is not None}
         return replace(

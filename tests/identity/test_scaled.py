@@ -1,5 +1,5 @@
-"""The deleter's role with its own policy, enforced: it deregisters what scales an endpoint, it
-reads tags; what it lacks, it says.
+"""The teardown role with its own policy, enforced: it deregisters an endpoint's scalable targets
+and reads tags; it reports what it lacks.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ def test_the_deleter_scales_nothing(roles: Roles, action: str) -> None:
 
 @dataclass(frozen=True)
 class Scaled:
-    """An emulator that applies policies, with the deleter's role as the stack makes it, and an
-    endpoint of an execution that is scaled.
+    """An emulator that applies policies, with the teardown role as the stack creates it, and a
+    scaled endpoint of an execution.
     """
 
     account: Account
     endpoint: str
 
     def tear_down(self) -> Outcome:
-        """The function under a session of its role."""
+        """Call the function with a session of its role."""
         execution = f"{NAMES.pipeline_arn}/execution/{self.endpoint.rpartition('-')[2]}"
         event = {"pipeline_execution_arn": execution}
         return invoke(
@@ -101,7 +101,7 @@ class Scaled:
         )
 
     def sweep(self, event: dict[str, Any]) -> Outcome:
-        """The sweeper under a session of its role."""
+        """Call the sweeper with a session of its role."""
         own = {"PIPELINE_ARN": NAMES.pipeline_arn, "TTL_MINUTES": "0"}
         return invoke(
             "teardown",
@@ -124,7 +124,7 @@ class Scaled:
         }
 
     def actions(self) -> set[str]:
-        """The actions for which the role was asked about."""
+        """Return the actions that IAM was asked about for the role."""
         run = recorded(self.account.state_dir / "requests.jsonl", NAMES.role(""))
         return {question.action for question in run.questions[NAMES.role("teardown")].values()}
 
@@ -150,8 +150,8 @@ def _let(account: Account, role: str, policies: dict[str, Any]) -> None:
 
 
 def _endpoint(account: Account) -> str:
-    """With the definition's tag, a target of somebody's, and beside it a configuration that only
-    its tags attribute.
+    """Create an endpoint with the definition's tag and a scalable target, and a configuration that
+    only its tags attribute.
     """
     name, tags = (
         f"{NAMES.pipeline}-abcdefghijkl",
@@ -180,7 +180,7 @@ def _endpoint(account: Account) -> str:
 def test_an_endpoint_that_is_scaled_is_not_deleted_for_who_may_not_deregister(
     scaled: Scaled, dev: Templates
 ) -> None:
-    """And the deleter says so, instead of taking it for deleted."""
+    """The function reports it, instead of taking the endpoint for deleted."""
     with _lacking("StopScaling", scaled, dev):
         refused = scaled.tear_down()
     assert "application-autoscaling:DeregisterScalableTarget" in refused.error
@@ -192,7 +192,7 @@ def test_an_endpoint_that_is_scaled_is_not_deleted_for_who_may_not_deregister(
 
 @contextmanager
 def _lacking(sid: str, scaled: Scaled, dev: Templates, actor: str = "teardown") -> Iterator[None]:
-    """While the deleter's role, or the sweeper's, has one statement less."""
+    """Take one statement from the role of the teardown function, or of the sweeper, for a while."""
     role = NAMES.role(actor)
     policies = dev.identity_policies()[role]
     _let(

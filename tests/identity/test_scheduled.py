@@ -1,5 +1,5 @@
-"""What the three roles of schedules must not do, asked of the evaluator: each question is one that
-is allowed, with one thing changed.
+"""What the three roles of schedules must not do, asked of the evaluator: each question is an
+allowed one with one change.
 """
 
 from __future__ import annotations

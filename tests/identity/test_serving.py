@@ -1,5 +1,5 @@
-"""What the two roles of serving must not do, asked of the evaluator: each question is one that is
-allowed, with one thing changed.
+"""What the two roles of serving must not do, asked of the evaluator: each question is an allowed
+one with one change.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def roles(evaluator: Evaluator, templates: dict[str, Templates]) -> Roles:
 
 @pytest.fixture(scope="module")
 def names(roles: Roles) -> dict[str, str]:
-    """Actor -> role; that of the containers ends in what it serves."""
+    """Roles by actor; the name of the containers' role ends in a digest of what it serves."""
     (serving,) = [
         name
         for name in roles.identity

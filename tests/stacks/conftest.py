@@ -34,7 +34,7 @@ def cdk_context() -> dict[str, Any]:
 def stages(
     tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
 ) -> dict[str, EnvironmentStage]:
-    """Environment name -> its stage, not synthesised yet."""
+    """Stages by their environment's name, not synthesised yet."""
     app = ShoalApp(
         outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
     )

@@ -3,7 +3,7 @@ and its answer come out.
 
 Acknowledgements of AwsSolutions stand in the code, next to what they are about. The two packs that
 are only reported (NIST 800-53 R5 and Serverless) are answered in docs/security-answers.yaml.
-`python -m tests.stacks.findings` writes the tables of docs/security.md anew.
+`python -m tests.stacks.findings` writes the tables of docs/security.md again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Acknowledgement:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said of a rule in the file of answers."""
+    """An entry for a rule in the file of answers."""
 
     rule: str
     at: str
@@ -74,7 +74,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Review:
-    """What a synth of all reviewed environments found."""
+    """The findings of a synth of all reviewed environments."""
 
     findings: frozenset[Finding]
     acknowledgements: frozenset[Acknowledgement]
@@ -130,8 +130,8 @@ def _acknowledgements(outdir: Path) -> Iterator[Acknowledgement]:
 
 
 def _inside(path: str) -> str:
-    """The construct's path in its environment, without what the CDK makes of the environment's name
-    in ids.
+    """Return the construct's path in its environment, without the parts of ids that come from the
+    environment's name.
     """
     name, _, inside = path.strip("/").partition("/")
     return re.sub(
@@ -142,8 +142,8 @@ def _inside(path: str) -> str:
 
 
 def _general(rule: str) -> str:
-    """The rule without what differs between environments: names and regions in the ARNs of findings
-    on policies.
+    """Return the rule without what differs between environments: names and regions in the ARNs of
+    findings on policies.
     """
     for name in sorted(REVIEWED, key=len, reverse=True):
         rule = rule.replace(f"shoal-mnist-{name}-", "shoal-mnist-ENV-").replace(
@@ -153,7 +153,7 @@ def _general(rule: str) -> str:
 
 
 def tables(review_result: Review) -> str:
-    """The part of docs/security.md that this module writes."""
+    """Return the part of docs/security.md that this module writes."""
     lines = [
         BEGIN,
         "",
@@ -196,7 +196,7 @@ def _short(rule: str) -> str:
 
 
 def with_tables(page: str, written: str) -> str:
-    """The page with its tables replaced."""
+    """Return the page with its tables replaced."""
     before, _, rest = page.partition(BEGIN)
     return before + written + rest.partition(END)[2]
 

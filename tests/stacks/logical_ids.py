@@ -1,8 +1,7 @@
-"""The stacks of dev and of prod with a release go in; logical id -> type per stack comes out, and
-into logical_ids.json when run.
+"""Logical ids, with their types, of the stacks of dev and of prod with a release.
 
 A logical id is a contract with what is deployed: CloudFormation replaces a resource whose id
-changes. When that is meant: `python -m tests.stacks.logical_ids` writes the file anew.
+changes. When that is intended, `python -m tests.stacks.logical_ids` writes logical_ids.json again.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ FILE = Path(__file__).with_name("logical_ids.json")
 
 
 def logical_ids() -> dict[str, dict[str, str]]:
-    """`<environment>/<stack>` -> logical id -> resource type."""
+    """Return logical id -> resource type, by `<environment>/<stack>`."""
     use_installed_node()
     import aws_cdk as cdk  # starts Node.js
     from aws_cdk.assertions import Template

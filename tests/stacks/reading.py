@@ -1,4 +1,4 @@
-"""A template of aws_cdk.assertions in, the parts that tests look at out."""
+"""Reads the parts of a template of aws_cdk.assertions that tests look at."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aws_cdk.assertions import Template
 
 
 def resources(template: Template, resource_type: str) -> dict[str, dict[str, Any]]:
-    """Logical id -> resource, for every resource of the type."""
+    """Return every resource of the type, by logical id."""
     return {key: dict(value) for key, value in template.find_resources(resource_type).items()}
 
 
@@ -21,7 +21,7 @@ def properties(template: Template, resource_type: str) -> list[dict[str, Any]]:
 
 
 def role(template: Template, name: str) -> tuple[str, dict[str, Any]]:
-    """Logical id and properties of the role whose physical name is `name`."""
+    """Return logical id and properties of the role whose physical name is `name`."""
     ((logical_id, resource),) = [
         (key, value)
         for key, value in resources(template, "AWS::IAM::Role").items()
@@ -31,7 +31,7 @@ def role(template: Template, name: str) -> tuple[str, dict[str, Any]]:
 
 
 def statements(template: Template, role_name: str) -> dict[str, dict[str, Any]]:
-    """Sid -> statement, of every policy attached to the role."""
+    """Return the statements of every policy attached to the role, by Sid."""
     logical_id, _ = role(template, role_name)
     policies = [
         policy
@@ -46,7 +46,7 @@ def statements(template: Template, role_name: str) -> dict[str, dict[str, Any]]:
 
 
 def definition(template: Template) -> dict[str, Any]:
-    """The pipeline definition, as it is after deployment; each CDK token is its JSON text."""
+    """Return the pipeline definition as it is after deployment; each CDK token is its JSON text."""
     (pipeline,) = properties(template, "AWS::SageMaker::Pipeline")
     parts = pipeline["PipelineDefinition"]["PipelineDefinitionBody"]["Fn::Join"][1]
     document: dict[str, Any] = json.loads(

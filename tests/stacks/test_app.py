@@ -39,9 +39,7 @@ require('node:dns').lookup = refuse
 
 
 def _run(checkout: Path, outdir: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run app.py of the checkout with nothing in its environment but PATH and HOME, and what is
-    given.
-    """
+    """Run app.py of the checkout with only PATH, HOME and `environment` in its environment."""
     minimal = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "CDK_OUTDIR": str(outdir)}
     command = [sys.executable, str(checkout / "app.py")]
     return subprocess.run(
@@ -56,7 +54,7 @@ def _run(checkout: Path, outdir: Path, **environment: str) -> subprocess.Complet
 
 
 def _checkout(parent: Path) -> Path:
-    """A copy of the repository elsewhere, as a fresh clone has it."""
+    """Copy the repository elsewhere, as a fresh clone has it."""
     for name in SOURCES:
         source, target = ROOT / name, parent / name
         if source.is_dir():

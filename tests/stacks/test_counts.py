@@ -1,4 +1,4 @@
-"""What a synth costs, in counts that no busy machine changes.
+"""The cost of a synth, in counts that no busy machine changes.
 
 A limit is the count of its day and a quarter more; raise it with a reason.
 """

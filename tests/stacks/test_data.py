@@ -1,5 +1,5 @@
-"""What is kept: encrypted, TLS only, versioned; it stays in a protected environment and goes with a
-throw-away one.
+"""What is kept is encrypted, TLS only and versioned; it stays in a protected environment and is
+deleted with a throw-away one.
 """
 
 from __future__ import annotations

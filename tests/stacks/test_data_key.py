@@ -45,7 +45,7 @@ BUCKET_OBJECTS = [
 def _policy(
     file_system: FileSystem | None, context: dict[str, Any], folder: Path
 ) -> dict[str, dict[str, Any]]:
-    """Sid -> statement of dev's key, alone in a stack."""
+    """Return the statements of dev's key, alone in a stack, by Sid."""
     environment = load_environment("dev", ROOT).model_copy(update={"file_system": file_system})
     app = cdk.App(outdir=str(folder), context=context)
     stack = cdk.Stack(

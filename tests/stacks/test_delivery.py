@@ -38,7 +38,7 @@ def _environment(name: str, **changes: Any) -> Environment:
 def _synthesised(
     folder: Path, context: dict[str, Any], *environments: Environment
 ) -> dict[str, dict[str, Any]]:
-    """Stack name -> template, of an app with nothing but delivery in it."""
+    """Return the templates of an app with only delivery in it, by stack name."""
     app = ShoalApp(outdir=str(folder / "cdk.out"), context=context)
     app.add_delivery(environments)
     return {stack.stack_name: stack.template for stack in app.synth().stacks}

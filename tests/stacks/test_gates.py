@@ -25,7 +25,7 @@ OURS = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
 
 
 def _violations(stack: cdk.Stack) -> set[str]:
-    """Synthesise; the rules that were broken."""
+    """Synthesise, and return the rules that were broken."""
     root = cdk.App.of(stack)
     assert isinstance(root, ShoalApp)
     try:

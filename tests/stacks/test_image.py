@@ -221,8 +221,8 @@ def test_training_may_pull_its_own_image_and_evaluation_may_not(pipeline: Templa
 
 @dataclass
 class Build:
-    """The script of the template, run as CodeBuild does, with the role's credentials; the registry
-    is the emulator's, docker is ours.
+    """Runs the template's script as CodeBuild does, with the role's credentials; the registry is
+    the emulator's, docker is ours.
     """
 
     account: Account
@@ -267,8 +267,8 @@ class Build:
 
 
 def _credentials_of_the_role(account: Account, image: Template) -> dict[str, str]:
-    """Temporary ones, of a role with the statements of the template (but the one for the key, whose
-    ARN is not known there).
+    """Return temporary credentials of a role with the template's statements, except the one for the
+    key, whose ARN is not known there.
     """
     allowed = [statement for sid, statement in statements(image, ROLE).items() if sid != "UseKey"]
     root = trust({"AWS": "arn:aws:iam::111122223333:root"})
@@ -290,8 +290,8 @@ def _credentials_of_the_role(account: Account, image: Template) -> dict[str, str
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory, image: Template) -> Iterator[Build]:
-    """A repository as the stack makes it, in which the script has run once, where every call is
-    asked of IAM.
+    """A repository as the stack creates it, in which the script has run once. IAM was asked about
+    every call.
     """
     with running(tmp_path_factory.mktemp("emulator"), "--enforce-iam") as account:
         for name in (REPOSITORY, f"{REPOSITORY}-other"):

@@ -1,6 +1,4 @@
-"""What looks after an environment: the sweeper, the alarms and who hears them, the budget, the
-dashboard.
-"""
+"""Monitoring: the sweeper, the alarms and who hears them, the budget, the dashboard."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ def monitoring(stages: dict[str, EnvironmentStage]) -> Template:
 
 @pytest.fixture(scope="module")
 def with_budget(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> Template:
-    """A team that is told of alarms and of costs."""
+    """An environment whose team is told of alarms and of costs."""
     observability = Observability(
         alert_emails=("team@example.com", "boss@example.com"), monthly_budget_usd=500
     )

@@ -1,4 +1,4 @@
-"""What the network is when the settings ask for more, or for a VPC that is there already."""
+"""The network when the settings ask for more, or for a VPC that exists already."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def connected(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 @pytest.fixture(scope="module")
 def existing(tmp_path_factory: pytest.TempPathFactory) -> Template:
-    """In a VPC that is there already."""
+    """In a VPC that exists already."""
     return _network(tmp_path_factory, existing=EXISTING)
 
 

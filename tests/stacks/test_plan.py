@@ -30,8 +30,8 @@ def _shown(environment: Environment) -> list[str]:
 
 
 def _too_early(stage: EnvironmentStage, shown: list[str]) -> list[tuple[str, str]]:
-    """Each stack that is shown before one it needs, and that one; the assembly's manifest has the
-    dependencies that the CLI follows.
+    """Yield each stack that is shown before one it needs, and that one; the assembly's manifest has
+    the dependencies that the CLI follows.
     """
     artifacts = stage.synth().stacks
     needs = {
@@ -60,7 +60,7 @@ def test_the_plan_names_the_stacks_of_an_environment(stages: dict[str, Environme
 def full(
     tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
 ) -> tuple[Environment, EnvironmentStage]:
-    """An environment with the stacks that are there only when asked for."""
+    """An environment with all optional stacks."""
     folder, training = tmp_path_factory.mktemp("full"), {"build_image": "pytorch-smddp"}
     environment = variant(
         folder,

@@ -28,8 +28,8 @@ STACK = "release-pipeline-dev"
 
 
 def _environments() -> list[Environment]:
-    """As their files say, dev with a connection; prod before staging, so that the order must come
-    from `promoted_from`.
+    """Return the environments of the files, dev with a connection; prod before staging, so that the
+    order must come from `promoted_from`.
     """
     delivery = Delivery(
         repository="my-team@1/my-models@2", connection_arn=CONNECTION, branch="release"

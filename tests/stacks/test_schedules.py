@@ -1,5 +1,5 @@
-"""Schedules in the template: when they call, whom, under which role, what becomes of a call that
-fails, and what rings.
+"""Schedules in the template: when they call which function under which role, what happens to a
+failed call, and what rings.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The serving stack: what is made of a pinned release, what a new one changes, and what a
-deployment waits for and rolls back on.
+"""The serving stack: what a pinned release becomes, what a new one changes, and what a deployment
+waits for and rolls back on.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def stage(folder: Path, **sections: Any) -> EnvironmentStage:
 
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
-    """Template by what is different from a plain `serving: {}`."""
+    """Templates by what differs from a plain `serving: {}`."""
     sections_by_name: dict[str, dict[str, Any]] = {
         "plain": {},
         "next": {"release": NEXT},
@@ -102,7 +102,7 @@ def only(template: Template, resource_type: str) -> dict[str, Any]:
 
 
 def serving_role(template: Template) -> str:
-    """Name of the role of the containers."""
+    """Return the name of the containers' role."""
     (name,) = [
         role["RoleName"]
         for role in properties(template, "AWS::IAM::Role")
@@ -113,7 +113,7 @@ def serving_role(template: Template) -> str:
 
 
 def allowed_to_serve(template: Template) -> dict[str, dict[str, Any]]:
-    """Sid -> statement."""
+    """Return the role's statements by Sid."""
     return statements(template, serving_role(template))
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_served_without_a_release_or_without_the_section(
 def test_what_the_other_stacks_export_stays_when_the_release_is_taken_back(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """CloudFormation would refuse to take away what a serving stack that is still there imports."""
+    """CloudFormation would refuse to remove an export that an existing serving stack imports."""
     pinned, reverted = (
         stage(tmp_path_factory.mktemp("exports"), release=release).synth().stacks
         for release in (RELEASE, None)

@@ -1,6 +1,8 @@
-"""What dev's policies give to environments of other accounts, asked live: three accounts, dev's own
-template, policies enforced. Whoever asks may do everything by the policies of their own account, so
-that only dev's side can refuse.
+"""What dev's policies allow environments of other accounts, asked live: three accounts, dev's own
+template, policies enforced.
+
+The callers may do everything by the policies of their own account, so that only dev's side can
+refuse.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cp
 
 
 def release(number: int) -> Release:
-    """As `shoal promote` pins it."""
+    """Return a release as `shoal promote` pins it."""
     pins = {
         "model_package_arn": VERSIONS[number],
         "model_data_url": f"s3://{ARTIFACTS}/{ARCHIVES[number]}",
@@ -65,8 +67,8 @@ def release(number: int) -> Release:
 
 
 def consumers(folder: Path, pinned: dict[str, tuple[int, ...]]) -> tuple[Consumer, ...]:
-    """dev's, in a repository in which each environment has promoted these versions, the first one
-    last.
+    """Return dev's consumers, in a repository in which each environment has promoted these
+    versions, the first one last.
     """
     (folder / "environments").mkdir(parents=True)
     for name in ("dev", "staging", "prod"):
@@ -84,7 +86,7 @@ def data_template(
     consumers: tuple[Consumer, ...],
     shared: SharedVersions = SharedVersions.PINNED,
 ) -> dict[str, Any]:
-    """dev's data stack as a protected one, which has no function."""
+    """Return dev's data stack as a protected one, which has no function."""
     protected = DEV.model_copy(update={"protect": True, "shared_versions": shared})
     app = cdk.App(outdir=str(folder), context=context)
     env = cdk.Environment(account=DEV.account, region=DEV.region)
@@ -109,12 +111,12 @@ class Accounts:
         return self.local.other(account).client(service)
 
     def role(self, account: str, name: str, service: str) -> Any:
-        """As a session of the role."""
+        """Return a client with a session of the role."""
         arn = f"arn:aws:iam::{account}:role/{name}"
         return self.local.other(account).as_role(service, arn)
 
     def make_role(self, account: str, name: str) -> None:
-        """One that its account lets do everything."""
+        """Create a role that its account allows everything."""
         iam = self.root(account, "iam")
         principal = {"AWS": f"arn:aws:iam::{account}:root", "Service": "sagemaker.amazonaws.com"}
         iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal))
@@ -187,7 +189,7 @@ def refused(call: Callable[..., Any], **arguments: Any) -> str:
 
 
 def reads(accounts: Accounts, environment: Environment, actor: str = ACTOR) -> set[int]:
-    """Numbers of the versions whose archives the role reads, having asked for each."""
+    """Return the numbers of the versions whose archives the role can read."""
     s3 = accounts.role(environment.account, Names(environment).role(actor), "s3")
     return {
         number
@@ -197,7 +199,9 @@ def reads(accounts: Accounts, environment: Environment, actor: str = ACTOR) -> s
 
 
 def sees(accounts: Accounts, environment: Environment) -> set[int]:
-    """Numbers of the versions that an account with every right of its own describes."""
+    """Return the numbers of the versions that an account with all rights of its own can
+    describe.
+    """
     sagemaker = accounts.role(environment.account, "admin", "sagemaker")
     return {
         number
@@ -207,7 +211,7 @@ def sees(accounts: Accounts, environment: Environment) -> set[int]:
 
 
 def makes_models_of(accounts: Accounts, environment: Environment) -> set[int]:
-    """Numbers of the versions that a model can be made of."""
+    """Return the numbers of the versions that a model can be made of."""
     sagemaker = accounts.role(environment.account, "admin", "sagemaker")
     model = {
         "ExecutionRoleArn": Names(environment).role_arn(Names(environment).serving_role("0a1b2c"))
@@ -228,7 +232,7 @@ def makes_models_of(accounts: Accounts, environment: Environment) -> set[int]:
 
 
 def allows(call: Callable[..., Any], **arguments: Any) -> bool:
-    """Whether it goes well; whatever is not a refusal of rights is an error."""
+    """Return whether the call succeeds; errors other than refusals are raised."""
     try:
         call(**arguments)
     except ClientError as error:

@@ -1,6 +1,4 @@
-"""The dev environment with other sections in, its environment, or one of its stacks' templates,
-out. No gate is on.
-"""
+"""The dev environment with other sections, and one of its stacks' templates. No gate is on."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ EXISTING: dict[str, Any] = {
 
 
 def variant(folder: Path, name: str, **sections: Any) -> Environment:
-    """dev under another name, whole sections replaced."""
+    """Return dev under another name, with whole sections replaced."""
     content = yaml.safe_load((ROOT / "environments" / "dev.yaml").read_text(encoding="utf-8"))
     file = folder / f"{name}.yaml"
     file.write_text(yaml.safe_dump({**content, "name": name, **sections}), encoding="utf-8")

@@ -1,6 +1,4 @@
-"""Taking things down, against the emulator; whole environments are torn down in
-tests/end_to_end.
-"""
+"""Destroying, against the emulator; tests/end_to_end destroys whole environments."""
 
 from __future__ import annotations
 
@@ -235,7 +233,7 @@ def tags_of(names: Names) -> dict[str, str]:
 
 
 def refusing(target: Target, operation: str) -> Target:
-    """The same account for somebody who may not do `operation`."""
+    """Return the same account for a caller that may not do `operation`."""
     limited = Target(ACCOUNT, REGION, target.endpoint_url)
 
     def refuse(**_: Any) -> None:
@@ -247,8 +245,8 @@ def refusing(target: Target, operation: str) -> Target:
 
 
 def make_leftovers(target: Target, settings: Environment) -> dict[str, Callable[[], bool]]:
-    """A model that only tags attribute, a configuration that only a step reports, and the model
-    that it uses, named after the execution; and whether each exists.
+    """Create a model that only tags attribute, a configuration that only a step reports, and the
+    model that it uses, named after the execution; returns whether each exists.
     """
     names, sagemaker = Names(settings), target.client("sagemaker")
     config, model, nameless = (f"{names.pipeline}-{end}" for end in ("c1", "abcdefghijkl", "x9"))
@@ -288,7 +286,7 @@ def exists(target: Target, model: str) -> bool:
 def make_model(
     target: Target, pipeline: Pipeline, name: str, tags: dict[str, str] | None = None
 ) -> None:
-    """A model without data, which CreateModel accepts; nothing is started."""
+    """Create a model without data, which CreateModel accepts; nothing is started."""
     image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
     container: dict[str, Any] = {"Image": image, "Environment": {}}
     role = f"arn:aws:iam::{ACCOUNT}:role/{pipeline.name}-role"

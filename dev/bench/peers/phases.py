@@ -43,7 +43,7 @@ def under_mpirun(rank: int, world_size: int) -> Job:
         arrived = communicator.Ibarrier()
         while not arrived.Test():
             time.sleep(NAP_S)
-        communicator.Barrier()  # whoever woke first waits for the others, so that all begin at once
+        communicator.Barrier()  # a rank that woke first waits for the others: all begin at once
 
     return Job(rank, world_size, meet, communicator.allgather)
 

@@ -1,8 +1,8 @@
 """CloudFormation custom resource: on Delete it empties a bucket (all versions) or a model package
 group; Create and Update do nothing.
 
-In: a custom resource request. Out: the answer that CloudFormation waits for, PUT to the request's
-ResponseURL. Acts only on what carries the tag `shoal:empty-on-delete: true`.
+It acts only on resources with the tag `shoal:empty-on-delete: true`, and PUTs the answer that
+CloudFormation waits for to the request's ResponseURL.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
 
 
 def empty(resource_type: str, properties: dict[str, str], context: Any) -> None:
-    """Empty what `properties` names; what is gone already counts as empty."""
+    """Empty what `properties` names; what does not exist counts as empty."""
     try:
         if resource_type == "Custom::EmptyBucket":
             empty_bucket(properties["BucketName"], context)

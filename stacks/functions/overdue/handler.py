@@ -1,9 +1,9 @@
-"""Says which schedules are overdue, of those that are rarer than a CloudWatch alarm can look back:
-their alarms watch what is said here.
+"""Measures which schedules are overdue, of those that are rarer than a CloudWatch alarm can look
+back. Their alarms watch what it publishes.
 
-In: a rule's event, of which `time` is the moment to look from; without it that is now. Out:
-schedule -> 1 or 0, which are published as ScheduleOverdue, too; a schedule that is paused is in
-neither. It changes nothing, and may run twice.
+A rule calls it with `time`, the moment to look from (now, if it is missing). It returns schedule ->
+1 or 0 and publishes the same as ScheduleOverdue, without paused schedules. It changes nothing, and
+may run twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log.setLevel(logging.INFO)
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
-    """Look once. Whatever AWS refuses is raised: an alarm that gets no value rings, too."""
+    """Look once. A refusal of AWS is raised: an alarm that gets no value rings, too."""
     now = datetime.fromisoformat(event["time"]) if "time" in event else datetime.now(UTC)
     limits = {
         name: now - timedelta(hours=hours)
@@ -44,8 +44,10 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
 def _overdue(
     scheduler: Any, limits: dict[str, datetime], signs: dict[str, datetime]
 ) -> dict[str, int]:
-    """One that is gone is overdue at once; one that was made, changed or resumed after its limit
-    has had no time to be.
+    """Return 1 for each schedule that is overdue, 0 for others.
+
+    A schedule that does not exist is overdue at once. One that was created, changed or resumed
+    after its limit has had no time to be.
     """
     overdue = {}
     for name, limit in limits.items():
@@ -69,8 +71,8 @@ def _live(scheduler: Any, name: str) -> dict[str, Any] | None:
 
 
 def _last_signs(cloudwatch: Any, limits: dict[str, datetime], now: datetime) -> dict[str, datetime]:
-    """Schedule -> the beginning of the last hour in which the function `start` was called for it,
-    whether that started something or not.
+    """Return, by schedule, the beginning of the last hour in which the function `start` was called
+    for it, whether that started something or not.
     """
     names = list(limits)
     queries = [

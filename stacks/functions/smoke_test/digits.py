@@ -1,6 +1,4 @@
-"""Ten real digits go to an endpoint; what it said about each, and whose model said it, comes
-out.
-"""
+"""Sends ten real digits to an endpoint and reads its answers."""
 
 from __future__ import annotations
 
@@ -21,12 +19,12 @@ _SUM_TOLERANCE = 1e-3
 
 
 class SmokeTestError(Exception):
-    """The endpoint does not do what it is for."""
+    """The endpoint does not do what it should."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the endpoint said about one digit."""
+    """The endpoint's answer to one digit."""
 
     label: int
     digit: int
@@ -38,7 +36,7 @@ class Answer:
 
 
 def ask_all(runtime: Any, endpoint_name: str) -> list[Answer]:
-    """What the endpoint says about each of the ten. Raises SmokeTestError."""
+    """Return the endpoint's answers to the ten digits. Raises SmokeTestError."""
     digits = json.loads(Path(__file__).with_name("digits.json").read_text())["digits"]
     return [ask(runtime, endpoint_name, digit["label"], digit["pixels"]) for digit in digits]
 
@@ -69,7 +67,7 @@ def ask(runtime: Any, endpoint_name: str, label: int, pixels: list[list[int]]) -
 
 
 def wrong_digits(answers: list[Answer]) -> list[str]:
-    """What is to be said of them; nothing if enough are right."""
+    """Return what is wrong with the answers; nothing if enough are right."""
     right = sum(answer.digit == answer.label for answer in answers)
     if right >= MIN_AGREEMENT:
         return []

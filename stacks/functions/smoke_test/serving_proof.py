@@ -1,11 +1,10 @@
-"""CloudFormation custom resource: proves that a deployment of the serving endpoint took, and fails
-it where it did not.
+"""CloudFormation custom resource: proves that a deployment of the serving endpoint took effect, and
+fails it otherwise.
 
-In: a custom resource request with `EndpointName`, `EndpointConfigName`, `ModelName`,
-`ModelPackageArn`, `ImageDigest`, `ModelDataUrl`, `ModelDataSha256` and, where the release pins it,
-`WeightsSha256`. Out: the answer that CloudFormation waits for; the reason of a failure begins with
-"rolled back:". Delete proves nothing, nor does a stack that rolls back already: what it goes back
-to was proven when it was deployed.
+Its properties are `EndpointName`, `EndpointConfigName`, `ModelName`, `ModelPackageArn`,
+`ImageDigest`, `ModelDataUrl`, `ModelDataSha256` and, where the release pins it, `WeightsSha256`.
+The reason of a failure begins with "rolled back:". Nothing is proven on Delete, nor while a stack
+rolls back: what it returns to was proven when it was deployed.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ log.setLevel(logging.INFO)
 
 
 def handler(event: dict[str, Any], context: Any) -> None:
-    """Answer in every case: without an answer CloudFormation waits until its own time is out."""
+    """Answer in every case: without an answer CloudFormation waits until its timeout."""
     try:
         problems = (
             []
@@ -48,7 +47,9 @@ def handler(event: dict[str, Any], context: Any) -> None:
 
 
 def prove(expected: dict[str, str], context: Any) -> list[str]:
-    """What is not as it was to be. The container is asked last, and only if it is the right one."""
+    """Return what differs from the release. The container is asked last, and only if it is the
+    right one.
+    """
     deadline = time.monotonic() + float(context.get_remaining_time_in_millis()) / 1000 - _SPARE_S
     sagemaker = boto3.client("sagemaker")
     live = _settled(sagemaker, expected["EndpointName"], deadline)
@@ -104,11 +105,11 @@ def _wrong_model(sagemaker: Any, expected: dict[str, str]) -> Iterator[str]:
 
 
 def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str]:
-    """A tag may name another image since it was pinned: SageMaker resolves it when it deploys,
-    for as long as that fleet lives.
+    """Compare the digests of the images that run.
 
-    What it does not resolve to a digest is not compared (API reference, DeployedImage:
-    "registry/repository[@digest]").
+    A tag may name another image since it was pinned: SageMaker resolves it at deployment, for as
+    long as that fleet lives. An image that it does not resolve to a digest is not compared (API
+    reference, DeployedImage: "registry/repository[@digest]").
     """
     images = [
         image
@@ -124,8 +125,9 @@ def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str
 
 
 def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterator[str]:
-    """The package names an URL without a version, so the newest object is what SageMaker loads:
-    code and all, not the weights alone.
+    """Compare the hash of the newest object with the pinned one.
+
+    The package names a URL without a version, so SageMaker loads the newest object, code and all.
     """
     url, pinned = expected["ModelDataUrl"], expected["ModelDataSha256"]
     bucket, _, key = url.removeprefix("s3://").partition("/")
@@ -148,9 +150,7 @@ def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterat
 
 
 def _wrong_answers(runtime: Any, expected: dict[str, str]) -> Iterator[str]:
-    """The archive may have been another one when the container started: only the container knows
-    what it has loaded.
-    """
+    """Ask the container what it has loaded: the archive may have been another one at its start."""
     try:
         answers = ask_all(runtime, expected["EndpointName"])
     except SmokeTestError as error:
@@ -177,7 +177,7 @@ def _answer(event: dict[str, Any], reason: str) -> None:
     type.
     """
     same = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
-    # One id for good: another one would make CloudFormation replace the resource.
+    # The id never changes: another one would make CloudFormation replace the resource.
     identity = (
         event.get("PhysicalResourceId") or f"{event['ResourceProperties']['EndpointName']}-proof"
     )

@@ -1,10 +1,10 @@
-"""Proves that an execution's endpoint answers: sends ten real digits and judges schema, answers,
-latency and whose model it is.
+"""Proves that an execution's endpoint answers: sends ten real digits and judges the schema, the
+answers, the latency and which model answered.
 
-In: a Lambda step's arguments `endpoint_name`, `training_job_name`, `weights_sha256` (of the weights
-that this execution has evaluated; the container must answer with the same), `max_latency_ms`. Out:
-`status`, `answers` (JSON list of label, digit, probability), `slowest_ms`, `weights_sha256`.
-Anything wrong raises SmokeTestError, which fails the step.
+The Lambda step sends `endpoint_name`, `training_job_name`, `weights_sha256` (of the evaluated
+weights; the container must answer with the same) and `max_latency_ms`. It gets `status`, `answers`
+(JSON list of label, digit, probability), `slowest_ms` and `weights_sha256`. A problem raises
+SmokeTestError, which fails the step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log.setLevel(logging.INFO)
 
 @dataclass(frozen=True)
 class Expected:
-    """Whose model must answer, and how fast."""
+    """Which model must answer, and how fast."""
 
     training_job_name: str
     weights_sha256: str
@@ -34,7 +34,10 @@ class Expected:
 
     @classmethod
     def of(cls, event: dict[str, Any]) -> Expected:
-        """Raises SmokeTestError without a hash: nothing could be proven then."""
+        """Read the step's arguments.
+
+        Raises SmokeTestError without a hash: nothing could be proven then.
+        """
         weights = event.get("weights_sha256")
         if not isinstance(weights, str) or not _SHA256.fullmatch(weights):
             wrong = f"weights_sha256 is {weights!r}, not the sha256 of weights"
@@ -43,9 +46,7 @@ class Expected:
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Run the test against one endpoint; arguments of the step that this version does not know are
-    ignored.
-    """
+    """Run the test against one endpoint; unknown arguments of the step are ignored."""
     expected = Expected.of(event)
     runtime = boto3.client("sagemaker-runtime", config=CLIENT)
     answers = ask_all(runtime, event["endpoint_name"])

@@ -176,7 +176,7 @@ class Search:
 
     @contextmanager
     def attempt(self, search: str, subject: str) -> Iterator[None]:
-        """Keep an error of the API in `failures`, and go on behind the block."""
+        """Keep an error of the API in `failures`, and continue after the block."""
         self._attempts += 1
         try:
             yield
@@ -244,8 +244,8 @@ class Search:
         return name.startswith((f"{self._pipeline}-", f"{GENERATED}-"))
 
     def _is_of_another(self, execution_arn: str, name: str) -> bool:
-        """Whether `name` says that another known execution of the pipeline made what it names: it
-        may be in use there.
+        """Return whether `name` contains the id of another known execution of the pipeline, which
+        may use the resource.
         """
         executions, _, ours = execution_arn.rpartition("/")
         others = {named_execution(prefix, name) for prefix in (self._pipeline, GENERATED)}

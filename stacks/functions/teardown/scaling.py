@@ -1,9 +1,9 @@
-"""Names of endpoints go in; what Application Auto Scaling scales of them is deregistered, so that
-it neither changes nor keeps what goes.
+"""Deregisters the scalable targets of endpoints, so that Application Auto Scaling neither changes
+nor keeps what is deleted.
 
-DeleteEndpoint does the same by itself for a caller who may, and asks for the permission (SageMaker
-developer guide, "Delete endpoints configured for auto scaling"). Here it is done first, and said:
-an endpoint that is being scaled is Updating, and cannot be deleted.
+DeleteEndpoint does the same for a caller with the permission (SageMaker developer guide, "Delete
+endpoints configured for auto scaling"). Here it happens first, and explicitly: an endpoint that is
+being scaled is Updating, and cannot be deleted.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ log = logging.getLogger()
 
 
 def stop_scaling(scaling: Any, endpoints: Collection[str], deregistered: list[str]) -> bool:
-    """Whether no variant of the endpoints is a scalable target any more; what was deregistered now
-    is added, as scalable-target/ID.
+    """Return whether no variant of the endpoints is a scalable target any more.
 
-    `scaling` is a client of Application Auto Scaling. A refusal is logged and keeps nothing else
-    from being deleted: endpoints cost more than their targets.
+    `scaling` is a client of Application Auto Scaling; `deregistered` gets what was deregistered
+    now, as scalable-target/ID. A refusal is logged and keeps nothing else from being deleted:
+    endpoints cost more than their targets.
     """
     try:
         for target in _targets(scaling, endpoints):
@@ -37,9 +37,9 @@ def stop_scaling(scaling: Any, endpoints: Collection[str], deregistered: list[st
 
 
 def _targets(scaling: Any, endpoints: Collection[str]) -> Iterator[Mapping[str, Any]]:
-    """Names come from metadata in lower case, too.
+    """Yield the targets of the endpoints, whose names may be in lower case.
 
-    All are listed: a target may outlive the variant that it is named after.
+    All targets are listed: a target may outlive the variant that it is named after.
     """
     ours = tuple(f"endpoint/{name}/variant/".lower() for name in endpoints)
     for page in scaling.get_paginator("describe_scalable_targets").paginate(
@@ -53,7 +53,9 @@ def _targets(scaling: Any, endpoints: Collection[str]) -> Iterator[Mapping[str, 
 
 
 def _deregister(scaling: Any, target: Mapping[str, Any], deregistered: list[str]) -> None:
-    """Its policies and scheduled actions go with it (API reference, DeregisterScalableTarget)."""
+    """Deregister a target with its policies and scheduled actions (API reference,
+    DeregisterScalableTarget).
+    """
     try:
         scaling.deregister_scalable_target(**{key: target[key] for key in _IDENTITY})
     except scaling.exceptions.ObjectNotFoundException:

@@ -1,5 +1,5 @@
-"""Our rules on templates: each broken one is found on the right resource, and what is right
-passes.
+"""Our rules on templates: each broken rule is found on the right resource, and correct templates
+pass.
 """
 
 from __future__ import annotations
