@@ -151,7 +151,7 @@ def test_an_interrupted_spot_job_goes_on_from_its_checkpoint_to_the_bits_of_an_u
 
 def test_a_job_that_was_interrupted_waits_and_trains_no_longer_than_it_may(market: Market) -> None:
     limits: dict[str, Any] = {
-        "StoppingCondition": {"MaxRuntimeInSeconds": 8, "MaxWaitTimeInSeconds": 8}
+        "StoppingCondition": {"MaxRuntimeInSeconds": 20, "MaxWaitTimeInSeconds": 20}
     }
     market.interrupt("too-long")
     started_at = time.monotonic()
