@@ -1,3 +1,3 @@
-"""Amazon SageMaker on loopback: API requests in; real processes, artifacts in S3, logs, events
-and API responses out.
+"""Amazon SageMaker on loopback: API requests run real processes, with artifacts in S3, logs and
+events.
 """

@@ -1,5 +1,5 @@
-"""Whose request an operation answers: the caller's ARN in, kept while the operation runs; what the
-registry notes of them out.
+"""Who makes a request: kept while its operation runs, for what the model registry notes of its
+users.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _caller: ContextVar[str] = ContextVar("caller")
 
 @contextmanager
 def calling(arn: str) -> Iterator[None]:
-    """While this is open, requests of this thread are made by `arn`."""
+    """Let requests of this thread be made by `arn` while this is open."""
     token = _caller.set(arn)
     try:
         yield
@@ -24,9 +24,9 @@ def calling(arn: str) -> Iterator[None]:
 
 
 def user_context() -> Document:
-    """`UserContext` of whoever calls.
+    """Return the `UserContext` of the caller.
 
-    API reference, UserContext: its IamIdentity is there for model packages, groups and projects
-    only.
+    Its IamIdentity is there for model packages, groups and projects only (API reference,
+    UserContext).
     """
     return {"IamIdentity": {"Arn": _caller.get()}}

@@ -1,6 +1,4 @@
-"""What every part of the service works with: control plane, store, settings, the registry of
-children; and events.
-"""
+"""What every part of the service works with: control plane, store, settings and child processes."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ class Core:
 
 
 def event_detail(document: Document) -> Document:
-    """A description as events carry it: instants in milliseconds, without the emulator's own
+    """Return a description as events carry it: instants in milliseconds, without the emulator's own
     keys.
     """
     return {

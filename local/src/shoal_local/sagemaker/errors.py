@@ -1,6 +1,4 @@
-"""The errors that SageMaker answers, in its wording (dg2023, API reference; messages as users
-report them).
-"""
+"""The errors that SageMaker answers, worded as in its API reference and in users' reports."""
 
 from __future__ import annotations
 
@@ -8,13 +6,14 @@ from shoal_local.errors import AwsError
 
 
 def invalid(message: str) -> AwsError:
-    """A request that SageMaker refuses."""
+    """Return the error for a request that SageMaker refuses."""
     return AwsError("ValidationException", message)
 
 
 def not_emulated(what: str) -> AwsError:
-    """Something that AWS has and this emulator has not; refused by name before anything is
-    started.
+    """Return the error for something that AWS has and this emulator has not.
+
+    It names what is missing, and is raised before anything starts.
     """
     return AwsError(
         "ValidationException", f"The Shoal emulator does not emulate {what}. Nothing was started."
@@ -22,17 +21,19 @@ def not_emulated(what: str) -> AwsError:
 
 
 def not_found(message: str) -> AwsError:
-    """For the operations whose documentation lists ResourceNotFound (jobs, pipelines,
+    """Return the error of operations whose documentation lists ResourceNotFound (jobs, pipelines,
     executions).
     """
     return AwsError("ResourceNotFound", message)
 
 
 def in_use(message: str) -> AwsError:
-    """A name that is taken (documented for the Create operations of jobs and pipelines)."""
+    """Return the error for a name that is in use (documented for the Create operations of jobs and
+    pipelines).
+    """
     return AwsError("ResourceInUse", message)
 
 
 def conflict(message: str) -> AwsError:
-    """A state that excludes the request."""
+    """Return the error for a request that the state of a resource excludes."""
     return AwsError("ConflictException", message)

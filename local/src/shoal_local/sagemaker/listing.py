@@ -1,9 +1,8 @@
-"""List operations: documents and a request's filters in; one page, in the order asked for, and a
-NextToken out.
+"""List operations: filters, order and pages.
 
-Filters are those that the List operations share: NameContains, StatusEquals,
-Creation/LastModifiedTimeAfter/Before. Whatever else a List operation documents is either its
-caller's to apply or refused by name.
+All List operations share these filters: NameContains, StatusEquals,
+Creation/LastModifiedTimeAfter/Before. The caller applies any other filter that is documented, or it
+is refused by name.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ _SHARED = {
 
 @dataclass(frozen=True)
 class Listing:
-    """How one kind is listed: response key, summary shape, and the documents' keys for name, status
-    and creation.
+    """How one kind is listed: response key, summary shape, and the keys for name, status and
+    creation.
     """
 
     answer: str
@@ -49,7 +48,7 @@ class Listing:
     extra_filters: frozenset[str] = frozenset()
 
     def page(self, documents: list[Document], request: Document) -> Document:
-        """The response for `request`."""
+        """Return the response for `request`."""
         unknown = set(request) - _SHARED - self.extra_filters
         if unknown:
             raise not_emulated(f"the list filter {sorted(unknown)[0]}")

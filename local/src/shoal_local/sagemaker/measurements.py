@@ -1,5 +1,4 @@
-"""What SageMaker publishes to CloudWatch about pipelines, training jobs and endpoints; statuses and
-durations in, measurements out.
+"""What SageMaker publishes to CloudWatch about pipelines, training jobs and endpoints.
 
 Names, units and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in Amazon
 CloudWatch", and "Define metrics".
@@ -26,7 +25,7 @@ _OUTCOMES = {
 
 
 def of_execution(document: Document) -> Iterator[Measurement]:
-    """The status that the execution has now: a start, or an end with its duration."""
+    """Measure the execution's current status: a start, or an end with its duration."""
     where = {"PipelineName": document["PipelineArn"].rpartition("/")[2]}
     status = document["PipelineExecutionStatus"]
     if status == "Executing":
@@ -38,7 +37,7 @@ def of_execution(document: Document) -> Iterator[Measurement]:
 
 
 def of_step(document: Document, step_name: str) -> Iterator[Measurement]:
-    """The status that the step has now, as of_execution."""
+    """Measure the step's current status: a start, or an end with its duration."""
     entry = document["_steps"][step_name]
     where = {"PipelineName": document["PipelineArn"].rpartition("/")[2], "StepName": step_name}
     status = entry["StepStatus"]
@@ -56,19 +55,19 @@ def of_step(document: Document, step_name: str) -> Iterator[Measurement]:
 
 
 def of_training(job_name: str, metric: str, value: float) -> Measurement:
-    """A value that a metric definition found in the job's log."""
+    """Measure a value that a metric definition found in the job's log."""
     return Measurement(TRAINING, metric, value, "None", {"TrainingJobName": job_name})
 
 
 def of_invocation(
     endpoint: str, config: str, variant: str, instances: int, status: int, seconds: float
 ) -> Iterator[Measurement]:
-    """One call of InvokeEndpoint: `status` is the container's HTTP status (500 where it did not
-    answer), `seconds` its time.
+    """Measure one call of InvokeEndpoint.
 
-    Once for the variant, whatever fleet answered, and once for the fleet of the endpoint
-    configuration: a deployment's alarms may look at the new fleet alone (guide, "Auto-Rollback
-    Configuration and Monitoring").
+    `status` is the container's HTTP status (500 if it did not answer), `seconds` its time. Every
+    value is published twice: for the variant, whatever fleet answered, and for the fleet of the
+    endpoint configuration. A deployment's alarms may look at the new fleet alone (guide,
+    "Auto-Rollback Configuration and Monitoring").
     """
     values = (
         ("Invocations", 1.0, "Count"),

@@ -1,4 +1,4 @@
-"""ARNs, identifiers and instants, as SageMaker makes them."""
+"""ARNs, identifiers and instants in SageMaker's form."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ _random = random.SystemRandom()
 
 
 def now() -> float:
-    """The instant, epoch seconds, milliseconds kept: what a JSON timestamp of the API carries."""
+    """Return the current epoch seconds with milliseconds, as JSON timestamps of the API have
+    them.
+    """
     return round(time.time(), 3)
 
 
 def execution_id() -> str:
-    """12 characters [a-z0-9], the form of a pipeline execution's id."""
+    """Return 12 characters [a-z0-9], the form of a pipeline execution's id."""
     return "".join(_random.choices(_ALPHABET, k=12))
 
 
 def suffix() -> str:
-    """10 characters [a-zA-Z0-9] that end the names of jobs which a pipeline starts."""
+    """Return 10 characters [a-zA-Z0-9] that end the names of jobs which a pipeline starts."""
     return "".join(_random.choices(string.ascii_letters + string.digits, k=10))
 
 
 def arn(context: ServiceContext, resource: str, name: str) -> str:
-    """`arn:aws:sagemaker:REGION:ACCOUNT:resource/name`; SageMaker lower-cases the name."""
+    """Return `arn:aws:sagemaker:REGION:ACCOUNT:resource/name`; SageMaker lower-cases the name."""
     return f"arn:aws:sagemaker:{context.region}:{context.account}:{resource}/{name.lower()}"
 
 
 def last_part(name_or_arn: str) -> str:
-    """The name in an ARN, or the name itself."""
+    """Return the name in an ARN, or the name itself."""
     return name_or_arn.rpartition("/")[2]

@@ -1,5 +1,6 @@
-"""What a request names must exist, as SageMaker checks before it starts anything: roles, subnets,
-security groups, keys.
+"""Checks that what a request names exists: roles, subnets, security groups, keys.
+
+SageMaker checks that before it starts anything.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _MAX_SESSION_NAME = 64
 
 
 def assume(core: Core, role_arn: str, session_name: str) -> RoleCredentials:
-    """Credentials of a role that trusts SageMaker; ValidationException as AWS words it."""
+    """Return credentials of a role that trusts SageMaker; raise ValidationException as AWS words
+    it.
+    """
     try:
         return core.context.role_credentials(role_arn, session_name[:_MAX_SESSION_NAME])
     except AwsError as error:
@@ -30,7 +33,7 @@ def assume(core: Core, role_arn: str, session_name: str) -> RoleCredentials:
 
 
 def check_network(core: Core, vpc: Document | None) -> None:
-    """A VpcConfig's subnets and security groups exist.
+    """Raise ValidationException if a subnet or security group of a VpcConfig does not exist.
 
     Containers get no interface in them: their network has the AWS endpoint only.
     """
@@ -41,7 +44,7 @@ def check_network(core: Core, vpc: Document | None) -> None:
 
 
 def check_keys(core: Core, *keys: str | None) -> None:
-    """Each KMS key (id, ARN or alias) exists."""
+    """Raise ValidationException if a KMS key (id, ARN or alias) does not exist."""
     for key in filter(None, keys):
         _check_exists(core.context.clients("kms", None).describe_key, KeyId=key)
 

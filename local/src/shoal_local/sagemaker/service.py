@@ -1,8 +1,7 @@
-"""The SageMaker service: an operation's name and its request in; the response as AWS documents it,
-or an AwsError, out.
+"""The SageMaker service: answers operations as AWS documents them.
 
-Each request is checked against botocore's input shape, and each response against its output shape,
-always.
+Every request is checked against botocore's input shape, and every response against its output
+shape.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Operation = Callable[[Document], Document]
 
 
 class SageMakerService:
-    """One account and region.
+    """The service of one account and region.
 
     `close()` stops every execution, job and endpoint, and leaves no process.
     """
@@ -64,8 +63,9 @@ class SageMakerService:
         }
 
     def handle(self, operation: str, request: Document, caller_arn: str) -> Document:
-        """The response of `operation`, instants as epoch seconds; AwsError for whatever AWS would
-        refuse, and what is not emulated.
+        """Return the response of `operation`, with instants as epoch seconds.
+
+        Raise AwsError for what AWS would refuse, and for what is not emulated.
         """
         input_shape(operation)
         if operation not in self._operations:
@@ -84,9 +84,7 @@ class SageMakerService:
             ) from mismatch
 
     def _answer(self, operation: str, request: Document) -> Document:
-        """What the operation says; where a test asked for it, too late, not at all, or a refusal
-        instead.
-        """
+        """Return the operation's answer, after the fault that a test has ordered for it, if any."""
         rule = self._faults.take("operation", operation, request)
         if rule is None:
             return self._operations[operation](request)
@@ -102,7 +100,7 @@ class SageMakerService:
     def invoke_endpoint(
         self, name: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
-        """InvokeEndpoint of the runtime API: status, headers, body."""
+        """Answer InvokeEndpoint of the runtime API with status, headers and body."""
         return self._endpoints.invoke(name, body, headers)
 
     def close(self) -> None:

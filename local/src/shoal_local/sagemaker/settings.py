@@ -1,7 +1,4 @@
-"""The emulator's own knobs: what AWS fixes or decides by itself.
-
-Frozen; defaults are AWS's documented values.
-"""
+"""Settings of the emulated SageMaker; the defaults are AWS's documented values."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Documents checked against botocore's own model of the SageMaker API: a request or response in,
-the list of its faults out.
+"""Checks requests and responses against botocore's own model of the SageMaker API.
 
-The wording of request faults is AWS's. Two rules are stricter than the service, so that a typing
-mistake is seen here and not on AWS: an unknown field is a fault, and so is a value of the wrong
-type that AWS might coerce.
+Errors of requests are worded as AWS words them. Two rules are stricter than the service, so that a
+typing mistake is seen here and not on AWS: an unknown field is an error, and so is a value of the
+wrong type that AWS might coerce.
 """
 
 from __future__ import annotations
@@ -30,26 +29,25 @@ Document = dict[str, Any]
 
 
 class Anything:
-    """Stands in a document for a value that is not known yet (a pipeline's expression); it fits
-    every shape.
-    """
+    """Stands for a value that is not known yet (a pipeline's expression); it fits every shape."""
 
 
 class ResponseMismatchError(Exception):
-    """A response of ours does not have the shape that AWS documents: a bug of the emulator,
-    answered as InternalFailure.
+    """A response of ours does not have the shape that AWS documents.
+
+    That is a bug of the emulator, answered as InternalFailure.
     """
 
 
 @functools.cache
 def service_model() -> ServiceModel:
-    """botocore's model of the SageMaker control plane."""
+    """Return botocore's model of the SageMaker control plane."""
     return botocore.session.Session().get_service_model("sagemaker")
 
 
 @functools.cache
 def input_shape(operation: str) -> StructureShape:
-    """Request shape of `operation`; AwsError when AWS has no such operation."""
+    """Return the request shape of `operation`; raise AwsError if AWS has no such operation."""
     try:
         shape = service_model().operation_model(operation).input_shape
     except OperationNotFoundError:
@@ -61,7 +59,7 @@ def input_shape(operation: str) -> StructureShape:
 
 @functools.cache
 def output_shape(operation: str) -> StructureShape | None:
-    """Response shape of `operation`; None where the response is empty."""
+    """Return the response shape of `operation`; None if the response is empty."""
     return service_model().operation_model(operation).output_shape
 
 
@@ -76,7 +74,7 @@ def check_request(operation: str, request: Document) -> None:
 
 
 def check_response(operation: str, response: Document) -> Document:
-    """`response` itself when it has the documented shape; ResponseMismatchError otherwise."""
+    """Return `response` if it has the documented shape; raise ResponseMismatchError otherwise."""
     shape = output_shape(operation)
     errors = (
         list(shape_errors(shape, response, ""))
@@ -91,24 +89,27 @@ def check_response(operation: str, response: Document) -> Document:
 
 
 def only_members(shape_name: str, record: Document) -> Document:
-    """The members of `record` that the structure `shape_name` has; how a list's summary is cut from
-    a description.
+    """Return the members of `record` that the structure `shape_name` has.
+
+    That is how a list's summary is cut from a description.
     """
     shape = cast(StructureShape, service_model().shape_for(shape_name))
     return {key: value for key, value in record.items() if key in shape.members}
 
 
 def response_members(operation: str, record: Document) -> Document:
-    """The members of `record` that the response of `operation` has; leaves out what only the
-    emulator needs to know.
+    """Return the members of `record` that the response of `operation` has.
+
+    This leaves out what only the emulator needs to know.
     """
     shape = output_shape(operation)
     return {key: value for key, value in record.items() if shape and key in shape.members}
 
 
 def shape_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
-    """Every way in which `value` breaks `shape`; `path` names the place as AWS does
-    (`algorithmSpecification.trainingImage`).
+    """Yield every way in which `value` breaks `shape`.
+
+    `path` names the place as AWS does (`algorithmSpecification.trainingImage`).
     """
     if isinstance(value, Anything):
         return
@@ -191,9 +192,9 @@ def _string_errors(shape: StringShape, value: Any, path: str) -> Iterator[str]:
 
 @functools.cache
 def _compile_pattern(pattern: str) -> re.Pattern[str] | None:
-    """Java's expression as Python's.
+    """Return Java's regular expression as Python's.
 
-    Unicode classes stand only inside sets in this API; what Python cannot read is not checked.
+    Unicode classes stand only inside sets in this API. What Python cannot read is not checked.
     """
     for java, python in (
         (r"\p{L}", r"a-zA-Z\u00aa-\uffff"),

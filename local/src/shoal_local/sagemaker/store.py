@@ -1,8 +1,7 @@
-"""Every SageMaker resource as one document: kept in memory under a lock, and as a JSON file for
-whoever looks afterwards.
+"""Every SageMaker resource as one document, in memory under a lock and as a JSON file.
 
-A document is what the Describe operation answers, instants as epoch seconds; keys that start with
-`_` are the emulator's own.
+A document is the answer of the Describe operation, with instants as epoch seconds. Keys that start
+with `_` are the emulator's own. The files are for people who look afterwards.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from shoal_local.sagemaker.shapes import Document
 
 
 class Store:
-    """Documents by kind ("training-job") and name, in order of creation; names are the same in any
-    case, because the names in SageMaker's ARNs are lower-cased and its clients look resources up by
-    them. Reads give copies.
+    """Documents by kind ("training-job") and name, in order of creation. Reads return copies.
+
+    Names differ by more than case, because the names in SageMaker's ARNs are lower-cased and its
+    clients look resources up by them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,7 +33,9 @@ class Store:
         self._keep_previous()
 
     def _keep_previous(self) -> None:
-        """An earlier emulator's documents stay readable beside ours; they are never read back."""
+        """Move an earlier emulator's documents aside for people to read; they are never read
+        back.
+        """
         if self._folder.exists():
             previous = self._folder.with_name(self._folder.name + ".previous")
             shutil.rmtree(previous, ignore_errors=True)
@@ -42,7 +44,7 @@ class Store:
     def create(
         self, kind: str, name: str, document: Document, conflict: Callable[[Document], Exception]
     ) -> None:
-        """Add a document; raises `taken(existing)` when the name is in use."""
+        """Add a document; raise `conflict(existing)` if the name is in use."""
         with self._lock:
             existing = self._documents.get(kind, {}).get(name.lower())
             if existing is not None:
@@ -54,7 +56,7 @@ class Store:
             return copy.deepcopy(self._documents.get(kind, {}).get(name.lower()))
 
     def read(self, kind: str, name: str) -> Document:
-        """A document that must be there; KeyError when it is gone."""
+        """Return a document that must exist; raise KeyError if it does not."""
         with self._lock:
             return copy.deepcopy(self._documents[kind][name.lower()])
 
@@ -62,8 +64,10 @@ class Store:
         return self.select(kind, lambda _document: True)
 
     def select(self, kind: str, condition: Callable[[Document], bool]) -> list[Document]:
-        """Those that are `wanted`, which sees each as it is and must not change it: only what it
-        chooses is copied.
+        """Return copies of the documents that satisfy `condition`.
+
+        `condition` sees each document itself and must not change it: only what it chooses is
+        copied.
         """
         with self._lock:
             return copy.deepcopy(
@@ -71,7 +75,7 @@ class Store:
             )
 
     def change(self, kind: str, name: str, edit: Callable[[Document], None]) -> Document:
-        """Apply `edit` to the document in one step; KeyError when it is gone.
+        """Apply `edit` to the document in one step; raise KeyError if it does not exist.
 
         An exception in `edit` changes nothing.
         """
@@ -94,9 +98,10 @@ class Store:
         done: Callable[[Document | None], bool],
         timeout_s: float | None = None,
     ) -> Document | None:
-        """The document once `done(document)`; None stands for a document that is gone.
+        """Return the document once `done(document)`; None stands for a document that does not
+        exist.
 
-        TimeoutError after `timeout_s`.
+        Raise TimeoutError after `timeout_s`.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:

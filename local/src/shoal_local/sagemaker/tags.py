@@ -24,7 +24,7 @@ _MAX_TAGS = 50
 
 
 class Tags:
-    """Tags live in a document's `_tags`, a list of Key/Value as the API has it."""
+    """Tags of the documents: `_tags`, a list of Key/Value as the API has it."""
 
     def __init__(self, core: Core) -> None:
         self._store = core.store

@@ -1,3 +1,1 @@
-"""Containers without Docker: a command, its files and environment in; Linux namespaces, log lines
-and exit codes out.
-"""
+"""Containers without Docker: commands in Linux namespaces, with files, log lines and exit codes."""

@@ -1,10 +1,8 @@
-"""One host of a pod: its mounts and its first process.
+"""One host of a pod: its mounts, its first process, and the exit code of its command.
 
-A host's description in; the exit code of its command out.
-
-In the container `/opt/ml` is the host's `ml` folder, `/tmp` its `tmp`, `/opt/emulator` our
-stand-ins; the rest of the machine is there to read and cannot be written. The paths of `visible`
-stay readable where a mount of ours would hide them.
+In the container `/opt/ml` is the host's `ml` folder, `/tmp` its `tmp`, and `/opt/emulator` our
+stand-ins. The rest of the machine can be read and not written. The paths of `visible` stay readable
+where a mount of ours would hide them.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ Host = dict[str, Any]
 
 
 def run_isolated(host: Host, visible: list[str], pod: socket.socket | None = None) -> int:
-    """Exit code of the host's command, run in mounts, a hostname and a process table of its own.
+    """Run the host's command with its own mounts, hostname and process table; return its exit code.
 
-    With `pod`, in a network of its own too, which the pod joins to its bridge (see `network_of`).
+    With `pod` it has its own network too, which the pod joins to its bridge (see `network_of`).
     """
     namespaces.die_with_parent()
     _hold_signals()
@@ -50,12 +48,7 @@ def run_isolated(host: Host, visible: list[str], pod: socket.socket | None = Non
 
 
 def _hold_signals() -> None:
-    """Until `_wait_for` takes them, when there is somebody to pass them on to.
-
-    The first process of a container does not get what it neither holds nor handles; and a handler
-    of Python's, which waits for the interpreter, would not run for a signal that comes just before
-    waitpid(2) begins to wait.
-    """
+    """Hold signals until `_wait_for` takes them, when there is a process to pass them on to."""
     signal.signal(
         signal.SIGCHLD, lambda _number, _frame: None
     )  # macOS drops what is ignored, held or not
@@ -63,7 +56,7 @@ def _hold_signals() -> None:
 
 
 def _enter_network(host: Host, pod: socket.socket) -> None:
-    """Say that our network exists, wait for the link into it, and hand the pod a listener for the
+    """Say that our network exists, wait for the link into it, and send the pod a listener for the
     emulator's port.
     """
     with pod:
@@ -80,8 +73,9 @@ def _enter_network(host: Host, pod: socket.socket) -> None:
 
 
 def network_of(host: Host, pid: int, link: socket.socket) -> int:
-    """In the pod: join the network of the host whose process is `pid`; a socket that listens there
-    for the emulator's port.
+    """Join the network of the host whose process is `pid` to the pod's bridge.
+
+    Runs in the pod. Return a socket that listens in that network for the emulator's port.
     """
     if link.recv(16) == b"alone":
         network.join_bridge(f"to-{host['name']}"[:_MAX_INTERFACE_NAME], pid)
@@ -107,15 +101,13 @@ def _first_process(host: Host, visible: list[str]) -> int:
 
 
 def _terminate_all() -> None:
-    """Like an init that passes the signal on: every process of this host gets it."""
+    """Send SIGTERM to every process of this host, as an init does that passes the signal on."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGTERM)
 
 
 def run_plain(host: Host, _visible: list[str]) -> int:
-    """Without namespaces: the command in a process group of its own, ended with whoever waits for
-    it.
-    """
+    """Run the command without namespaces, in a process group that ends with this process."""
     _hold_signals()
     main = os.fork()
     if main == 0:
@@ -135,8 +127,8 @@ def run_plain(host: Host, _visible: list[str]) -> int:
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    """To a child of ours that leads a group of processes, or will in a moment, and was not waited
-    for yet.
+    """Signal a child that leads a process group, or will in a moment, and was not waited for
+    yet.
     """
     try:
         os.killpg(leader, number)
@@ -148,8 +140,9 @@ def _signal_group(leader: int, number: signal.Signals) -> None:
 
 
 def _wait_for(child: int, handlers: Mapping[int, Callable[[], None]]) -> int:
-    """Exit code (128 + number after a signal) of one child; meanwhile does what `passed_on` says
-    for a signal that was held.
+    """Return the exit code of one child (128 + number after a signal).
+
+    Meanwhile `handlers` are called for signals that were held.
     """
     while True:
         number = signal.sigwait(_HELD)
@@ -160,7 +153,7 @@ def _wait_for(child: int, handlers: Mapping[int, Callable[[], None]]) -> int:
 
 
 def _reap(child: int) -> int | None:
-    """The exit code of `wanted` if it has ended; what else has ended is forgotten."""
+    """Return the exit code of `child` if it has ended; forget other children that have ended."""
     while (result := os.waitpid(-1, os.WNOHANG))[0]:
         pid, status = result
         if pid == child:
@@ -197,8 +190,8 @@ def _mount(host: Host, visible: list[Path]) -> None:
 
 
 def _mount_opt(folder: Path, read_only: list[dict[str, str]]) -> None:
-    """A copy of /opt made of mounts, so that /opt/ml can be added without writing to the machine's
-    own /opt.
+    """Replace /opt by a copy made of mounts, so that /opt/ml needs no writing to the machine's own
+    /opt.
     """
     copy = folder / "opt"
     namespaces.mount("none", copy, "tmpfs")

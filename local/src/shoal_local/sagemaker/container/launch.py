@@ -1,5 +1,5 @@
-"""Starts a pod (see `pod`) and stays in touch with it: hosts in; log lines, exit codes and
-connections into it out.
+"""Starts a pod (see `pod`) and stays in touch with it: log lines, exit codes, connections into
+it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_LINE_BYTES = 256 * 1024
 
 
 class PodError(Exception):
-    """A container could not be made; `str()` says what the machine refused."""
+    """A container could not be created; `str()` says what the machine refused."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Host:
 
 @functools.cache
 def isolation_refused() -> str | None:
-    """Why there are no namespaces, in the machine's own words; None when it can make them."""
+    """Return why there are no namespaces, in the machine's own words; None if it can make them."""
     if os.environ.get(PLAIN_VARIABLE):
         return f"{PLAIN_VARIABLE} is set"
     if sys.platform != "linux":
@@ -78,7 +78,7 @@ def isolation_refused() -> str | None:
 
 @functools.cache
 def networks_refused() -> str | None:
-    """Why hosts cannot have networks of their own, in the machine's own words; None when they
+    """Return why hosts cannot have networks of their own, in the machine's own words; None if they
     can.
     """
     if os.environ.get(SHARED_NETWORK_VARIABLE):
@@ -218,7 +218,7 @@ class Pod:
         self._readers.append(reader)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether every host has ended within `timeout_s`."""
+        """Return whether every host has ended within `timeout_s`."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -226,7 +226,7 @@ class Pod:
         return True
 
     def exit_codes(self) -> dict[str, int | None]:
-        """After the end: each host's exit code.
+        """Return each host's exit code after the end.
 
         None: it was ended because another failed, or it was killed with the pod.
         """
@@ -235,13 +235,14 @@ class Pod:
         return {host.name: None for host in self._hosts}
 
     def terminate(self) -> None:
-        """SIGTERM to every process of every host."""
+        """Send SIGTERM to every process of every host."""
         with contextlib.suppress(OSError):
             self._control.send(b"terminate")
 
     def dial(self, port: int) -> socket.socket:
-        """A connection to `port` of the loopback interface that the hosts share; ConnectionError
-        when nobody listens there.
+        """Return a connection to `port` of the loopback interface that the hosts share.
+
+        Raise ConnectionError if nobody listens there.
         """
         with self._dialling:
             try:
@@ -254,7 +255,7 @@ class Pod:
         return socket.socket(fileno=descriptors[0])
 
     def close(self) -> None:
-        """Kill what is left, wait for the last log line, give everything back."""
+        """Kill what is left, wait for the last log line, release every resource."""
         with contextlib.suppress(OSError):
             self._control.shutdown(
                 socket.SHUT_RDWR

@@ -1,8 +1,7 @@
-"""The few Linux system calls that a container is made of, which Python 3.11 lacks.
+"""The few Linux system calls that a container is made of and Python 3.11 lacks.
 
-Each raises OSError when refused.
-
-Manual pages: unshare(2), mount(2), mount_setattr(2), sethostname(2), prctl(2), user_namespaces(7).
+Each raises OSError if it is refused. Manual pages: unshare(2), mount(2), mount_setattr(2),
+sethostname(2), prctl(2), user_namespaces(7).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def _check(result: int, action: str) -> None:
 
 
 def unshare(namespaces: int) -> None:
-    """Leave the caller's namespaces named by the flags.
+    """Leave the caller's namespaces that the flags name.
 
     NEW_PIDS takes effect for the next child.
     """
@@ -41,7 +40,7 @@ def unshare(namespaces: int) -> None:
 
 
 def become_root_of_new_users(uid: int, gid: int) -> None:
-    """After NEW_USERS: the outer `uid` and `gid` are root here; needs no privilege."""
+    """Map the outer `uid` and `gid` to root after NEW_USERS; this needs no privilege."""
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
     Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
@@ -64,17 +63,17 @@ def bind(source: Path, target: Path) -> None:
 
 
 def make_mounts_private() -> None:
-    """What is mounted from now on stays invisible outside."""
+    """Keep what is mounted from now on invisible outside."""
     _check(_libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None), "make mounts private")
 
 
 def make_everything_read_only() -> None:
-    """All that is mounted now; Linux 5.12."""
+    """Make everything read-only that is mounted now; needs Linux 5.12."""
     _set_read_only(Path("/"), clear=False, flags=_AT_RECURSIVE)
 
 
 def make_writable(mount_point: Path) -> None:
-    """One mount of ours, not what is mounted below it."""
+    """Make one mount of ours writable, not what is mounted below it."""
     _set_read_only(mount_point, clear=True, flags=0)
 
 
@@ -93,5 +92,5 @@ def set_hostname(name: str) -> None:
 
 
 def die_with_parent() -> None:
-    """The kernel kills this process when the one that forked it ends, however it ends."""
+    """Let the kernel kill this process when the one that forked it ends, however it ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")

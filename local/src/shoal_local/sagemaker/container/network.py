@@ -1,9 +1,8 @@
-"""Interfaces, addresses and the bridge that joins the hosts of a pod: names and addresses in; a
-link that is up out.
+"""Interfaces, addresses and the bridge that joins the hosts of a pod.
 
-Raw system calls, so that nothing needs to be installed: ioctls of netdevice(7), and one
+These are raw system calls, so that nothing needs to be installed: ioctls of netdevice(7), and one
 rtnetlink(7) message for the pair of interfaces that leads from the bridge into a host. Each raises
-OSError when refused.
+OSError if it is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def bring_up(interface: str) -> None:
 
 
 def give_address(interface: str, address: str) -> None:
-    """One of a network of 254 hosts."""
+    """Give the interface an address in a network of 254 hosts."""
     with _control() as control:
         for request, value in ((_SET_ADDRESS, address), (_SET_NETMASK, _NETMASK)):
             inet = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(value))

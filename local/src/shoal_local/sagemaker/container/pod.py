@@ -2,16 +2,20 @@
 
 `python -m shoal_local.sagemaker.container.pod SPEC CONTROL_FD`.
 
-SPEC is the JSON that `launch.Pod` writes; each host's output goes to its `output_fd`; exit codes go
-to SPEC's `exit_codes` file. The network of a pod is its own (so two jobs may both use torchrun's
-fixed port): with addresses in SPEC each host has a network with that address and the pod a bridge
-between them, otherwise all hosts share one with nothing but a loopback interface. In each of these
-networks the emulator's port is relayed, and nothing else is reachable. Each host has its own
-mounts, hostname and process numbers. Nothing survives the pod: its first process ends with its
-parent, and the kernel ends every process whose namespace lost its first process.
+SPEC is the JSON that `launch.Pod` writes. Each host's output goes to its `output_fd`, exit codes go
+to SPEC's `exit_codes` file.
+
+A pod has its own network, so two jobs may both use torchrun's fixed port. With addresses in SPEC
+each host has a network with that address, and the pod a bridge between them. Otherwise all hosts
+share one with nothing but a loopback interface. In each of these networks the emulator's port is
+relayed, and nothing else can be reached. Each host has its own mounts, hostname and process
+numbers.
+
+Nothing survives the pod: its first process ends with its parent, and the kernel ends every process
+whose namespace lost its first process.
 
 CONTROL_FD carries `terminate` (SIGTERM to every process of every host) and `dial PORT` (answered
-with a connected socket); when the other end is closed, the pod ends.
+with a connected socket). When the other end is closed, the pod ends.
 """
 
 from __future__ import annotations
@@ -48,8 +52,8 @@ def main(arguments: list[str]) -> int:
 
 
 def probe(attempt: Callable[[], int]) -> int:
-    """0 when this machine lets us make what `attempt` makes; otherwise one line on stderr says what
-    was refused.
+    """Return 0 if this machine permits `attempt`; otherwise 1, with what was refused as a line on
+    stderr.
     """
     try:
         return in_namespaces(attempt)
@@ -84,7 +88,7 @@ def _wait_in_network_of_its_own(parent: socket.socket) -> int:
 
 
 def in_namespaces(work: Any) -> int:
-    """Exit code of `work`, run as the first process of new namespaces."""
+    """Run `work` as the first process of new namespaces; return its exit code."""
     uid, gid = os.geteuid(), os.getegid()
     shared = (
         namespaces.NEW_MOUNTS | namespaces.NEW_NETWORK | namespaces.NEW_PIDS | namespaces.NEW_IPC
@@ -107,7 +111,7 @@ def _first_process(work: Any) -> int:
 
 
 def _leave(work: Any, *arguments: Any) -> NoReturn:
-    """End a forked process with the result of `work`, never running the parent's code after it."""
+    """End a forked process with the result of `work`; never run the parent's code after it."""
     try:
         code = work(*arguments)
     except OSError as error:
@@ -118,11 +122,10 @@ def _leave(work: Any, *arguments: Any) -> NoReturn:
 
 
 def run_hosts(spec: Spec, control: socket.socket) -> int:
-    """Start every host, then wait: until all ended with 0, or the first ended otherwise (the rest
-    is then killed).
+    """Start every host, and wait until all ended with 0 or the first ended otherwise.
 
-    Who was told to end has time for it: the host that ends first does not take the first of the
-    list with it, where rank 0 writes the checkpoint.
+    In the latter case the rest is killed. After `terminate` the first host has time to end: it runs
+    rank 0, which writes the checkpoint.
     """
     hosts, terminating = _start_hosts(spec, control), threading.Event()
     threading.Thread(
@@ -152,9 +155,7 @@ def _write(path: Path, codes: dict[str, int | None]) -> None:
 
 
 def _start_hosts(spec: Spec, control: socket.socket) -> dict[int, str]:
-    """Start every host and hand the emulator what listens for its port; each host's process and
-    name.
-    """
+    """Start every host and send the emulator what listens for its port; return names by process."""
     if spec["isolation"] == "none":
         control.send(b"direct")
         return {_start_host(spec, each): each["name"] for each in spec["hosts"]}

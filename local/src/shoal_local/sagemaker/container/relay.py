@@ -1,6 +1,4 @@
-"""Lets containers reach the emulator: connections accepted on a socket of their network in, the
-same bytes at our port out.
-"""
+"""Lets containers reach the emulator: copies connections of their network to its port."""
 
 from __future__ import annotations
 
@@ -12,8 +10,9 @@ _BLOCK = 256 * 1024
 
 
 class Relay:
-    """Accepts on `listener` (which lies in another network namespace) until closed; a thread per
-    direction of a connection.
+    """Accepts on `listener`, a socket of another network namespace, until closed.
+
+    Each direction of a connection has a thread.
     """
 
     def __init__(self, listener: socket.socket, port: int) -> None:

@@ -1,3 +1,1 @@
-"""Models, endpoint configurations and endpoints: API requests in; server processes that answer
-invocations out.
-"""
+"""Models, endpoint configurations and endpoints, served by real processes."""

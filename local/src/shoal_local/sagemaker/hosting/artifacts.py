@@ -1,6 +1,4 @@
-"""What a model's container is made of: its definition (resolved through a model package), and its
-archive unpacked.
-"""
+"""What a model's container is made of: its definition, and its archive unpacked."""
 
 from __future__ import annotations
 
@@ -22,8 +20,9 @@ _REFUSED = (
 
 
 def resolve_container(core: Core, container: Document) -> Document:
-    """Image, ModelDataUrl and Environment of a container definition; ValidationException for what
-    is not emulated.
+    """Return Image, ModelDataUrl and Environment of a container definition.
+
+    A model package is looked up. Raise ValidationException for what is not emulated.
     """
     for field in _REFUSED:
         if container.get(field):
@@ -54,8 +53,8 @@ def _container_of_package(core: Core, container: Document) -> Document:
 
 
 def fetch_model(s3: Any, url: str, folder: Path, target: Path) -> None:
-    """Download `model.tar.gz` to `folder` and unpack it into `target`; DataError says what was
-    wrong.
+    """Download `model.tar.gz` to `folder` and unpack it into `target`; raise DataError if that
+    fails.
     """
     bucket, key = storage.split_uri(url)
     archive = folder / "model.tar.gz"

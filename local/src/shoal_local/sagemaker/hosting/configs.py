@@ -104,14 +104,14 @@ class EndpointConfigs:
 
 
 def _with_defaults(variant: Document) -> Document:
-    """With AWS's defaults."""
+    """Return the variant with AWS's defaults."""
     count = {} if variant.get("ServerlessConfig") else {"InitialInstanceCount": 1}
     return {**count, "InitialVariantWeight": 1.0} | variant
 
 
 def check_serverless(variant: Document, model: Document) -> None:
-    """ValidationException for what a serverless variant cannot be (developer guide, "Deploy models
-    with Serverless Inference").
+    """Raise ValidationException for what a serverless variant cannot be (developer guide, "Deploy
+    models with Serverless Inference").
     """
     config, name = variant["ServerlessConfig"], variant["VariantName"]
     for field in ("InstanceType", "InitialInstanceCount", "AcceleratorType", "VolumeSizeInGB"):
@@ -136,7 +136,9 @@ def check_serverless(variant: Document, model: Document) -> None:
 
 
 def check_combination(request: Document) -> None:
-    """ValidationException for variants, or a place for captured data, that cannot be."""
+    """Raise ValidationException for variants that do not go together, or a place for captured data
+    that is no S3 URI.
+    """
     variants = request["ProductionVariants"]
     if "DataCaptureConfig" in request:
         try:

@@ -1,5 +1,6 @@
-"""Connections into one container, kept open between requests: opening one goes through the process
-that holds the container.
+"""Connections into one container, kept open between requests.
+
+Opening one goes through the process that holds the container, and is slow.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from contextlib import contextmanager
 
 
 class Connections:
-    """As many as were ever used at once.
+    """As many connections as were ever used at once.
 
-    `close()` ends those that wait; others end with their request.
+    `close()` ends those that are idle; others end with their request.
     """
 
     def __init__(self, dial: Callable[[], socket.socket]) -> None:
@@ -26,7 +27,7 @@ class Connections:
 
     @contextmanager
     def connection(self, timeout_s: float) -> Iterator[http.client.HTTPConnection]:
-        """A connection for one request, whose answer must be read whole.
+        """Yield a connection for one request. Its answer must be read to the end.
 
         Raises what `dial` raises.
         """
@@ -40,7 +41,7 @@ class Connections:
         self._keep(connection)
 
     def _reusable(self) -> http.client.HTTPConnection | None:
-        """The one that was used last, unless the container has closed it."""
+        """Return the connection that was used last, unless the container has closed it."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -58,7 +59,7 @@ class Connections:
         return connection
 
     def _keep(self, connection: http.client.HTTPConnection) -> None:
-        """For the next request, unless the container said that it closes it."""
+        """Keep a connection for the next request, unless the container said that it closes it."""
         with self._lock:
             if connection.sock is not None and not self._closed:
                 self._idle.append(connection)
@@ -66,7 +67,7 @@ class Connections:
         connection.close()
 
     def close(self) -> None:
-        """End those that wait, and keep none from now on."""
+        """End idle connections, and keep none from now on."""
         with self._lock:
             self._closed, idle, self._idle = True, self._idle, []
         for connection in idle:
@@ -74,8 +75,9 @@ class Connections:
 
 
 def _has_ended(idle: socket.socket) -> bool:
-    """Whether the other side closed a connection on which nothing is awaited: its end is all that
-    can be read of it.
+    """Return whether the other side has closed an idle connection.
+
+    Nothing else is expected on it, so whatever can be read is its end.
     """
     poll = select.poll()
     poll.register(idle, select.POLLIN)

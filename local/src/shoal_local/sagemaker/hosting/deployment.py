@@ -1,9 +1,10 @@
-"""One deployment to an endpoint, blue/green: a new fleet is started beside the old one, gets the
-traffic by the plan's shares while its alarms are watched, and takes over; or all traffic goes back
-to the old one, with the reason.
+"""One blue/green deployment to an endpoint.
 
-The deployment's clock runs `Settings.hosting_speed` times as fast as ours while it waits. Work
-(starting servers) takes the time it takes.
+A new fleet is started next to the old one and gets the traffic by the plan's shares while its
+alarms are watched. Then it takes over; or all traffic goes back to the old fleet, with the reason.
+
+The deployment's clock runs `Settings.hosting_speed` times as fast as ours while it waits. Work,
+such as starting servers, takes the time it takes.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ _MAX_REASON = 1024
 
 
 class RolledBackError(Exception):
-    """The deployment does not go on; `str()` is the FailureReason."""
+    """The deployment is rolled back; `str()` is the FailureReason."""
 
 
 class ClosingError(Exception):
-    """The emulator stops."""
+    """The emulator is stopping."""
 
 
 @dataclass
 class Deployment:
-    """`tell(edit)` changes the endpoint's document and says so in an event.
+    """`change_document(edit)` changes the endpoint's document and publishes an event.
 
     `old` is None for a new endpoint.
     """
@@ -63,7 +64,9 @@ class Deployment:
     _role: RoleCredentials | None = None
 
     def run(self) -> Fleet | None:
-        """The fleet that serves at the end; ClosingError when the emulator stops before that."""
+        """Return the fleet that serves at the end; raise ClosingError if the emulator stops before
+        that.
+        """
         try:
             self._proceed()
         except (RolledBackError, *FAILURES) as error:
@@ -121,9 +124,9 @@ class Deployment:
             )
 
     def _check_alarms(self, when: str) -> None:
-        """RolledBackError where one is in ALARM, cannot be read, or is not there.
+        """Raise RolledBackError if an alarm is in ALARM, cannot be read, or does not exist.
 
-        SageMaker reads them with the execution role.
+        SageMaker reads alarms with the execution role.
         """
         if not self.plan.alarms:
             return
@@ -152,7 +155,9 @@ class Deployment:
             raise RolledBackError(f"Alarm in state ALARM {when}: {', '.join(alarming)}")
 
     def _publish_stage(self, status: str, share: float, old_fleet: Fleet | None = None) -> None:
-        """The stage of the deployment, where the endpoint is described and in an event."""
+        """Write the stage of the deployment into the endpoint's description, and publish an
+        event.
+        """
 
         def edit(document: Document) -> None:
             if old_fleet:
@@ -176,7 +181,9 @@ class Deployment:
         return self.old
 
     def _end_rolled_back(self, document: Document, reason: str) -> None:
-        """As it was before, with the reason; an endpoint that never served has failed."""
+        """Describe the endpoint as before, with the reason. An endpoint that never served has
+        failed.
+        """
         document.pop("PendingDeploymentSummary", None)
         rolled_back = (
             f"The deployment of {self.new.config_name} was rolled back. " if self.old else ""

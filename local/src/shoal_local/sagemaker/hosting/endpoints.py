@@ -1,8 +1,8 @@
 """CreateEndpoint, UpdateEndpoint, UpdateEndpointWeightsAndCapacities, DescribeEndpoint,
 ListEndpoints, DeleteEndpoint, InvokeEndpoint.
 
-InService means that every container's /ping answered 200; a document is gone only when its
-processes are.
+InService means that every container answered /ping with 200. A document is deleted after its
+processes have ended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EVENT_STATUS = {
 
 @dataclass
 class HostedEndpoint:
-    """What runs for one endpoint: the fleet that serves, and the one that is being brought up."""
+    """What runs for one endpoint: the fleet that serves, and the one that is being started."""
 
     traffic: Traffic
     fleet: Fleet | None = None
@@ -58,8 +58,9 @@ class Endpoints:
         self._closing = threading.Event()
 
     def create(self, request: Document) -> Document:
-        """A DeploymentConfig is kept for updates; a new endpoint has no fleet to shift traffic
-        from.
+        """Create an endpoint.
+
+        Its DeploymentConfig is kept for updates: a new endpoint has no fleet to shift traffic from.
         """
         config = self._config(request["EndpointConfigName"])
         self._plan(request.get("DeploymentConfig"), config)
@@ -109,8 +110,9 @@ class Endpoints:
         return {"EndpointArn": document["EndpointArn"]}
 
     def update_weights_and_capacities(self, request: Document) -> Document:
-        """Other weights, instances or concurrency for variants of the fleet that serves;
-        ValidationException for what cannot be.
+        """Change weights, instances or concurrency of variants of the fleet that serves.
+
+        Raise ValidationException for what a variant cannot become.
         """
         document = self._find_updatable(request)
         name = document["EndpointName"]
@@ -126,7 +128,7 @@ class Endpoints:
         return {"EndpointArn": document["EndpointArn"]}
 
     def _enter_updating(self, name: str, changes: Document) -> None:
-        """Updating, if nothing else has begun meanwhile."""
+        """Set the status Updating, unless something else has begun meanwhile."""
 
         def edit(document: Document) -> None:
             self._check_not_in_progress(document)
@@ -226,7 +228,7 @@ class Endpoints:
         return {}
 
     def _remove(self, name: str) -> None:
-        """The document goes last: who no longer finds it can rely on the end of its processes."""
+        """End the processes, then delete the document: its absence proves that they have ended."""
         faults = self._core.context.faults
         if rule := faults.take("removal", name, name):
             faults.happened(rule, name)
@@ -238,7 +240,7 @@ class Endpoints:
         self._core.store.delete(KIND, name)
 
     def _find_updatable(self, request: Document) -> Document:
-        """The endpoint, if it can be updated.
+        """Return the endpoint if it can be updated.
 
         A failed one can only be deleted (API reference, DescribeEndpoint: EndpointStatus).
         """
@@ -263,7 +265,7 @@ class Endpoints:
         self._emit(self._core.store.change(KIND, name, stamped))
 
     def _emit(self, document: Document) -> None:
-        """An event of the endpoint's state; of its deployment's too while there is one."""
+        """Publish the endpoint's state, and that of its deployment while there is one."""
         detail = event_detail(document) | {
             "EndpointStatus": _EVENT_STATUS[document["EndpointStatus"]]
         }
@@ -281,8 +283,9 @@ class Endpoints:
     def invoke(
         self, name: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
-        """InvokeEndpoint: status, headers and body; AwsError ValidationError for an unknown
-        endpoint.
+        """Answer InvokeEndpoint with status, headers and body.
+
+        Raise ValidationError for an endpoint that does not exist or does not serve.
         """
         document, hosted = self._core.store.get(KIND, name), self._hosted.get(name)
         if document is None:

@@ -1,9 +1,8 @@
-"""The servers of one endpoint configuration: how many instances each variant has in, running
-processes out.
+"""The running servers of one endpoint configuration.
 
-An instance is a process of its own, up to `Settings.max_servers` of a variant; what a variant has
-above that is counted, not started. A serverless variant is one process: what it does at once is
-limited at the door.
+An instance is a process of its own, up to `Settings.max_servers` of a variant; instances above that
+are counted and not started. A serverless variant is one process; its concurrency is limited where
+invocations come in.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _TAGGED = re.compile(
 
 @dataclass(eq=False)
 class Instance:
-    """A server and how many invocations it has now."""
+    """A server and the number of its current invocations."""
 
     server: ModelServer
     busy: int = 0
@@ -39,7 +38,7 @@ class Instance:
 class Variant:
     """A production variant with its instances.
 
-    `document` is the configuration's ProductionVariant with weight and count as wanted.
+    `document` is the configuration's ProductionVariant with the desired weight and count.
     """
 
     document: Document
@@ -64,7 +63,7 @@ class Variant:
 
     @property
     def count(self) -> int:
-        """Instances that the API speaks of; a serverless variant has none."""
+        """Instances as the API counts them; a serverless variant has none."""
         return int(self.document.get("InitialInstanceCount", 1))
 
     @property
@@ -79,9 +78,9 @@ class Variant:
 
 
 class Fleet:
-    """What serves an endpoint with one configuration.
+    """The servers of an endpoint with one configuration.
 
-    ServerFailedError when a variant's model is gone.
+    Raises ServerFailedError if a variant's model has been deleted.
     """
 
     def __init__(self, core: Core, endpoint: str, config: Document) -> None:
@@ -101,14 +100,15 @@ class Fleet:
         return Variant(document, model)
 
     def execution_role(self) -> str:
-        """Of the configuration, or of its first model."""
+        """Return the role of the configuration, or of its first model."""
         return str(
             self.config.get("ExecutionRoleArn") or self.variants[0].model["ExecutionRoleArn"]
         )
 
     def start(self) -> None:
-        """Every variant's instances at once; what a server raises when it does not come up, with
-        the others closed.
+        """Start every variant's instances at once.
+
+        If one does not start, close the others and raise its error.
         """
         for variant in self.variants:
             variant.deployed_image = deployed_image(
@@ -123,7 +123,7 @@ class Fleet:
             variant.instances = [Instance(server) for server in servers]
 
     def start_more(self, variant: Variant, count: int) -> list[Instance]:
-        """Started instances that the variant needs for `count`; none when it has enough."""
+        """Start the instances that the variant lacks for `count`, and return them."""
         servers = [
             self._server(variant)
             for _ in range(min(count, self._core.settings.max_servers) - len(variant.instances))
@@ -132,7 +132,7 @@ class Fleet:
         return [Instance(server) for server in servers]
 
     def surplus(self, variant: Variant, count: int) -> int:
-        """How many instances `count` leaves nothing to do."""
+        """Return how many instances are too many for `count`."""
         return max(0, len(variant.instances) - min(count, self._core.settings.max_servers))
 
     def _processes(self, variant: Variant) -> int:
@@ -163,7 +163,7 @@ class Fleet:
             raise error
 
     def cancel(self) -> None:
-        """Make a start that waits give up."""
+        """Make a `start` that waits give up."""
         self._cancelled = True
         for server in self._starting:
             server.cancel()
@@ -173,18 +173,17 @@ class Fleet:
 
 
 def close(servers: Iterable[ModelServer]) -> None:
-    """End their processes."""
+    """End the processes of `servers`."""
     for server in servers:
         server.close()
 
 
 def deployed_image(core: Core, image_name: str, role_arn: str) -> Document:
-    """A DeployedImage: `registry/repository:tag` resolves to `registry/repository@digest`, asked
-    for as the role that pulls it.
+    """Return the DeployedImage: `registry/repository:tag` resolves to `registry/repository@digest`.
 
-    An image that ECR does not tell (one that is only declared, or by digest already) stays as it
-    was specified. Source: API reference, DeployedImage. AWS refuses an image that is not there when
-    the model is made; here it need not be there.
+    ECR is asked as the role that pulls the image. An image that is not in ECR here (only declared,
+    or named by digest already) stays as specified. AWS refuses a missing image when the model is
+    created; here it need not exist. Source: API reference, DeployedImage.
     """
     match = _TAGGED.fullmatch(image_name)
     digest = _digest(core, match, role_arn) if match else None
@@ -193,8 +192,9 @@ def deployed_image(core: Core, image_name: str, role_arn: str) -> Document:
 
 
 def _digest(core: Core, image: re.Match[str], role_arn: str) -> str | None:
-    """None where there is no such image, or no such role, or it may not pull: starting the
-    container says that better.
+    """Return None if the image or the role does not exist, or the role may not pull.
+
+    Starting the container reports these better.
     """
     if image["region"] != core.context.region:
         return None

@@ -1,11 +1,10 @@
-"""What a DeploymentConfig asks for: the shares of traffic that the new fleet gets one after
-another, how long each bakes, and which alarms are watched. A request's value in; a plan, or a
-ValidationException, out.
+"""What a DeploymentConfig asks for: shares of traffic, how long each bakes, and which alarms are
+watched.
 
 Source: developer guide, "Deployment guardrails" (blue/green; all at once, canary and linear traffic
 shifting), and the API reference. After every shift but the last the new fleet bakes for
-WaitIntervalInSeconds. After the last it bakes for TerminationWaitInSeconds, in which the old fleet
-is still there to go back to.
+WaitIntervalInSeconds. After the last it bakes for TerminationWaitInSeconds, while the old fleet can
+still take the traffic back.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Shift:
-    """The new fleet gets `share` of the traffic (0 to 1) and is then watched for `bake_s` seconds
-    of the deployment's clock.
+    """Give the new fleet `share` of the traffic (0 to 1), then watch it for `bake_s` seconds of the
+    deployment's clock.
     """
 
     share: float
@@ -33,7 +32,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Plan:
-    """`timeout_s` is None where nothing limits the deployment."""
+    """The shifts of a deployment. `timeout_s` None: nothing limits its time."""
 
     shifts: tuple[Shift, ...] = (Shift(ALL_TRAFFIC, 0.0),)
     alarms: tuple[str, ...] = ()
@@ -41,8 +40,10 @@ class Plan:
 
 
 def plan_of(config: Document | None, instances: int) -> Plan:
-    """The plan of a DeploymentConfig for a fleet of `instances` per variant; without one, all
-    traffic at once.
+    """Return the plan of a DeploymentConfig for a fleet of `instances` per variant.
+
+    Without a DeploymentConfig the new fleet gets all traffic at once. Raise ValidationException for
+    sizes that AWS does not allow.
     """
     if not config:
         return Plan()
@@ -70,7 +71,7 @@ def plan_of(config: Document | None, instances: int) -> Plan:
 
 
 def _shares(routing: Document, instances: int) -> list[float]:
-    """The shares before all of the traffic."""
+    """Return the shares that come before all of the traffic."""
     if routing["Type"] == "CANARY":
         return [_share(routing, "CanarySize", instances, 0.0)]
     if routing["Type"] == "LINEAR":

@@ -17,9 +17,7 @@ _LISTING = Listing("Models", "ModelSummary", "ModelName")
 
 
 class Models:
-    """The models of the account: a container image, the archive of its model, environment and
-    role.
-    """
+    """The models of the account: container image, model archive, environment and role."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

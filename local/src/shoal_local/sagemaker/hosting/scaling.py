@@ -1,5 +1,5 @@
-"""UpdateEndpointWeightsAndCapacities: what is wanted of variants in; the work that brings it about,
-or a ValidationException, out.
+"""UpdateEndpointWeightsAndCapacities: other weights, instances and concurrency of a running
+fleet.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from shoal_local.sagemaker.shapes import Document
 
 
 def scale(fleet: Fleet, traffic: Traffic, requests: Sequence[Document]) -> Callable[[], None]:
-    """The work to do in the background; it raises what a server raises that does not come up, and
-    then nothing of it has changed.
+    """Check the requests and return the work to do in the background.
+
+    The work raises the error of a server that does not start, and then has changed nothing. Raise
+    ValidationException for what a variant cannot become.
     """
     variants = {variant.name: variant for variant in fleet.variants}
     changes = []
@@ -38,7 +40,7 @@ def scale(fleet: Fleet, traffic: Traffic, requests: Sequence[Document]) -> Calla
 
 
 def _changed_document(variant: Variant, request: Document) -> Document:
-    """The variant's document with the wanted weight, count and concurrency."""
+    """Return the variant's document with the desired weight, count and concurrency."""
     document = variant.document
     if "DesiredWeight" in request:
         document = document | {"InitialVariantWeight": request["DesiredWeight"]}
@@ -58,7 +60,9 @@ def _changed_document(variant: Variant, request: Document) -> Document:
 
 
 def _apply(fleet: Fleet, traffic: Traffic, variant: Variant, document: Document) -> None:
-    """New instances answer before any goes; those that go first finish what they were asked."""
+    """Start new instances before any is retired; those that are retired answer what they were
+    sent.
+    """
     count = 1 if variant.max_concurrency is not None else int(document["InitialInstanceCount"])
     new_instances = fleet.start_more(variant, count)
     keep = len(variant.instances) - fleet.surplus(variant, count)

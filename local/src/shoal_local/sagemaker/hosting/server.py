@@ -1,6 +1,4 @@
-"""One model server in a container: a model's document in; a process that answered /ping, and
-answers to invocations, out.
-"""
+"""One model server in a container: started from a model's document, ready when it answers /ping."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ class ServerFailedError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the container said to an invocation."""
+    """The container's answer to an invocation."""
 
     status: int
     content_type: str
@@ -63,7 +61,7 @@ class ModelServer:
     def start(self) -> None:
         """Fetch the model, start the container, wait for /ping.
 
-        ServerFailedError or DataError says why there is no server.
+        Raise ServerFailedError or DataError if there is no server in the end.
         """
         self._check_capacity()
         context = self._core.context
@@ -116,7 +114,7 @@ class ModelServer:
         self._wait_for_ping()
 
     def _check_capacity(self) -> None:
-        """ServerFailedError where a test asked for an instance that the service cannot place."""
+        """Raise ServerFailedError if a test wants this instance to have no capacity."""
         faults = self._core.context.faults
         if rule := faults.take("endpoint", self._endpoint, self._endpoint):
             faults.happened(rule, self._endpoint)
@@ -173,7 +171,9 @@ class ModelServer:
             return False
 
     def invoke(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """One POST /invocations; OSError or HTTPException when the container does not answer."""
+        """Send one POST /invocations; raise OSError or HTTPException if the container does not
+        answer.
+        """
         forwarded = {
             key: value for key, value in headers.items() if key.lower() in _FORWARDED_HEADERS
         }
@@ -197,7 +197,7 @@ class ModelServer:
         return self._pod
 
     def ended(self) -> bool:
-        """Whether the server's process is gone."""
+        """Return whether the server's process has ended."""
         return self._pod is None or self._pod.wait(0)
 
     def cancel(self) -> None:

@@ -1,6 +1,4 @@
-"""Who answers an invocation: shares of fleets and weights of variants in; an instance, held until
-its answer is there, out.
-"""
+"""Which instance answers an invocation: the fleet by its share, the variant by its weight."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _random = random.SystemRandom()
 class Traffic:
     """The routes of one endpoint.
 
-    An instance that is retired ends when it has answered what it was asked.
+    An instance that is retired ends after it has answered what it was sent.
     """
 
     def __init__(self, endpoint: str, drain_s: float) -> None:
@@ -36,7 +34,7 @@ class Traffic:
         self._changed = threading.Condition()
 
     def route(self, *routes: tuple[Fleet, float]) -> None:
-        """Fleets and their shares of what comes from now on."""
+        """Set the fleets and their shares of the traffic from now on."""
         with self._changed:
             self._routes = [(fleet, share) for fleet, share in routes if share > 0]
 
@@ -45,15 +43,16 @@ class Traffic:
         return bool(self._routes)
 
     def change(self, edit: Callable[[], None]) -> None:
-        """Change weights or instances of a fleet while nobody chooses among them."""
+        """Change weights or instances of a fleet while no invocation chooses among them."""
         with self._changed:
             edit()
 
     @contextmanager
     def acquire(self, target_variant: str | None) -> Iterator[tuple[Fleet, Variant, Instance]]:
-        """An instance for one invocation.
+        """Yield an instance for one invocation.
 
-        AwsError: no such variant, or as many invocations at once as a serverless one may have.
+        Raise ValidationError if there is no such variant. Raise ThrottlingException if a serverless
+        one has its maximum of invocations.
         """
         with self._changed:
             (fleet,) = _random.choices(
@@ -86,7 +85,9 @@ class Traffic:
         raise AwsError("ValidationError", f"Variant {name} of endpoint {self._endpoint} not found.")
 
     def retire(self, instances: Sequence[Instance]) -> None:
-        """End instances that no route leads to any more, when what they were asked is answered."""
+        """End instances that have no route any more, after they have answered what they were
+        sent.
+        """
         with self._changed:
             self._changed.wait_for(lambda: not any(each.busy for each in instances), self._drain_s)
         close(each.server for each in instances)
@@ -94,7 +95,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Invocation:
-    """One call of an endpoint."""
+    """One call of InvokeEndpoint."""
 
     core: Core
     endpoint: str
@@ -102,7 +103,7 @@ class Invocation:
     headers: Mapping[str, str]
 
     def send(self, traffic: Traffic) -> Reply:
-        """Status, headers and body of the answer; AwsError as Traffic.taken."""
+        """Return status, headers and body of the answer. Raises what `Traffic.acquire` raises."""
         with traffic.acquire(self.headers.get(_TARGET_VARIANT)) as (fleet, variant, instance):
             started_at = time.monotonic()
             try:
@@ -145,7 +146,7 @@ class Invocation:
         return self._model_error(variant.name, 0, f"Your model container {end}.")
 
     def _model_error(self, variant: str, status: int, text: str) -> Reply:
-        """ModelError, HTTP 424 (API_runtime_InvokeEndpoint)."""
+        """Return a ModelError, HTTP 424 (API_runtime_InvokeEndpoint)."""
         context, group = self.core.context, f"/aws/sagemaker/Endpoints/{self.endpoint}"
         original = status or 500
         side = "server" if original >= 500 else "client"

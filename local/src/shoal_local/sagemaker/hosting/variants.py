@@ -1,6 +1,4 @@
-"""Production variants as the API describes them, and as the next fleet of an endpoint shall have
-them.
-"""
+"""Production variants as the API describes them, and as the next fleet of an endpoint gets them."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ _RETAINED = {
 
 
 def summaries(fleet: Fleet, status: str | None = None) -> list[Document]:
-    """ProductionVariantSummary of each variant; `status` is its VariantStatus."""
+    """Return a ProductionVariantSummary of each variant; `status` is its VariantStatus."""
     return [_summary(variant, 1.0, status) for variant in fleet.variants]
 
 
 def pending_summaries(fleet: Fleet, share: float, status: str) -> list[Document]:
-    """PendingProductionVariantSummary of each variant of a fleet that gets `share` of the
+    """Return a PendingProductionVariantSummary of each variant of a fleet that gets `share` of the
     traffic.
     """
     return [
@@ -59,8 +57,10 @@ def _summary(variant: Variant, share: float, status: str | None) -> Document:
 def with_retained_properties(
     config: Document, live: Sequence[Document], excluded: Collection[str]
 ) -> Document:
-    """The configuration with the instance counts and weights that the variants of the same name
-    have now, but for what is excluded.
+    """Return the configuration with the instance counts and weights that variants of the same name
+    have now.
+
+    Properties in `excluded` are not retained.
     """
     live_variants = {variant["VariantName"]: variant for variant in live}
     return config | {

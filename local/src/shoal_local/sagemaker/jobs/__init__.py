@@ -1,3 +1,1 @@
-"""Training and processing jobs: an API request in; containers that really run, artifacts in S3,
-logs and statuses out.
-"""
+"""Training and processing jobs, run in containers with their data in S3."""

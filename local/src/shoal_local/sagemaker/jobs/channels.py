@@ -1,10 +1,11 @@
-"""The input channels of a training job: entries of InputDataConfig in; what is not emulated, and
-the folders that hosts see, out.
+"""The input channels of a training job: which are refused, and the folders that hosts see.
 
-File: the objects of an S3 prefix are copied before the start. FastFile: AWS streams objects when
-they are read; here they are copied too (streaming would need a file system of our own), and the
-channel is read-only, as there. File system: a directory of an FSx for Lustre file system is mounted
-read-only. Where the machine refuses namespaces, nothing is mounted, and read-only is not enforced.
+- File: the objects of an S3 prefix are copied before the start.
+- FastFile: AWS streams objects when they are read. Here they are copied too, because streaming
+  would need a file system of our own; the channel is read-only, as on AWS.
+- File system: a directory of an FSx for Lustre file system is mounted read-only.
+
+If the machine refuses namespaces nothing is mounted, and read-only is not enforced.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from shoal_local.sagemaker.shapes import Document
 
 
 def check_channel(channel: Document, request: Document) -> None:
-    """ValidationException for a channel that cannot be, or that is not emulated."""
+    """Raise ValidationException for a channel that cannot be, or that is not emulated."""
     name, source = channel["ChannelName"], channel["DataSource"]
     if name in {
         ".",
@@ -76,8 +77,9 @@ def _check_file_system(name: str, source: Document, mode: str, vpc: Document | N
 
 
 def check_objects(core: Core, request: Document, credentials: RoleCredentials) -> None:
-    """The channels' objects exist, which AWS looks for already when a job is created, with the
-    job's role.
+    """Raise ValidationException if a channel has no objects.
+
+    AWS looks for them when the job is created, with the job's role.
     """
     s3 = core.context.clients("s3", credentials)
     for channel in request.get("InputDataConfig", []):
@@ -100,7 +102,7 @@ def _mode(channel: Document, request: Document) -> str:
 
 
 class Channels:
-    """Of one running job; `credentials` are its role's."""
+    """The channels of one running job; `credentials` are its role's."""
 
     def __init__(
         self,
@@ -122,7 +124,9 @@ class Channels:
         return iter(self._request.get("InputDataConfig", []))
 
     def provide(self, channel: Document, paths: HostPaths, position: int) -> None:
-        """The channel's files to the host at `position`; JobFailedError says why not."""
+        """Bring the channel's files to the host at `position`; raise JobFailedError if that
+        fails.
+        """
         if "FileSystemDataSource" in channel["DataSource"]:
             self._mount(
                 channel["ChannelName"], channel["DataSource"]["FileSystemDataSource"], paths
@@ -131,7 +135,7 @@ class Channels:
             self._copy(channel, paths, position)
 
     def read_only(self, paths: HostPaths) -> list[ReadOnly]:
-        """What of the channels is mounted in a host so that it cannot be written."""
+        """Return the mounts of channels that a host cannot write."""
         mounts = []
         for channel in self:
             name = channel["ChannelName"]
@@ -142,7 +146,9 @@ class Channels:
         return mounts
 
     def configuration(self) -> dict[str, Document]:
-        """inputdataconfig.json (dg your-algorithms-training-algo-running-container)."""
+        """Return the content of inputdataconfig.json (dg
+        your-algorithms-training-algo-running-container).
+        """
         return {channel["ChannelName"]: self._description(channel) for channel in self}
 
     def _description(self, channel: Document) -> Document:
@@ -185,9 +191,9 @@ class Channels:
             paths.channel(name).symlink_to(self._mounted[name])
 
     def _directory(self, source: Document) -> Path:
-        """The directory's folder.
+        """Return the folder of a directory of a file system.
 
-        How AWS words a failure is not documented; it is a ClientError that names both.
+        How AWS words a failure is not documented; here it is a ClientError that names both.
         """
         file_system_id, directory, vpc = (
             source["FileSystemId"],

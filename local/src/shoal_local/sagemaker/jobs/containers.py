@@ -1,5 +1,5 @@
-"""What every container of SageMaker shares: the image's runtime, environment, stand-ins,
-accelerators and address.
+"""What every SageMaker container shares: runtime, environment, stand-ins, accelerators and
+address.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _MIN_WAITING_THREADS = 4
 
 
 def image_for(uri: str, use: str, declared: Mapping[str, str]) -> Image:
-    """The catalog's entry for an image, or that of the runtime which was `declared` for it;
-    ValidationException when there is none.
+    """Return the catalog's entry for an image, or of the runtime that was `declared` for it.
+
+    Raise ValidationException if there is none.
     """
     entry = image(uri, use, declared)
     if entry is None:
@@ -46,7 +47,7 @@ def image_for(uri: str, use: str, declared: Mapping[str, str]) -> Image:
 
 
 def declared_image_notice(uri: str, entry: Image) -> str:
-    """What a job's log says of an image that is the user's own."""
+    """Return what a job's log says of an image that is the user's own."""
     name = entry.runtime.name
     return (
         f"{uri} is an image of your own: the runtime {name} stands for it, as for AWS's; what your"
@@ -56,13 +57,17 @@ def declared_image_notice(uri: str, entry: Image) -> str:
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine's share for one emulated host: how many accelerators it is said to have."""
+    """This machine's share for one emulated host.
+
+    `accelerators_override` is the number of devices that the user asked for.
+    """
 
     cores: int
     accelerators_override: int | None
 
     @classmethod
     def here(cls, accelerators_override: int | None) -> Machine:
+        """Return the share of the machine that this runs on."""
         return cls(
             (
                 len(os.sched_getaffinity(0))
@@ -73,8 +78,10 @@ class Machine:
         )
 
     def accelerators(self, instance_type: str, hosts: int) -> int:
-        """As many as the instance type has, but no more than cores, so that ranks do not outnumber
-        them; at least 1 of any.
+        """Return how many accelerators a host shows.
+
+        As many as the instance type has, but no more than cores, so that ranks do not outnumber
+        them; at least 1 if the type has any.
         """
         gpus = accelerators(instance_type)
         if gpus == 0 or self.accelerators_override is not None:
@@ -82,9 +89,7 @@ class Machine:
         return max(1, min(gpus, self.cores // hosts))
 
     def notice(self, instance_type: str, hosts: int) -> str | None:
-        """What a job's log says where the cores, and nobody's wish, decide how many accelerators
-        there are.
-        """
+        """Return what a job's log says if the cores decide how many accelerators there are."""
         gpus, count = accelerators(instance_type), self.accelerators(instance_type, hosts)
         if count == gpus or self.accelerators_override is not None:
             return None
@@ -111,11 +116,11 @@ def write_nvidia_smi(paths: HostPaths, count: int) -> None:
 
 
 def threads(machine: Machine, ranks: int) -> dict[str, str]:
-    """Environment that keeps `ranks` processes from each taking every core (OpenMP, and
-    TensorFlow's own two pools).
+    """Return the environment that keeps `ranks` processes from each taking every core.
 
-    TensorFlow's pool between operations also holds those that only wait for other hosts: with one
-    thread, a worker that waits for a parameter server stands still for ever.
+    This covers OpenMP and TensorFlow's own two pools. TensorFlow's pool between operations also
+    holds threads that only wait for other hosts: with one thread, a worker that waits for a
+    parameter server stands still for ever.
     """
     each = machine.threads(ranks)
     between = max(_MIN_WAITING_THREADS, each)
@@ -127,8 +132,9 @@ def threads(machine: Machine, ranks: int) -> dict[str, str]:
 
 
 def addresses(hosts: Sequence[str]) -> dict[str, str]:
-    """An address for each of several hosts; none for one, or where the machine does not let them
-    have networks of their own.
+    """Return an address for each of several hosts.
+
+    There is none for a single host, or where the machine refuses networks of their own.
     """
     if len(hosts) < 2 or networks_refused():
         return {}
@@ -136,8 +142,9 @@ def addresses(hosts: Sequence[str]) -> dict[str, str]:
 
 
 def write_ssh_client(hosts: Sequence[HostPaths]) -> None:
-    """What the hosts of one job know and nobody else: their SSH key is made of it (see
-    `inside/remote_shell.py`).
+    """Give the hosts of one job a common secret, and an `ssh` that uses it.
+
+    Their SSH key is derived from the secret (see `inside/remote_shell.py`).
     """
     secret = secrets.token_hex(32)
     for paths in hosts:
@@ -156,8 +163,8 @@ def environment(
     credentials: RoleCredentials,
     variables: Mapping[str, str],
 ) -> dict[str, str]:
-    """The container's whole environment: image, SageMaker's region and credentials, then `own` (of
-    the job and the request).
+    """Return the container's whole environment: image, SageMaker's region and credentials, then
+    `variables`.
     """
     bin_folder = image_entry.runtime.folder() / "bin"
     tools = "/opt/emulator-bin" if not isolation_refused() else str(paths.folder / "bin")
@@ -182,8 +189,8 @@ def environment(
 
 
 def visible(image_entry: Image) -> list[Path]:
-    """What must stay readable in the container wherever it lies: the runtime and the Python under
-    it.
+    """Return what must stay readable in the container wherever it lies: the runtime and its
+    Python.
     """
     folder = image_entry.runtime.folder()
     interpreter = (folder / "bin" / "python").resolve()
@@ -191,7 +198,7 @@ def visible(image_entry: Image) -> list[Path]:
 
 
 def tool(name: str) -> str:
-    """Path, in the container, of one of our stand-ins."""
+    """Return the path, in the container, of one of our stand-ins."""
     return str(TOOLS / name) if isolation_refused() else f"/opt/emulator/{name}"
 
 

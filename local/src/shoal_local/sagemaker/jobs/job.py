@@ -1,6 +1,4 @@
-"""The statuses of a job, as documents and events: what training and processing jobs have in
-common.
-"""
+"""The status of a job in its document and in events: what training and processing jobs share."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ class JobStoppedError(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """How one kind of job is named in the API: kind in the store, prefix of its keys, event and log
+    """How one kind of job is named: kind in the store, prefix of its API members, event and log
     group.
     """
 
@@ -51,7 +49,7 @@ PROCESSING = Kind(
 
 @dataclass(frozen=True)
 class Job:
-    """One job: its document in the store, and the orders it may get."""
+    """One job: its document in the store, and the orders that it may get."""
 
     core: Core
     kind: Kind
@@ -62,7 +60,7 @@ class Job:
         return self.core.store.read(self.kind.store, self.name)
 
     def change(self, edit: Callable[[Document], None]) -> None:
-        """Edit the document and tell EventBridge."""
+        """Edit the document and publish an event."""
 
         def stamped(document: Document) -> None:
             edit(document)
@@ -72,15 +70,16 @@ class Job:
         self.core.emit(self.kind.event, event_detail(document), document[f"{self.kind.prefix}Arn"])
 
     def check_capacity(self) -> None:
-        """JobFailedError where a test asked for a job that the service cannot place."""
+        """Raise JobFailedError if a test wants this job to have no capacity."""
         faults = self.core.context.faults
         if rule := faults.take("job", f"Create{self.kind.prefix}", self.name):
             faults.happened(rule, self.name)
             raise JobFailedError(rule.message)
 
     def check_not_stopped(self) -> None:
-        """A stop may have come before this job's thread was known; the document has it in any
-        case.
+        """Raise JobStoppedError if the job is to stop.
+
+        A stop may come before the job's thread was registered; then only the document has it.
         """
         if self.orders.stop.is_set() or self.document()[f"{self.kind.prefix}Status"] == "Stopping":
             self.orders.stop.set()
@@ -88,7 +87,7 @@ class Job:
 
 
 def failure_reason(text: str) -> str:
-    """At most the 1024 characters the API has; the end, which carries the exit code, is kept."""
+    """Return at most the 1024 characters that the API allows, and keep the exit code at the end."""
     if len(text) <= MAX_FAILURE_REASON:
         return text
     head, separator, tail = text.rpartition(", exit code: ")

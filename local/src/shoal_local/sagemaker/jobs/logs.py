@@ -1,4 +1,4 @@
-"""Lines of a container in; a file and CloudWatch Logs events, within a second, out."""
+"""The log of a job: each line goes to a file, and within a second to CloudWatch Logs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ _MAX_EVENT_BYTES = 250_000
 
 
 class LogStreams:
-    """Writes one log stream per host: `GROUP` / `PREFIX-EPOCH` with PREFIX from `stream(host)`;
-    `close()` flushes.
-    """
+    """Writes one log stream per host, `PREFIX/HOST-EPOCH` in the group. `close()` flushes."""
 
     def __init__(self, logs: Any, group: str, prefix: str, file: Path) -> None:
         self._logs, self._group, self._prefix = logs, group, prefix
@@ -33,14 +31,14 @@ class LogStreams:
         self._thread.start()
 
     def write(self, host: str, line: str) -> None:
-        """One line of a host; may be called from any thread."""
+        """Write one line of a host; may be called from any thread."""
         with self._writing:
             if not self._file.closed:
                 self._file.write(f"{host} {line}\n")
         self._queue.put((host, int(time.time() * 1000), line[:_MAX_EVENT_BYTES] or " "))
 
     def tail(self, lines: int) -> list[str]:
-        """The last lines of the file."""
+        """Return the last lines of the file."""
         return (
             Path(self._file.name)
             .read_text(encoding="utf-8", errors="replace")
@@ -68,7 +66,7 @@ class LogStreams:
                 )
 
     def _next_batch(self) -> tuple[list[tuple[str, int, str]], bool]:
-        """At least one line, and what comes within the pause after it; False at the end."""
+        """Return at least one line and what comes within the pause after it; False at the end."""
         batch: list[tuple[str, int, str]] = []
         size, wait_until = 0, 0.0
         while len(batch) < _BATCH_EVENTS and size < _BATCH_BYTES:

@@ -1,5 +1,5 @@
-"""MetricDefinitions and log lines in; every value out to whoever publishes it, and the last value
-of each metric for the job.
+"""Metrics of a training job: found in its log lines by the regular expressions of
+MetricDefinitions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from shoal_local.sagemaker.shapes import Document
 
 
 class Metrics:
-    """Matches each line against each regular expression; the first group is the value, as SageMaker
-    documents it.
+    """Matches each line with each regular expression and publishes every value.
+
+    The first group is the value, as SageMaker documents it.
     """
 
     def __init__(
@@ -36,7 +37,9 @@ class Metrics:
                     self._publish(name, value)
 
     def final(self) -> list[Document]:
-        """FinalMetricDataList: every metric that was seen, in the definitions' order."""
+        """Return the FinalMetricDataList: the last value of every metric, in the order of
+        definitions.
+        """
         with self._lock:
             values = [(name, self._last[name]) for name, _ in self._patterns if name in self._last]
         return [
@@ -45,7 +48,7 @@ class Metrics:
 
 
 def compile_regex(definition: Document) -> re.Pattern[str]:
-    """The definition's regular expression; ValidationException when it is none."""
+    """Return the definition's regular expression; raise ValidationException if it is invalid."""
     try:
         return re.compile(definition["Regex"])
     except re.error as error:

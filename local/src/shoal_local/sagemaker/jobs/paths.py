@@ -1,7 +1,4 @@
-"""Where everything of one job lies on this machine; nothing else makes up a path.
-
-Also the folders of an endpoint's container.
-"""
+"""Where everything of one job, or of one model server, lies on this machine."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ class HostPaths:
         return self.ml / "input" / "data" / name
 
     def path_of(self, path_in_container: str) -> Path:
-        """The folder here of a path below /opt/ml in the container; anything else is not
+        """Return the path here of a path below /opt/ml in the container; other paths are not
         emulated.
         """
         path = Path(path_in_container)
@@ -56,8 +53,9 @@ class HostPaths:
         return self.ml / path.relative_to(_OPT_ML)
 
     def make(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
-        """Create the folders and the hosts file; hosts without an address are on the loopback
-        interface they share.
+        """Create the folders and the hosts file.
+
+        Hosts without an address share a loopback interface.
         """
         for folder in (self.ml, self.folder / "tmp", self.folder / "opt", self.folder / "bin"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +70,7 @@ class HostPaths:
 
 @dataclass(frozen=True)
 class JobPaths:
-    """One job's folder: `kind` is training, processing or endpoint."""
+    """The folder of one job; `kind` is training, processing or endpoint."""
 
     folder: Path
 
@@ -93,12 +91,15 @@ class JobPaths:
         return HostPaths(self.folder / name)
 
     def make(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
+        """Create the job's folder and its hosts; what an earlier job of this name left is
+        deleted.
+        """
         shutil.rmtree(self.folder, ignore_errors=True)
         self.upload.mkdir(parents=True)
         self.renew(host_names, addresses)
 
     def renew(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
-        """Hosts with empty disks."""
+        """Create hosts with empty disks."""
         for name in host_names:
             shutil.rmtree(self.host(name).folder, ignore_errors=True)
             self.host(name).make(host_names, addresses)

@@ -1,4 +1,4 @@
-"""A CreateProcessingJob request in; refused by name what the emulator does not do, before anything
+"""Checks of a CreateProcessingJob request: what is not emulated is refused by name before anything
 starts.
 """
 
@@ -16,7 +16,7 @@ from shoal_local.sagemaker.shapes import Document
 
 
 def check_processing(request: Document, declared: Mapping[str, str]) -> Image:
-    """The image's entry; ValidationException for what is not emulated.
+    """Return the image's entry; raise ValidationException for what is not emulated.
 
     `declared`: runtimes of the user's own images.
     """

@@ -1,7 +1,6 @@
-"""One processing job from its input to its end: S3 to /opt/ml/processing, the container's
-command, outputs to S3.
+"""The life of one processing job: inputs from S3, the container's command, outputs to S3.
 
-Completed means that the command exited with 0 and every output was really uploaded; an output
+Completed means that the command exited with 0 and every output was really uploaded. An output
 without files is a failure.
 """
 
@@ -98,7 +97,7 @@ class ProcessingRun:
         )
 
     def _prepare(self) -> None:
-        """The image, the inputs, the configuration."""
+        """Build the runtime where it is missing; fetch the inputs; write the configuration."""
         stopped = self._job.orders.stop.is_set
         ensure_built(
             self._image.runtime,
@@ -125,7 +124,7 @@ class ProcessingRun:
             raise JobFailedError(f"ClientError: Data download failed:{message}")
 
     def _configure(self) -> None:
-        """The folders of the outputs and the configuration files (dg
+        """Create the folders of outputs and write the configuration files (dg
         build-your-own-processing-container).
         """
         host = self._paths.host(_HOST)

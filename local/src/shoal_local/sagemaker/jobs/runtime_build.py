@@ -1,5 +1,4 @@
-"""Builds a runtime that a job needs and nobody has built: a runtime in; its lines of progress, and
-a built runtime, out.
+"""Builds a runtime that a job needs and nobody has built yet.
 
 The build runs in a process group of its own that is registered like every other child, so that a
 stop ends it.
@@ -20,11 +19,11 @@ _TAIL_LINES = 5
 
 
 class RuntimeBuildError(Exception):
-    """The runtime could not be built; `str()` ends with the last lines of what was tried."""
+    """The runtime could not be built; `str()` ends with the last lines of the build."""
 
 
 class BuildStoppedError(Exception):
-    """Whoever needed the runtime was told to stop."""
+    """The job that needed the runtime was stopped."""
 
 
 def ensure_built(
@@ -33,9 +32,9 @@ def ensure_built(
     on_line: Callable[[str], None],
     stopped: Callable[[], bool],
 ) -> None:
-    """Returns at once when it is built.
+    """Build the runtime unless it is built.
 
-    Another process that builds it is waited for (see `runtimes.build`).
+    If another process is building it, wait for that (see `runtimes.build`).
     """
     if runtime.is_built():
         return

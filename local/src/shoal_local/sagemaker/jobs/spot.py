@@ -1,10 +1,10 @@
-"""Managed spot training: what a request for it must have, how long its job may take, and whether
-its capacity is taken away.
+"""Managed spot training: what a request needs, how long the job may take, whether it is
+interrupted.
 
 Source: developer guide, "Managed Spot Training in Amazon SageMaker AI" and "Managed Spot Training
 Lifecycle" (an interrupted job is Interrupted, then Starting, Downloading and Training again); API
-reference, StoppingCondition. That the container gets SIGTERM and 120 s is said there of a job that
-is stopped; of an interrupted one it is taken to be the same.
+reference, StoppingCondition. The guide says of a stopped job that its container gets SIGTERM and
+120 s. We assume the same of an interrupted one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _DEFAULT_RUNTIME_S = 86_400
 
 
 def check_spot(request: Document) -> None:
-    """ValidationException for a spot job that may not wait as long as it may train.
+    """Raise ValidationException for a spot job whose maximum wait is shorter than its maximum
+    runtime.
 
-    The words: as users report them.
+    The message is worded as users report it.
     """
     condition = request["StoppingCondition"]
     wait_s = condition.get("MaxWaitTimeInSeconds")
@@ -43,7 +44,7 @@ def _runtime_s(condition: Document) -> float:
 
 @dataclass
 class Allowance:
-    """How long one job may go on; it begins when the job does."""
+    """The time that one job may take, from its start."""
 
     request: Document
     started_at: float = field(default_factory=time.monotonic)
@@ -51,10 +52,11 @@ class Allowance:
     """Of the attempts that are over."""
 
     def remaining(self) -> tuple[float, str]:
-        """Seconds of the next attempt at most, and the secondary status of a job that takes longer.
+        """Return the seconds left for the next attempt, and the secondary status of a job that
+        takes longer.
 
-        MaxRuntimeInSeconds is about training, all attempts together; MaxWaitTimeInSeconds about all
-        of the job.
+        MaxRuntimeInSeconds limits training, all attempts together. MaxWaitTimeInSeconds limits the
+        whole job.
         """
         condition = self.request["StoppingCondition"]
         limits = [(_runtime_s(condition) - self.trained_s, "MaxRuntimeExceeded")]
@@ -68,12 +70,12 @@ class Allowance:
         return min(limits)
 
     def add_attempt(self, trained_s: float) -> None:
-        """An attempt is over."""
+        """Count the training time of an attempt that has ended."""
         self.trained_s += trained_s
 
 
 def is_interrupted(request: Document, faults: Faults) -> bool:
-    """Whether a test takes the job's spot capacity away now; nobody else does."""
+    """Return whether a test takes the job's spot capacity away now; nothing else does."""
     name = request["TrainingJobName"]
     rule = faults.take("spot", name, name) if is_spot(request) else None
     if rule is not None:

@@ -1,7 +1,7 @@
-"""A job's traffic with S3, over HTTP with its role's credentials: prefixes to folders, folders to
+"""A job's data in S3, over HTTP with its role's credentials: prefixes to folders, folders to
 prefixes, archives.
 
-`DataError` is a failure that AWS reports as a ClientError of the job.
+AWS reports a `DataError` as a ClientError of the job.
 """
 
 from __future__ import annotations
@@ -31,13 +31,11 @@ S3_FAILURES = (ClientError, BotoCoreError, S3UploadFailedError)
 
 
 class DataError(Exception):
-    """Input that is not there or not readable, or output that cannot be written; `str()` is part of
-    a FailureReason.
-    """
+    """Input cannot be read, or output cannot be written; `str()` is part of a FailureReason."""
 
 
 def split_uri(uri: str) -> tuple[str, str]:
-    """Bucket and key (or key prefix) of `s3://bucket/key`."""
+    """Return bucket and key (or key prefix) of `s3://bucket/key`."""
     if not uri.startswith("s3://") or not uri[5:].partition("/")[0]:
         raise DataError(f"Not a valid S3 URI: {uri}")
     bucket, _, key = uri[5:].partition("/")
@@ -51,7 +49,7 @@ def join_uri(*parts: str) -> str:
 
 
 def keys_below(s3: Any, uri: str) -> list[str]:
-    """Keys that start with the URI's prefix, sorted; folder markers left out."""
+    """Return the keys that start with the URI's prefix, sorted, without folder markers."""
     bucket, prefix = split_uri(uri)
     try:
         pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
@@ -66,8 +64,9 @@ def keys_below(s3: Any, uri: str) -> list[str]:
 
 
 def no_objects_message(uri: str, region: str, role_arn: str) -> str:
-    """What AWS says about a prefix without objects (CreateTrainingJob's ValidationException, as
-    users report it).
+    """Return what AWS says about a prefix without objects.
+
+    It is CreateTrainingJob's ValidationException, as users report it.
     """
     return (
         f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that'
@@ -80,10 +79,10 @@ def no_objects_message(uri: str, region: str, role_arn: str) -> str:
 def fetch_prefix(
     s3: Any, uri: str, target: Path, keep: Callable[[int], bool] = lambda _position: True
 ) -> int:
-    """Download what lies under `uri` into `target`, paths relative to the prefix; how many objects
-    there are.
+    """Download the objects under `uri` into `target`; return how many there are.
 
-    `keep(position)` chooses objects by their position in the sorted list (ShardedByS3Key).
+    Paths are relative to the prefix. `keep(position)` chooses objects by their position in the
+    sorted list (ShardedByS3Key).
     """
     bucket, prefix = split_uri(uri)
     keys = keys_below(s3, uri)
@@ -113,10 +112,10 @@ def _inside(folder: Path, relative: str) -> Path:
 
 
 def fetch_object(s3: Any, bucket: str, key: str, target: Path) -> None:
-    """In one request: a HEAD before it would be refused without a reason.
+    """Download one object with a single request: a HEAD request would be refused without a reason.
 
-    DataError also where the key cannot be a file's path: the key `a` is a file, so that `a/b` has
-    no folder, and the parts of a path are shorter than a key may be.
+    Raise DataError also if the key cannot be a file's path. Where the key `a` is a file, `a/b` has
+    no folder; and parts of a path must be shorter than a key may be.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -138,10 +137,10 @@ def put_file(s3: Any, source: Path, uri: str, kms_key: str = "") -> None:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Every file of `folder`, which a container has filled.
+    """Return every file of `folder`, which a container has filled.
 
-    DataError for a link out of it: here, outside of the container, it leads to files of this
-    machine, and of this process, that the container never saw.
+    Raise DataError for a link out of the folder. Outside of the container it leads to files of this
+    machine that the container never saw.
     """
     _require_own(folder)
     files = (
@@ -159,7 +158,7 @@ def _require_own(folder: Path) -> None:
 
 
 def put_folder(s3: Any, folder: Path, uri: str, kms_key: str = "") -> int:
-    """Upload every file of `folder`; how many there were."""
+    """Upload every file of `folder`; return how many there were."""
     files = files_in(folder)
     for path in files:
         put_file(s3, path, join_uri(uri, str(path.relative_to(folder))), kms_key)
@@ -167,10 +166,11 @@ def put_folder(s3: Any, folder: Path, uri: str, kms_key: str = "") -> int:
 
 
 def archive(folder: Path, target: Path) -> bool:
-    """Make `target` (.tar.gz) of what is in `folder`; False, and no archive, when nothing is in it.
+    """Write the content of `folder` to `target` (.tar.gz); return False, and write nothing, if it
+    is empty.
 
-    In the place of a link is what it points to: `unpack` takes no links. One that leads out of the
-    folder, to nothing, or to a folder that it is in stays a link.
+    A link is replaced by its target, because `unpack` takes no links. A link stays a link if it
+    leads out of the folder, to nothing, or to a folder that contains it.
     """
     _require_own(folder)
     entries = sorted(folder.resolve().iterdir()) if folder.is_dir() else []
@@ -192,8 +192,9 @@ def archive(folder: Path, target: Path) -> bool:
 def _add(
     tar: tarfile.TarFile, path: Path, name: str, above: tuple[Path, ...], budget: Budget
 ) -> None:
-    """Add a file, or a folder with all in it; `above`: the folders that it is in, resolved, from
-    the archived one on.
+    """Add a file, or a folder with its content.
+
+    `above`: the resolved folders that contain it, from the archived one on.
     """
     real = _link_target(path, above)
     if real is None:
@@ -210,9 +211,7 @@ def _add(
 
 
 def _link_target(path: Path, above: tuple[Path, ...]) -> Path | None:
-    """What `path` is when links are followed; None for a link whose end is not to be written in its
-    place.
-    """
+    """Return the file that `path` leads to; None for a link that must stay a link."""
     try:
         real = path.resolve(strict=True)
     except (
@@ -224,8 +223,9 @@ def _link_target(path: Path, above: tuple[Path, ...]) -> Path | None:
 
 
 def unpack(path: Path, target: Path) -> None:
-    """Unpack a .tar.gz; DataError when it is damaged, too large, or holds more than plain files
-    that stay inside `target`.
+    """Unpack a .tar.gz.
+
+    Raise DataError if it is damaged, too large, or holds more than plain files inside `target`.
     """
     try:
         unpack_tar(path, target)
@@ -234,8 +234,9 @@ def unpack(path: Path, target: Path) -> None:
 
 
 class FolderSync:
-    """Uploads the new and changed files of a folder until it is closed, and once more then:
-    checkpoints, and outputs that are uploaded Continuously.
+    """Uploads new and changed files of a folder until it is closed, and once more then.
+
+    It serves checkpoints, and outputs whose S3UploadMode is Continuous.
     """
 
     def __init__(self, s3: Any, folder: Path, uri: str) -> None:
@@ -247,7 +248,7 @@ class FolderSync:
         self._thread.start()
 
     def _note_initial_files(self) -> None:
-        """What is there at the start came from S3."""
+        """Leave out the files that are there at the start: they came from S3."""
         self._uploaded = {path: self._state(path) for path in files_in(self._folder)}
 
     def _run(self) -> None:
@@ -272,7 +273,7 @@ class FolderSync:
         return status.st_mtime_ns, status.st_size
 
     def close(self) -> None:
-        """Upload the last changes; DataError when that fails."""
+        """Upload the last changes; raise DataError if that fails."""
         self._closing.set()
         self._thread.join()
         self._upload_changes()

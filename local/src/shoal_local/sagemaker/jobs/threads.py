@@ -11,7 +11,7 @@ from shoal_local.sagemaker.jobs.job import Job
 
 
 class JobThreads:
-    """Jobs whose thread is alive, by name."""
+    """The jobs whose thread is alive, by name."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, tuple[Job, threading.Thread]] = {}
@@ -31,9 +31,9 @@ class JobThreads:
         thread.start()
 
     def stop(self, name: str) -> None:
-        """Tell a job to stop; its thread does the rest.
+        """Order a job to stop; its thread does the rest.
 
-        Nothing to do for one that has just ended.
+        A job that has just ended is left alone.
         """
         with self._lock:
             entry = self._jobs.get(name)
@@ -41,7 +41,7 @@ class JobThreads:
             entry[0].orders.stop.set()
 
     def close(self) -> None:
-        """Kill what runs and wait for the end of each job's thread."""
+        """Kill the running jobs and wait for the end of each thread."""
         with self._lock:
             entries = list(self._jobs.values())
         for job, _ in entries:

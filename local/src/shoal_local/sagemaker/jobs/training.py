@@ -41,7 +41,7 @@ class TrainingJobs:
         return {"TrainingJobArn": document["TrainingJobArn"]}
 
     def _check_references(self, request: Document) -> None:
-        """Role, network and keys exist, and so do the channels' objects."""
+        """Raise ValidationException if role, network, keys or a channel's objects do not exist."""
         credentials = assume(
             self._core, request["RoleArn"], f"SageMaker-{request['TrainingJobName']}"
         )

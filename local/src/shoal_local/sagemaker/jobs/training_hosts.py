@@ -1,6 +1,5 @@
-"""The hosts of one training job: what they find on their disks, what runs on them, what they leave.
-
-Input from S3, AWS's own toolkit in containers, model and outputs to S3.
+"""The hosts of one training job: the data on their disks, their containers, and what these
+leave.
 """
 
 from __future__ import annotations
@@ -34,18 +33,19 @@ _MAX_FAILURE = 64 * 1024
 
 
 def job_paths(job: Job) -> JobPaths:
+    """Return where the job lies on this machine."""
     return JobPaths.of(job.core.context.state_dir, "training", job.name)
 
 
 class TrainingHosts:
-    """The instances of a job. `prepare()`, then `running()`; after `replace()` both once more."""
+    """The instances of a job: `prepare()`, then `running()`; after `replace()` both again."""
 
     @classmethod
     @contextmanager
     def open(
         cls, job: Job, image: Image, machine: containers.Machine, on_line: Callable[[str], None]
     ) -> Iterator[TrainingHosts]:
-        """Yield the hosts of a job, their folders made; deliver the rest of their log at the end.
+        """Yield the hosts of a job with empty disks; deliver the rest of their log at the end.
 
         `on_line(line)` is called for each line of a host.
         """
@@ -114,7 +114,7 @@ class TrainingHosts:
             containers.write_ssh_client([self._paths.host(host) for host in self._hosts])
 
     def _log_notice(self, line: str) -> None:
-        """Into the job's log, in a stream that is not a host's."""
+        """Write a line to the job's log, in a stream that is not a host's."""
         self._log.write("emulator", line)
 
     def _bring_data(self, paths: HostPaths, host: str, position: int) -> None:
@@ -144,7 +144,7 @@ class TrainingHosts:
         )
 
     def _configuration(self, host: str) -> dict[str, Document]:
-        """The three files that the toolkit reads (dg
+        """Return the three files that the toolkit reads (dg
         your-algorithms-training-algo-running-container).
         """
         instance_type = self._request["ResourceConfig"]["InstanceType"]
@@ -238,8 +238,9 @@ class TrainingHosts:
         )
 
     def _processes_per_host(self) -> int:
-        """As the toolkit counts them: what MPI's hyperparameter says, else an accelerator each,
-        else one.
+        """Count the processes as the toolkit does.
+
+        That is what MPI's hyperparameter says, else one for each accelerator, else one.
         """
         count = str(
             self._request.get("HyperParameters", {}).get(
@@ -259,7 +260,7 @@ class TrainingHosts:
         return f"AlgorithmError: {texts[0]}, exit code: 0" if texts else None
 
     def _algorithm_error(self, ending: Ending) -> str:
-        """What the host that failed first says, by name if there are several."""
+        """Return the error of the host that failed first, with its name if there are several."""
         host = next((name for name, code in ending.exit_codes.items() if code), self._hosts[0])
         text = self._failure_file(host) or self._evidence(host)
         return (
@@ -268,7 +269,7 @@ class TrainingHosts:
         )
 
     def _evidence(self, host: str) -> str:
-        """The last lines of a host that left no failure file."""
+        """Return the last lines of a host that left no failure file."""
         lines = [
             line.removeprefix(f"{host} ")
             for line in self._log.tail(200)
@@ -284,8 +285,9 @@ class TrainingHosts:
             return file.read(_MAX_FAILURE).strip() or None
 
     def upload(self) -> None:
-        """model.tar.gz and output.tar.gz of the first host; an empty folder gives no archive, as on
-        AWS.
+        """Upload model.tar.gz and output.tar.gz of the first host.
+
+        An empty folder gives no archive, as on AWS.
         """
         paths, key = (
             self._paths.host(self._hosts[0]),

@@ -1,4 +1,4 @@
-"""A CreateTrainingJob request in; refused by name what the emulator does not do, before anything
+"""Checks of a CreateTrainingJob request: what is not emulated is refused by name before anything
 starts.
 """
 
@@ -50,7 +50,7 @@ _NEED_OWN_NETWORKS: Mapping[str, str] = {
 
 
 def check_training(request: Document, declared: Mapping[str, str]) -> Image:
-    """The image's entry; ValidationException for what is not emulated.
+    """Return the image's entry; raise ValidationException for what is not emulated.
 
     `declared`: runtimes of the user's own images.
     """
@@ -107,7 +107,9 @@ def _check_resources(request: Document) -> None:
 
 
 def _check_launcher(hyperparameters: Mapping[str, str], reason: str) -> None:
-    """torchrun wins over smddp in the PyTorch container, mpi and pytorchddp win over torchrun (its
+    """Raise ValidationException for a launcher that needs networks of its own.
+
+    torchrun wins over smddp in the PyTorch container; mpi and pytorchddp win over torchrun (its
     `training.train`).
     """
     enabled = {

@@ -1,7 +1,4 @@
-"""Waits for a pod: it ends by itself, is stopped or interrupted, or runs out of time.
-
-How it ended comes out, never a guess.
-"""
+"""Waits for a pod and says why it ended: by itself, stopped, interrupted or out of time."""
 
 from __future__ import annotations
 
@@ -25,15 +22,16 @@ class EndReason(Enum):
 
 @dataclass(frozen=True)
 class Ending:
-    """How a pod ended, and each host's exit code (None: killed with the pod)."""
+    """Why a pod ended, and each host's exit code (None: killed with the pod)."""
 
     reason: EndReason
     exit_codes: dict[str, int | None]
 
     @property
     def exit_code(self) -> int:
-        """0 only if every host's command exited with 0; else the first other code; 137 when all
-        that is known is the kill.
+        """0 only if every host's command exited with 0.
+
+        Otherwise the first other code, or 137 if all that is known is the kill.
         """
         if any(code for code in self.exit_codes.values()):
             return next(code for code in self.exit_codes.values() if code)
@@ -42,8 +40,8 @@ class Ending:
 
 @dataclass(frozen=True)
 class Orders:
-    """What may come from outside: `stop` (SIGTERM, then the grace) and `abandon` (the emulator
-    goes down: SIGKILL at once).
+    """Orders from outside: `stop` (SIGTERM, then the grace) and `abandon` (SIGKILL at once, because
+    the emulator stops).
     """
 
     stop: threading.Event = field(default_factory=threading.Event)
@@ -57,8 +55,9 @@ def supervise(
     grace_s: float,
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> Ending:
-    """Wait for the end of `pod`; after a stop, an interruption or `deadline_s`: SIGTERM,
-    `grace_s` to end, SIGKILL. It is closed then.
+    """Wait for the end of `pod`, and close it.
+
+    After a stop, an interruption or `deadline_s` it gets SIGTERM, and after `grace_s` SIGKILL.
     """
     deadline = time.monotonic() + deadline_s
     reason = EndReason.EXITED
@@ -77,7 +76,7 @@ def supervise(
 def _reason_to_end(
     orders: Orders, deadline: float, is_interrupted: Callable[[], bool]
 ) -> EndReason:
-    """Why the pod must end now, if it must."""
+    """Return why the pod must end now; EXITED if it need not."""
     if orders.stop.is_set():
         return EndReason.STOPPED
     if time.monotonic() >= deadline:

@@ -1,3 +1,1 @@
-"""SageMaker Pipelines: a deployed definition in; steps driven through the API with the pipeline's
-role, statuses and events out.
-"""
+"""SageMaker Pipelines: runs deployed definitions through the API, with the pipeline's role."""

@@ -44,7 +44,10 @@ def check_condition(condition: Any, step: str) -> None:
 
 
 def holds(condition: Document, resolve: Callable[[Any], Any]) -> bool:
-    """Whether a condition is true; ExpressionError when its values cannot be compared or read."""
+    """Return whether a condition is true.
+
+    Raise ExpressionError if its values cannot be compared or read.
+    """
     kind = condition["Type"]
     if kind == "Not":
         return not holds(condition["Expression"], resolve)

@@ -1,4 +1,4 @@
-"""A pipeline definition's text in; its checked parameters and steps out.
+"""Parses and checks the text of a pipeline definition.
 
 What the emulator cannot do is refused here, by name, before anything starts: a ValidationException
 at CreatePipeline, UpdatePipeline and again at StartPipelineExecution.
@@ -63,8 +63,8 @@ _TRIGGERS = {"Completed", "Failed", "Stopped", "Any"}
 class Step:
     """One step.
 
-    `branch`: the Condition step and outcome that must come first, or None. `after`: upstream step
-    and trigger.
+    `branch`: the Condition step that must come first and its outcome, or None. `dependencies`:
+    upstream steps and their triggers.
     """
 
     name: str
@@ -80,14 +80,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Definition:
-    """A definition the emulator can run."""
+    """A definition that the emulator can run."""
 
     parameters: Mapping[str, Parameter]
     steps: Mapping[str, Step]
 
 
 def parse(text: str) -> Definition:
-    """The definition in `text`; ValidationException names what is wrong or not emulated."""
+    """Return the definition in `text`; raise ValidationException for what is wrong or not
+    emulated.
+    """
     document = _load(text)
     parameters = parse_parameters(document.get("Parameters", []))
     steps: dict[str, Step] = {}
@@ -234,8 +236,10 @@ def _check_request(name: str, kind: str, arguments: Document) -> None:
 
 
 def _dependencies(document: Document) -> tuple[tuple[str, str], ...]:
-    """Explicit ones with their triggers, and what the arguments refer to (which must have
-    completed).
+    """Return the explicit dependencies with their triggers, and the steps that the arguments refer
+    to.
+
+    The latter must have completed.
     """
     members = {key: value for key, value in document.items() if key not in {"DependsOn"}}
     if document["Type"] == "Condition":

@@ -1,7 +1,4 @@
-"""One execution: runs ready steps in threads until none is left.
-
-A definition and parameter values in; statuses in the store out.
-"""
+"""Runs one execution: ready steps in threads, until none is left."""
 
 from __future__ import annotations
 
@@ -33,9 +30,9 @@ _FAILED = "Step failure: One or multiple steps failed."
 
 
 class Execution:
-    """Drives one execution in a thread of its own and a thread per running step.
+    """Drives one execution in a thread of its own, with a thread for each running step.
 
-    Nothing is shared with other executions.
+    It shares nothing with other executions.
     """
 
     def __init__(
@@ -68,7 +65,7 @@ class Execution:
         self._thread.start()
 
     def stop(self) -> None:
-        """StopPipelineExecution: nothing new starts, running jobs are stopped; returns at once."""
+        """Start nothing new and stop running jobs (StopPipelineExecution); return at once."""
         self._stop.set()
         with self._changed:
             self._changed.notify_all()
@@ -141,7 +138,7 @@ class Execution:
             self._changed.notify_all()
 
     def _attempts(self, step: Step) -> StepResult:
-        """Run a step, again as its retry policies say."""
+        """Run a step, and again as its retry policies say."""
         retries = Retries(step.document.get("RetryPolicies", []))
         while True:
             try:
@@ -201,7 +198,7 @@ class Execution:
         return str(values[name])
 
     def _property_file(self, step_name: str, name: str) -> Any:
-        """The JSON that a Processing step left in S3, read with the pipeline's role."""
+        """Return the JSON that a Processing step left in S3, read with the pipeline's role."""
         declaration = next(
             each
             for each in self._definition.steps[step_name].document["PropertyFiles"]

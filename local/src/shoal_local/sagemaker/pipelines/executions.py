@@ -1,4 +1,4 @@
-"""StartPipelineExecution, StopPipelineExecution, and what describes and lists executions, their
+"""StartPipelineExecution and StopPipelineExecution; descriptions and lists of executions, their
 steps and parameters.
 """
 
@@ -72,8 +72,9 @@ class Executions:
             return self._start(request, pipeline)
 
     def _check_quota(self) -> None:
-        """ResourceLimitExceeded, which the API reference lists for StartPipelineExecution; the
-        words are ours.
+        """Raise ResourceLimitExceeded at the account's limit of concurrent executions.
+
+        The API reference lists the error for StartPipelineExecution; the words are ours.
         """
         running = len(
             self._core.store.select(
@@ -206,8 +207,9 @@ class Executions:
         return _PARAMETERS.page(entries, request)
 
     def close(self) -> None:
-        """Stop every execution; `join` waits for them, but not for a function that a Lambda step
-        has called.
+        """Stop every execution.
+
+        `join` waits for them, but not for a function that a Lambda step has called.
         """
         for execution in self._running.values():
             execution.stop()

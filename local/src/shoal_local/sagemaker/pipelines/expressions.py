@@ -1,8 +1,7 @@
-"""The expressions of a pipeline definition: which there are and what they refer to; and their
-values while it runs.
+"""The expressions of a pipeline definition: their references, and their values while it runs.
 
-`Get` (parameters, execution variables, outputs of steps), `Std:Join` and `Std:JsonGet` of a
-property file. Whatever else looks like an expression is refused by name.
+There are `Get` (parameters, execution variables, outputs of steps), `Std:Join` and `Std:JsonGet` of
+a property file. Anything else that looks like an expression is refused by name.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ _NAME_KEYS = ("OutputName", "InputName", "ChannelName", "VariantName", "Name")
 
 
 class ExpressionError(Exception):
-    """An expression has no value (a missing field, an unreadable property file); the step that
-    needs it fails.
-    """
+    """An expression has no value (a missing field, an unreadable property file); its step fails."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """`Get` split up: kind is Parameters, Execution or Steps; path is what follows the name."""
+    """The parts of a `Get`: kind is Parameters, Execution or Steps; path is what follows the
+    name.
+    """
 
     kind: str
     name: str
@@ -66,7 +65,7 @@ def reference(text: Any) -> Reference:
 
 
 def references(value: Any) -> Iterator[Reference]:
-    """Every reference in a document, expressions checked on the way."""
+    """Yield every reference in a document, and check the expressions."""
     if is_expression(value):
         yield from _expression_references(value)
     elif isinstance(value, dict):
@@ -109,7 +108,7 @@ def _expression_references(expression: Document) -> Iterator[Reference]:
 
 
 def with_wildcards(value: Any) -> Any:
-    """The document with every expression replaced by a value that fits any shape."""
+    """Return the document with every expression replaced by a value that fits any shape."""
     if is_expression(value):
         return Anything()
     if isinstance(value, dict):
@@ -121,8 +120,8 @@ def with_wildcards(value: Any) -> Any:
 class Scope:
     """What expressions refer to while an execution runs.
 
-    outputs(step): what a Get of the step reads; property_file(step, name): the parsed JSON of a
-    property file.
+    `outputs(step)` returns what a Get of the step reads; `property_file(step, name)` the parsed
+    JSON of a property file.
     """
 
     parameters: Mapping[str, Any]
@@ -131,7 +130,7 @@ class Scope:
     property_file: Callable[[str, str], Any]
 
     def resolve(self, value: Any) -> Any:
-        """`value` with every expression replaced by what it stands for."""
+        """Return `value` with every expression replaced by its value."""
         if is_expression(value):
             return self._value(*next(iter(value.items())))
         if isinstance(value, dict):
@@ -164,8 +163,8 @@ class Scope:
 
 
 def walk(document: Any, path: str, where: str) -> Any:
-    """The value at `path`: `.a.b`, `[0]`, `['name']` (a member, or the entry of a list with that
-    name).
+    """Return the value at `path`: `.a.b`, `[0]`, `['name']` (a member, or the entry of a list with
+    that name).
     """
     position, value = 0, document
     while position < len(path):

@@ -1,5 +1,5 @@
-"""Which steps may start now: the definition and what has happened so far in; names of ready steps
-out. Pure.
+"""Which steps may start now, and how an execution ends: functions of the definition and its
+statuses.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _STATUSES_OF_TRIGGER: Mapping[str, set[str]] = {
 def ready_steps(
     steps: Mapping[str, Step], statuses: Mapping[str, str], outcomes: Mapping[str, bool]
 ) -> list[str]:
-    """Steps not started whose branch was chosen and whose upstream steps ended as their triggers
-    want, in definition order.
+    """Return the steps that may start, in the definition's order.
 
-    A step whose upstream never starts never starts either, whatever its trigger (AWS documents no
+    A step may start if its branch was chosen and its upstream steps ended as their triggers say. If
+    an upstream step never starts, it never starts either, whatever the trigger (AWS documents no
     other rule).
     """
     return [
@@ -39,10 +39,10 @@ def ready_steps(
 
 
 def final_status(steps: Mapping[str, Step], statuses: Mapping[str, str], stopped: bool) -> str:
-    """The execution's final status.
+    """Return the execution's final status.
 
-    CompletedWithFailures: steps ran because of a failed one (SDK v3's step_dependency), and none of
-    those that failed was the end of its path.
+    CompletedWithFailures: every step that failed was followed by one that ran because of the
+    failure (SDK v3's step_dependency).
     """
     if stopped:
         return "Stopped"

@@ -1,6 +1,4 @@
-"""Pipeline parameters: declarations and the values of one start in; typed values out, or a
-ValidationException.
-"""
+"""Pipeline parameters: their declarations, and the typed values of one execution."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One declared parameter; `default` None means that a start must give a value."""
+    """One declared parameter; `default` None means that a start must set a value."""
 
     name: str
     type: str
@@ -29,7 +27,7 @@ class Parameter:
     allowed: tuple[Any, ...]
 
     def check(self, value: Any) -> Any:
-        """`value` if it has the type and is allowed."""
+        """Return `value` if it has the type and is allowed."""
         has_type = isinstance(value, _TYPES[self.type]) and (
             self.type == "Boolean" or not isinstance(value, bool)
         )
@@ -42,7 +40,7 @@ class Parameter:
         return value
 
     def from_text(self, text: str) -> Any:
-        """The value that the API carries as text."""
+        """Return the value that the API carries as text."""
         try:
             value = _FROM_TEXT[self.type](text)
         except (ValueError, OverflowError):
@@ -67,7 +65,7 @@ _FROM_TEXT: Mapping[str, Callable[[str], Any]] = {
 
 
 def parse_parameters(documents: Sequence[Any]) -> dict[str, Parameter]:
-    """Declarations by name."""
+    """Return the declarations by name."""
     parameters: dict[str, Parameter] = {}
     for document in documents:
         parameter = _parse(document)
@@ -109,7 +107,7 @@ def _parse(document: Any) -> Parameter:
 def values_of(
     parameters: Mapping[str, Parameter], assignments: Sequence[Document]
 ) -> dict[str, Any]:
-    """The values of one execution: what was given, else the defaults."""
+    """Return the values of one execution: those assigned at its start, else the defaults."""
     unknown_names = [each["Name"] for each in assignments if each["Name"] not in parameters]
     if unknown_names:
         raise invalid(f"Unknown parameters: {unknown_names}; the pipeline has {sorted(parameters)}")

@@ -31,7 +31,7 @@ _PREFIX_LISTING = Listing(
 class Pipelines:
     """The pipelines of the account.
 
-    A definition that the emulator could not run is not deployed.
+    A definition that the emulator could not run is refused.
     """
 
     def __init__(self, core: Core) -> None:
@@ -91,7 +91,9 @@ class Pipelines:
             raise invalid(f"{message}: {error}") from error
 
     def find(self, name_or_arn: str) -> Document:
-        """The pipeline by name or ARN, in any case; ResourceNotFound."""
+        """Return the pipeline by name or ARN, in any case; raise ResourceNotFound if there is
+        none.
+        """
         name = names.last_part(name_or_arn)
         document = self._core.store.get(KIND, name.lower())
         if document is None:

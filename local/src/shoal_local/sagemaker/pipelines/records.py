@@ -1,6 +1,4 @@
-"""One execution's document in the store: its status, its steps' statuses, and the events that tell
-of their changes.
-"""
+"""One execution's document in the store, and the events of its status changes."""
 
 from __future__ import annotations
 
@@ -34,8 +32,9 @@ class ExecutionRecord:
         return self.core.store.read(KIND, self.name)
 
     def set_status(self, status: str, reason: str = "") -> str:
-        """Set the execution's status and tell EventBridge; nothing happens when it has that status
-        already, or has ended. The status that it has then.
+        """Set the execution's status and publish an event; return the status that it has then.
+
+        An execution that has ended keeps its status.
         """
         previous = {}
 
@@ -70,7 +69,7 @@ class ExecutionRecord:
         self.core.emit(_EXECUTION_EVENT, detail, document["PipelineArn"])
 
     def set_step(self, step: Step, status: str, **changes: Any) -> None:
-        """Set a step's status and other members of PipelineExecutionStep, and tell EventBridge."""
+        """Set a step's status and other members of PipelineExecutionStep, and publish an event."""
         previous: dict[str, Any] = {}
 
         def edit(document: Document) -> None:
@@ -115,14 +114,14 @@ class ExecutionRecord:
 
 
 def iso(instant: float | None) -> str | None:
-    """`2026-11-20T05:53:04Z`, as the events carry instants."""
+    """Return an instant as events carry it: `2026-11-20T05:53:04Z`."""
     if instant is None:
         return None
     return datetime.datetime.fromtimestamp(instant, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def lower_camel(document: Any) -> Any:
-    """Metadata as step events carry it: `{"trainingJob": {"arn": ...}}`."""
+    """Return metadata as step events carry it: `{"trainingJob": {"arn": ...}}`."""
     if isinstance(document, dict):
         return {key[:1].lower() + key[1:]: lower_camel(value) for key, value in document.items()}
     return [lower_camel(each) for each in document] if isinstance(document, list) else document

@@ -1,6 +1,4 @@
-"""Retry policies of a step and the cause of a failure in; the pause before the next attempt, or
-None, out.
-"""
+"""Retry policies of a step: whether to try again after a failure, and when."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ pipelines-retry-policy); how often, it does not say.
 
 
 class Retries:
-    """Counts attempts per policy (dg pipelines-retry-policy): MaxAttempts or ExpireAfterMin, the
-    pause growing by BackoffRate.
+    """Counts the attempts of each policy (dg pipelines-retry-policy).
+
+    A policy ends with MaxAttempts or ExpireAfterMin; its pause grows by BackoffRate.
     """
 
     def __init__(self, policies: Sequence[Document]) -> None:
@@ -33,8 +32,8 @@ class Retries:
         self.attempts = 1
 
     def pause_s(self, cause: str) -> float | None:
-        """Seconds until the next attempt after a failure with `cause`; None when no policy allows
-        one.
+        """Return the seconds until the next attempt after a failure with `cause`; None if no policy
+        allows one.
         """
         for position, policy in enumerate(self._policies):
             if cause and cause in policy["ExceptionType"] and self._is_left(position):

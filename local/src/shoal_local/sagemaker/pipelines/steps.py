@@ -1,5 +1,5 @@
-"""What each type of step does: resolved arguments in, a call of the API with the pipeline's role,
-and what Get reads of it out.
+"""Runs each type of step: calls the API with the pipeline's role, and returns what Get reads of the
+step.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ _CHECK_STOP_S = 0.2
 
 
 class StepFailedError(Exception):
-    """A step failed: `str()` is its FailureReason, `cause` what retry policies name, `metadata`
-    what was created before.
+    """A step failed.
+
+    `str()` is its FailureReason, `cause` what retry policies name, `metadata` what was created
+    before.
     """
 
     def __init__(self, reason: str, cause: str = "", metadata: Document | None = None) -> None:
@@ -73,7 +75,7 @@ class Runner:
     def run(
         self, step: Step, arguments: Document, report: Callable[[Document], None]
     ) -> StepResult:
-        """StepFailedError, StepStoppedError, or what the step brought."""
+        """Run a step and return its result; raise StepFailedError or StepStoppedError."""
         runners: Mapping[
             str, Callable[[Step, Document, Callable[[Document], None]], StepResult]
         ] = {
@@ -92,9 +94,7 @@ class Runner:
         return self.core.context.clients("sagemaker", self.credentials)
 
     def _call(self, operation: str, **request: Any) -> Document:
-        """One call of the SageMaker API with the pipeline's role; its refusal is the step's
-        failure.
-        """
+        """Call the SageMaker API with the pipeline's role; a refusal is the step's failure."""
         method = "".join(
             f"_{letter.lower()}" if letter.isupper() else letter for letter in operation
         ).lstrip("_")
@@ -121,15 +121,15 @@ class Runner:
         return dict(json.loads(json.dumps(answer, default=str)))
 
     def _name(self, step: Step) -> str:
-        """`pipelines-<execution id>-<step>-<suffix>`, cut where the step's name is too long."""
+        """Return `pipelines-<execution id>-<step>-<suffix>`, with the step's name cut if it is too
+        long.
+        """
         end = f"-{names.suffix()}"
         start = f"pipelines-{self.execution_id}-{step.name.replace('_', '-')}"
         return start[: _MAX_JOB_NAME - len(end)].rstrip("-") + end
 
     def _tags(self, arguments: Document, step: Step) -> list[Document]:
-        """The job's own tags and those that the service adds (seen on training jobs:
-        facts/pipelines.md 1.10).
-        """
+        """Return the job's own tags and those that the service adds (seen on training jobs)."""
         added = {
             "sagemaker:pipeline-execution-arn": self.execution_arn,
             "sagemaker:pipeline-step-name": step.name,
@@ -217,7 +217,7 @@ class Runner:
     def _endpoint(
         self, step: Step, arguments: Document, report: Callable[[Document], None]
     ) -> StepResult:
-        """CreateEndpoint, or UpdateEndpoint where the name exists; then wait for InService."""
+        """Call CreateEndpoint, or UpdateEndpoint if the name exists; then wait for InService."""
         name = arguments["EndpointName"]
         exists = self.core.store.get(endpoints.KIND, name) is not None
         request = {key: value for key, value in arguments.items() if not (exists and key == "Tags")}
@@ -251,9 +251,9 @@ class Runner:
     def _lambda(
         self, step: Step, arguments: Document, _report: Callable[[Document], None]
     ) -> StepResult:
-        """Invoke, wait for the answer, take its OutputParameters.
+        """Invoke the function and take its OutputParameters.
 
-        A running function is not interrupted by a stop.
+        A stop does not interrupt a running function.
         """
         function = step.document["FunctionArn"]
         payload = self._invoke(function, arguments)
@@ -303,7 +303,7 @@ class Runner:
         return payload
 
     def _lambda_client(self, limit_s: float) -> Any:
-        """A client that waits as long as a step may take and never invokes twice."""
+        """Return a client that waits as long as a step may take and never invokes twice."""
         return boto3.client(
             "lambda",
             region_name=self.core.context.region,

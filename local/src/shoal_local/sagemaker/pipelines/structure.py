@@ -1,8 +1,6 @@
-"""The JSON structure of a definition: a document in; ValidationException with the path of whatever
-is not of its kind out.
+"""The JSON structure of a definition: lists are lists, objects are objects, names are text.
 
-What the values mean is checked elsewhere, which may rely on this: lists are lists, objects are
-objects, names are text.
+What the values mean is checked elsewhere, and those checks rely on this one.
 """
 
 from __future__ import annotations
@@ -56,18 +54,21 @@ _WORDS = {
 
 
 def check_structure(document: Any) -> None:
-    """Raise ValidationException for a definition that is not built like one."""
+    """Raise ValidationException, with the path, for a definition that is not built like one."""
     check_depth(document)
     _check(document, _DEFINITION, "the definition")
 
 
 def check_steps(steps: Any, where: str) -> None:
-    """The same for the steps of a branch."""
+    """Raise ValidationException for steps of a branch that are not built like steps."""
     _check(steps, [_STEP], where)
 
 
 def check_depth(document: Any) -> None:
-    """Without recursion, so that what is nested without end is refused like anything else."""
+    """Raise ValidationException for a document that is nested too deep.
+
+    This does not recurse: the document may be nested without end.
+    """
     level = [document]
     for _ in range(MAX_DEPTH):
         level = [member for value in level for member in _members(value)]

@@ -1,1 +1,1 @@
-"""The model registry: model package groups and versions; what is registered, approved, listed."""
+"""The model registry: model package groups and their versions."""

@@ -1,6 +1,7 @@
 """CreateModelPackageGroup, DescribeModelPackageGroup, ListModelPackageGroups,
-DeleteModelPackageGroup; and the policy of a group (Put-, Get-, DeleteModelPackageGroupPolicy),
-which says who in other accounts may use its versions.
+DeleteModelPackageGroup, and the policy of a group (Put-, Get-, DeleteModelPackageGroupPolicy).
+
+The policy says who in other accounts may use its versions.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class ModelPackageGroups:
         return {}
 
     def put_policy(self, request: Document) -> Document:
-        """The policy is kept as it was given, if it is JSON with statements."""
+        """Keep the policy as it is, if it is JSON with statements."""
         group = self.describe(request)
         policy = request["ResourcePolicy"]
         _check_policy(policy)

@@ -1,5 +1,5 @@
 """CreateModelPackage, DescribeModelPackage, ListModelPackages, UpdateModelPackage,
-DeleteModelPackage: versions of a group.
+DeleteModelPackage.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UPDATABLE = (
 class ModelPackages:
     """The model package versions of the account.
 
-    Nothing is validated by running it; SkipModelValidation is kept as given.
+    No model is validated by running it; SkipModelValidation is only kept.
     """
 
     def __init__(self, core: Core) -> None:

@@ -1,10 +1,10 @@
-"""SSH between the hosts of a job: `serve` and `run HOST COMMAND...`; stands in for OpenSSH's
-keys, sshd and ssh.
+"""SSH between the hosts of a job, in place of OpenSSH's keys, sshd and ssh: `serve` and `run HOST
+COMMAND...`.
 
-The training toolkit and mpirun need a server at port 22 and a program `ssh`; this is both, over the
+The training toolkit and mpirun need a server at port 22 and a program `ssh`. This is both, over the
 real protocol (paramiko, which the toolkit brings). Every host of a job has the same key, as hosts
-of one image have: it is made of the secret that the emulator put beside the stand-ins. A command
-runs with the environment of the server, which the training toolkit started.
+of one image have: it is derived from the secret that the emulator put next to the stand-ins. A
+command runs with the environment of the server, which the training toolkit started.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _OPTIONS_WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWw")
 
 
 def write_key() -> Path:
-    """Where the toolkit's own client and ours look for the key; written unless it is there."""
+    """Write the key where the toolkit's own client and ours look for it, unless it is there; return
+    the path.
+    """
     path = Path.home() / ".ssh" / "id_ed25519"
     if not path.exists():
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -39,7 +41,7 @@ def write_key() -> Path:
 
 
 class ExecOnlyServer(paramiko.ServerInterface):  # type: ignore[misc] # published without types
-    """Lets in whoever has the job's key, to run commands and nothing else."""
+    """Lets in clients with the job's key, to run commands and nothing else."""
 
     def __init__(self, key: Any) -> None:
         self._key = key
@@ -63,7 +65,7 @@ class ExecOnlyServer(paramiko.ServerInterface):  # type: ignore[misc] # publishe
 
 
 def execute(channel: Any, command: str) -> None:
-    """Run one command, its streams connected to the channel, and report its exit code."""
+    """Run one command with its streams connected to the channel, and report its exit code."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         ["/bin/sh", "-c", command], stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
@@ -123,8 +125,9 @@ def _welcome(connection: socket.socket, key: Any) -> None:
 
 
 def destination(arguments: list[str]) -> tuple[str, str]:
-    """Host and command of an `ssh` command line; what OpenSSH's options would change does not apply
-    here.
+    """Return host and command of an `ssh` command line.
+
+    OpenSSH's options are skipped: what they change does not apply here.
     """
     words = list(arguments)
     while words and words[0].startswith("-"):
@@ -139,8 +142,8 @@ def destination(arguments: list[str]) -> tuple[str, str]:
 
 
 def run(arguments: list[str]) -> int:
-    """Exit code of a command on another host; 255 when the host cannot be reached, as ssh has
-    it.
+    """Run a command on another host; return its exit code, or 255 if the host cannot be reached, as
+    ssh does.
     """
     host, command = destination(arguments)
     key = paramiko.Ed25519Key.from_private_key_file(str(write_key()))

@@ -1,10 +1,10 @@
-"""What an inference container starts: AWS's own PyTorch inference handler behind a small HTTP
+"""The program of an inference container: AWS's own PyTorch inference handler behind a small HTTP
 server.
 
-The handler (sagemaker-pytorch-inference, sagemaker-inference) does what it does in the image: loads
+The handler (sagemaker-pytorch-inference, sagemaker-inference) works as in the image. It loads
 `code/inference.py`, calls model_fn, then input_fn, predict_fn and output_fn per request, and turns
-exceptions into answers. Only TorchServe, a Java program, is stood in for: `/ping` answers 200 once
-the model is loaded, `POST /invocations` is one call of the handler.
+exceptions into answers. Only TorchServe, a Java program, has a stand-in here: `/ping` answers 200
+once the model is loaded, and `POST /invocations` is one call of the handler.
 """
 
 from __future__ import annotations
@@ -42,11 +42,7 @@ class Context:
 
 
 def load(model_dir: str) -> Any:
-    """The initialised handler service; raises what the user's model_fn raises.
-
-    Looking for garbage while PyTorch is imported would find next to none, and take a sixth of the
-    time.
-    """
+    """Return the initialised handler service; raise what the user's model_fn raises."""
     sys.path.insert(0, str(Path(model_dir) / "code"))
     gc.disable()
     service = importlib.import_module(
@@ -59,7 +55,10 @@ def load(model_dir: str) -> Any:
 
 
 def handler_class(service: Any, model_dir: str) -> type[BaseHTTPRequestHandler]:
-    """HTTP in front of the handler service; one call at a time, as one TorchServe worker does."""
+    """Return the HTTP handler of the service.
+
+    It makes one call at a time, as one TorchServe worker does.
+    """
     one_at_a_time = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,12 +1,14 @@
-"""What a TensorFlow inference container starts: both of its servers, stood in for, around the
-user's own code.
+"""The program of a TensorFlow inference container: stand-ins for both of its servers around the
+user's code.
 
 In AWS's image TensorFlow Serving, a C++ program, loads each SavedModel below /opt/ml/model and
-answers its REST API, and a Python service lets `code/inference.py` work on requests before and
-after (aws/sagemaker-tensorflow-serving-container). Both are ours here: the REST API of `:predict`
+answers its REST API. A Python service lets `code/inference.py` work on requests before and after
+that (aws/sagemaker-tensorflow-serving-container). Here both are ours: the REST API of `:predict`
 over TensorFlow itself, and `/ping` and `/invocations` with the documented contract of
-`input_handler` and `output_handler`, or `handler`. Not here: gRPC, `:classify` and `:regress`,
-batching, several models of one endpoint by request, requirements.txt, CSV without an inference.py.
+`input_handler` and `output_handler`, or `handler`.
+
+Not here: gRPC, `:classify` and `:regress`, batching, several models of one endpoint by request,
+requirements.txt, CSV without an inference.py.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ Answer = tuple[int, str, bytes]
 
 
 class Context(NamedTuple):
-    """What AWS's service gives the user's functions, field by field (tfs_utils.py); gRPC's are
-    empty.
+    """The context that AWS's service gives the user's functions, field by field (tfs_utils.py);
+    gRPC's are empty.
     """
 
     model_name: str | None
@@ -64,8 +66,9 @@ class RefusedError(Exception):
 
 
 class Models:
-    """Every version of every SavedModel below a folder, by name: the name of the folder that the
-    numbered versions lie in.
+    """Every version of every SavedModel below a folder.
+
+    A model's name is that of the folder with its numbered versions.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,8 +96,9 @@ class Models:
         return {"model_version_status": versions}
 
     def predict(self, name: str, version: str | None, request: Any) -> dict[str, Any]:
-        """TensorFlow Serving's predict: `instances` in gives `predictions`, one for each;
-        `inputs` in gives `outputs`.
+        """Answer TensorFlow Serving's predict.
+
+        `instances` gives `predictions`, one for each; `inputs` gives `outputs`.
         """
         versions = self._versions(name)
         number = int(version) if version else max(versions)
@@ -125,12 +129,12 @@ class Models:
 
 
 def inputs_of(signature: Any) -> dict[str, Any]:
-    """Name and TensorSpec of each input."""
+    """Return name and TensorSpec of each input."""
     return dict(signature.structured_input_signature[1])
 
 
 def in_columns(instances: Any) -> Any:
-    """A list of instances as one list per input, or as it is when they are plain values."""
+    """Return a list of instances as one list per input, or as it is if they are plain values."""
     if not isinstance(instances, list) or not instances:
         raise RefusedError("'instances' must be a list that is not empty")
     if not isinstance(instances[0], dict) or set(instances[0]) == {"b64"}:
@@ -141,8 +145,8 @@ def in_columns(instances: Any) -> Any:
 
 
 def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """The signature's outputs for `values`: one per input by name, or a bare one for the only
-    input.
+    """Return the signature's outputs for `values`: one per input by name, or a bare one for the
+    only input.
     """
     inputs = inputs_of(signature)
     if not isinstance(values, dict) or set(values) == {"b64"}:
@@ -166,15 +170,16 @@ def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def decode(value: Any) -> Any:
-    """`{"b64": ...}` stands for bytes, wherever it is."""
+    """Replace `{"b64": ...}` by the bytes that it stands for, wherever it is."""
     if isinstance(value, dict) and set(value) == {"b64"}:
         return base64.b64decode(value["b64"])
     return [decode(each) for each in value] if isinstance(value, list) else value
 
 
 def encode(value: Any) -> Any:
-    """Arrays as lists; bytes as text where they are text, which is how TensorFlow Serving writes
-    outputs not named `..._bytes`.
+    """Return arrays as lists, and bytes as text where they are text.
+
+    TensorFlow Serving writes outputs that are not named `..._bytes` so.
     """
     if isinstance(value, np.ndarray):
         return encode(value.tolist())
@@ -197,7 +202,7 @@ def in_one(outputs: dict[str, np.ndarray[Any, Any]]) -> Any:
 
 
 def serving_answer(models: Models, method: str, path: str, body: bytes) -> Answer:
-    """What TensorFlow Serving's REST API answers."""
+    """Return the answer of TensorFlow Serving's REST API."""
     try:
         document = _serving_document(models, method, path, body)
     except RefusedError as error:
@@ -220,8 +225,8 @@ def _serving_document(models: Models, method: str, path: str, body: bytes) -> di
 
 
 class PythonService:
-    """`/invocations`: the user's handlers around TensorFlow Serving, or TensorFlow Serving's own
-    answer without them.
+    """`/invocations`: the user's handlers around TensorFlow Serving, or its own answer without
+    them.
     """
 
     def __init__(self, script: Path, default_model: str, rest_port: int) -> None:
@@ -252,8 +257,9 @@ class PythonService:
         return between
 
     def answer(self, headers: Any, body: bytes) -> Answer:
-        """Status, content type and body; whatever the user's code raises is a 500 with its message,
-        as in AWS's service.
+        """Return status, content type and body.
+
+        What the user's code raises is a 500 with its message, as in AWS's service.
         """
         context = self._context(headers, len(body))
         if self._handler is None:
@@ -292,7 +298,7 @@ class PythonService:
 
 
 def server(port: int, answer: Callable[[str, str, Any, bytes], Answer]) -> ThreadingHTTPServer:
-    """An HTTP server whose answers come from `answer(method, path, headers, body)`."""
+    """Return an HTTP server whose answers come from `answer(method, path, headers, body)`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,31 +1,28 @@
-"""What a training container starts: AWS's own `train` program, with what a laptop lacks stood in
-for.
+"""The program of a training container: AWS's own `train`, with stand-ins for what a laptop lacks.
 
 Each stand-in and its reason (docs/verification.md lists them):
-- sshd and ssh: rarely installed, and never with a key for these hosts; with several hosts
-  `remote_shell` is both, with one nothing
-  connects to sshd and none is started.
+
+- sshd and ssh: rarely installed, and never with a key for these hosts. With several hosts
+  `remote_shell` is both; with one nothing connects to sshd, and none is started.
 - pauses: the toolkit polls every second and sleeps 30 s after mpirun so that other hosts see its
-  end; here 0.5 s at most, and none where
-  there is no other host.
+  end. Here pauses are 0.5 s at most, and none with one host.
 - PyTorch's version: the toolkit imports all of PyTorch to tell the script which it is
-  (SM_DLC_TORCH_VERSION), 0.9 s of a job that may take
-  five; here it is read from the file that PyTorch itself has it from.
-- /etc/environment: the toolkit adds the environment to it for commands that come by ssh; ours have
+  (SM_DLC_TORCH_VERSION), 0.9 s of a job that may take five. Here it is read from the file that
+  PyTorch has it from.
+- /etc/environment: the toolkit adds the environment to it for commands that come by ssh. Ours have
   the environment anyway.
 - mpirun's options: the MPI runner writes `-bind-to` and `-map-by`, which Open MPI 4 takes; Open MPI
-  5 wants two dashes. The smddp
-  runner's `--oversubscribe` lets Open MPI 5 put every rank on the first host; with `--map-by slot`
-  it fills each host's slots first.
+  5 wants two dashes. The smddp runner's `--oversubscribe` lets Open MPI 5 put every rank on the
+  first host; with `--map-by slot` it fills each host's slots first.
 - orted: a host that is not the first waits for mpirun's daemon to come and to end, by the name it
   has in Open MPI 4; in 5 it is prted.
 - SIGTERM: the toolkit has no handler for it. As the first process of AWS's container it therefore
-  does not get it (pid_namespaces(7)),
-  and waits for what it started; here it is not the first process, and would die before a rank has
-  written its checkpoint.
+  does not get it (pid_namespaces(7)), and waits for its children. Here it is not the first process,
+  and would die before a rank has written its checkpoint.
 - gethostname.so: the toolkit preloads it into ranks so that they see SageMaker's host name. It
-  reads /opt/ml and crashes without
-  it, so it is left out only where the container has no /opt/ml of its own (SAGEMAKER_BASE_DIR set).
+  reads /opt/ml and crashes without it, so it is left out only where the container has no /opt/ml of
+  its own (SAGEMAKER_BASE_DIR set).
+
 Everything else, mpirun, smddprun, torchrun, the user's script, is the real thing.
 """
 
@@ -55,13 +52,15 @@ _ONE_DASH = {"-bind-to": "--bind-to", "-map-by": "--map-by"}
 
 
 def start_sshd() -> None:
-    """In place of the toolkit's `_start_sshd_daemon`."""
+    """Stand in for the toolkit's `_start_sshd_daemon`."""
     if _SECRET.exists():
         subprocess.Popen([sys.executable, "-P", str(_REMOTE_SHELL), "serve"])
 
 
 def write_key() -> None:
-    """Before the toolkit starts: it looks with its own client whether other hosts let it in."""
+    """Write the key before the toolkit starts: it tries with its own client whether other hosts let
+    it in.
+    """
     specification = importlib.util.spec_from_file_location("remote_shell", _REMOTE_SHELL)
     if specification and specification.loader:
         module = importlib.util.module_from_spec(specification)
@@ -80,7 +79,7 @@ def stand_in(module: Any) -> None:
 
 
 def hosts() -> list[str]:
-    """Of the job; empty where the container was not told."""
+    """Return the job's hosts; none if the container was not told."""
     environment: Any = importlib.import_module("sagemaker_training.environment")
     try:
         return list(environment.read_resource_config()["hosts"])
@@ -89,8 +88,9 @@ def hosts() -> list[str]:
 
 
 def set_pytorch_version() -> None:
-    """In place of the PyTorch toolkit's `_set_torch_version_environment`: where that fails a job
-    goes on, with a line in its log.
+    """Stand in for the PyTorch toolkit's `_set_torch_version_environment`.
+
+    As there, a failure is a line in the log, and the job goes on.
     """
     try:
         folder = Path(importlib.util.find_spec("torch").origin).parent  # type: ignore[union-attr, arg-type]
@@ -102,8 +102,9 @@ def set_pytorch_version() -> None:
 
 
 def mpirun_daemons() -> list[Any]:
-    """In place of the toolkit's `_orted_process`, with the same patience; none when mpirun has
-    ended before we looked.
+    """Stand in for the toolkit's `_orted_process`, and wait as long as that.
+
+    Return none if mpirun has ended before we looked.
     """
     psutil = importlib.import_module("psutil")
     deadline = time.monotonic() + _WAIT_FOR_MPIRUN_S
@@ -127,8 +128,9 @@ def with_two_dashes(module: Any) -> None:
 
 
 def with_slots_filled(module: Any) -> None:
-    """Let mpirun put as many ranks on each host as the smddp runner's `--host` says, unless the
-    user's own options map them.
+    """Let mpirun put as many ranks on each host as the smddp runner's `--host` says.
+
+    The user's own options win if they map ranks.
     """
     original = module.SMDataParallelRunner._get_mpirun_command
 
@@ -155,8 +157,8 @@ def without_preload(runner: Any, method: str) -> None:
 
 
 def wait_for_children(number: int, _frame: FrameType | None) -> None:
-    """On SIGTERM: go on while the toolkit has children, which have got the signal too; end where
-    nothing was started yet.
+    """Handle SIGTERM: go on while the toolkit has children, which have got the signal too;
+    otherwise end.
     """
     if not importlib.import_module("psutil").Process().children():
         signal.signal(number, signal.SIG_DFL)
