@@ -69,4 +69,14 @@ def test_one_in_this_process_can_be_looked_into(tmp_path: Path) -> None:
     with in_process(tmp_path / "state") as inside:
         LocalAccount.of(inside).client("s3").create_bucket(Bucket="seen-from-inside")
         assert inside.home.number == testing.ACCOUNT_ID
+        with pytest.raises(EmulatorError, match="already"), in_process(tmp_path / "second"):
+            pass
     assert listener(inside.endpoint_url()) == []
+
+
+def test_one_in_this_process_knows_nothing_of_the_one_before(tmp_path: Path) -> None:
+    for state in ("first", "second", "third"):
+        with in_process(tmp_path / state) as inside:
+            s3 = LocalAccount.of(inside).client("s3")
+            assert s3.list_buckets()["Buckets"] == []
+            s3.create_bucket(Bucket="of-each")

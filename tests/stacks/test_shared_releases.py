@@ -25,7 +25,7 @@ from config.release import Release
 from config.release_text import with_release
 from config.settings import Environment, SharedVersions
 from local.tests.control.account import allow, eventually, trust
-from shoal_local.testing import LocalAccount, in_process
+from shoal_local.testing import LocalAccount, emulator
 from stacks.constructs.shared_releases import bucket_statements, registry_policy, shared_text
 from stacks.data_stack import DataStack
 from tests.config.releases import CONTENT
@@ -131,9 +131,9 @@ def accounts(
 ) -> Iterator[Accounts]:
     folder = tmp_path_factory.mktemp("shared")
     others = (STAGING.account, PROD.account, "999900001111")
-    state = folder / "state"
-    with in_process(state, DEV.account, DEV.region, others=others, enforce_iam=True) as emulator:
-        found = Accounts(LocalAccount.of(emulator))
+    numbers = [word for number in (DEV.account, *others) for word in ("--account", number)]
+    with emulator(folder / "state", *numbers, "--region", DEV.region, "--enforce-iam") as running:
+        found = Accounts(running.account)
         deploy(
             found,
             data_template(
@@ -160,7 +160,11 @@ def deploy(accounts: Accounts, template: dict[str, Any], verb: str = "create") -
         stack = cloudformation.describe_stacks(StackName="data")["Stacks"][0]
         return None if stack["StackStatus"].endswith("IN_PROGRESS") else str(stack["StackStatus"])
 
-    assert eventually(status, 60.0) == f"{verb.upper()}_COMPLETE"
+    done = eventually(status, 60.0)
+    events = cloudformation.describe_stack_events(StackName="data")["StackEvents"]
+    assert done == f"{verb.upper()}_COMPLETE", [
+        event for event in events if event["ResourceStatus"].endswith("FAILED")
+    ]
 
 
 def register(accounts: Accounts) -> None:

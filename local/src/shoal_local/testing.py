@@ -42,6 +42,7 @@ REGION = "us-east-1"
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 60.0
 LEFTOVERS_LIMIT_S = 10.0
+_in_process = threading.Lock()
 
 
 @dataclass(eq=False)
@@ -239,16 +240,32 @@ def in_process(
 ) -> Iterator[Emulator]:
     """An emulator in this process for the time of a block; `options` are those of
     `shoal_local.server.Options`.
+
+    Raises EmulatorError if there is one already: moto, which keeps most of what an emulator knows,
+    has one state for the whole process. It is empty before and after.
     """
+    from moto.core.base_backend import BackendDict
+    from moto.core.model_instances import reset_model_data
+
     from shoal_local.server import Emulator, Options  # moto reads the environment on import
 
-    state_dir.mkdir(parents=True, exist_ok=True)
-    running = Emulator(Options(state_dir, account, region, **options))
-    running.start()
+    if not _in_process.acquire(blocking=False):
+        raise EmulatorError(
+            "there is an emulator in this process already; end it first, or start this one in a"
+            " process of its own with shoal_local.testing.emulator"
+        )
     try:
-        yield running
+        state_dir.mkdir(parents=True, exist_ok=True)
+        running = Emulator(Options(state_dir, account, region, **options))
+        running.start()
+        try:
+            yield running
+        finally:
+            running.close()
+            BackendDict.reset()
+            reset_model_data()
     finally:
-        running.close()
+        _in_process.release()
 
 
 def clean_up(state_dir: Path) -> None:

@@ -23,24 +23,21 @@ from botocore.exceptions import ClientError
 from local.tests.control.account import allow, trust, unique
 from shoal_local.errors import EmulatorError
 from shoal_local.server import Emulator, Options
-from shoal_local.testing import REGION, LocalAccount, in_process
+from shoal_local.testing import REGION, LocalAccount, emulator
 
 DEV, STAGING, PROD = "111122223333", "222233334444", "333344445555"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 GROUP = f"arn:aws:sagemaker:{REGION}:{DEV}:model-package-group/models"
 VERSION = f"arn:aws:sagemaker:{REGION}:{DEV}:model-package/models/1"
+ACCOUNTS = tuple(word for number in (DEV, STAGING, PROD) for word in ("--account", number))
 PRODUCTION = {"AWS": f"arn:aws:iam::{PROD}:root"}
 
 
 @dataclass(frozen=True)
 class World:
-    """The emulator, and clients of it."""
+    """The emulator's first account, and clients of all."""
 
-    emulator: Emulator
-
-    @property
-    def local(self) -> LocalAccount:
-        return LocalAccount.of(self.emulator)
+    local: LocalAccount
 
     def client(self, account: str, service: str) -> Any:
         """Return a client that acts as the account's root."""
@@ -69,16 +66,15 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("accounts")
-    with in_process(folder, DEV, others=(STAGING, PROD)) as emulator:
-        yield World(emulator)
+    with emulator(tmp_path_factory.mktemp("accounts") / "state", *ACCOUNTS) as running:
+        yield World(running.account)
 
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("strict")
-    with in_process(folder, DEV, others=(STAGING, PROD), enforce_iam=True) as emulator:
-        yield World(emulator)
+    state = tmp_path_factory.mktemp("strict") / "state"
+    with emulator(state, *ACCOUNTS, "--enforce-iam") as running:
+        yield World(running.account)
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +230,7 @@ def test_what_one_account_has_no_other_lists(
 
 
 def test_each_account_has_files_of_its_own(world: World, dev: World) -> None:
-    folder = world.emulator.options.state_dir / "accounts"
+    folder = world.local.state_dir / "accounts"
     assert (folder / DEV / "sagemaker" / "model-package" / "models%2F1.json").exists()
     assert not (folder / PROD / "sagemaker" / "model-package").exists()
 
@@ -242,7 +238,7 @@ def test_each_account_has_files_of_its_own(world: World, dev: World) -> None:
 def test_a_request_is_written_down_with_the_account_it_acts_in(dev: World) -> None:
     dev.client(PROD, "sagemaker").describe_model_package(ModelPackageName=VERSION)
     lines = map(
-        json.loads, (dev.emulator.options.state_dir / "requests.jsonl").read_text().splitlines()
+        json.loads, (dev.local.state_dir / "requests.jsonl").read_text().splitlines()
     )
     entry = next(
         line
@@ -434,7 +430,7 @@ def test_a_request_that_nobody_signed_reads_nothing(dev: World) -> None:
     anonymous = boto3.client(
         "s3",
         region_name=REGION,
-        endpoint_url=dev.emulator.endpoint_url(),
+        endpoint_url=dev.local.endpoint,
         config=Config(signature_version=UNSIGNED),
     )
     refusal(anonymous.get_object, Bucket="models-of-dev", Key="released/model.tar.gz")
@@ -446,7 +442,7 @@ def test_a_presigned_url_is_its_signers(dev: World) -> None:
             signer = boto3.client(
                 "s3",
                 region_name=REGION,
-                endpoint_url=dev.emulator.endpoint_url(),
+                endpoint_url=dev.local.endpoint,
                 aws_access_key_id=f"AKIA{account}ROOT",
                 aws_secret_access_key="unverified",
                 config=Config(signature_version=version),

@@ -24,7 +24,7 @@ def runtime() -> Path:
     return build(runtimes()["pytorch"], None, print)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     """An emulator in this process, so that a test can look into it."""
     assert runtime.exists()
@@ -33,7 +33,7 @@ def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield emulator
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def account(emulator: Emulator) -> Account:
     """The emulator's account, as its users see it."""
     return Account.at(LocalAccount.of(emulator))
