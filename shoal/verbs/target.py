@@ -7,12 +7,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 import botocore.session
 from boto3 import Session
 from botocore.config import Config
+from botocore.loaders import Loader, create_loader
 
 from shoal.verbs.errors import UsageError, WrongAccountError
 
@@ -54,7 +56,7 @@ class Target:
             (
                 _loopback_session(self.account, self.region)
                 if self.is_local
-                else Session(region_name=self.region, profile_name=self.profile)
+                else _session(botocore.session.Session(profile=self.profile), self.region)
             ),
         )
 
@@ -149,4 +151,21 @@ def _loopback_session(account: str, region: str) -> Session:
     core.set_config_variable("config_file", os.devnull)
     core.set_config_variable("credentials_file", os.devnull)
     core.set_credentials(local_access_key(account), _UNVERIFIED)
-    return Session(region_name=region, botocore_session=core)
+    return _session(core, region)
+
+
+def _session(core: botocore.session.Session, region: str) -> Session:
+    """Return a session that reads the models of services once in this process.
+
+    botocore parses them for each session, which takes longer than most verbs' requests.
+    """
+    loader = _loader(core.get_config_variable("data_path"))
+    core.register_component("data_loader", loader)
+    session = Session(region_name=region, botocore_session=core)
+    loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # each session appends boto3's own
+    return session
+
+
+@cache
+def _loader(data_path: str | None) -> Loader:
+    return create_loader(data_path)
