@@ -425,12 +425,13 @@ class Refusing:
     """
 
     def __init__(self, target: Target) -> None:
-        self._target, self.account, self.region, self.endpoint_url = (
-            target,
+        self.account, self.region, self.endpoint_url = (
             target.account,
             target.region,
             target.endpoint_url,
         )
+        # One with clients of its own: other tests use those of `target`.
+        self._target = Target(target.account, target.region, target.endpoint_url)
 
     def client(self, service: str) -> Any:
         client = self._target.client(service)

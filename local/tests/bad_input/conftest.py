@@ -10,7 +10,7 @@ from local.tests.bad_input.wire import ACCOUNT_ID, Wire
 from shoal_local.testing import in_process
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
     """The emulator's port, for requests that no client of AWS would send."""
     with in_process(tmp_path_factory.mktemp("wire"), ACCOUNT_ID) as emulator:
