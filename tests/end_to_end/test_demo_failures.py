@@ -33,6 +33,7 @@ def interrupted(checkout: Checkout) -> Finished:
     return Finished(process.returncode, "".join(lines) + rest)
 
 
+@pytest.mark.nightly
 def test_a_failing_training_script_ends_with_exit_code_1(
     failed: Finished, checkout: Checkout
 ) -> None:
@@ -40,6 +41,7 @@ def test_a_failing_training_script_ends_with_exit_code_1(
     assert checkout.summary("failed")["status"] == "Failed"
 
 
+@pytest.mark.nightly
 def test_the_failure_names_the_step_shows_its_last_lines_and_says_where_the_log_is(
     failed: Finished, checkout: Checkout
 ) -> None:
@@ -51,6 +53,7 @@ def test_the_failure_names_the_step_shows_its_last_lines_and_says_where_the_log_
     assert log.is_file()
 
 
+@pytest.mark.nightly
 def test_a_failed_demo_leaves_nothing(failed: Finished, checkout: Checkout) -> None:
     assert checkout.summary("failed")["left_behind"] == []
     assert checkout.leftovers(failed.output) == []

@@ -125,9 +125,8 @@ def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoi
     assert not job.model_dir.exists()
 
 
-@pytest.mark.parametrize(
-    "strategy", ["mirrored", pytest.param("multi_worker_mirrored", marks=NIGHTLY)]
-)
+@NIGHTLY
+@pytest.mark.parametrize("strategy", ["mirrored", "multi_worker_mirrored"])
 def test_replicas_continue_where_one_process_was_killed(
     tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path, alone: Trained, strategy: str
 ) -> None:
@@ -139,6 +138,7 @@ def test_replicas_continue_where_one_process_was_killed(
     assert (job.checkpoint_dir / f"ckpt-{LAST_STEP}.index").is_file()
 
 
+@NIGHTLY
 def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(
     tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path
 ) -> None:

@@ -40,6 +40,7 @@ def test_the_model_is_saved_once_with_the_number_of_replicas(two_replicas: Train
     assert (two_replicas.job.model_dir / "1" / "saved_model.pb").is_file()
 
 
+@pytest.mark.nightly
 def test_parameter_servers_train_asynchronously_and_end_with_the_chief(
     tensorflow: Runtime, dataset: Path, tmp_path: Path
 ) -> None:
