@@ -25,7 +25,13 @@ from tests.training_code.mnist import write_subset
 
 CODE = ROOT / "training_code" / "pytorch"
 # 1024 steps without a checkpoint of its own before the end.
-HYPERPARAMETERS = {"epochs": "1", "batch-size": "8", "log-every": "1", "checkpoint-every": "10000"}
+HYPERPARAMETERS = {
+    "epochs": "1",
+    "batch-size": "8",
+    "log-every": "1",
+    "checkpoint-every": "10000",
+    "precision": "fp32",
+}
 SPOT: dict[str, Any] = {
     "EnableManagedSpotTraining": True,
     "StoppingCondition": {"MaxRuntimeInSeconds": 300, "MaxWaitTimeInSeconds": 300},

@@ -5,6 +5,7 @@ says why.
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,18 @@ from local.tests.smddp.runtime import Runtime
 from tests.training_code.conftest import STEPS, Trained
 from tests.training_code.training import Job, losses, position_of
 
-# Long enough that a signal sent after the first steps arrives before the last one.
-OPTIONS = ("--epochs", "12", "--log-every", "1", "--checkpoint-every", "3")
+# Long enough that a signal sent after the first steps arrives before the last one. The precision is
+# given, because two jobs that measure it may differ.
+OPTIONS = (
+    "--epochs",
+    "12",
+    "--log-every",
+    "1",
+    "--checkpoint-every",
+    "3",
+    "--precision",
+    "fp32",
+)
 STOPPED = 128 + signal.SIGTERM
 # 320 steps without a checkpoint of its own before the end.
 ONE_LONG_EPOCH = (
@@ -114,6 +125,18 @@ def test_a_checkpoint_of_other_settings_is_refused(
     outcome = Job(runtime, dataset, tmp_path, options=options).run()
     assert outcome.returncode == 1
     assert "is from a run with other settings: seed 1 (now 2)" in outcome.output.splitlines()[-1]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_job_that_chooses_its_precision_keeps_that_of_its_checkpoint(
+    runtime: Runtime, dataset: Path, tmp_path: Path, precision: str
+) -> None:
+    common = ("--epochs", "12", "--log-every", "1", "--checkpoint-every", "3")
+    job = Job(runtime, dataset, tmp_path, options=(*common, "--precision", precision))
+    job.run_until("epoch=1 step=5/", signal.SIGKILL)
+    outcome = replace(job, options=common).run()
+    assert f"precision={precision}, as in the checkpoint" in outcome.output
+    assert position_of(outcome.output) >= (1, 3)
 
 
 def test_a_damaged_checkpoint_is_named(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:

@@ -53,6 +53,18 @@ def write(
     partial.replace(folder / FILE)
 
 
+def precision(folder: Path) -> str | None:
+    """Return the precision of the run that wrote the checkpoint in `folder`.
+
+    Return None where there is none, or none that can be read: `read` says so.
+    """
+    try:
+        state = torch.load(folder / FILE, map_location="cpu", weights_only=True)
+        return str(state["run"]["precision"])
+    except (RuntimeError, EOFError, OSError, KeyError, TypeError, pickle.UnpicklingError):
+        return None
+
+
 def read(
     folder: Path,
     run: dict[str, Any],

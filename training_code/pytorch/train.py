@@ -27,6 +27,7 @@ import quick_torch  # noqa: F401 (before the others)
 import checkpoint
 import cpu
 import fabric
+import precision
 import torch
 from checkpoint import Position
 from data import Digits, read_test, read_train
@@ -128,7 +129,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
         "--precision",
         choices=("auto", "fp32", "bf16"),
         default="auto",
-        help="auto: bf16 where the device computes in it, which is faster",
+        help="auto: bf16 where the device computes faster in it",
     )
     parser.add_argument(
         "--averaging",
@@ -301,6 +302,14 @@ def set_up(options: Options, ranks: Ranks) -> Run:
             " images)"
         )
     network = new_network(ranks.device)
+    train_digits, test_digits = train_digits.to(ranks.device), test_digits.to(ranks.device)
+    chosen, reason = precision.choose(
+        options.precision,
+        checkpoint.precision(options.checkpoint_dir),
+        ranks,
+        network,
+        train_digits.images[: batch // ranks.world_size],
+    )
     adam = cpu.Adam if ranks.device.type == "cpu" else torch.optim.Adam
     optimizer = adam(
         network.parameters(),
@@ -308,27 +317,20 @@ def set_up(options: Options, ranks: Ranks) -> Run:
         betas=BETAS,
         fused=_has_fused_adam(ranks.device),
     )
-    return Run(
+    run = Run(
         options=options,
         ranks=ranks,
-        train=train_digits.to(ranks.device),
-        test=test_digits.to(ranks.device),
-        precision=choose_precision(options.precision, ranks.device),
+        train=train_digits,
+        test=test_digits,
+        precision=chosen,
         network=network,
         parallel=ranks.wrap(network, options.averaging),
         optimizer=optimizer,
         stop=stop,
         started_at=time.monotonic(),
     )
-
-
-def choose_precision(precision: str, device: torch.device) -> str:
-    """Decide "auto": bf16 where the device has instructions for it, else fp32."""
-    if precision != "auto":
-        return precision
-    on_gpu = device.type == "cuda"
-    fast_bf16 = torch.cuda.is_bf16_supported() if on_gpu else cpu.computes_bf16()
-    return "bf16" if fast_bf16 else "fp32"
+    run.say(reason)
+    return run
 
 
 def _has_fused_adam(device: torch.device) -> bool:

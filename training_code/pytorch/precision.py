@@ -1,0 +1,67 @@
+"""Decide whether a run computes in float32, or its convolutions and products in bfloat16.
+
+A CPU with instructions for bfloat16 can be slower in it than in float32: on an Intel Xeon with
+avx512_bf16 and without AMX, 13,900 against 20,600 images/s (docs/lab/2026-11-performance.md). So
+where a CPU has them, a few steps of the network itself are timed.
+"""
+
+from __future__ import annotations
+
+import time
+
+import cpu
+import torch
+from model import prepare
+from ranks import Ranks
+from torch.nn import functional
+
+FP32, BF16 = "fp32", "bf16"
+MAX_IMAGES = 64
+ROUNDS = 5
+MIN_GAIN = 1.03
+"""bfloat16 must be this many times as fast, because it rounds."""
+
+
+def choose(
+    precision: str, saved: str | None, ranks: Ranks, network: torch.nn.Module, images: torch.Tensor
+) -> tuple[str, str]:
+    """Return fp32 or bf16, the same on all ranks, and the reason as one line for the log.
+
+    - `precision`: fp32, bf16, or auto, which keeps that of the checkpoint, `saved`.
+    - `network`: its weights stay as they are, and it has no gradients afterwards.
+    - `images`: uint8 (N, 28, 28), as many as a rank has in one step.
+    """
+    if precision != "auto":
+        return precision, f"precision={precision}, as asked for"
+    if ranks.device.type == "cuda":
+        supported = torch.cuda.is_bf16_supported()
+        return (BF16 if supported else FP32), f"precision={BF16 if supported else FP32}, by the GPU"
+    probed = cpu.computes_bf16()
+    seconds = _seconds(network, images[:MAX_IMAGES]) if probed else {FP32: 0.0, BF16: 0.0}
+    # Every rank takes part, also one whose host has no checkpoint or another CPU.
+    without, fp32_s, bf16_s = ranks.sum(float(not probed), seconds[FP32], seconds[BF16])
+    if saved is not None:
+        return saved, f"precision={saved}, as in the checkpoint"
+    if without:
+        return FP32, f"precision={FP32}, because a CPU has no instructions for bfloat16"
+    chosen = BF16 if fp32_s >= MIN_GAIN * bf16_s else FP32
+    return chosen, (
+        f"precision={chosen}, measured: {1000 * fp32_s / ranks.world_size:.2f} ms in {FP32},"
+        f" {1000 * bf16_s / ranks.world_size:.2f} ms in {BF16}"
+    )
+
+
+def _seconds(network: torch.nn.Module, images: torch.Tensor) -> dict[str, float]:
+    """Return the shortest forward and backward pass in each precision; the rounds alternate."""
+    labels = torch.zeros(len(images), dtype=torch.long)
+    shortest = {FP32: float("inf"), BF16: float("inf")}
+    for round_ in range(ROUNDS + 1):
+        for precision in shortest:
+            started_at = time.perf_counter()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == BF16):
+                logits = network(prepare(images))
+            functional.cross_entropy(logits.float(), labels).backward()
+            if round_:  # the first one compiles kernels
+                shortest[precision] = min(shortest[precision], time.perf_counter() - started_at)
+    network.zero_grad(set_to_none=True)
+    return shortest
