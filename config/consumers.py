@@ -16,6 +16,7 @@ from pathlib import Path
 from config.loader import environment_names, load_environment
 from config.names import SERVING_PROOF, Names
 from config.release import COPIES, Release, Replaced
+from config.rules import is_placeholder_account
 from config.settings import Environment
 
 _PLACES = {
@@ -45,27 +46,53 @@ class Consumer:
 
 
 def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
-    """Return the consumers by name, without those in its own account, where IAM alone decides.
+    """Return the consumers by name, without those in its own account, where IAM alone decides,
+    and without `left_out_of`.
 
     Where nothing is trained, and the pinned release is no copy, only those count that pin or
     replaced a copy from here. Raises ConfigError when the file of any environment is wrong: it
     might take releases from here.
     """
+    consumers = tuple(
+        _consumer(each, Names(environment))
+        for each in _in_other_accounts(environment, root)
+        if not _is_left_out(each, environment)
+    )
+    is_source = environment.promoted_from is None or (
+        environment.release is not None and environment.release.copied_from is not None
+    )
+    return consumers if is_source else tuple(each for each in consumers if each.versions)
+
+
+def left_out_of(environment: Environment, root: Path) -> tuple[Environment, ...]:
+    """Return the environments that would be consumers, but whose account is a placeholder.
+
+    No such account is named in a policy: AWS refuses a policy whose principal does not exist, or
+    shares with the stranger whose account it is. Where the source's own account is a placeholder
+    too, nothing can be deployed to AWS, and the accounts that shoal-local plays are named.
+    """
+    return tuple(
+        each for each in _in_other_accounts(environment, root) if _is_left_out(each, environment)
+    )
+
+
+def _is_left_out(consumer: Environment, source: Environment) -> bool:
+    return is_placeholder_account(consumer.account) and not is_placeholder_account(source.account)
+
+
+def _in_other_accounts(environment: Environment, root: Path) -> list[Environment]:
+    """Return the environments of other accounts, by name, that lead to this one."""
     environments = {
         name: load_environment(name, root)
         for name in environment_names(root)
         if name != environment.name
     }
     environments[environment.name] = environment
-    consumers = tuple(
-        _consumer(each, Names(environment))
+    return [
+        each
         for name, each in sorted(environments.items())
         if each.account != environment.account and environment.name in _sources(name, environments)
-    )
-    is_source = environment.promoted_from is None or (
-        environment.release is not None and environment.release.copied_from is not None
-    )
-    return consumers if is_source else tuple(each for each in consumers if each.versions)
+    ]
 
 
 def _consumer(environment: Environment, source: Names) -> Consumer:

@@ -90,5 +90,10 @@ class Network(Settings):
 
     It costs money all the time.
     """
+    tie_interfaces: bool = False
+    """Let training and endpoints use and delete network interfaces of this VPC only (`ec2:Vpc`).
+
+    AWS documents no condition there, and refuses one for processing jobs: try it with a cheap job.
+    """
     existing: ExistingNetwork | None = None
     """Ids of a VPC and its subnets to use instead of making them."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import aws_cdk as cdk
 
-from config.consumers import Consumer, consumers_of
+from config.consumers import Consumer, consumers_of, left_out_of
 from config.loader import environment_names, load_environment
 from config.settings import Environment
 from pipelines.check import check
@@ -86,6 +86,13 @@ class ShoalApp(cdk.App):
                 strategy=strategy,
                 consumers=consumers_of(environment, root),
             )
+        ]
+        notices += [
+            f"{environment.name}: {each.name} takes releases from here, but its account"
+            f" {each.account} is a placeholder from documentation: no policy names it until"
+            " its file names an account of yours"
+            for environment in environments
+            for each in left_out_of(environment, root)
         ]
         if not chosen:
             self.add_delivery(environments)

@@ -44,13 +44,9 @@ def aws_image(uri: str | None) -> AwsImage | None:
     match = _AWS_TAG.search(uri) if uri and is_from_aws(uri) else None
     if uri is None or match is None:
         return None
-    return AwsImage(
-        match["framework"],
-        match["version"],
-        match["device"],
-        tables.python_in(uri),
-        tables.cuda_in(uri),
-    )
+    cuda = tables.cuda_in(uri)
+    device = match["device"] or ("gpu" if cuda else None)
+    return AwsImage(match["framework"], match["version"], device, tables.python_in(uri), cuda)
 
 
 def repository(uri: str) -> str:

@@ -173,6 +173,20 @@ def patch_warnings(case: Case, today: datetime.date) -> Iterator[str]:
             f"{key}: {images} have had no patches since {tags.end_of_patch};"
             f" {_patched_versions(case, today)}"
         )
+    yield from _unpatched_endpoint(case, today)
+
+
+def _unpatched_endpoint(case: Case, today: datetime.date) -> Iterator[str]:
+    """Say where the image that answers is no longer patched, and none later exists."""
+    tags = case.tags
+    if tags and tags.inference_end_of_patch and tags.inference_end_of_patch < today:
+        yield (
+            f"training.framework_version: the endpoint's image,"
+            f" {tables.inference_repository(case.framework)}:{tags.inference_cpu}, has had no"
+            f" patches since {tags.inference_end_of_patch}, and AWS makes no later one; to serve"
+            " with a patched one, name it in a pipeline of your own (docs/own-pipeline.md): an"
+            " image of yours, or AWS's ray:serve-ml-sagemaker-cpu"
+        )
 
 
 def _patched_versions(case: Case, today: datetime.date) -> str:

@@ -42,7 +42,9 @@ class Recipe:
     @property
     def base_repository(self) -> str | None:
         """Repository of AWS's registry that the recipe extends, if it does."""
-        return tables.repository(self.framework, "training") if self.version else None
+        if self.version is None:
+            return None
+        return tables.image_tags(self.framework)[self.version].repository
 
 
 @cache

@@ -135,10 +135,11 @@ def resolve(training: Training, region: str, file: str = "", root: Path | None =
     training_tag = tags.training_gpu if case.has_gpus else tags.training_cpu
     return Launch(
         case,
-        training.image_uri
-        or tables.image_uri(region, training.framework, "training", training_tag),
-        tables.image_uri(region, training.framework, "training", tags.training_cpu),
-        tables.image_uri(region, training.framework, "inference", tags.inference_cpu),
+        training.image_uri or tables.image_uri(region, tags.repository, training_tag),
+        tables.image_uri(region, tags.repository, tags.training_cpu),
+        tables.image_uri(
+            region, tables.inference_repository(training.framework), tags.inference_cpu
+        ),
         _hyperparameters(case),
         (*notices, *notices_of(case)),
         backend,

@@ -23,6 +23,7 @@ from pipelines.launch.contract import (
 )
 from pipelines.launch.mpi_options import mistakes_in
 from pipelines.launch.source_code import REQUIREMENTS, SETUP
+from pipelines.launch.torchrun_options import ambiguous_with
 
 MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue
 STARTS_RANKS = ("mpirun", "torchrun")
@@ -465,6 +466,20 @@ def _backend(case: Case) -> Iterator[Problem]:
         yield Problem(key, message, "use gloo, or remove it", backend)
 
 
+def _torchrun_words(case: Case) -> Iterator[Problem]:
+    """torchrun reads the script's options too, and ends the job for an ambiguous one."""
+    if case.contract.launcher != "torchrun":
+        return
+    for name, value in case.training.hyperparameters.items():
+        if options := ambiguous_with(name):
+            some = ", ".join(f"--{option}" for option in options[:3])
+            message = (
+                f"reaches the script as --{name}, which torchrun takes for the beginning of its own"
+                f" {some}: it ends the job as ambiguous"
+            )
+            yield Problem(f"training.hyperparameters.{name}", message, "rename it", value)
+
+
 _ANY = tuple(Strategy)
 RULES = (
     Rule(_smddp_instance, SMDDP, mended_by_fallback=True),
@@ -493,5 +508,6 @@ RULES = (
     Rule(_ranks),
     Rule(_hidden_allgather),
     Rule(_backend),
+    Rule(_torchrun_words),
 )
 """The rules, in the order in which their problems are reported."""

@@ -31,14 +31,15 @@ class ImageTags:
     end_of_patch: datetime.date | None
     """The last day on which AWS patches these images; None where it is not known."""
     source: str
+    repository: str
+    """AWS's repository of the training images."""
+    python: str
+    """The Python of the training images, as in `3.10`."""
+    inference_end_of_patch: datetime.date | None = None
+    """The last day on which AWS patches the image that answers, where that is another."""
     missing: str = ""
     """The requirement that training_code of the framework has and these images do not meet."""
     notice: str = ""
-
-    @property
-    def python(self) -> str:
-        """The Python of the training images, as in `3.10`."""
-        return python_in(self.training_cpu) or ""
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,13 @@ def starts_toolkit(repository: str) -> bool:
 @cache
 def image_tags(framework: str) -> dict[str, ImageTags]:
     """Return the tags of AWS's images, by framework version."""
-    return {version: ImageTags(**row) for version, row in _table("images")[framework].items()}
+    repository = _table("images")["repositories"][framework]["training"]
+    return {
+        version: ImageTags(
+            **{"repository": repository, "python": python_in(row["training_cpu"]) or ""} | row
+        )
+        for version, row in _table("images")[framework].items()
+    }
 
 
 def nearest_images(framework: str, version: str, min_python: str) -> tuple[str, ImageTags]:
@@ -250,16 +257,14 @@ def registry(region: str) -> str | None:
     return account
 
 
-def repository(framework: str, purpose: str) -> str:
-    """Return the name of AWS's repository of images for `purpose` (training, inference)."""
-    return str(_table("images")["repositories"][framework][purpose])
+def inference_repository(framework: str) -> str:
+    """Return the name of AWS's repository of images that answer."""
+    return str(_table("images")["repositories"][framework]["inference"])
 
 
-def image_uri(region: str, framework: str, purpose: str, tag: str) -> str:
-    """Return the URI of AWS's image for `purpose` in `region`, which must have a registry."""
-    return (
-        f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository(framework, purpose)}:{tag}"
-    )
+def image_uri(region: str, repository: str, tag: str) -> str:
+    """Return the URI of AWS's image in `region`, which must have a registry."""
+    return f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository}:{tag}"
 
 
 def _is_in(families: str, instance_type: str) -> bool:

@@ -22,6 +22,8 @@ from config import file_system_rules
 from config.errors import NOTHING
 from config.names import Names
 from config.settings import Environment
+from shoal.verbs.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistakes, other_qualifiers
+from shoal.verbs.cdk import QUALIFIER
 from shoal.verbs.errors import error_code, refusal
 from shoal.verbs.image import Image
 from shoal.verbs.network_check import Demand, check_network
@@ -29,7 +31,6 @@ from shoal.verbs.target import Target
 
 MIN_BOOTSTRAP_VERSION = 6
 """The version that the templates' own rule demands (aws-cdk-lib, DefaultStackSynthesizer)."""
-_BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 _ENABLED_STATUSES = ("opt-in-not-required", "opted-in")
 _REGION_OFF_CODES = (
     "InvalidClientTokenId",
@@ -167,23 +168,38 @@ class Doctor:
     def _bootstrap(self) -> Iterator[Finding]:
         ssm = self.target.client("ssm")
         try:
-            version = int(ssm.get_parameter(Name=_BOOTSTRAP_PARAMETER)["Parameter"]["Value"])
+            version = int(ssm.get_parameter(Name=BOOTSTRAP_PARAMETER)["Parameter"]["Value"])
         except ssm.exceptions.ParameterNotFound:
-            advice = (
-                "`shoal deploy` bootstraps it; docs/operate.md shows how to do it with restricted"
-                " policies"
-            )
-            yield Finding(
-                "bootstrap", State.WARNING, "the CDK is not bootstrapped here yet", advice
-            )
+            yield self._not_bootstrapped()
             return
-        if version >= MIN_BOOTSTRAP_VERSION:
-            yield Finding("bootstrap", State.OK, f"version {version}")
-        else:
+        if version < MIN_BOOTSTRAP_VERSION:
             says = (
                 f"version {version} is older than {MIN_BOOTSTRAP_VERSION}, which the templates need"
             )
             yield Finding("bootstrap", State.FAILED, says, "bootstrap again: npx cdk bootstrap")
+            return
+        mistakes = list(asset_mistakes(self.target, self.environment))
+        for says, advice in mistakes:
+            yield Finding("bootstrap", State.FAILED, says, advice)
+        if not mistakes:
+            yield Finding("bootstrap", State.OK, f"version {version}")
+
+    def _not_bootstrapped(self) -> Finding:
+        if others := other_qualifiers(self.target):
+            place = f"aws://{self.environment.account}/{self.environment.region}"
+            return Finding(
+                "bootstrap",
+                State.FAILED,
+                f"the CDK is bootstrapped with the qualifier {', '.join(others)} only; Shoal uses"
+                f" {QUALIFIER}",
+                f"bootstrap a second time: npx cdk bootstrap {place} --toolkit-stack-name"
+                f" CDKToolkit-shoal --qualifier {QUALIFIER}",
+            )
+        advice = (
+            "`shoal deploy` bootstraps it; docs/operate.md shows how to do it with restricted"
+            " policies"
+        )
+        return Finding("bootstrap", State.WARNING, "the CDK is not bootstrapped here yet", advice)
 
     def _network(self) -> Iterator[Finding]:
         problems = check_network(self.target, self.environment, self.needs.addresses)

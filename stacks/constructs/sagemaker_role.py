@@ -119,11 +119,15 @@ class SageMakerRole(ActorRole):
         )
 
     def allow_interfaces(self, place: Place) -> None:
-        """Allow network interfaces in this place and nowhere else."""
+        """Allow creating network interfaces in this place only, and what follows on them.
+
+        With `network.tie_interfaces` that is allowed in this place's VPC only. It is not the
+        default: SageMaker checks the role before a job starts, and its guide lists these actions
+        without conditions (and says for processing jobs that one makes the check fail).
+        """
         # CreateNetworkInterface asks for the interface, the subnet and the groups. The interface
         # has no ec2:Vpc before it exists: with that condition no job could start. Subnets and
-        # groups are named instead; all other actions on an interface are tied to the VPC
-        # (service authorization reference, Amazon EC2).
+        # groups are named instead (service authorization reference, Amazon EC2).
         interfaces = self._names.arn("ec2", "network-interface/*")
         subnets = [self._names.arn("ec2", f"subnet/{subnet_id}") for subnet_id in place.subnet_ids]
         groups = [
@@ -138,12 +142,13 @@ class SageMakerRole(ActorRole):
             because=f"{why} Subnets and security groups are named.",
         )
         vpc = {"ArnEquals": {"ec2:Vpc": self._names.arn("ec2", f"vpc/{place.vpc.vpc_id}")}}
+        tied = self._names.environment.network.tie_interfaces
         self.allow(
             "UseInterfaces",
             USE_INTERFACE,
             on=[interfaces],
-            when=vpc,
-            because=f"{why} The condition names the VPC.",
+            when=vpc if tied else None,
+            because=f"{why} The condition names the VPC." if tied else why,
         )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.consumers import Consumer, consumers_of
+from config.consumers import Consumer, consumers_of, left_out_of
 from config.errors import ConfigError
 from config.loader import load_environment
 from config.release import Release
@@ -118,6 +118,22 @@ def test_an_environment_of_the_same_account_needs_no_policy(tmp_path: Path) -> N
         each.environment
         for each in consumers(tmp_path, {"dev": None, "staging": "dev"}, staging=ACCOUNTS["dev"])
     ] == []
+
+
+def test_an_account_from_documentation_is_left_out_where_the_own_account_is_a_real_one(
+    tmp_path: Path,
+) -> None:
+    sources = {"dev": None, "staging": "dev", "prod": "staging"}
+    readers = consumers(tmp_path, sources, dev="210987654321", prod="345678901234")
+    assert [each.environment for each in readers] == ["prod"]
+    left_out = left_out_of(load_environment("dev", tmp_path), tmp_path)
+    assert [each.name for each in left_out] == ["staging"]
+
+
+def test_accounts_from_documentation_are_consumers_of_one_another(tmp_path: Path) -> None:
+    readers = consumers(tmp_path, {"dev": None, "staging": "dev"})
+    assert [each.environment for each in readers] == ["staging"]
+    assert left_out_of(load_environment("dev", tmp_path), tmp_path) == ()
 
 
 def test_an_environment_that_trains_for_itself_consumes_nothing(tmp_path: Path) -> None:

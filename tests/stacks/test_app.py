@@ -146,6 +146,24 @@ def test_a_mistake_in_an_environment_file_is_one_line_without_traceback(tmp_path
     assert "smddp" in line
 
 
+def test_no_template_names_an_account_from_documentation_and_a_line_says_who_is_left_out(
+    tmp_path: Path,
+) -> None:
+    checkout = _checkout(tmp_path / "clone")
+    file = checkout / "environments" / "dev.yaml"
+    file.write_text(file.read_text().replace("111122223333", "210987654321"))
+    process = _run(
+        checkout, tmp_path / "cdk.out", CDK_CONTEXT_JSON=json.dumps({"environment": "dev"})
+    )
+    assert process.returncode == 0, process.stderr
+    assert "dev: staging takes releases from here, but its account 222233334444" in process.stderr
+    templates = (tmp_path / "cdk.out").glob("assembly-*/*.template.json")
+    text = "".join(path.read_text() for path in templates)
+    assert "210987654321" in text
+    assert "222233334444" not in text
+    assert "333344445555" not in text
+
+
 def test_the_environment_of_the_context_key_is_taken_and_an_unknown_one_is_one_line_that_names_the_known_ones(  # noqa: E501
     tmp_path: Path,
 ) -> None:

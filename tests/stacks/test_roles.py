@@ -7,12 +7,14 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk.assertions import Template
 
 from config.loader import load_environment
 from config.names import Names
 from stacks.constructs.actor_role import ActorRole
-from stacks.constructs.sagemaker_role import repository_arn
+from stacks.constructs.guard_rails import Place
+from stacks.constructs.sagemaker_role import SageMakerRole, repository_arn
 from tests.repository import ROOT
 from tests.stacks.reading import as_list, definition, properties, role, statements
 
@@ -154,11 +156,45 @@ def test_jobs_attach_to_their_own_subnets_and_security_group_only(
 
 
 @pytest.mark.parametrize("actor", ["training", "endpoint"])
-def test_jobs_use_and_delete_interfaces_in_the_environments_vpc_only(
+def test_nothing_is_conditioned_that_sagemaker_checks_without_conditions(
     pipeline: Template, actor: str
 ) -> None:
-    condition = statements(pipeline, PREFIX + actor)["UseInterfaces"]["Condition"]
-    assert "NetworkVpc" in json.dumps(condition["ArnEquals"]["ec2:Vpc"])
+    statement = statements(pipeline, PREFIX + actor)["UseInterfaces"]
+    assert statement["Resource"] == "arn:aws:ec2:us-east-1:111122223333:network-interface/*"
+    assert "Condition" not in statement
+
+
+def test_interfaces_can_be_tied_to_the_environments_vpc() -> None:
+    dev = load_environment("dev", ROOT)
+    tied = dev.network.model_copy(update={"tie_interfaces": True})
+    stack = cdk.Stack()
+    role = SageMakerRole(
+        stack,
+        "Role",
+        names=Names(dev.model_copy(update={"network": tied})),
+        actor="training",
+        log_group="TrainingJobs",
+        source="training-job/*",
+        description="for this test",
+    )
+    role.allow_interfaces(
+        Place(
+            ec2.Vpc.from_vpc_attributes(stack, "Vpc", vpc_id="vpc-1", availability_zones=["a"]),
+            [],
+            [],
+        )
+    )
+    text = json.dumps(Template.from_stack(stack).to_json())
+    assert '"ArnEquals": {"ec2:Vpc": "arn:aws:ec2:us-east-1:111122223333:vpc/vpc-1"}' in text
+
+
+def test_the_page_for_a_denied_first_job_names_every_condition_that_may_deny_it(
+    pipeline: Template,
+) -> None:
+    conditions = statements(pipeline, PREFIX + "pipeline")["StartTraining"]["Condition"]
+    page = (ROOT / "docs" / "first-aws-run.md").read_text(encoding="utf-8")
+    keys = {key for operands in conditions.values() for key in operands}
+    assert [key for key in sorted(keys) if f"`{key}`" not in page] == []
 
 
 @pytest.mark.parametrize("actor", JOBS)

@@ -147,3 +147,22 @@ def test_a_job_that_requires_efa_fails_on_tcp_before_it_trains(
         len(re.findall(r"^.*fabric=tcp efa=0 hosts=2 ranks=2 ", outcome.output, re.MULTILINE)) == 1
     )
     assert "epoch=" not in outcome.output
+
+
+def test_beside_smddp_no_group_is_opened_and_what_was_asked_before_the_job_proves_efa(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    log = tmp_path / "nccl.log"
+    log.write_text(EFA_DIRECT, encoding="utf-8")
+    strict = {
+        "SMDDP_LOCAL_STRICT": "1",
+        "SM_CURRENT_INSTANCE_TYPE": "ml.p4d.24xlarge",
+        "SHOAL_REQUIRE_EFA": "1",
+        "PYTHONPATH": str(CODE),
+        "NCCL_DEBUG_FILE": str(log),
+    }
+    script = Path(__file__).with_name("scripts") / "prove_beside_smddp.py"
+    outcome = runtime.run(runtime.mpirun(2, script), tmp_path, strict)
+    assert outcome.returncode == 0, outcome.output
+    assert "backend=smddp seen=unknown fabric=efa efa=1 hosts=1 ranks=2 " in outcome.output
+    assert "failed=unknown NCCL's probe ended with 1: " in outcome.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -247,13 +248,88 @@ def test_an_image_outside_ecr_is_unknown(target: Target) -> None:
     assert examined(target, changed(), needs)["image for training"].state is State.UNKNOWN
 
 
+@contextmanager
+def bootstrapped(
+    target: Target, version: str = "30", qualifier: str = "hnb659fds", **encryption: str
+) -> Iterator[None]:
+    """Bootstrap the account as far as the doctor looks; `encryption` is the bucket's default."""
+    ssm, s3 = target.client("ssm"), target.client("s3")
+    name = f"/cdk-bootstrap/{qualifier}/version"
+    bucket = f"cdk-{qualifier}-assets-{target.account}-{target.region}"
+    ssm.put_parameter(Name=name, Value=version, Type="String", Overwrite=True)
+    s3.create_bucket(Bucket=bucket)
+    if encryption:
+        rules = [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", **encryption}}]
+        s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": rules})
+    yield
+    ssm.delete_parameter(Name=name)
+    s3.delete_bucket(Bucket=bucket)
+
+
+def key_with_policy(target: Target, *statements: dict[str, Any]) -> str:
+    """Return the ARN of a key that its account may manage, with more statements."""
+    own = {
+        "Effect": "Allow",
+        "Principal": {"AWS": f"arn:aws:iam::{target.account}:root"},
+        "Action": "kms:*",
+        "Resource": "*",
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [own, *statements]})
+    arn: str = target.client("kms").create_key(Policy=policy)["KeyMetadata"]["Arn"]
+    return arn
+
+
 @pytest.mark.parametrize(("version", "state"), [("5", State.FAILED), ("30", State.OK)])
 def test_the_bootstrap_must_be_new_enough(target: Target, version: str, state: State) -> None:
-    ssm, name = target.client("ssm"), "/cdk-bootstrap/hnb659fds/version"
-    ssm.put_parameter(Name=name, Value=version, Type="String", Overwrite=True)
-    finding = examined(target, changed())["bootstrap"]
-    ssm.delete_parameter(Name=name)
-    assert finding.state is state
+    with bootstrapped(target, version):
+        assert examined(target, changed())["bootstrap"].state is state
+
+
+def test_a_bootstrap_with_another_qualifier_is_refused_with_the_command_for_a_second_one(
+    target: Target,
+) -> None:
+    with bootstrapped(target, qualifier="team1"):
+        finding = examined(target, changed())["bootstrap"]
+    assert finding.state is State.FAILED
+    assert "with the qualifier team1 only" in finding.says
+    assert "--toolkit-stack-name CDKToolkit-shoal --qualifier hnb659fds" in finding.advice
+
+
+def test_a_bucket_under_a_key_that_only_the_account_may_use_is_refused(target: Target) -> None:
+    key = key_with_policy(target)
+    with bootstrapped(target, KMSMasterKeyID=key):
+        finding = examined(target, changed())["bootstrap"]
+    assert finding.state is State.FAILED
+    assert f"encrypted with {key}" in finding.says
+    assert "role/shoal-mnist-dev-us-east-1-training, " in finding.says
+
+
+def test_the_customer_key_of_the_bootstrap_itself_is_fine(target: Target) -> None:
+    through_s3 = {
+        "kms:CallerAccount": target.account,
+        "kms:ViaService": f"s3.{target.region}.amazonaws.com",
+    }
+    everybody = {
+        "Effect": "Allow",
+        "Principal": {"AWS": "*"},
+        "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey*"],
+        "Resource": "*",
+        "Condition": {"StringEquals": through_s3},
+    }
+    with bootstrapped(target, KMSMasterKeyID=key_with_policy(target, everybody)):
+        assert examined(target, changed())["bootstrap"].state is State.OK
+
+
+def test_a_bootstrap_whose_bucket_has_another_name_is_refused(target: Target) -> None:
+    with bootstrapped(target):
+        bucket = f"cdk-hnb659fds-assets-{target.account}-{target.region}"
+        target.client("s3").delete_bucket(Bucket=bucket)
+        finding = examined(target, changed())["bootstrap"]
+        target.client("s3").create_bucket(Bucket=bucket)
+    assert (finding.state, finding.advice) == (
+        State.FAILED,
+        "bootstrap without --bootstrap-bucket-name",
+    )
 
 
 def test_a_permissions_boundary_must_exist(target: Target) -> None:

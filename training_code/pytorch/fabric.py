@@ -3,7 +3,8 @@
 On instances with EFA a wrong security group, image or variable does not fail a job: NCCL falls back
 to TCP, and the job runs for days at a tenth of the speed. So the provider is read from what NCCL
 logs while it connects (aws-ofi-nccl's `NET/OFI Selected provider is efa`, NCCL's `Using network
-...`), never from settings.
+...`), never from settings. A job with smddp opens no group of NCCL's; where it requires EFA, NCCL
+is asked in a process of its own before the job is joined.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from nccl_log import Fabric, parse, read
 from ranks import Ranks
 
 REQUIRE = "SHOAL_REQUIRE_EFA"
 """Environment variable: with 1 a job whose gradients do not go over EFA fails at its start."""
 
+PROBE_TIMEOUT_S = 600
 _ELEMENTS = 4 * 1024 * 1024
 _REPEATS = 3
 
@@ -43,17 +46,74 @@ def listen(environ: MutableMapping[str, str]) -> None:
         environ.setdefault("NCCL_DEBUG_FILE", str(Path(tempfile.gettempdir()) / "nccl.%h.%p.log"))
 
 
-def prove(ranks: Ranks, environ: Mapping[str, str]) -> str:
-    """Return one line about the network, the same on all ranks.
+def probe(backend: str, environ: Mapping[str, str]) -> Fabric | None:
+    """Return what NCCL finds on this rank's host and GPU; None where nothing has to be asked.
+
+    Call this before a job that requires EFA is joined. smddp connects through libraries of its own
+    and can have no group of NCCL's beside it, but it takes the same network.
+    """
+    needed = backend == "smddp" and environ.get(REQUIRE) == "1" and torch.cuda.is_available()
+    return ask("nccl", environ) if needed else None
+
+
+def ask(backend: str, environ: Mapping[str, str]) -> Fabric:
+    """Run nccl_probe.py on this rank, as every rank must at that time, and read NCCL's log of it.
+
+    Whatever fails there proves nothing: the network is then unknown.
+    """
+    script = Path(__file__).with_name("nccl_probe.py")
+    process = subprocess.Popen(
+        [sys.executable, str(script), backend, *_meeting(environ)],
+        env=dict(environ),
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    try:
+        _, errors = process.communicate(timeout=PROBE_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return Fabric("unknown", f"NCCL did not connect within {PROBE_TIMEOUT_S} s")
+    if process.returncode:
+        lines = errors.strip().splitlines() or ["no message"]
+        return Fabric("unknown", f"NCCL's probe ended with {process.returncode}: {lines[-1]}")
+    return parse(read(environ["NCCL_DEBUG_FILE"], socket.gethostname(), process.pid))
+
+
+def _meeting(environ: Mapping[str, str]) -> list[str]:
+    """Return where the probes meet, one port above the job itself, and which of them this is.
+
+    Under mpirun Open MPI numbers the ranks, and the toolkit names the server's address on several
+    hosts; AWS's own tests let torch meet two ports above it.
+    """
+    server_port = int(environ.get("SMDATAPARALLEL_SERVER_PORT", "29498")) + 2
+    address = environ.get("MASTER_ADDR") or environ.get("SMDATAPARALLEL_SERVER_ADDR", "127.0.0.1")
+    port = int(environ.get("MASTER_PORT") or server_port) + 1
+    numbers = (
+        environ.get(f"OMPI_COMM_WORLD_{of_mpi}") or environ.get(of_torch, default)
+        for of_mpi, of_torch, default in (
+            ("RANK", "RANK", "0"),
+            ("SIZE", "WORLD_SIZE", "1"),
+            ("LOCAL_RANK", "LOCAL_RANK", "0"),
+        )
+    )
+    return [address, str(port), *numbers]
+
+
+def prove(ranks: Ranks, environ: Mapping[str, str], probed: Fabric | None = None) -> str:
+    """Return one line about the network, the same on all ranks; `probed` is what `probe` returned.
 
     Raise FabricError on all of them if EFA is required and not used.
     """
     speed = measure(ranks)
-    network = look(ranks, environ)
+    network = probed or look(ranks, environ)
     over_efa = int(ranks.sum(float(network.is_efa))[0])
     on_network = int(ranks.sum(float(network.provider != "loopback"))[0])
+    unknown = ranks.sum(float(network.provider == "unknown"))[0]
+    efa = "unknown" if unknown else str(int(over_efa == ranks.world_size))
     line = (
-        f"fabric={network.provider} efa={int(over_efa == ranks.world_size)} hosts={hosts(environ)}"
+        f"fabric={network.provider} efa={efa} hosts={hosts(environ)}"
         f" ranks={ranks.world_size} allreduce_gigabytes_per_second={speed:.3f}"
         f" evidence={network.evidence!r}"
     )
@@ -89,16 +149,9 @@ def measure(ranks: Ranks) -> float:
 
 
 def look(ranks: Ranks, environ: Mapping[str, str]) -> Fabric:
-    """Return the network that this rank uses."""
+    """Return the network that this rank's own NCCL has logged; smddp need not use NCCL."""
     if ranks.device.type != "cuda":
         return without_nccl(hosts(environ))
-    if ranks.backend == "smddp":
-        # smddp connects through libraries of its own; NCCL on the same hosts finds the same
-        # network, and says which.
-        dist.all_reduce(
-            torch.ones(_ELEMENTS, device=ranks.device), group=dist.new_group(backend="nccl")
-        )
-        torch.cuda.synchronize(ranks.device)
     return parse(read(environ["NCCL_DEBUG_FILE"], socket.gethostname(), os.getpid()))
 
 

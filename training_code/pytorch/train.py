@@ -32,7 +32,7 @@ import torch
 from checkpoint import Position
 from data import Digits, read_test, read_train
 from model import NETWORK_VERSION, new_network, prepare, save
-from ranks import Ranks, joined
+from ranks import Ranks, choose_backend, joined
 from torch.nn import functional
 
 WARM_UP_SHARE = 0.3
@@ -277,8 +277,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """Run one rank, from joining the job to leaving it."""
     options = parse_options(arguments, environ)
     fabric.listen(os.environ)
-    with joined(options.backend, environ) as ranks:
-        proof = fabric.prove(ranks, environ)
+    backend = choose_backend(options.backend, environ)
+    probed = fabric.probe(backend, environ)
+    with joined(backend, environ) as ranks:
+        proof = fabric.prove(ranks, environ, probed)
         run = set_up(options, ranks)
         run.say(
             f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size}"

@@ -19,6 +19,7 @@ DOCUMENTED = [
     "barrier",
 ]
 UNDOCUMENTED = ["all_to_all_single", "gather", "scatter", "send"]
+GROUPS = ["new_group", "new_group(backend=gloo)", "new_subgroups"]
 REDUCE_SCATTER = ["reduce_scatter_tensor", "reduce_scatter_tensor, coalesced"]
 
 
@@ -43,7 +44,7 @@ def test_the_backend_is_named_smddp(lenient: dict[str, Any], strict: dict[str, A
 
 @pytest.mark.parametrize(
     "primitive",
-    [*DOCUMENTED, *UNDOCUMENTED, *REDUCE_SCATTER, "new_group", "DistributedDataParallel"],
+    [*DOCUMENTED, *UNDOCUMENTED, *REDUCE_SCATTER, *GROUPS, "DistributedDataParallel"],
 )
 def test_without_strict_mode_whatever_gloo_can_do_works(
     lenient: dict[str, Any], primitive: str
@@ -65,8 +66,9 @@ def test_strict_mode_refuses_undocumented_primitives_by_name(
     assert strict[primitive].startswith("SMDDPUnsupportedError: smddp does not implement")
 
 
-def test_strict_mode_refuses_new_groups(strict: dict[str, Any]) -> None:
-    assert "new_group() is refused" in strict["new_group"]
+@pytest.mark.parametrize("group", GROUPS)
+def test_strict_mode_refuses_new_groups(strict: dict[str, Any], group: str) -> None:
+    assert "new_group() is refused" in strict[group]
 
 
 def test_strict_mode_refuses_device_ids_in_barrier(strict: dict[str, Any]) -> None:

@@ -18,21 +18,14 @@ def notices(uri: str, **keys: Any) -> tuple[str, ...]:
     return resolve(Training(**{"image_uri": uri, "instance_count": 2, **keys}), "us-east-1").notices
 
 
-NEW_REPOSITORY = f"{REGISTRY}/pytorch:2.13.0-cu130-amzn2023-sagemaker"
+NEWER = f"{REGISTRY}/pytorch:2.15.0-cu133-amzn2023-sagemaker"
 TORCHRUN: dict[str, Any] = {"strategy": Strategy.TORCHRUN}
 
 
-@pytest.mark.parametrize(
-    ("uri", "version"),
-    [("111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1", "2.3.0"), (NEW_REPOSITORY, "2.13.0")],
-)
-def test_an_image_that_may_lack_the_toolkit_module_is_told_what_it_would_ignore(
-    uri: str, version: str
-) -> None:
+def test_an_image_that_may_lack_the_toolkit_module_is_told_what_it_would_ignore() -> None:
+    uri = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
     *_, replaced, trap = [
-        line
-        for line in notices(uri, **TORCHRUN, framework_version=version)
-        if line.startswith("training.image_uri")
+        line for line in notices(uri, **TORCHRUN) if line.startswith("training.image_uri")
     ]
     assert "nothing here can check what is in it" in replaced
     assert "SAGEMAKER_TRAINING_MODULE=sagemaker_pytorch_container.training:main" in trap
@@ -40,14 +33,21 @@ def test_an_image_that_may_lack_the_toolkit_module_is_told_what_it_would_ignore(
 
 
 def test_an_image_needs_no_row_in_the_table_and_the_rest_runs_in_the_nearest_one() -> None:
-    launch = resolve(
-        Training(**TORCHRUN, image_uri=NEW_REPOSITORY, framework_version="2.13.0"), "us-east-1"
-    )
-    assert "/pytorch-training:2.10.0-cpu-" in launch.evaluation_image_uri
+    launch = resolve(Training(**TORCHRUN, image_uri=NEWER, framework_version="2.15.0"), "us-east-1")
+    assert "/pytorch:2.14.0-cpu-" in launch.evaluation_image_uri
     assert (
-        "training.framework_version 2.13.0 is not in the table of images: evaluation and endpoint"
-        " run in those of 2.10.0" in launch.notices
+        "training.framework_version 2.15.0 is not in the table of images: evaluation and endpoint"
+        " run in those of 2.14.0" in launch.notices
     )
+
+
+def test_aws_repository_without_training_in_its_name_starts_the_toolkit_on_gpus_only() -> None:
+    assert not [
+        line for line in notices(NEWER, **TORCHRUN, framework_version="2.15.0") if "MODULE" in line
+    ]
+    for_cpus = NEWER.replace("cu133", "cpu")
+    with pytest.raises(LaunchError, match=r"is AWS's image for CPUs, but ml\.p4d"):
+        notices(for_cpus, **TORCHRUN, framework_version="2.15.0")
 
 
 def test_an_own_image_may_bring_an_smddp_that_the_table_does_not_name_but_none_that_was_never_made() -> (  # noqa: E501

@@ -40,15 +40,35 @@ def test_where_nothing_with_smddp_is_patched_the_warning_says_so() -> None:
     assert line.endswith("no image that contains smddp is patched any more")
 
 
+SINCE_2_6 = "patched: 2.6.0, 2.7.1, 2.8.0, 2.9.0, 2.10.0, 2.11.0, 2.12.1, 2.13.0, 2.14.0"
+
+
 def test_other_strategies_are_shown_every_patched_version() -> None:
     (line,) = warnings_of(Training(strategy=Strategy.TORCHRUN), datetime.date(2025, 12, 1))
-    assert line.endswith("patched: 2.6.0, 2.7.1, 2.8.0, 2.9.0, 2.10.0")
+    assert line.endswith(SINCE_2_6)
+
+
+@pytest.mark.parametrize(("day", "lines"), [(30, 0), (31, 1)])
+def test_an_endpoints_image_that_nobody_patches_is_told_with_what_to_serve_with_instead(
+    day: int, lines: int
+) -> None:
+    training = Training(strategy=Strategy.TORCHRUN, framework_version="2.14.0")
+    today = datetime.date(2026, 5, 31) + datetime.timedelta(days=day)
+    warnings = warnings_of(training, today)
+    assert len(warnings) == lines
+    assert all(
+        "pytorch-inference:2.6.0-cpu-py312-ubuntu22.04-sagemaker, has had no patches since"
+        " 2026-06-30, and AWS makes no later one"
+        in each
+        and each.endswith("an image of yours, or AWS's ray:serve-ml-sagemaker-cpu")
+        for each in warnings
+    )
 
 
 def test_after_a_swap_the_warning_speaks_of_what_runs() -> None:
     swapped = Training(instance_type="ml.p5.48xlarge", fallback=Strategy.TORCHRUN)
     (line,) = warnings_of(swapped, datetime.date(2025, 12, 1))
-    assert line.endswith("patched: 2.6.0, 2.7.1, 2.8.0, 2.9.0, 2.10.0")
+    assert line.endswith(SINCE_2_6)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +104,9 @@ def test_images_of_long_ago_have_their_day_too(
             "no patches since 2025-04-24",
         ),
         (
-            "pytorch:2.13.0-cu130-amzn2023-sagemaker",
-            "2.13.0",
-            "until when AWS's images of PyTorch 2.13.0 get patches is not known here",
+            "pytorch:2.15.0-cu133-amzn2023-sagemaker",
+            "2.15.0",
+            "until when AWS's images of PyTorch 2.15.0 get patches is not known here",
         ),
     ],
 )

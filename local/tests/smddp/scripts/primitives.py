@@ -49,6 +49,8 @@ ATTEMPTS = {
     "DistributedDataParallel": averaged,
     "barrier(device_ids)": lambda: dist.barrier(device_ids=[0]),
     "new_group": lambda: dist.new_group([0, 1]),
+    "new_group(backend=gloo)": lambda: dist.new_group(backend="gloo"),
+    "new_subgroups": lambda: dist.new_subgroups(group_size=1),
     "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(
         torch.empty(4), torch.ones(4 * size)
     ),

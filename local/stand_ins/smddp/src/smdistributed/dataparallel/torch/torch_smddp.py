@@ -52,11 +52,27 @@ def _create(store: Any, rank: int, world_size: int, timeout: timedelta) -> Any:
     if not environment.strict:
         return _create_plain(store, rank, world_size, timeout, environment)
     _check_launcher(environment)
-    if dist.is_initialized():
-        raise SMDDPUnsupportedError(
-            "smddp supports no process group but the default one: new_group() is refused"
-        )
     return _remember(StrictProcessGroup(store, rank, world_size, timeout, environment))
+
+
+def _refuse_other_groups() -> None:
+    """Refuse groups of every backend, NCCL's and gloo's too, while smddp's exists.
+
+    All of torch's functions that make a group come through the one that is replaced. Source:
+    SageMaker developer guide, "Use the SMDDP library in your PyTorch training script": "You also
+    cannot use the smddp backend concurrently with other process group backends".
+    """
+    make_group = dist.distributed_c10d._new_group_with_tag
+
+    def new_group(*arguments: Any, **named: Any) -> Any:
+        if dist.is_initialized() and dist.get_backend() == "smddp":
+            raise SMDDPUnsupportedError(
+                "smddp supports no process group but the default one, of no backend: new_group()"
+                " is refused"
+            )
+        return make_group(*arguments, **named)
+
+    dist.distributed_c10d._new_group_with_tag = new_group
 
 
 def _create_plain(
@@ -102,6 +118,8 @@ def _register() -> None:
     environment = launch.read(os.environ)
     check_instance_type(environment)
     launch.export(os.environ)
+    if environment.strict:
+        _refuse_other_groups()
     dist.Backend.register_backend("smddp", _create, devices=["cpu"])
     atexit.register(_leave)
 
