@@ -237,9 +237,7 @@ def test_each_account_has_files_of_its_own(world: World, dev: World) -> None:
 
 def test_a_request_is_written_down_with_the_account_it_acts_in(dev: World) -> None:
     dev.client(PROD, "sagemaker").describe_model_package(ModelPackageName=VERSION)
-    lines = map(
-        json.loads, (dev.local.state_dir / "requests.jsonl").read_text().splitlines()
-    )
+    lines = map(json.loads, (dev.local.state_dir / "requests.jsonl").read_text().splitlines())
     entry = next(
         line
         for line in lines
