@@ -7,6 +7,7 @@ the file that is right. One `ConfigError` has every problem.
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,12 @@ def _sources(name: str, root: Path, strategy: str | None) -> list[_Source]:
     if strategy is not None:
         files.append(("strategy", strategy, strategy_file(strategy), strategy_names(root)))
     for kind, value, file, names in files:
-        if not (root / file).is_file():
+        path = root / file
+        if path.is_symlink() or path.exists():
+            if not path.is_file():
+                message = "is no file: a folder, a pipe, or a link that leads to no file"
+                raise ConfigError(file, [Problem("", message, "write a file of that name")])
+        else:
             message = (
                 f"there is no {kind} {shorten(value)}; there are: {', '.join(names) or 'none'}"
             )
@@ -177,7 +183,12 @@ def _in_file_order(problems: list[Problem], parsed: list[_ParsedFile]) -> list[P
 
 def _read(path: Path, file: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as opened:
+            content = opened.read(yaml_lines.MAX_BYTES + 1)
+        if len(content) > yaml_lines.MAX_BYTES:
+            message = f"has more than the {yaml_lines.MAX_BYTES} bytes that are read"
+            raise ConfigError(file, [Problem("", message, "keep in it what the schema names")])
+        return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
     except OSError as error:
         raise ConfigError(
             file, [Problem("", f"cannot be read: {error.strerror}", "check the path")]

@@ -16,11 +16,36 @@ import yaml
 
 from config.errors import Problem, shorten
 
+MAX_BYTES = 64 * 1024
+"""Of a file. The largest of ours has 2 kB."""
+MAX_DEPTH = 20
+"""Of nested mappings and lists; the schema needs five."""
+MAX_NODES = 2000
+"""Keys, values and items, each as often as aliases repeat it."""
+
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML with the resolvers of YAML 1.2's core schema."""
+    """PyYAML with the resolvers of YAML 1.2's core schema, and with limits.
+
+    Without limits a file of 1 kB can ask for gigabytes, and a deep one ends the recursion.
+    """
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own class attribute, replaced so that its 1.1 rules do not apply
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose a node and what is below it."""
+        self._depth += 1
+        self._nodes += 1
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        _refuse_above(MAX_DEPTH, self._depth - 1, "levels of nested values", mark)
+        _refuse_above(MAX_NODES, self._nodes, "keys and values", mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 _DIGITS = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)"
@@ -88,8 +113,14 @@ class _Reader:
 
     document: Document
     open_nodes: list[int] = field(default_factory=list)
+    nodes: int = 0
+    characters: int = 0
 
     def read(self, node: yaml.Node, path: str) -> Any:
+        self.nodes += 1
+        self.characters += len(node.value) if isinstance(node, yaml.ScalarNode) else 0
+        _refuse_above(MAX_NODES, self.nodes, "values, aliases counted", node.start_mark)
+        _refuse_above(MAX_BYTES, self.characters, "characters, aliases counted", node.start_mark)
         if id(node) in self.open_nodes:
             raise yaml.constructor.ConstructorError(
                 None, None, "an alias may not contain itself", node.start_mark
@@ -134,6 +165,13 @@ class _Reader:
                 f"the key is given twice, on lines {first} and {line}",
                 "remove one of them",
             )
+        )
+
+
+def _refuse_above(limit: int, number: int, what: str, mark: yaml.Mark) -> None:
+    if number > limit:
+        raise yaml.constructor.ConstructorError(
+            None, None, f"an environment has at most {limit} {what}", mark
         )
 
 

@@ -44,8 +44,10 @@ class Leftovers:
         An error of one search is reported, and hides nothing that the others find.
         """
         search = attribution.Search(self._sagemaker, self.names.pipeline)
-        summaries = Pipeline(self.target, self.names.pipeline).executions()
-        ids = [summary["PipelineExecutionArn"].rpartition("/")[2] for summary in summaries]
+        ids: list[str] = []
+        with search.attempt(attribution.STEPS, "executions"):
+            summaries = Pipeline(self.target, self.names.pipeline).executions()
+            ids = [summary["PipelineExecutionArn"].rpartition("/")[2] for summary in summaries]
         resources = search.of_pipeline(self.names.pipeline_arn, ids)
         left = [
             inventory.Resource(each.kind, each.name)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from config.names import Names
 from config.settings import Environment
@@ -93,8 +93,10 @@ class Teardown:
         stacks = Stacks(self.target, self.names, self.report, self.poll_s)
         stacks.settle()
         self.pause_schedules()
-        self.stop_executions()
+        unstopped = self._failure_to_stop()
         self.remove_endpoints()
+        if unstopped:
+            raise unstopped
         self.remove_unpinned_serving()
         kept = stacks.kept_on_purpose()
         stacks.wait_for_interfaces()
@@ -103,6 +105,15 @@ class Teardown:
         remove_parameters(self.target, self.names.image_parameters)
         owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
         return Destroyed(tuple(kept), inventory.of_environment(self.target, owner), failure)
+
+    def _failure_to_stop(self) -> Exception | None:
+        """Stop what runs; return why that failed. What costs money is removed first."""
+        try:
+            self.stop_executions()
+        except (ShoalError, ClientError, BotoCoreError) as error:
+            self.report(Note(f"{str(error).splitlines()[0]}; removing what executions left"))
+            return error
+        return None
 
     def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> ShoalError | None:
         """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by
@@ -176,7 +187,11 @@ class Teardown:
     def _run_teardown_function(self) -> None:
         client = self.target.client("lambda", patience_s=_FUNCTION_TIMEOUT_S)
         function = self.names.function("teardown")
-        for summary in self._pipeline.executions():
+        try:
+            summaries = self._pipeline.executions()
+        except ClientError:  # reported by the search; deleted directly
+            return
+        for summary in summaries:
             payload = {"pipeline_execution_arn": summary["PipelineExecutionArn"]}
             try:
                 response = client.invoke(
@@ -189,12 +204,8 @@ class Teardown:
                     return
                 raise
             if "FunctionError" in response:
-                self.report(
-                    Note(
-                        "the teardown function failed"
-                        f" ({response['Payload'].read().decode()[:200]}); deleting directly"
-                    )
-                )
+                reason = response["Payload"].read().decode()[:200]
+                self.report(Note(f"the teardown function failed ({reason}); deleting directly"))
                 return
 
     def _wait(self, done: Callable[[], bool], timeout_s: float, otherwise: str) -> None:

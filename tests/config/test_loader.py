@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -167,6 +169,44 @@ def test_a_file_without_keys_is_one_mistake(tmp_path: Path, text: str) -> None:
     assert [line.split("; ")[0] for line in lines_of(tmp_path, text)] == [
         "environments/test.yaml: an environment file is a mapping of keys to values"
     ]
+
+
+HOSTILE = {
+    "a comment of 30 MB": ("#" + "x" * 30_000_000, ": has more than the 65536 bytes"),
+    "aliases of aliases": (
+        "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+        + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)),
+        ":1: not valid YAML: an environment has at most 2000 values, aliases counted",
+    ),
+    "one long text, a thousand times": (
+        f"a: &a {'x' * 9000}\nb: [{', '.join(['*a'] * 1000)}]\n",
+        ":1: not valid YAML: an environment has at most 65536 characters, aliases counted",
+    ),
+    "deep lists": ("a: " + "[" * 5000, ":1: not valid YAML: an environment has at most 20 levels"),
+    "deep mappings": (
+        "".join(f"{' ' * n}a:\n" for n in range(300)),
+        ":21: not valid YAML: an environment has at most 20 levels",
+    ),
+    "many items": (
+        "a: [" + "0," * 30_000 + "0]",
+        ":1: not valid YAML: an environment has at most 2000 keys and values",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_file_is_one_mistake(tmp_path: Path, case: str) -> None:
+    text, expected = HOSTILE[case]
+    (line,) = lines_of(tmp_path, text)
+    assert line.startswith(f"environments/test.yaml{expected}")
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nothing")])
+def test_what_is_no_file_is_said_to_be_none(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    (tmp_path / "environments").mkdir()
+    make(tmp_path / "environments" / "dev.yaml")
+    with pytest.raises(ConfigError, match=r"environments/dev\.yaml: is no file: a folder, a pipe"):
+        load_environment("dev", tmp_path)
 
 
 def test_environments_are_found_by_their_files(tmp_path: Path) -> None:

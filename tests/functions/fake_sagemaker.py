@@ -55,7 +55,9 @@ class FakeSageMaker:
     error_code: str = "AccessDeniedException"
     """The code of that error."""
     unreadable: tuple[str, ...] = ()
-    """Names of resources whose tags the role may not read."""
+    """Names of resources whose tags, and ids of executions whose status, the role may not read."""
+    kept: tuple[str, ...] = ()
+    """Names of endpoints that the role may not delete."""
     updated_meanwhile: bool = False
     """Somebody updates an endpoint just before its deletion is asked for."""
     gone_after: int = 0
@@ -70,6 +72,7 @@ class FakeSageMaker:
         actions: dict[str, Callable[..., dict[str, Any]]] = {
             "GetQueueUrl": lambda QueueName: {"QueueUrl": f"http://localhost/{QueueName}"},  # noqa: N803
             "ChangeMessageVisibility": lambda **_: {},
+            "PutMetricData": lambda **_: {},
             "DescribePipelineExecution": self._describe_execution,
             "ListPipelineExecutionSteps": self._list_steps,
             "ListEndpoints": lambda **arguments: self._list("Endpoint", self.endpoints, arguments),
@@ -98,6 +101,8 @@ class FakeSageMaker:
         return 200, content
 
     def _describe_execution(self, PipelineExecutionArn: str) -> dict[str, Any]:  # noqa: N803
+        if PipelineExecutionArn.rpartition("/")[2] in self.unreadable:
+            self._refuse()
         if not self.status:
             raise RefusedError(
                 "ResourceNotFound", f"Pipeline execution {PipelineExecutionArn} does not exist."
@@ -195,6 +200,8 @@ class FakeSageMaker:
         }
 
     def _delete_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803
+        if EndpointName in self.kept:
+            self._refuse()
         if self.updated_meanwhile:
             self.endpoints[EndpointName] = "Updating"
         if self._existing(EndpointName, self.endpoints, "endpoint")[EndpointName] in IN_PROGRESS:

@@ -50,6 +50,9 @@ class Account:
         assert not outcome.error, outcome.error
         return outcome.result
 
+    def sweep(self) -> Outcome:
+        return self._invoke({}, 60_000, module="sweep")
+
     def pauses(self) -> list[int]:
         """Return for how many seconds messages were hidden."""
         return [
@@ -58,15 +61,22 @@ class Account:
             if operation == "ChangeMessageVisibility"
         ]
 
-    def _invoke(self, event: dict[str, Any], remaining_ms: int) -> Outcome:
-        environment = {"PIPELINE_NAME": "shoal-mnist-dev", "RETRY_AFTER_S": "30"}
+    def _invoke(
+        self, event: dict[str, Any], remaining_ms: int, module: str = "teardown"
+    ) -> Outcome:
+        environment = {
+            "PIPELINE_NAME": "shoal-mnist-dev",
+            "PIPELINE_ARN": f"{ARN}pipeline/shoal-mnist-dev",
+            "TTL_MINUTES": "60",
+            "RETRY_AFTER_S": "30",
+        }
         return invoke(
             "teardown",
             event,
             endpoint_url=self.url,
             remaining_ms=remaining_ms,
             environment=environment,
-            module="teardown",
+            module=module,
         )
 
 
@@ -345,6 +355,26 @@ def test_an_error_of_one_search_brings_the_message_back(account: Account, operat
     account.sagemaker.refused = (operation,)
     assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
     assert account.sagemaker.deleted == DELETED
+
+
+def test_an_error_of_one_deletion_keeps_nothing_else(account: Account) -> None:
+    other = f"{ENDPOINT}-2"
+    account.sagemaker.endpoints[other], account.sagemaker.kept = "InService", (ENDPOINT,)
+    outcome = account.step()
+    assert outcome.result["status"] == "pending"
+    assert (account.sagemaker.deleted, ENDPOINT in outcome.log) == ([f"endpoint/{other}"], True)
+
+
+def test_an_execution_whose_status_cannot_be_read_keeps_the_sweeper_from_no_other(
+    account: Account,
+) -> None:
+    other = "shoal-mnist-dev-zzzzzzzzzzzz"
+    account.sagemaker.endpoints[other], account.sagemaker.steps = "InService", []
+    account.sagemaker.unreadable = (EXECUTION_ID,)
+    outcome = account.sweep()
+    assert account.sagemaker.deleted == [f"endpoint/{other}"]
+    assert f"steps of execution {EXECUTION_ID}" in outcome.log
+    assert "steps could not be read" in outcome.error
 
 
 def test_tags_of_one_resource_that_may_not_be_read_hide_no_others(account: Account) -> None:

@@ -171,6 +171,7 @@ def test_what_another_deleter_takes_meanwhile_is_no_trouble(target: Target) -> N
 @pytest.mark.parametrize(
     ("operation", "subject", "kept"),
     [
+        ("ListPipelineExecutions", "steps failed for executions", {"reported"}),
         ("ListPipelineExecutionSteps", "steps", {"reported"}),
         ("ListEndpoints", "names failed for endpoints", set()),
         ("ListModels", "names failed for models", {"tagged"}),
@@ -191,6 +192,23 @@ def test_an_error_of_one_search_is_reported_and_hides_nothing_that_the_others_fi
     assert {what for what, exists in leftovers.items() if exists()} == kept
     teardown(target, settings, []).remove_endpoints()
     assert not any(exists() for exists in leftovers.values())
+
+
+def test_executions_that_cannot_be_stopped_keep_nothing_that_they_left(target: Target) -> None:
+    settings, events = environment(), list[Event]()
+    leftovers = make_leftovers(target, settings)
+    down = teardown(refusing(target, "ListPipelineExecutions"), settings, events)
+    with pytest.raises(LeftBehindError, match="ListPipelineExecutions was refused"):
+        down.destroy(Cdk())
+    assert {what for what, exists in leftovers.items() if exists()} == {"reported"}
+    teardown(target, settings, []).remove_endpoints()
+
+
+class Cdk:
+    """Destroys no stack: none was deployed."""
+
+    def destroy(self, target: Target, environment: str) -> None:
+        raise AssertionError(f"the roles of {environment} went before what uses them")
 
 
 def test_what_may_not_be_described_stays_and_is_reported(target: Target) -> None:

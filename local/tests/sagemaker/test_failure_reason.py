@@ -11,5 +11,9 @@ def test_a_long_reason_keeps_its_beginning_and_the_exit_code() -> None:
     assert (shortened[:16], shortened[-16:]) == ("AlgorithmError: ", ", exit code: 137")
 
 
+def test_words_after_an_exit_code_that_are_none_are_cut_like_the_others() -> None:
+    assert len(failure_reason(f"ClientError: x, exit code: {'9' * 10} {'z' * 2000}")) == 1024
+
+
 def test_a_long_reason_without_an_exit_code_is_cut_at_its_end() -> None:
     assert failure_reason("ClientError: " + "y" * 2000) == "ClientError: " + "y" * 1011

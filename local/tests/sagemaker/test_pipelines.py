@@ -444,6 +444,26 @@ def test_a_function_that_raises_fails_its_step(account: Account) -> None:
     assert "RuntimeError: out of order" in account.steps(execution)["Raise"]["FailureReason"]
 
 
+def test_a_reason_of_any_length_is_cut_to_what_a_step_may_have(account: Account) -> None:
+    code = "def handler(event, context):\n    raise RuntimeError('out of order\\n' + 'x' * 5000)\n"
+    steps = [
+        lambda_step("Raise", function(account, "raises-much", code), {}),
+        {"Name": "Say", "Type": "Fail", "Arguments": {"ErrorMessage": "y" * 5000}},
+    ]
+    account.deploy_pipeline("long-reasons", steps)
+    ended = account.steps(account.execute("long-reasons"))
+    assert [len(ended[name]["FailureReason"]) for name in ("Raise", "Say")] == [1024, 1024]
+    assert "RuntimeError: out of order\nxxx" in ended["Raise"]["FailureReason"]
+
+
+def test_an_output_that_is_longer_than_a_step_may_report_fails_the_step(account: Account) -> None:
+    code = "def handler(event, context):\n    return {'much': 'x' * 1025}\n"
+    arn = function(account, "answers-much", code)
+    account.deploy_pipeline("long-output", [lambda_step("Ask", arn, {}, "much")])
+    reason = account.steps(account.execute("long-output"))["Ask"]["FailureReason"]
+    assert "cannot report, of [1025] characters" in reason
+
+
 def test_state_changes_are_events_with_the_documented_fields(account: Account) -> None:
     queue = account.client("sqs").create_queue(QueueName="changes")["QueueUrl"]
     arn = account.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])[

@@ -25,6 +25,7 @@ moments to minutes.
 CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 8})
 """Explicit, because the default number of attempts (3 or 5) depends on the runtime's boto3."""
 _RUNNING = ("Executing", "Stopping")
+_DELETION = "deletion"
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -43,18 +44,18 @@ def tear_down(
     time, and endpoints cost money.
 
     Returns whether nothing is left, and what was deleted now, as kind/name. Where a search failed,
-    something may be left. `deadline` is a time.monotonic() value. Raises ValueError for an ARN that
+    something may be left; the same where a deletion did. `deadline` is a time.monotonic() value. Raises ValueError for an ARN that
     is not an execution's, and the API's error if every search failed.
     """
     search, deleted = Search(sagemaker, os.environ["PIPELINE_NAME"]), list[str]()
     resources = search.of_execution(execution_arn)
     log.info("%s made %s", execution_arn, sorted(map(str, resources)))
-    finished = _delete(sagemaker, resources, deadline, deleted)
+    finished = _delete(sagemaker, search, resources, deadline, deleted)
     if finished:
         by_tags = search.by_tags() if tagged is None else tagged
         resources = by_tags.get(execution_arn.rpartition("/")[2], set())
         resources = search.with_referred(resources, execution_arn)
-        finished = _delete(sagemaker, resources, deadline, deleted)
+        finished = _delete(sagemaker, search, resources, deadline, deleted)
     search.raise_if_all_failed()
     for failure in search.failures:
         log.error("%s", failure)
@@ -62,9 +63,16 @@ def tear_down(
 
 
 def _delete(
-    sagemaker: Any, resources: Collection[Resource], deadline: float, deleted: list[str]
+    sagemaker: Any,
+    search: Search,
+    resources: Collection[Resource],
+    deadline: float,
+    deleted: list[str],
 ) -> bool:
-    """Return whether none of them is left."""
+    """Return whether none of them is left, as far as no error is noted in `search`.
+
+    An error of one deletion keeps nothing else from being deleted.
+    """
     endpoints, configs, models = (
         sorted(resource.name for resource in resources if resource.kind == kind) for kind in KINDS
     )
@@ -72,20 +80,26 @@ def _delete(
     unscaled = not endpoints or stop_scaling(scaling, endpoints, deleted)
     # No short circuit: every endpoint gets its DeleteEndpoint before the first one is waited for
     # again.
-    missing = [_delete_endpoint(sagemaker, name, deadline, deleted) for name in endpoints]
-    if not all(missing):
+    missing = 0
+    for name in endpoints:
+        with search.attempt(_DELETION, f"endpoint {name}"):
+            missing += _delete_endpoint(sagemaker, name, deadline, deleted)
+    if missing < len(endpoints):
         return False
     for name in configs:
-        if unless_missing(sagemaker.delete_endpoint_config, EndpointConfigName=name) is not None:
-            deleted.append(f"endpoint-config/{name}")
+        with search.attempt(_DELETION, f"endpoint config {name}"):
+            delete = sagemaker.delete_endpoint_config
+            if unless_missing(delete, EndpointConfigName=name) is not None:
+                deleted.append(f"endpoint-config/{name}")
     for name in models:
         # Described first: a model that does not exist has no tags, and its deletion is allowed by
         # them alone.
-        if (
-            unless_missing(sagemaker.describe_model, ModelName=name)
-            and unless_missing(sagemaker.delete_model, ModelName=name) is not None
-        ):
-            deleted.append(f"model/{name}")
+        with search.attempt(_DELETION, f"model {name}"):
+            if (
+                unless_missing(sagemaker.describe_model, ModelName=name)
+                and unless_missing(sagemaker.delete_model, ModelName=name) is not None
+            ):
+                deleted.append(f"model/{name}")
     return unscaled
 
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import boto3
-from attribution import NAMES, Resource, Search, status_of
+from attribution import NAMES, STEPS, Resource, Search, status_of
 from botocore.exceptions import BotoCoreError, ClientError
 from deletion import CLIENT, is_running, tear_down
 
@@ -81,7 +81,10 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
         report.endpoints += endpoints
         past_ttl = _oldest(resources) < limit
         report.endpoints_past_ttl += endpoints if past_ttl else 0
-        if not past_ttl or is_running(sagemaker, _arn(execution_id)):
+        stays = True  # if nobody can tell whether it runs
+        with search.attempt(STEPS, f"execution {execution_id}"):
+            stays = not past_ttl or is_running(sagemaker, _arn(execution_id))
+        if stays:
             report.kept.append(execution_id)
             continue
         report.past_ttl.append(execution_id)

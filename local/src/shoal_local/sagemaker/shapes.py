@@ -46,6 +46,12 @@ def service_model() -> ServiceModel:
 
 
 @functools.cache
+def shape_for(name: str) -> Shape:
+    """Return the shape of that name."""
+    return service_model().shape_for(name)
+
+
+@functools.cache
 def input_shape(operation: str) -> StructureShape:
     """Return the request shape of `operation`; raise AwsError if AWS has no such operation."""
     try:
@@ -93,7 +99,7 @@ def only_members(shape_name: str, record: Document) -> Document:
 
     That is how a list's summary is cut from a description.
     """
-    shape = cast(StructureShape, service_model().shape_for(shape_name))
+    shape = cast(StructureShape, shape_for(shape_name))
     return {key: value for key, value in record.items() if key in shape.members}
 
 
@@ -104,6 +110,15 @@ def response_members(operation: str, record: Document) -> Document:
     """
     shape = output_shape(operation)
     return {key: value for key, value in record.items() if shape and key in shape.members}
+
+
+def fitting(structure: str, member: str, text: str, ending: str = "") -> str:
+    """Return `text` cut to the length that the member of a structure may have, then `ending`.
+
+    A program's words can have any length, and an answer that breaks its shape is no answer.
+    """
+    shape = cast(StructureShape, shape_for(structure)).members[member]
+    return text[: shape.metadata["max"] - len(ending)] + ending
 
 
 def shape_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:

@@ -33,7 +33,6 @@ from shoal_local.sagemaker.shapes import Document
 FAILURES = (ServerFailedError, DataError, PodError, AwsError)
 CHECK_EVERY_S = 0.5
 """How often alarms are read, in our time."""
-_MAX_REASON = 1024
 
 
 class RolledBackError(Exception):
@@ -190,7 +189,7 @@ class Deployment:
         )
         document.update(
             EndpointStatus="InService" if self.old else "Failed",
-            FailureReason=f"{rolled_back}{reason}"[:_MAX_REASON],
+            FailureReason=f"{rolled_back}{reason}",
         )
         if self.old:
             document["ProductionVariants"] = variants.summaries(self.old)

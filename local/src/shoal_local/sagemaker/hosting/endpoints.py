@@ -23,7 +23,7 @@ from shoal_local.sagemaker.hosting.scaling import scale
 from shoal_local.sagemaker.hosting.server import ServerFailedError
 from shoal_local.sagemaker.hosting.traffic import Invocation, Traffic
 from shoal_local.sagemaker.listing import Listing
-from shoal_local.sagemaker.shapes import Document
+from shoal_local.sagemaker.shapes import Document, fitting
 
 KIND = "endpoint"
 _LISTING = Listing("Endpoints", "EndpointSummary", "EndpointName", "EndpointStatus")
@@ -199,7 +199,7 @@ class Endpoints:
         self._change(
             name,
             lambda each: each.update(
-                EndpointStatus="InService" if serves else "Failed", FailureReason=reason[:1024]
+                EndpointStatus="InService" if serves else "Failed", FailureReason=reason
             ),
         )
 
@@ -260,6 +260,10 @@ class Endpoints:
     def _change(self, name: str, edit: Callable[[Document], None]) -> None:
         def stamped(document: Document) -> None:
             edit(document)
+            if reason := document.get("FailureReason"):
+                document["FailureReason"] = fitting(
+                    "DescribeEndpointOutput", "FailureReason", reason
+                )
             document["LastModifiedTime"] = names.now()
 
         self._emit(self._core.store.change(KIND, name, stamped))

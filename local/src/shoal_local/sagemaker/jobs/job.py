@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
 from shoal_local.sagemaker.jobs.wait import Orders
-from shoal_local.sagemaker.shapes import Document
-
-MAX_FAILURE_REASON = 1024
+from shoal_local.sagemaker.shapes import Document, fitting
 
 
 class JobFailedError(Exception):
@@ -87,9 +86,7 @@ class Job:
 
 
 def failure_reason(text: str) -> str:
-    """Return at most the 1024 characters that the API allows, and keep the exit code at the end."""
-    if len(text) <= MAX_FAILURE_REASON:
-        return text
-    head, separator, tail = text.rpartition(", exit code: ")
-    ending = separator + tail if separator else ""
-    return (head or text)[: MAX_FAILURE_REASON - len(ending)] + ending
+    """Return at most the characters that the API allows, and keep the exit code at the end."""
+    match = re.search(r", exit code: -?\d+$", text)
+    end = match.start() if match else len(text)
+    return fitting("DescribeTrainingJobResponse", "FailureReason", text[:end], text[end:])

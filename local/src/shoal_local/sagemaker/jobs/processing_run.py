@@ -25,7 +25,7 @@ from shoal_local.sagemaker.jobs.runtime_build import (
 )
 from shoal_local.sagemaker.jobs.storage import DataError, FolderSync
 from shoal_local.sagemaker.jobs.wait import Ending, EndReason, supervise
-from shoal_local.sagemaker.shapes import Document
+from shoal_local.sagemaker.shapes import Document, fitting
 
 _HOST = "algo-1"
 _EXIT_MESSAGE = "output/message"
@@ -223,7 +223,10 @@ class ProcessingRun:
             if reason:
                 document["FailureReason"] = failure_reason(reason)
             if message_file.is_file() and not message_file.is_symlink():
-                document["ExitMessage"] = message_file.read_text(errors="replace")[:1024]
+                message = message_file.read_text(errors="replace")
+                document["ExitMessage"] = fitting(
+                    "DescribeProcessingJobResponse", "ExitMessage", message
+                )
 
         self._job.change(edit)
 

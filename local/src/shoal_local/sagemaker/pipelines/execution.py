@@ -24,7 +24,7 @@ from shoal_local.sagemaker.pipelines.steps import (
     StepResult,
     StepStoppedError,
 )
-from shoal_local.sagemaker.shapes import Document
+from shoal_local.sagemaker.shapes import Document, fitting
 
 _FAILED = "Step failure: One or multiple steps failed."
 
@@ -155,7 +155,8 @@ class Execution:
         arguments = self._scope.resolve(step.arguments)
         if step.type == "Fail":
             message = str(arguments["ErrorMessage"])
-            raise StepFailedError(message, "", {"Fail": {"ErrorMessage": message}})
+            shown = fitting("FailStepMetadata", "ErrorMessage", message)
+            raise StepFailedError(message, "", {"Fail": {"ErrorMessage": shown}})
         resolved_step = Step(
             step.name, step.type, self._with_function(step), step.branch, step.dependencies
         )

@@ -9,13 +9,13 @@ from typing import Any
 from shoal_local.sagemaker import measurements, names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.pipelines.definition import Step
-from shoal_local.sagemaker.shapes import Document
+from shoal_local.sagemaker.shapes import Document, fitting
 
 KIND = "pipeline-execution"
 TERMINAL = {"Stopped", "Failed", "Succeeded", "CompletedWithFailures"}
+_DESCRIPTION = "DescribePipelineExecutionResponse"
 _EXECUTION_EVENT = "SageMaker Model Building Pipeline Execution Status Change"
 _STEP_EVENT = "SageMaker Model Building Pipeline Execution Step Status Change"
-_MAX_REASON = 1300
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class ExecutionRecord:
                 return
             document.update(PipelineExecutionStatus=status, LastModifiedTime=names.now())
             if reason:
-                document["FailureReason"] = reason[:_MAX_REASON]
+                one_line = " ".join(reason.splitlines())  # the shape's pattern has no line break
+                document["FailureReason"] = fitting(_DESCRIPTION, "FailureReason", one_line)
             if status in TERMINAL:
                 document["_ended_at"] = document["LastModifiedTime"]
 
@@ -79,7 +80,8 @@ class ExecutionRecord:
             if status in {"Succeeded", "Failed", "Stopped"}:
                 entry["EndTime"] = names.now()
             if "FailureReason" in changes:
-                entry["FailureReason"] = changes["FailureReason"][:_MAX_REASON]
+                reason = changes["FailureReason"]
+                entry["FailureReason"] = fitting("PipelineExecutionStep", "FailureReason", reason)
             document["LastModifiedTime"] = names.now()
 
         document = self.core.store.change(KIND, self.name, edit)

@@ -21,7 +21,7 @@ from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting import endpoints
 from shoal_local.sagemaker.jobs.job import PROCESSING, TRAINING, Kind
 from shoal_local.sagemaker.pipelines.definition import Step
-from shoal_local.sagemaker.shapes import Document
+from shoal_local.sagemaker.shapes import Document, shape_errors, shape_for
 
 _MAX_JOB_NAME = 63
 _MAX_CONFIG_NAME = 63
@@ -273,6 +273,11 @@ class Runner:
             {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)}
             for name, value in values.items()
         ]
+        if any(list(shape_errors(shape_for("OutputParameter"), each, "")) for each in entries):
+            raise StepFailedError(
+                "ClientError: The function's answer has OutputParameters that a step cannot report,"
+                f" of {[len(each['Value']) for each in entries]} characters"
+            )
         return StepResult(
             {"OutputParameters": values}, {"Lambda": {"Arn": function, "OutputParameters": entries}}
         )
