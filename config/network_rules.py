@@ -77,7 +77,7 @@ def _existing(environment: Environment) -> Iterator[Problem]:
         "nat": network.nat,
     }
     for name in sorted(created.keys() & network.model_fields_set):
-        advice = "remove it; what an existing VPC has belongs to whoever made it"
+        advice = "remove it; what an existing VPC has belongs to its owner"
         yield Problem(
             f"network.{name}",
             "is only read for a VPC that is made",

@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m dev.bench", description="Measure Shoal beside its peers."
+        prog="python -m dev.bench", description="Measure Shoal and its peers."
     )
     parser.add_argument("plan", choices=("quick", "full"))
     parser.add_argument(

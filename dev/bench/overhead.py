@@ -35,7 +35,7 @@ from shoal.verbs import dataset
 from shoal.verbs.execution import Execution
 
 IMAGES = REPOSITORY / "local" / "src" / "shoal_local" / "images.yaml"
-PIPELINE, BARE = "the pipeline in the emulator", "its processes by hand"
+PIPELINE, BARE = "the pipeline in the emulator", "its processes alone"
 STEPS = {
     "train_s": ("Train",),
     "evaluate_s": ("Evaluate",),
@@ -114,10 +114,10 @@ def _pipeline(deployment: Deployment, options: argparse.Namespace, _folder: Path
         Column("evaluation", "evaluate_s", digits=1),
         Column("server and ten digits", "serve_s", digits=1),
         Column("other steps, and between steps", "other_s", digits=1),
-        Column("more than by hand, s", "overhead_s", digits=1),
-        Column("more than by hand, %", "overhead_percent", digits=0),
+        Column("more than alone, s", "overhead_s", digits=1),
+        Column("more than alone, %", "overhead_percent", digits=0),
     ]
-    title = "One execution of dev's pipeline, and its processes by hand" + (
+    title = "One execution of dev's pipeline, and its processes alone" + (
         f", {options.epochs} epochs" if options.epochs else ""
     )
     return Comparison(

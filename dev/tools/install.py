@@ -200,7 +200,7 @@ def write_launcher() -> None:
 
 def compile_programs() -> None:
     """Writes the bytecode of what changed: our processes write none while they run, and each of
-    them would compile everything anew.
+    them would compile everything again.
 
     Raises InstallError for a module that does not compile.
     """
@@ -218,7 +218,7 @@ def compile_programs() -> None:
 
 
 def compile_cdk() -> None:
-    """Unpacks the CDK's library and compiles what the stacks import of it, anew when they import
+    """Unpacks the CDK's library and compiles what the stacks import of it, again when they import
     other parts.
     """
     imports = {

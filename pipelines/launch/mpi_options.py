@@ -176,7 +176,7 @@ def _parameter_mistakes(name: str, value: str) -> Iterator[Mistake]:
     own = tables.mpirun().parameters
     if name in _ENV_LIST:
         what = (
-            f"{name} sets variables a second way, beside the toolkit's `-x`, which no check"
+            f"{name} sets variables a second way, next to the toolkit's `-x`, which no check"
             " here sees"
         )
         yield what, "write `-x NAME=value`"

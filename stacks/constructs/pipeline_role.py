@@ -116,7 +116,7 @@ class PipelineRole(ActorRole):
             self._names.arn("sagemaker", f"model/{prefix}")
             for prefix in (_GENERATED, f"{self._names.pipeline}-*")
         ]
-        why = "The model's name is made up by SageMaker, or starts with the pipeline's."
+        why = "The model's name is chosen by SageMaker, or starts with the pipeline's."
         self.allow(
             "CreateModel", ["sagemaker:CreateModel"], on=models, when=inside(place), because=why
         )

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         help="write what came out into docs/reliability.md; only for all cases",
     )
     parser.add_argument(
-        "--at-once", type=int, default=AT_ONCE, help="executions that run beside each other"
+        "--at-once", type=int, default=AT_ONCE, help="executions that run at the same time"
     )
     options = parser.parse_args(arguments)
     every: list[Case | Crash] = [*cases(), *crashes()]

@@ -60,7 +60,7 @@ def crashes() -> list[Crash]:
 
 
 def run(world: World, chosen: Sequence[Crash], say: Callable[[Result], None]) -> list[Result]:
-    """One after the other, in a world that has been started; it is deployed anew for each.
+    """One after the other, in a world that has been started; it is deployed again for each.
 
     Afterwards it runs.
     """

@@ -83,7 +83,7 @@ def run(
 
 
 def _left_of_anybody(world: World, before: Mapping[str, str]) -> list[str]:
-    """What is there that was not before the first case, whoever made it: a case that was clean may
+    """What is there that was not there before the first case: a case that was clean may
     have left something later.
     """
     return sorted(in_the_account(world.client("sagemaker")).keys() - before.keys())

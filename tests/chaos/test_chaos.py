@@ -53,7 +53,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def attack(world: World) -> Attack:
-    """The cases run beside each other."""
+    """The cases run at the same time."""
     chosen = [*(case for case in cases() if case.name in FAST), MISJUDGED]
     chosen.sort(key=lambda case: (not case.circumstance.rule, not case.circumstance.sweeper))
     touched: list[str] = []

@@ -112,7 +112,7 @@ def release(digest: str) -> Release:
 
 
 def look(stack: DeployedStack, release: Release, ask: Ask | None = None) -> list[Item]:
-    """Asked anew, as every run of the command asks."""
+    """Ask again, as every run of the command does."""
     return list(compare(replace(stack), release, ask))
 
 

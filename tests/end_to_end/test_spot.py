@@ -71,7 +71,7 @@ class Market:
             "CheckpointConfig": checkpoints,
             "hyperparameters": HYPERPARAMETERS | toolkit,
         }
-        members["Environment"] = {"OMP_NUM_THREADS": "1"}  # two of them run beside each other
+        members["Environment"] = {"OMP_NUM_THREADS": "1"}  # two of them run at the same time
         self.account.sagemaker.create_training_job(**self.account.training(job, **members, **SPOT))
 
     def log(self, job: str) -> str:
@@ -94,7 +94,7 @@ def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
     folder = tmp_path_factory.mktemp("spot")
     write_subset(
         folder / "digits", train=8192, test=128
-    )  # 2 to 3 s of steps: whoever is to disturb them needs 0.1 to 0.3 s
+    )  # 2 to 3 s of steps: a disturbance needs 0.1 to 0.3 s
     options = ("--faults", str(folder / "faults"), "--duration", f"stop_grace_s={GRACE_S}")
     with running(folder / "state", *options) as emulator:
         account = Account.at(emulator)

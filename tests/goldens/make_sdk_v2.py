@@ -1,7 +1,7 @@
 """Asks SageMaker's Python SDK v2 which hyperparameters it emits for each way to distribute, and
 writes them to sdk_v2.json.
 
-Run by hand, in a virtual environment of its own (the SDK is no dependency of this project):
+Run manually, in a virtual environment of its own (the SDK is no dependency of this project):
 
     python3.11 -m venv sdk-v2 && sdk-v2/bin/pip install -r tests/goldens/requirements-sdk-v2.txt
     sdk-v2/bin/python tests/goldens/make_sdk_v2.py

@@ -1,7 +1,7 @@
 """Builds our pipeline with SageMaker's Python SDK v3 from the same inputs, and writes its
 definition to sdk_v3.json.
 
-Run by hand, in a virtual environment of its own (the SDK is no dependency of this project):
+Run manually, in a virtual environment of its own (the SDK is no dependency of this project):
 
     python3.11 -m venv sdk-v3 && sdk-v3/bin/pip install -r tests/goldens/requirements-sdk-v3.txt
     sdk-v3/bin/python tests/goldens/make_sdk_v3.py

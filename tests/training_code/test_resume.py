@@ -145,7 +145,7 @@ def test_a_damaged_checkpoint_is_named(runtime: Runtime, dataset: Path, tmp_path
     (job.checkpoint_dir / "checkpoint.pt").write_bytes(b"not a checkpoint")
     assert (
         f"ValueError: {job.checkpoint_dir / 'checkpoint.pt'} cannot be read, remove it to start"
-        " anew" in job.run().output
+        " again" in job.run().output
     )
 
 

@@ -83,7 +83,7 @@ def read(
     try:
         state = torch.load(path, map_location=device, weights_only=True)
     except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
-        raise ValueError(f"{path} cannot be read, remove it to start anew: {error}") from error
+        raise ValueError(f"{path} cannot be read, remove it to start again: {error}") from error
     _require_same_run(path, state["run"], run)
     network.load_state_dict(state["network"])
     optimizer.load_state_dict(state["optimizer"])

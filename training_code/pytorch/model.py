@@ -134,7 +134,7 @@ def load(folder: Path, device: torch.device) -> SavedModel:
     if version != NETWORK_VERSION:
         raise ValueError(
             f"{folder} holds a model for version {version} of the network, this code has version"
-            f" {NETWORK_VERSION}: train it anew"
+            f" {NETWORK_VERSION}: train it again"
         )
     return SavedModel(
         network.eval(), metadata, hashlib.sha256(weights_file.read_bytes()).hexdigest()

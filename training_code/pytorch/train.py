@@ -162,7 +162,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     parser.add_argument(
         "--checkpoint-dir",
         type=Path,
-        help="default: checkpoints beside the model, in a job /opt/ml/checkpoints",
+        help="default: checkpoints next to the model, in a job /opt/ml/checkpoints",
     )
     values = vars(parser.parse_args(arguments))
     values["checkpoint_dir"] = (

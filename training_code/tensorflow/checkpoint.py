@@ -61,7 +61,7 @@ class Checkpoint:
         elif (folder / "checkpoint").exists():
             raise ValueError(
                 f"{folder / 'checkpoint'} names a checkpoint that is not there, empty its folder to"
-                " start anew"
+                " start again"
             )
         done = self._done()
         if self._mean(float(done)) != done:
@@ -102,7 +102,7 @@ class Checkpoint:
             ).assert_existing_objects_matched().expect_partial()
         except UNREADABLE as error:
             raise ValueError(
-                f"{path} cannot be read, empty its folder to start anew:"
+                f"{path} cannot be read, empty its folder to start again:"
                 f" {' '.join(str(error).split())}"
             ) from error
         settings = json.loads(self._run.numpy())

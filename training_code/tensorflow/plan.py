@@ -80,7 +80,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     parser.add_argument(
         "--checkpoint-dir",
         type=Path,
-        help="default: checkpoints beside the model, in a job /opt/ml/checkpoints",
+        help="default: checkpoints next to the model, in a job /opt/ml/checkpoints",
     )
     parser.add_argument(
         "--model_dir",

@@ -93,7 +93,7 @@ def test_what_commands_import_of_ours_and_of_the_cdk_is_compiled(program: str) -
     )
     ours = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {
         "images"
-    }  # its modules lie beside what is archived
+    }  # its modules lie next to what is archived
     assert [
         name
         for name in ast.literal_eval(result.stdout)

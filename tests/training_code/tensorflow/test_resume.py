@@ -176,7 +176,7 @@ def test_a_checkpoint_of_other_settings_is_refused(alone: Trained) -> None:
         (
             "*.data-*",
             b"cut off",
-            r"/checkpoints/ckpt-\d+ cannot be read, empty its folder to start anew: ",
+            r"/checkpoints/ckpt-\d+ cannot be read, empty its folder to start again: ",
         ),
         (
             "checkpoint",

@@ -41,7 +41,7 @@ def image_for(uri: str, use: str, declared: Mapping[str, str]) -> Image:
             f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}. Of an"
             f" image of your own, say which runtime ({', '.join(runtimes())}) stands for it:"
             f" {declare} in the environment file, or --image '{uri}=pytorch' when you start the"
-            " emulator; then start it anew"
+            " emulator; then start it again"
         )
     return entry
 

@@ -99,7 +99,7 @@ def _drain(source: Any, send: Any) -> None:
     try:
         while block := os.read(source.fileno(), _BLOCK):
             send(block)
-    except OSError:  # whoever asked is gone
+    except OSError:  # the client is gone
         return
 
 
