@@ -43,9 +43,9 @@ def tear_down(
     Tags come last (`tagged`, by the execution's id; else they are read now): reading them takes
     time, and endpoints cost money.
 
-    Returns whether nothing is left, and what was deleted now, as kind/name. Where a search failed,
-    something may be left; the same where a deletion did. `deadline` is a time.monotonic() value. Raises ValueError for an ARN that
-    is not an execution's, and the API's error if every search failed.
+    Return whether nothing is left, and what was deleted now, as kind/name. Where a search or a
+    deletion failed, something may be left. `deadline` is a time.monotonic() value. Raise ValueError
+    for an ARN that is not an execution's, and the API's error if every search failed.
     """
     search, deleted = Search(sagemaker, os.environ["PIPELINE_NAME"]), list[str]()
     resources = search.of_execution(execution_arn)
