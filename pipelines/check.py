@@ -24,8 +24,8 @@ from pipelines.own_pipeline import definition_of
 from pipelines.requests import Infrastructure, MountedFileSystem
 
 NAT_NOTICE = (
-    "network.nat: what runs in the VPC can open HTTPS connections to any address on the internet;"
-    " the S3 endpoint's policy no longer limits where data can go"
+    "network.nat: what runs in the VPC can open HTTPS connections to any address on the internet,"
+    " S3 of other regions included; S3 of this region still goes through the endpoint's policy"
 )
 _INSTANCE_TYPE_SHAPES = {
     "training": "TrainingInstanceType",
@@ -82,6 +82,8 @@ def check(
                 for mistake in error.mistakes
             ],
         ) from error
+    if unreachable := list(_unreachable_index(environment, launch)):
+        raise ConfigError(file, unreachable, where)
     options = script_options.parameters_of(environment.training, launch.entry_point, root)
     if wrong := list(schedules.problems(environment, definition, options)):
         raise ConfigError(file, wrong, where)
@@ -89,14 +91,14 @@ def check(
         others := list(other_types.problems(environment, definition, _definition))
     ):
         raise ConfigError(file, others, where)
-    return CheckResult(launch, definition, (*_own_notices(environment), *launch.notices))
+    return CheckResult(launch, definition, (*_own_notices(environment, launch), *launch.notices))
 
 
 def _definition(environment: Environment) -> dict[str, Any]:
     return check(environment).definition
 
 
-def _own_notices(environment: Environment) -> Iterator[str]:
+def _own_notices(environment: Environment, launch: Launch) -> Iterator[str]:
     if environment.target is Target.AWS and is_placeholder_account(environment.account):
         yield (
             f"account {environment.account} is a placeholder from documentation; put your own there"
@@ -104,6 +106,11 @@ def _own_notices(environment: Environment) -> Iterator[str]:
         )
     if environment.network.nat:
         yield NAT_NOTICE
+    elif environment.network.existing and launch.case.code.needs_index:
+        yield (
+            "requirements.txt is installed at the start of a job: the existing VPC needs a way to a"
+            " package index"
+        )
     yield from fabric.notices(environment.training)
     yield from schedules.notices(environment)
     yield from serving.notices(environment)
@@ -149,6 +156,28 @@ def _other_architectures(environment: Environment, unknown: Collection[str]) -> 
                 "choose one such as ml.m5.xlarge, or with GPUs for training",
                 instance_type,
             )
+
+
+def _unreachable_index(environment: Environment, launch: Launch) -> Iterator[Problem]:
+    """The toolkit runs `pip install -r requirements.txt` in the container, which is in the VPC.
+
+    Source: SageMaker developer guide, "Give SageMaker AI Training Jobs Access to Resources in Your
+    Amazon VPC". On shoal-local a job has this machine's network.
+    """
+    network, training = environment.network, environment.training
+    on_aws = environment.target is Target.AWS
+    if on_aws and launch.case.code.needs_index and not network.nat and network.existing is None:
+        message = (
+            "has a requirements.txt, which every instance installs at the start of a job, and from"
+            " this VPC there is no way to a package index: the job would fail after its instances"
+            " were started"
+        )
+        advice = (
+            "put wheels into the folder and write --no-index and --find-links for them, install the"
+            " packages in an image (training.build_image), or set network.nat: true"
+        )
+        related = ("network.nat",)
+        yield Problem("training.source_dir", message, advice, training.source_dir, related)
 
 
 def _require_script(environment: Environment, root: Path | None, entry_point: str) -> None:

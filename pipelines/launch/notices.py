@@ -127,6 +127,12 @@ def _smddp(case: Case) -> Iterator[str]:
             "training.collective allgather: torchrun does not tell the script to use smddp; the"
             " script's own option must (backend: smddp)"
         )
+    uri = training.image_uri
+    if case.aws_image and uri and image_uri.repository(uri).startswith("huggingface-"):
+        yield (
+            "training.image_uri is one of Hugging Face's: AWS names no smddp for those, and users"
+            " found it missing in one; try the import before you pay for GPUs"
+        )
     release = case.smddp_releases.get(case.version)
     if release is None:
         yield (

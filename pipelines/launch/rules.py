@@ -97,6 +97,15 @@ def _why_no_smddp(case: Case, last: str) -> str:
     return f"AWS's pages name no smddp for {case.title} {version}; they do for: {listed}"
 
 
+def _smddp_hugging_face(case: Case) -> Iterator[Problem]:
+    """Refuse an image whose version has smddp in AWS's own image, and that lacks it."""
+    uri = case.training.image_uri
+    if uri and case.aws_image and (source := tables.image_without_smddp(uri)):
+        message = f"does not contain smddp, as users found: {source}"
+        advice = "take AWS's own pytorch-training image of that version"
+        yield case.problem("image_uri", message, advice)
+
+
 def _smddp_allgather(case: Case) -> Iterator[Problem]:
     """AllGather for FSDP came with a later release of smddp."""
     release, since = case.smddp_releases.get(case.version), tables.smddp_allgather_since()
@@ -484,6 +493,7 @@ _ANY = tuple(Strategy)
 RULES = (
     Rule(_smddp_instance, SMDDP, mended_by_fallback=True),
     Rule(_smddp_image, SMDDP, mended_by_fallback=True),
+    Rule(_smddp_hugging_face, SMDDP, mended_by_fallback=True),
     Rule(_smddp_allgather, SMDDP, mended_by_fallback=True),
     Rule(_horovod_recipe, (Strategy.HOROVOD,), mended_by_fallback=True),
     Rule(_horovod_image, (Strategy.HOROVOD,), mended_by_fallback=True),

@@ -21,6 +21,8 @@ class SourceCode:
 
     requirements: frozenset[str] = frozenset()
     """Names in requirements.txt, in small letters with hyphens."""
+    needs_index: bool = False
+    """Whether requirements.txt names what pip must get from a package index."""
     is_package: bool = False
     """Whether setup.py is in it: the toolkit then installs it and starts a module."""
 
@@ -41,7 +43,9 @@ def read(root: Path | None, training: Training) -> SourceCode:
     text = (
         requirements.read_text(encoding="utf-8", errors="replace") if requirements.is_file() else ""
     )
-    return SourceCode(_names(text), (folder / SETUP).is_file(), _recipe(root, training))
+    return SourceCode(
+        _names(text), _needs_index(text), (folder / SETUP).is_file(), _recipe(root, training)
+    )
 
 
 def script_of(training: Training, strategy: Strategy) -> str:
@@ -80,6 +84,19 @@ def _recipe(root: Path, training: Training) -> str | None:
     return "\n".join(
         line for text in texts for line in text.splitlines() if not line.lstrip().startswith("#")
     )
+
+
+def _needs_index(text: str) -> bool:
+    """Return whether a line is neither a comment nor a path of the folder, without --no-index."""
+    lines = [line.strip() for line in text.splitlines()]
+    requirements = [
+        line
+        for line in lines
+        if line
+        and not line.startswith(("#", "./", "--find-links", "-f"))
+        and ("://" in line or not line.endswith(".whl"))
+    ]
+    return bool(requirements) and "--no-index" not in lines
 
 
 def _names(text: str) -> frozenset[str]:

@@ -113,6 +113,12 @@ def former_smddp_releases(framework: str) -> dict[str, str]:
     return {version: f"{row['until']}: version {row['smddp_version']}" for version, row in rows}
 
 
+def image_without_smddp(uri: str) -> str | None:
+    """Return who found that this image of AWS's has no smddp, although its version has; or None."""
+    rows = _table("smddp")["images_without"].items()
+    return next((source for name, source in rows if f"/{name}" in uri), None)
+
+
 def smddp_allgather_since() -> str:
     """Return the first smddp version that accelerates AllGather for FSDP and the like."""
     return str(_table("smddp")["allgather_since"])

@@ -9,7 +9,7 @@ from constructs import Construct
 
 from config.names import Names
 from stacks.constructs.scheduled_function import ScheduledFunction
-from stacks.constructs.teardown_guard import allow_deletion
+from stacks.constructs.teardown_guard import allow_deletion, log_retention
 
 PURPOSE = "sweep"
 NAMESPACE = "Shoal"
@@ -40,6 +40,7 @@ class Sweeper(ScheduledFunction):
             environment={
                 "PIPELINE_NAME": names.pipeline,
                 "PIPELINE_ARN": names.pipeline_arn,
+                **log_retention(names),
                 "TTL_MINUTES": str(names.environment.endpoint.ttl_minutes),
             },
         )

@@ -63,6 +63,7 @@ class TeardownGuard(Construct):
             timeout=_FUNCTION_TIMEOUT,
             environment={
                 "PIPELINE_NAME": names.pipeline,
+                **log_retention(names),
                 "RETRY_AFTER_S": str(int(_RETRY_AFTER.to_seconds())),
             },
         )
@@ -101,6 +102,11 @@ class TeardownGuard(Construct):
         )
 
 
+def log_retention(names: Names) -> dict[str, str]:
+    """Return the variable that says how long the logs of deleted endpoints are kept."""
+    return {"LOG_RETENTION_DAYS": str(names.environment.observability.log_retention_days)}
+
+
 def allow_deletion(role: ActorRole, names: Names) -> None:
     """Let `role` find and delete what executions of the pipeline create for serving."""
     named = f"{names.pipeline}-*"
@@ -130,6 +136,12 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
     )
     role.allow("DeleteModels", ["sagemaker:DeleteModel"], on=models, when=ours(names), because=why)
     _allow_unscaling(role, names)
+    role.allow(
+        "LimitLogs",
+        ["logs:PutRetentionPolicy"],
+        on=[names.arn("logs", f"log-group:/aws/sagemaker/Endpoints/{named}")],
+        because="SageMaker names the log group after the endpoint.",
+    )
     role.allow(
         "ListSteps",
         ["sagemaker:ListPipelineExecutionSteps"],

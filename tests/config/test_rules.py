@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
-from config.rules import is_placeholder_account, problems_between
+from config.names import Names
+from config.regions import az_id_prefixes
+from config.rules import (
+    EXECUTION_ID_SUFFIX,
+    MAX_ENDPOINT_NAME,
+    is_placeholder_account,
+    problems_between,
+)
 from config.settings import Environment
-from tests.config.environment_file import lines_of, lines_with
+from tests.config.environment_file import VALID, lines_of, lines_with
 
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"name": "other"}, 'name = "other": must equal the file\'s name without .yaml, test'),
@@ -104,6 +111,19 @@ def test_a_broken_rule_is_one_line(tmp_path: Path, changes: dict[str, Any], line
 def test_name_lengths_that_just_fit_are_accepted(tmp_path: Path) -> None:
     assert lines_with(tmp_path, {"project": "a" * 19}) == []
     assert len(lines_with(tmp_path, {"project": "a" * 20})) == 1
+
+
+def test_the_longest_name_leaves_room_for_the_suffix_of_an_endpoint_configuration(
+    tmp_path: Path,
+) -> None:
+    """SageMaker appends it, and no page says how long it is (jobs' have 11 or 13 characters)."""
+    assert len(VALID["region"]) == min(map(len, az_id_prefixes()))  # bucket names have it too
+    longest = max(
+        length for length in range(1, 32) if not lines_with(tmp_path, {"project": "a" * length})
+    )
+    environment = Environment(**VALID | {"project": "a" * longest})
+    name = f"{Names(environment).pipeline}-{'x' * (EXECUTION_ID_SUFFIX - 1)}"
+    assert MAX_ENDPOINT_NAME - len(name) >= 20
 
 
 @pytest.mark.parametrize(

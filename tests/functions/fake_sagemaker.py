@@ -61,6 +61,8 @@ class FakeSageMaker:
     updated_meanwhile: bool = False
     """Somebody updates an endpoint just before its deletion is asked for."""
     gone_after: int = 0
+    log_groups: dict[str, int | None] = field(default_factory=dict)
+    """Name of a log group -> days that it keeps events, or None for ever."""
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     """What calls deleted, as kind/name, in their order."""
@@ -73,6 +75,7 @@ class FakeSageMaker:
             "GetQueueUrl": lambda QueueName: {"QueueUrl": f"http://localhost/{QueueName}"},  # noqa: N803
             "ChangeMessageVisibility": lambda **_: {},
             "PutMetricData": lambda **_: {},
+            "PutRetentionPolicy": self._limit_log,
             "DescribePipelineExecution": self._describe_execution,
             "ListPipelineExecutionSteps": self._list_steps,
             "ListEndpoints": lambda **arguments: self._list("Endpoint", self.endpoints, arguments),
@@ -136,6 +139,14 @@ class FakeSageMaker:
         if tags is None:
             raise RefusedError("ResourceNotFound", f"Resource {ResourceArn} does not exist.")
         return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+
+    def _limit_log(self, logGroupName: str, retentionInDays: int) -> dict[str, Any]:  # noqa: N803
+        if logGroupName not in self.log_groups:
+            raise RefusedError(
+                "ResourceNotFoundException", "The specified log group does not exist."
+            )
+        self.log_groups[logGroupName] = retentionInDays
+        return {}
 
     def _refuse(self, **_: Any) -> dict[str, Any]:
         raise RefusedError(self.error_code, "not authorized to perform it")

@@ -69,6 +69,7 @@ class Account:
             "PIPELINE_ARN": f"{ARN}pipeline/shoal-mnist-dev",
             "TTL_MINUTES": "60",
             "RETRY_AFTER_S": "30",
+            "LOG_RETENTION_DAYS": "30",
         }
         return invoke(
             "teardown",
@@ -114,6 +115,22 @@ def test_the_step_deletes_endpoint_then_configuration_then_model(account: Accoun
     outcome = account.step()
     assert account.sagemaker.deleted == DELETED
     assert outcome.result == {"status": "deleted", "deleted": json.dumps(DELETED)}
+
+
+def test_what_the_container_said_is_kept_for_a_time_and_other_logs_are_left_alone(
+    account: Account,
+) -> None:
+    other = "/aws/sagemaker/Endpoints/somebody-elses"
+    own = f"/aws/sagemaker/Endpoints/{ENDPOINT}"
+    account.sagemaker.log_groups = {own: None, other: None}
+    account.step()
+    assert account.sagemaker.log_groups == {own: 30, other: None}
+
+
+def test_a_log_that_cannot_be_limited_keeps_nothing_alive(account: Account) -> None:
+    account.sagemaker.refused = ("PutRetentionPolicy",)
+    account.step()
+    assert account.sagemaker.deleted == DELETED
 
 
 def test_the_queue_deletes_the_same_and_is_done(account: Account) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from config.errors import ConfigError, LaunchError
 from config.loader import load_environment
+from config.network import ExistingNetwork
 from config.release import Release
 from config.serving import Serverless, Serving, Traffic, TrafficType
 from config.settings import Environment, Strategy
@@ -218,7 +219,8 @@ def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_
             "framework_version": "2.3.0",
             "source_dir": "code",
             "hyperparameters": {},
-        }
+        },
+        network={"nat": True},
     )
     with pytest.raises(LaunchError, match=r"does not contain Horovod"):
         check(settings, root=tmp_path)
@@ -227,3 +229,50 @@ def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_
         "horovod in requirements.txt is compiled on every instance" in notice
         for notice in check(settings, root=tmp_path).notices
     )
+
+
+def with_requirements(root: Path, text: str, **network: Any) -> tuple[str, ...]:
+    """Return the notices of an environment whose own source folder has this requirements.txt."""
+    folder = root / "code"
+    folder.mkdir()
+    for script in ("train.py", "evaluate.py", "inference.py"):
+        (folder / script).touch()
+    (folder / "requirements.txt").write_text(text)
+    settings = changed(
+        network=network,
+        training={"source_dir": "code", "hyperparameters": {}, "strategy": Strategy.TORCHRUN}
+        | {"custom_mpi_options": ""},
+    )
+    return check(settings, root).notices
+
+
+@pytest.mark.parametrize("line", ["einops==0.8.0", "-r more.txt", "https://example.org/a.whl"])
+def test_requirements_are_refused_where_no_way_leads_to_a_package_index(
+    tmp_path: Path, line: str
+) -> None:
+    with pytest.raises(ConfigError, match="there is no way to a package index"):
+        with_requirements(tmp_path, f"# what we need\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "network"),
+    [
+        ("einops==0.8.0\n", {"nat": True}),
+        ("--no-index\n--find-links wheels\neinops==0.8.0\n", {}),
+        ("# nothing yet\n\n./wheels/einops-0.8.0-py3-none-any.whl\n", {}),
+    ],
+)
+def test_requirements_that_pip_can_reach_are_fine(
+    tmp_path: Path, text: str, network: dict[str, Any]
+) -> None:
+    assert not any("package index" in each for each in with_requirements(tmp_path, text, **network))
+
+
+def test_requirements_in_an_existing_vpc_are_a_notice(tmp_path: Path) -> None:
+    existing = ExistingNetwork(
+        vpc_id="vpc-0a1b2c3d",
+        training_subnet_id="subnet-0a1b2c3d",
+        hosting_subnet_ids=("subnet-1a1b2c3d", "subnet-2a1b2c3d"),
+    )
+    notices = with_requirements(tmp_path, "einops==0.8.0\n", existing=existing)
+    assert any("the existing VPC needs a way to a package index" in each for each in notices)

@@ -243,3 +243,34 @@ def test_a_call_that_shoal_would_refuse_is_found(call: str, says: str) -> None:
 def test_what_the_shell_keeps_is_no_argument() -> None:
     script = '.venv/bin/shoal drift "$NAME" 2> said || .venv/bin/shoal release status dev; exit 1'
     assert list(calls(script)) == [["drift", "dev"], ["release", "status", "dev"]]
+
+
+@pytest.mark.parametrize(("resource", "fails"), [("FSx::FileSystem", False), ("S3::Bucket", True)])
+def test_drift_that_a_file_system_always_has_is_shown_and_fails_nothing(
+    tmp_path: Path, resource: str, fails: bool
+) -> None:
+    """Run the step with a CLI that repeats its arguments."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/deploy-environment.yml").read_text())
+    (script,) = [
+        step["run"]
+        for job in workflow["jobs"].values()
+        for step in job.get("steps", ())
+        if "cdk drift" in step.get("run", "")
+    ]
+    cdk = tmp_path / "node_modules/.bin/cdk"
+    template = tmp_path / "cdk.out/assembly-dev/devdata.template.json"
+    for file, text in ((cdk, '#!/bin/sh\necho "$@"\n'), (template, f'"Type": "AWS::{resource}"')):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    cdk.chmod(0o755)
+    process = subprocess.run(
+        ["bash", "-e", "-c", script],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "ENVIRONMENT": "dev"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *_, call = process.stdout.splitlines()
+    assert call.startswith("drift dev/* --app cdk.out")
+    assert ("--fail" in call) is fails

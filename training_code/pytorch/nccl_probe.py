@@ -35,4 +35,4 @@ def main(backend: str, address: str, port: int, rank: int, world_size: int, loca
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3], *map(int, sys.argv[3:]))
+    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import boto3
+import container_logs
 from attribution import KINDS, Resource, Search, status_of, unless_missing
 from botocore.config import Config
 from botocore.exceptions import ClientError
@@ -86,6 +87,8 @@ def _delete(
             missing += _delete_endpoint(sagemaker, name, deadline, deleted)
     if missing < len(endpoints):
         return False
+    if endpoints:
+        container_logs.limit(boto3.client("logs", config=CLIENT), endpoints)
     for name in configs:
         with search.attempt(_DELETION, f"endpoint config {name}"):
             delete = sagemaker.delete_endpoint_config

@@ -91,7 +91,7 @@ def test_the_module_is_that_of_the_framework() -> None:
 
 
 def test_aws_images_with_the_toolkit_need_no_notice() -> None:
-    assert notices(f"{REGISTRY}/{HUGGING_FACE}") == ()
+    assert notices(f"{REGISTRY}/{HUGGING_FACE}", **TORCHRUN) == ()
 
 
 @pytest.mark.parametrize(
@@ -157,3 +157,18 @@ def test_a_short_tag_is_of_every_patch_version(version: str) -> None:
 def test_aws_images_that_would_not_train_are_refused(image: str, line: str) -> None:
     with pytest.raises(LaunchError, match=line):
         notices(f"{REGISTRY}/{image}")
+
+
+def test_smddp_in_an_image_of_hugging_faces_is_a_notice() -> None:
+    found = notices(f"{REGISTRY}/{HUGGING_FACE}", framework_version="2.3.0")
+    assert any("is one of Hugging Face's: AWS names no smddp for those" in each for each in found)
+    other = notices(f"{REGISTRY}/{HUGGING_FACE}", **TORCHRUN, framework_version="2.3.0")
+    assert not any("one of Hugging Face's" in each for each in other)
+
+
+def test_smddp_in_an_image_in_which_users_did_not_find_it_is_refused() -> None:
+    tag = "2.1.0-transformers4.36.0-gpu-py310-cu121-ubuntu20.04"
+    uri = f"{REGISTRY}/huggingface-pytorch-training:{tag}"
+    with pytest.raises(LaunchError, match=r"as users found: .* issue 3989"):
+        notices(uri, framework_version="2.1.0")
+    assert notices(uri, **TORCHRUN, framework_version="2.1.0") == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from config.errors import LaunchError
+from config.hyperparameters import HyperparameterValue
 from config.settings import Collective, Strategy, Training
 from pipelines.launch import resolve
 
@@ -25,6 +26,13 @@ def test_an_ambiguous_hyperparameter_is_refused_where_torchrun_starts_the_script
 
 def test_other_launchers_and_other_names_pass() -> None:
     assert resolve(Training(hyperparameters={"log": 1}), "us-east-1")
-    passing = {"log-dir": 1, "role": 1, "epochs": 1, "batch-size": 1, "learning-rate": 1, "n": 1}
+    passing: dict[str, HyperparameterValue] = {
+        "log-dir": 1,
+        "role": 1,
+        "epochs": 1,
+        "batch-size": 1,
+        "learning-rate": 1,
+        "n": 1,
+    }
     training = Training(strategy=Strategy.TORCHRUN, hyperparameters=passing)
     assert resolve(training, "us-east-1")
