@@ -432,6 +432,9 @@ class Refusing:
             target.endpoint_url,
         )
 
+    def in_region(self, region: str) -> Target:
+        return self._target.in_region(region)
+
     def client(self, service: str) -> Any:
         client = self._target.client(service)
         for name in ("describe_pipeline_definition_for_execution", "get_object"):

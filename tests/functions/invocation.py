@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal_local.testing import root_variables
+
 FUNCTIONS = Path(__file__).resolve().parents[2] / "stacks" / "functions"
 
 # What Lambda's own bootstrap does: import the handler from the folder, call it with the event and a
@@ -58,7 +60,7 @@ def invoke(
     process = subprocess.run(
         [sys.executable, "-c", _BOOTSTRAP, str(FUNCTIONS / folder), str(remaining_ms), module],
         input=json.dumps(event),
-        env=_environment(endpoint_url) | dict(environment or {}),
+        env=_environment(endpoint_url) | root_variables(endpoint_url) | dict(environment or {}),
         capture_output=True,
         text=True,
         timeout=60,

@@ -22,7 +22,7 @@ from botocore.exceptions import ClientError
 
 from local.tests.control.account import allow, trust, unique
 from shoal_local.errors import EmulatorError
-from shoal_local.server import Emulator, Options
+from shoal_local.server import Options
 from shoal_local.testing import REGION, LocalAccount, emulator
 
 DEV, STAGING, PROD = "111122223333", "222233334444", "333344445555"
@@ -237,9 +237,7 @@ def test_each_account_has_files_of_its_own(world: World, dev: World) -> None:
 
 def test_a_request_is_written_down_with_the_account_it_acts_in(dev: World) -> None:
     dev.client(PROD, "sagemaker").describe_model_package(ModelPackageName=VERSION)
-    lines = map(
-        json.loads, (dev.local.state_dir / "requests.jsonl").read_text().splitlines()
-    )
+    lines = map(json.loads, (dev.local.state_dir / "requests.jsonl").read_text().splitlines())
     entry = next(
         line
         for line in lines
@@ -444,7 +442,7 @@ def test_a_presigned_url_is_its_signers(dev: World) -> None:
                 region_name=REGION,
                 endpoint_url=dev.local.endpoint,
                 aws_access_key_id=f"AKIA{account}ROOT",
-                aws_secret_access_key="unverified",
+                aws_secret_access_key=dev.local.secret,
                 config=Config(signature_version=version),
             )
             url = signer.generate_presigned_url(
