@@ -1,14 +1,21 @@
 """The pipeline parameters that training hyperparameters become.
 
 `learning-rate: 0.003` becomes the pipeline parameter `LearningRate` (Float), so that one run can
-change it without a deployment.
+change it without a deployment. Text becomes none: it cannot be changed for one run.
 """
 
 from __future__ import annotations
 
 import re
+import string
 from typing import Literal
 
+SHELL_CHARACTERS = frozenset(";&|<>$`()*?[]{}~#!\\\"'") | frozenset(string.whitespace)
+"""What a shell does not take as it is.
+
+sagemaker-training 4.7.4, 4.8.3 and 5.1.0 join the words of a command line with spaces and give the
+line to a shell (`process.py`, `create_subprocess_shell`; read). 5.1.4 starts the program itself.
+"""
 HyperparameterValue = str | int | float | bool
 ParameterType = Literal["String", "Integer", "Float"]
 
@@ -39,6 +46,11 @@ def parameter_type(value: HyperparameterValue) -> ParameterType:
     if isinstance(value, bool | str):
         return "String"
     return "Integer" if isinstance(value, int) else "Float"
+
+
+def shell_characters(text: str) -> str:
+    """Return the characters of the text that mean something to a shell, for a message."""
+    return "".join(dict.fromkeys(each for each in text if each in SHELL_CHARACTERS))
 
 
 def as_text(value: HyperparameterValue) -> str:

@@ -20,6 +20,7 @@ from config.hyperparameters import (
     PIPELINE_PARAMETERS,
     as_text,
     parameter_name,
+    shell_characters,
 )
 from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
@@ -232,6 +233,13 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
                 key,
                 "contains a line break or a control character",
                 "put it into a file of source_dir",
+                shown,
+            )
+        elif characters := shell_characters(shown):
+            yield Problem(
+                key,
+                f"contains {characters!r}, which the training toolkits up to 5.1.0 give to a shell",
+                "put it into a file of source_dir and name the file here",
                 shown,
             )
         parameter = parameter_name(name)

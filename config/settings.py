@@ -172,7 +172,10 @@ class Training(Settings):
     Left out, that of the framework and the strategy.
     """
     hyperparameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Command line arguments of the entry point (`name: value` becomes `--name value`)."""
+    """Command line arguments of the entry point (`name: value` becomes `--name value`).
+
+    Numbers, true and false become pipeline parameters; text has no character that a shell reads.
+    """
     require_efa: bool = False
     """Fail the job at its start unless EFA carries its traffic; the shipped PyTorch scripts look
     (training_code/pytorch/fabric.py).

@@ -12,7 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from config.hyperparameters import as_text, parameter_name, parameter_type
+from config.hyperparameters import (
+    HyperparameterValue,
+    as_text,
+    parameter_name,
+    parameter_type,
+)
 from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
 from config.settings import Environment, TeardownStep
@@ -144,17 +149,26 @@ def declare(environment: Environment, infrastructure: Infrastructure, launch: La
         instance_count=Parameter("InstanceCount", "Integer", training.instance_count),
         min_accuracy=Parameter("MinAccuracy", "Float", environment.evaluation.min_accuracy),
         hyperparameters={
-            name: Parameter(
-                parameter_name(name),
-                parameter_type(value),
-                as_text(value) if isinstance(value, bool) else value,
-            )
+            name: _hyperparameter(name, value)
             for name, value in launch.script_arguments(training.hyperparameters).items()
         },
         data_manifest=Parameter(MANIFEST_PARAMETER, "String", _NO_MANIFEST)
         if environment.data.on_manifest
         else None,
     )
+
+
+def _hyperparameter(name: str, value: HyperparameterValue) -> Parameter | str:
+    """Return what an execution may change: a number, or true and false.
+
+    Text stays as the environment has it. Versions of AWS's toolkit give the script's command line
+    to a shell, so whoever may start the pipeline could run commands with the training role.
+    """
+    if isinstance(value, bool):
+        return Parameter(parameter_name(name), "String", as_text(value), (as_text(not value),))
+    if isinstance(value, str):
+        return value
+    return Parameter(parameter_name(name), parameter_type(value), value)
 
 
 def _dataset(environment: Environment, channel: str) -> Parameter:

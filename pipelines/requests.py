@@ -81,8 +81,8 @@ class Parameters:
     instance_type: Parameter
     instance_count: Parameter
     min_accuracy: Parameter
-    hyperparameters: Mapping[str, Parameter]
-    """Hyperparameter, as the script knows it, to its parameter."""
+    hyperparameters: Mapping[str, Parameter | str]
+    """Hyperparameter, as the script knows it, to its parameter, or to its text, which stays."""
     data_manifest: Parameter | None = None
     """The manifest that started the execution; only with `data.on_manifest`."""
 
@@ -95,7 +95,7 @@ class Parameters:
             self.instance_type,
             self.instance_count,
             self.min_accuracy,
-            *self.hyperparameters.values(),
+            *(each for each in self.hyperparameters.values() if isinstance(each, Parameter)),
         )
 
 
@@ -306,7 +306,8 @@ class Requests:
             contract["model_dir"] = self._artifacts("training", "model")
         contract["sagemaker_submit_directory"] = self.parameters.code_uri
         return contract | {
-            name: parameter.as_text() for name, parameter in self.parameters.hyperparameters.items()
+            name: value.as_text() if isinstance(value, Parameter) else value
+            for name, value in self.parameters.hyperparameters.items()
         }
 
     def _channel(self, name: str, data: Parameter) -> dict[str, Any]:

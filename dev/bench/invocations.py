@@ -20,6 +20,10 @@ from io import BytesIO
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
 from dev.bench import environments
 from dev.bench.deployed import Deployment
 from dev.bench.interleave import Contender, Metrics
@@ -28,7 +32,7 @@ from dev.bench.processes import RunFailedError
 from dev.bench.training import DATA
 from shoal.verbs import dataset
 from shoal.verbs.execution import Execution
-from shoal.verbs.target import local_access_key
+from shoal.verbs.target import Target, local_access_key
 from shoal.verbs.workspace import LOCAL_POLL_S
 
 CLIENTS = (1, 4)
@@ -54,7 +58,7 @@ def contenders(
             urlsplit(deployment.target.endpoint_url or "").port or 0,
             f"/endpoints/{endpoint}/invocations",
             body,
-            _signed_headers(deployment),
+            _signed_headers(deployment.target, f"/endpoints/{endpoint}/invocations", body),
         ),
         BOTO: lambda: _boto_request(deployment, endpoint, body),
     }
@@ -126,14 +130,12 @@ def _http_request(port: int, path: str, body: bytes, headers: dict[str, str]) ->
     return send
 
 
-def _signed_headers(deployment: Deployment) -> dict[str, str]:
-    """Return headers with the part of a signature that shoal-local reads: key and service."""
-    key, region = local_access_key(deployment.target.account), deployment.target.region
-    scope = f"{key}/20260101/{region}/sagemaker/aws4_request"
-    return {
-        **HEADERS,
-        "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=none",
-    }
+def _signed_headers(target: Target, path: str, body: bytes) -> dict[str, str]:
+    """Return the headers of the one request that a client repeats, within 15 minutes."""
+    request = AWSRequest("POST", f"{target.endpoint_url}{path}", dict(HEADERS), body)
+    credentials = Credentials(local_access_key(target.account), target.secret)
+    SigV4Auth(credentials, "sagemaker", target.region).add_auth(request)
+    return dict(request.headers.items())
 
 
 def _boto_request(deployment: Deployment, endpoint: str, body: bytes) -> Request:

@@ -98,12 +98,19 @@ def test_serve_needs_no_option_and_answers(installed: Path, tmp_path: Path) -> N
         try:
             assert process.stdout is not None
             ready: dict[str, Any] = json.loads(process.stdout.readline())
+            arguments, environment = command(installed, tmp_path, "env")
+            printed = subprocess.run(
+                arguments, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+            ).stdout
+            variables = dict(
+                line.removeprefix("export ").split("=") for line in printed.splitlines()
+            )
             sts = boto3.client(
                 "sts",
                 region_name="us-east-1",
                 endpoint_url=ready["endpoint"],
-                aws_access_key_id="test",
-                aws_secret_access_key="test",
+                aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
+                aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
             )
             assert sts.get_caller_identity()["Account"] == ready["account"]
             assert (tmp_path / ".local" / "state" / "shoal-local" / "emulator.json").is_file()

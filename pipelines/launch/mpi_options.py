@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 
+from config.hyperparameters import shell_characters
 from pipelines.launch import tables
 from pipelines.launch.contract import OPTIMIZE_SDP
 
@@ -24,7 +25,6 @@ _HELP = "--help"
 _LEVELS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")  # NCCL user guide, environment variables
 
 _ENV_LIST = ("mca_base_env_list", "mca_base_env_list_delimiter")
-_SHELL = re.compile(r"^(\d?[<>]|[|&;])|\$[A-Za-z_({]")
 _SINGLE_DASH = re.compile(r"^-[A-Za-z]*[A-Z]")
 """Open MPI's options of several letters are in small letters, so with one dash this is none,
 whatever follows.
@@ -46,11 +46,12 @@ def mistakes_in(options: str, passed: Collection[str]) -> Iterator[Mistake]:
         return  # where the words end is then not what was meant
     if any(character in options for character in "\n\r\t"):
         yield "contains a line break or a tab", "write it on one line, with spaces"
-    if shell := next((word for word in options.split() if _SHELL.search(word)), None):
-        yield (
-            f"`{shell}` is passed on as it is: no shell reads the line",
-            "write plain options and values",
+    if shell := next((word for word in options.split() if shell_characters(word)), None):
+        what = (
+            f"`{shell}` has {shell_characters(shell)!r}: training toolkits up to 5.1.0 give the"
+            " line to a shell, which acts on that, and later ones pass it on as it is"
         )
+        yield what, "write plain options and values"
         return
     for option, values, count in _split(options):
         yield from _mistakes_of(option, values, count, passed)

@@ -62,7 +62,7 @@ def up(
     if running.notice:
         click.echo(running.notice)
     click.echo("for the aws CLI and your own boto3 code:")
-    variables = loopback_variables(running.endpoint, accounts[0]) | {
+    variables = loopback_variables(running.endpoint, accounts[0], running.secret) | {
         "AWS_DEFAULT_REGION": running.region
     }
     for name in (

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -37,6 +37,8 @@ class RunningServer:
     pid: int
     account: str
     region: str
+    secret: str = field(repr=False)
+    """The secret access key of its accounts' roots, which is new at each start."""
     cores: int
     """Number of the machine's cores that it may use."""
     enforces_iam: bool = False
@@ -65,7 +67,11 @@ class RunningServer:
 
     @property
     def target(self) -> Target:
-        return Target(self.account, self.region, self.endpoint)
+        return self.target_of(self.account)
+
+    def target_of(self, account: str) -> Target:
+        """Return one of its accounts."""
+        return Target(account, self.region, self.endpoint, secret=self.secret)
 
 
 @dataclass
@@ -118,6 +124,7 @@ class LocalServer:
                 pid=state["pid"],
                 account=state["account"],
                 region=state["region"],
+                secret=state["secret_access_key"],
                 cores=state["cores"],
                 enforces_iam=state["enforces_iam"],
                 accounts=tuple(state["accounts"]),

@@ -209,7 +209,7 @@ class Verification:
     def _images(
         self, registry: str, repository: str, image: dict[str, str], region: str
     ) -> list[dict[str, Any]]:
-        ecr = Target(self.target.account, region, self.target.endpoint_url).client("ecr")
+        ecr = self.target.in_region(region).client("ecr")
         try:
             return list(
                 ecr.batch_get_image(

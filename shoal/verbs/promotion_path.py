@@ -228,8 +228,7 @@ def _registry_target(
     try:
         return workspace.open(holder.name, local).target
     except WrongAccountError:
-        own = workspace.open(environment.name, local).target
-        return Target(own.account, holder.region, own.endpoint_url)
+        return workspace.open(environment.name, local).target.in_region(holder.region)
 
 
 def _without_replaced(release: object) -> object:

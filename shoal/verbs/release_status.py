@@ -103,7 +103,7 @@ def _model_data(target: Target, release: Release) -> tuple[str, bool]:
 def _image(target: Target, release: Release) -> tuple[str, bool]:
     host, _, path = release.image_uri.partition("/")
     registry, region = host.split(".")[0], host.split(".")[3]
-    ecr = Target(target.account, region, target.endpoint_url).client("ecr")
+    ecr = target.in_region(region).client("ecr")
     repository, _, tag = path.partition(":")
     by_tag = [{"imageTag": tag}] if tag else []
     request = {

@@ -27,11 +27,7 @@ def require_shared(target: Target, environment: Environment, release: Release, c
     """
     if release.account == environment.account:
         return ""
-    registry = (
-        target
-        if release.region == target.region
-        else Target(target.account, release.region, target.endpoint_url)
-    )
+    registry = target if release.region == target.region else target.in_region(release.region)
     try:
         registry.client("sagemaker").describe_model_package(
             ModelPackageName=release.model_package_arn

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +18,6 @@ from botocore.loaders import Loader, create_loader
 
 from shoal.verbs.errors import UsageError, WrongAccountError
 
-_UNVERIFIED = "unverified"
 _NO_PROXY = "localhost,127.0.0.1"
 _ISOLATION = {
     "AWS_EC2_METADATA_DISABLED": "true",
@@ -36,6 +35,8 @@ class Target:
     endpoint_url: str | None = None
     profile: str | None = None
     """A profile of the user's AWS configuration, to use other credentials; unused on loopback."""
+    secret: str = field(default="", repr=False)
+    """The secret access key of the accounts' roots in shoal-local; unused on AWS."""
     _session: Session = field(init=False, repr=False, compare=False)
     _clients: dict[tuple[str, float | None], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -54,7 +55,7 @@ class Target:
             self,
             "_session",
             (
-                _loopback_session(self.account, self.region)
+                _loopback_session(self.account, self.region, self.secret)
                 if self.is_local
                 else _session(botocore.session.Session(profile=self.profile), self.region)
             ),
@@ -103,8 +104,12 @@ class Target:
         return (
             offline_environment(inherited)
             | region
-            | loopback_variables(self.endpoint_url, self.account)
+            | loopback_variables(self.endpoint_url, self.account, self.secret)
         )
+
+    def in_region(self, region: str) -> Target:
+        """Return the same account in another region."""
+        return replace(self, region=region)
 
     def check_account(self) -> None:
         """Raise WrongAccountError unless the credentials in use belong to this account."""
@@ -124,14 +129,14 @@ def offline_environment(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def local_access_key(account: str) -> str:
-    """Return the access key of the account's root in shoal-local, which verifies no secret.
+    """Return the access key of the account's root in shoal-local.
 
     AWS makes no such key: theirs have no 0, 1, 8 or 9.
     """
     return f"AKIA{account}ROOT"
 
 
-def loopback_variables(endpoint_url: str, account: str) -> dict[str, str]:
+def loopback_variables(endpoint_url: str, account: str, secret: str) -> dict[str, str]:
     """Return the variables that point any AWS client at shoal-local's account.
 
     They also keep it away from the user's own settings and from the instance metadata service.
@@ -140,17 +145,17 @@ def loopback_variables(endpoint_url: str, account: str) -> dict[str, str]:
         "AWS_ENDPOINT_URL": endpoint_url,
         "AWS_ENDPOINT_URL_S3": endpoint_url,
         "AWS_ACCESS_KEY_ID": local_access_key(account),
-        "AWS_SECRET_ACCESS_KEY": _UNVERIFIED,
+        "AWS_SECRET_ACCESS_KEY": secret,
         "NO_PROXY": _NO_PROXY,
         "no_proxy": _NO_PROXY,
     } | _ISOLATION
 
 
-def _loopback_session(account: str, region: str) -> Session:
+def _loopback_session(account: str, region: str, secret: str) -> Session:
     core = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
     core.set_config_variable("config_file", os.devnull)
     core.set_config_variable("credentials_file", os.devnull)
-    core.set_credentials(local_access_key(account), _UNVERIFIED)
+    core.set_credentials(local_access_key(account), secret)
     return _session(core, region)
 
 

@@ -77,7 +77,7 @@ class Workspace:
             raise WrongAccountError(
                 f"the emulator plays {running.description}, {request}; {advice}"
             )
-        return Target(environment.account, environment.region, running.endpoint)
+        return running.target_of(environment.account)
 
 
 @dataclass(frozen=True)

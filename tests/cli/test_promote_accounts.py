@@ -15,11 +15,10 @@ from shoal.verbs.cdk import TOOLKIT_STACK
 from shoal.verbs.deployed_stack import describe_stack
 from shoal.verbs.local_server import LocalServer
 from shoal.verbs.shared_release import require_shared
-from shoal.verbs.target import Target
 from tests.cli.conftest import PROD, STAGING
 from tests.cli.test_promote import TO_STAGING, promoted
 from tests.cli.trained import Checkout, Registry
-from tests.verbs.conftest import ACCOUNT, REGION
+from tests.verbs.conftest import ACCOUNT
 
 
 def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
@@ -136,10 +135,7 @@ def test_a_deployment_of_what_may_not_be_read_is_one_error_before_anything_is_ma
         "nothing was deployed; deploy what says so, from this commit, first: `shoal deploy dev"
         " --local --data`"
     )
-    assert (
-        describe_stack(Target(STAGING, REGION, three_accounts.require().endpoint), TOOLKIT_STACK)
-        is None
-    )
+    assert describe_stack(three_accounts.require().target_of(STAGING), TOOLKIT_STACK) is None
 
 
 @pytest.mark.usefixtures("shared")
@@ -148,5 +144,5 @@ def test_what_may_be_read_is_no_reason_to_stop(
 ) -> None:
     environment = load_environment("staging", pinning.root)
     assert environment.release is not None
-    target = Target(STAGING, REGION, three_accounts.require().endpoint)
+    target = three_accounts.require().target_of(STAGING)
     assert require_shared(target, environment, environment.release, "") == ""

@@ -44,8 +44,7 @@ class Own:
 
     def __init__(self, three_accounts: LocalServer, name: str) -> None:
         self.names = Names(load_environment(name, ROOT))
-        running = three_accounts.require()
-        self.target = Target(self.names.environment.account, REGION, running.endpoint)
+        self.target = three_accounts.require().target_of(self.names.environment.account)
         self.s3, self.sagemaker = self.target.client("s3"), self.target.client("sagemaker")
         self.bucket = self.names.bucket("artifacts")
 

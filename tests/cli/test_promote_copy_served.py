@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,7 @@ def registry(strict: LocalServer) -> Registry:
 @pytest.fixture(scope="module")
 def staging(strict: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Target:
     """Deploy staging's own data stack: its key and bucket apply their policies."""
-    target = Target(STAGING, REGION, strict.require().endpoint)
+    target = strict.require().target_of(STAGING)
     template = synthesised({"staging": ENV}, tmp_path_factory.mktemp("before"))["staging"].stacks[
         NAMES.stack("data")
     ]
@@ -172,7 +173,7 @@ def as_role(target: Target, name: str, policies: list[dict[str, Any]]) -> Target
         credentials["SessionToken"],
         target.region,
     )
-    assumed = Target(target.account, target.region, target.endpoint_url)
+    assumed = replace(target)
     object.__setattr__(assumed, "_session", session)
     return assumed
 

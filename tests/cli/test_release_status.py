@@ -433,6 +433,9 @@ class Refusing:
         # One with clients of its own: other tests use those of `target`.
         self._target = Target(target.account, target.region, target.endpoint_url)
 
+    def in_region(self, region: str) -> Target:
+        return self._target.in_region(region)
+
     def client(self, service: str) -> Any:
         client = self._target.client(service)
         for name in ("describe_pipeline_definition_for_execution", "get_object"):

@@ -68,6 +68,14 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
         "contains a line break or a control character",
     ),
     (
+        {"training": {"hyperparameters": {"backend": "smddp;id>x"}}},
+        "contains ';>', which the training toolkits up to 5.1.0 give to a shell",
+    ),
+    (
+        {"training": {"hyperparameters": {"text": "two words"}}},
+        "contains ' ', which the training toolkits up to 5.1.0 give to a shell",
+    ),
+    (
         {"training": {"hyperparameters": {"batch-size": 1, "batch_size": 2}}},
         "pipeline parameter BatchSize, which `batch-size` already uses",
     ),

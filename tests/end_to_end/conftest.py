@@ -20,6 +20,8 @@ import pytest
 from local.tests.sagemaker.account import ACCOUNT_ID, Account
 from shoal.verbs.local_server import port_answers
 from shoal.verbs.processes import mentioning
+from shoal.verbs.target import Target
+from shoal.verbs.workspace import Workspace
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import emulator
@@ -69,6 +71,11 @@ class Checkout:
         (folder / "environments").mkdir()
         (folder / "environments" / f"{name}.yaml").write_text(text)
         return checkout
+
+    @property
+    def local_target(self) -> Target:
+        """The first account of the emulator that runs for it."""
+        return Workspace(self.root, os.environ).local_server.require().target
 
     def run(self, *arguments: str) -> Finished:
         """Runs `shoal` to its end."""

@@ -62,7 +62,7 @@ def target(mine: Checkout) -> Target:
     ), before.output
     result = mine.run("deploy", "mine", "--local")
     assert result.exit_code == 0, result.output
-    return Target(ACCOUNT, "us-east-1", str(re.findall(r"http://localhost:\d+", started.output)[0]))
+    return mine.local_target
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ real CLI, stacks, pipeline, training.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,9 +44,7 @@ def target(fsx: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Target:
     started = fsx.run("local", "up", "fsx", "--enforce-iam")
     deployed = fsx.run("deploy", "fsx", "--local")
     assert deployed.exit_code == 0, f"{started.output}{deployed.output}"
-    target = Target(
-        "111122223333", "us-east-1", re.findall(r"http://localhost:\d+", started.output)[0]
-    )
+    target = fsx.local_target
     _upload(target, tmp_path_factory.mktemp("digits"))
     return target
 

@@ -7,7 +7,6 @@ The order of the tests is the order of the story.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -55,10 +54,7 @@ def place(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Itera
     own = checkout.with_environment(tmp_path_factory.mktemp("image"), "img", ENVIRONMENT)
     started = own.run("local", "up", "img")
     assert started.exit_code == 0, started.output
-    yield Place(
-        own,
-        Target("111122223333", "us-east-1", re.findall(r"http://localhost:\d+", started.output)[0]),
-    )
+    yield Place(own, own.local_target)
     own.run("local", "down")
 
 

@@ -5,7 +5,6 @@ emulator.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -52,32 +51,29 @@ def mine(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def deployed(mine: Checkout) -> str:
-    """The endpoint of the emulator that the environment is deployed to."""
+def deployed(mine: Checkout) -> Target:
+    """The account of the emulator that the environment is deployed to."""
     started = mine.run("local", "up", "mine", "--enforce-iam")
     assert started.exit_code == 0, started.output
     result = mine.run("deploy", "mine", "--local")
     assert result.exit_code == 0, result.output
-    return str(re.findall(r"http://localhost:\d+", started.output)[0])
+    return mine.local_target
 
 
-def test_a_budget_and_everybody_who_is_mailed_are_deployed(deployed: str) -> None:
+def test_a_budget_and_everybody_who_is_mailed_are_deployed(deployed: Target) -> None:
     """Here because this environment's deployment is the cheapest; the pipeline has no part in
     it.
     """
-    target = Target("111122223333", "us-east-1", deployed)
-    (budget,) = target.client("budgets").describe_budgets(AccountId="111122223333")["Budgets"]
-    told = {each["Endpoint"] for each in target.client("sns").list_subscriptions()["Subscriptions"]}
+    (budget,) = deployed.client("budgets").describe_budgets(AccountId="111122223333")["Budgets"]
+    told = {
+        each["Endpoint"] for each in deployed.client("sns").list_subscriptions()["Subscriptions"]
+    }
     assert (budget["BudgetName"], float(budget["BudgetLimit"]["Amount"])) == (PIPELINE, 500)
     assert {"team@example.com", "boss@example.com"} <= told
 
 
-def test_what_is_deployed_is_the_functions_definition(deployed: str) -> None:
-    described = (
-        Target("111122223333", "us-east-1", deployed)
-        .client("sagemaker")
-        .describe_pipeline(PipelineName=PIPELINE)
-    )
+def test_what_is_deployed_is_the_functions_definition(deployed: Target) -> None:
+    described = deployed.client("sagemaker").describe_pipeline(PipelineName=PIPELINE)
     (step,) = json.loads(described["PipelineDefinition"])["Steps"]
     assert step["Name"] == "Hello"
     assert step["Arguments"]["NetworkConfig"]["VpcConfig"]["Subnets"][0].startswith("subnet-")

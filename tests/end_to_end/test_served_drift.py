@@ -95,7 +95,8 @@ def stack(account: Account, digest: str) -> Iterator[DeployedStack]:
         StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
     )
     yield DeployedStack(
-        Target(ACCOUNT_ID, "us-east-1", account.endpoint), SynthesisedStack(STACK, template)
+        Target(ACCOUNT_ID, "us-east-1", account.endpoint, secret=account.secret),
+        SynthesisedStack(STACK, template),
     )
     cloudformation.delete_stack(StackName=STACK)
     until(

@@ -188,7 +188,10 @@ def test_destroy_deregisters_by_itself_where_there_is_no_function(account: Accou
     target = scale(account, name)
     names = Names(Environment(name="dev", project="torndown", account=ACCOUNT_ID))
     Teardown(
-        Target(ACCOUNT_ID, "us-east-1", account.endpoint), names, list[Event]().append, poll_s=0.1
+        Target(ACCOUNT_ID, "us-east-1", account.endpoint, secret=account.secret),
+        names,
+        list[Event]().append,
+        poll_s=0.1,
     ).remove_endpoints()
     assert names.pipeline == PIPELINE
     assert (

@@ -39,10 +39,20 @@ def emulator(checkout: Checkout) -> Iterator[dict[str, str]]:
     checkout.run("local", "down")
 
 
+def target_of(emulator: dict[str, str]) -> Target:
+    """The account of the variables."""
+    return Target(
+        "111122223333",
+        "us-east-1",
+        emulator["AWS_ENDPOINT_URL"],
+        secret=emulator["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
 @contextmanager
 def serving(emulator: dict[str, str]) -> Iterator[None]:
     """An endpoint that a user makes of the newest registered model package."""
-    client = Target("111122223333", "us-east-1", emulator["AWS_ENDPOINT_URL"]).client("sagemaker")
+    client = target_of(emulator).client("sagemaker")
     name = f"{PIPELINE}-by-hand"
     packages = client.list_model_packages(
         ModelPackageGroupName=PIPELINE, SortBy="CreationTime", SortOrder="Descending"
@@ -74,7 +84,7 @@ def serving(emulator: dict[str, str]) -> Iterator[None]:
 @contextmanager
 def without(emulator: dict[str, str], actor: str, sid: str) -> Iterator[None]:
     """The role of an actor without one of its statements."""
-    iam = Target("111122223333", "us-east-1", emulator["AWS_ENDPOINT_URL"]).client("iam")
+    iam = target_of(emulator).client("iam")
     role = f"{PIPELINE}-us-east-1-{actor}"
     (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
     policy = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
@@ -222,9 +232,7 @@ def test_a_trained_model_can_be_served_and_invoked(
 def test_what_was_trained_has_the_metrics_of_the_dashboard(
     emulator: dict[str, str], title: str
 ) -> None:
-    cloudwatch = Target("111122223333", "us-east-1", emulator["AWS_ENDPOINT_URL"]).client(
-        "cloudwatch"
-    )
+    cloudwatch = target_of(emulator).client("cloudwatch")
     body = cloudwatch.get_dashboard(DashboardName=f"{PIPELINE}-us-east-1")["DashboardBody"]
     graphs = {
         each["properties"]["title"]: each["properties"] for each in json.loads(body)["widgets"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal_local.testing import root_variables
 from tests.functions.bootstrap import run
 
 FUNCTIONS = Path(__file__).resolve().parents[2] / "stacks" / "functions"
@@ -41,7 +42,9 @@ def invoke(
     """Call the handler of `stacks/functions/<folder>/<module>.py` as Lambda would."""
     with tempfile.TemporaryDirectory() as temporary:
         output = Path(temporary)
-        variables = _environment(endpoint_url) | dict(environment or {})
+        variables = (
+            _environment(endpoint_url) | root_variables(endpoint_url) | dict(environment or {})
+        )
         # Lambda hands over JSON, so what is no JSON fails here as well.
         message = json.loads(json.dumps(event))
         process = _FORKS.Process(

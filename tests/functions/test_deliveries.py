@@ -9,6 +9,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local.tests.control.account import Account, eventually
@@ -43,7 +44,7 @@ def test_of_many_deliveries_at_once_one_starts_an_execution_that_goes_on(
         function.of_schedule(event(f"s{number}", DUE, {"Seconds": "20"}))
         for number in range(DELIVERIES)
     ]
-    clients = [account.client_of("sagemaker", "test", "test") for _ in wanted]
+    clients = [account.client("sagemaker", Config()) for _ in wanted]
 
     def deliver(number: int) -> str:
         together.wait(60)

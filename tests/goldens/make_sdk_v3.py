@@ -128,10 +128,9 @@ MIN_ACCURACY = ParameterFloat("MinAccuracy", default_value=0.98)
 EPOCHS = ParameterInteger("Epochs", default_value=2)
 BATCH_SIZE = ParameterInteger("BatchSize", default_value=256)
 LEARNING_RATE = ParameterFloat("LearningRate", default_value=0.003)
-OPTIMIZER = ParameterString("Optimizer", default_value="adam")
-AUGMENT = ParameterString("Augment", default_value="true")
+AUGMENT = ParameterString("Augment", default_value="true", enum_values=["true", "false"])
 PARAMETERS = [TRAIN_DATA_URI, TEST_DATA_URI, CODE_URI, INSTANCE_TYPE, INSTANCE_COUNT, MIN_ACCURACY]
-PARAMETERS += [EPOCHS, BATCH_SIZE, LEARNING_RATE, OPTIMIZER, AUGMENT]
+PARAMETERS += [EPOCHS, BATCH_SIZE, LEARNING_RATE, AUGMENT]
 
 
 def pipeline_session() -> PipelineSession:
@@ -179,7 +178,7 @@ def train_step(session: PipelineSession) -> TrainingStep:
             "epochs": EPOCHS.to_string(),
             "batch-size": BATCH_SIZE.to_string(),
             "learning-rate": LEARNING_RATE.to_string(),
-            "optimizer": OPTIMIZER,
+            "optimizer": "adam",
             "augment": AUGMENT,
             "sagemaker_program": '"train.py"',
             "sagemaker_submit_directory": CODE_URI,

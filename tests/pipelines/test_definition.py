@@ -80,7 +80,6 @@ def test_parameters_are_those_of_the_pipeline_and_one_per_hyperparameter() -> No
         "Epochs": "Integer",
         "BatchSize": "Integer",
         "LearningRate": "Float",
-        "Optimizer": "String",
         "Augment": "String",
     }
     assert [name for name in declared if name not in own] == list(PIPELINE_PARAMETERS)
@@ -89,7 +88,22 @@ def test_parameters_are_those_of_the_pipeline_and_one_per_hyperparameter() -> No
 def test_hyperparameters_are_strings_whatever_their_parameters_type() -> None:
     sent = steps_by_name(definition())["Train"]["Arguments"]["HyperParameters"]
     assert sent["epochs"] == {"Std:Join": {"On": "", "Values": [{"Get": "Parameters.Epochs"}]}}
-    assert sent["optimizer"] == {"Get": "Parameters.Optimizer"}
+    assert sent["augment"] == {"Get": "Parameters.Augment"}
+
+
+def test_whoever_starts_an_execution_puts_no_text_into_the_command_line() -> None:
+    """AWS's toolkits up to 5.1.0 give it to a shell."""
+    document = definition()
+    texts = [each for each in document["Parameters"] if each["Name"] in {"Augment", "Optimizer"}]
+    assert texts == [
+        {
+            "Name": "Augment",
+            "Type": "String",
+            "DefaultValue": "true",
+            "EnumValues": ["true", "false"],
+        }
+    ]
+    assert steps_by_name(document)["Train"]["Arguments"]["HyperParameters"]["optimizer"] == "adam"
 
 
 def test_an_execution_writes_below_its_own_id_only() -> None:

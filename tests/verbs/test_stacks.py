@@ -42,7 +42,7 @@ from config.settings import Environment
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown
 
-endpoint, project, account, region, until = sys.argv[1:]
+endpoint, secret, project, account, region, until = sys.argv[1:]
 
 def said(text):
     print(text, flush=True)
@@ -54,7 +54,8 @@ class Cdk:
         said("cdk")
 
 names = Names(Environment(name="dev", project=project, account=account, protect=False))
-teardown = Teardown(Target(account, region, endpoint), names, lambda event: said(event.text), 0.05)
+target = Target(account, region, endpoint, secret=secret)
+teardown = Teardown(target, names, lambda event: said(event.text), 0.05)
 try:
     with interrupted_once():
         destroyed = teardown.destroy(Cdk())
@@ -194,6 +195,7 @@ def destroy_in_a_process(place: Place, until: str = "") -> tuple[int, list[str]]
     """
     variables = (
         str(place.target.endpoint_url),
+        place.target.secret,
         place.names.environment.project,
         ACCOUNT,
         place.target.region,

@@ -10,7 +10,7 @@ from shoal.verbs.errors import UsageError
 from shoal.verbs.target import Target, loopback_variables, offline_environment
 
 AWS = Target("111122223333", "eu-west-1")
-LOCAL = Target("111122223333", "eu-west-1", "http://localhost:4566")
+LOCAL = Target("111122223333", "eu-west-1", "http://localhost:4566", secret="a secret")
 USER = {
     "AWS_PROFILE": "work",
     "AWS_SESSION_TOKEN": "t",
@@ -39,7 +39,7 @@ def test_children_for_loopback_are_pointed_at_the_endpoint_for_s3_too() -> None:
 
 
 def test_children_for_loopback_find_no_settings_in_files_or_on_the_instance() -> None:
-    environment = loopback_variables("http://localhost:1", "111122223333")
+    environment = loopback_variables("http://localhost:1", "111122223333", "a secret")
     assert (
         environment["AWS_CONFIG_FILE"] == environment["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
     )
@@ -47,7 +47,16 @@ def test_children_for_loopback_find_no_settings_in_files_or_on_the_instance() ->
 
 
 def test_children_for_loopback_are_the_root_of_the_targets_account() -> None:
-    assert LOCAL.child_environment({})["AWS_ACCESS_KEY_ID"] == "AKIA111122223333ROOT"
+    environment = LOCAL.child_environment({})
+    assert environment["AWS_ACCESS_KEY_ID"] == "AKIA111122223333ROOT"
+    assert environment["AWS_SECRET_ACCESS_KEY"] == "a secret"
+
+
+def test_the_same_account_in_another_region_keeps_its_secret_and_does_not_show_it() -> None:
+    elsewhere = LOCAL.in_region("us-east-1")
+    assert (elsewhere.region, elsewhere.secret) == ("us-east-1", "a secret")
+    assert elsewhere.child_environment({})["AWS_REGION"] == "us-east-1"
+    assert "a secret" not in repr(elsewhere)
 
 
 def test_an_offline_child_gets_no_endpoint_and_no_credentials() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -252,7 +253,7 @@ def tags_of(names: Names) -> dict[str, str]:
 
 def refusing(target: Target, operation: str) -> Target:
     """Return the same account for a caller that may not do `operation`."""
-    limited = Target(ACCOUNT, REGION, target.endpoint_url)
+    limited = replace(target)
 
     def refuse(**_: Any) -> None:
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not you"}}, operation)

@@ -1,5 +1,5 @@
-"""shoal-local, a stand-in for AWS on loopback: `serve` runs it in this process, `status` and `down`
-look after one that runs in another, `runtime` builds what stands for container images.
+"""shoal-local, a stand-in for AWS on loopback: `serve` runs it in this process, `status`, `env` and
+`down` look after one that runs in another, `runtime` builds what stands for container images.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import signal
 import sys
 import tempfile
@@ -58,8 +59,7 @@ def parser() -> argparse.ArgumentParser:
         "--port", type=int, default=0, help="port to listen on; 0 takes a free one"
     )
     accounts = (
-        f"an account that there is (12 digits), by default {DEFAULT_ACCOUNT}; may be repeated,"
-        " unknown access keys mean the first"
+        f"an account that there is (12 digits), by default {DEFAULT_ACCOUNT}; may be repeated"
     )
     serve_parser.add_argument(
         "--account", type=account_id, action="append", default=[], help=accounts
@@ -116,13 +116,19 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=SECONDS",
         help=duration_help,
     )
+    env_parser = commands.add_parser(
+        "env", help="print the variables with which AWS clients use the running emulator"
+    )
+    env_parser.add_argument(
+        "--account", type=account_id, help="whose root, by default the first account's"
+    )
     status_parser = commands.add_parser(
         "status", help="say whether an emulator runs with the state directory"
     )
     down_parser = commands.add_parser(
         "down", help="stop the emulator of the state directory, or clean up after a crash"
     )
-    for each in (serve_parser, status_parser, down_parser):
+    for each in (serve_parser, env_parser, status_parser, down_parser):
         each.add_argument(
             "--state-dir",
             type=Path,
@@ -277,9 +283,32 @@ def isolate() -> None:
     time.tzset()
 
 
+def env(options: argparse.Namespace) -> int:
+    """Print `export` lines for a shell: `eval "$(shoal-local env)"`."""
+    state = State(options.state_dir.resolve())
+    running = state.running()
+    if running is None:
+        raise EmulatorError(f"no emulator runs with {state.folder}")
+    account = options.account or running["account"]
+    if account not in running["accounts"]:
+        played = ", ".join(running["accounts"])
+        raise EmulatorError(f"the emulator does not play account {account}; it plays {played}")
+    variables = {
+        "AWS_ENDPOINT_URL": running["endpoint"],
+        "AWS_ENDPOINT_URL_S3": running["endpoint"],
+        "AWS_ACCESS_KEY_ID": f"AKIA{account}ROOT",
+        "AWS_SECRET_ACCESS_KEY": running["secret_access_key"],
+        "AWS_DEFAULT_REGION": running["region"],
+    }
+    for name, value in variables.items():
+        print(f"export {name}={shlex.quote(value)}")
+    return 0
+
+
 def status(options: argparse.Namespace) -> int:
     running = State(options.state_dir.resolve()).running()
-    print(json.dumps(running or {"running": False}))
+    shown = {key: value for key, value in (running or {}).items() if key != "secret_access_key"}
+    print(json.dumps(shown or {"running": False}))
     return 0 if running else 3
 
 
@@ -289,7 +318,7 @@ def down(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"serve": serve, "status": status, "down": down}
+COMMANDS = {"serve": serve, "env": env, "status": status, "down": down}
 
 if __name__ == "__main__":
     sys.exit(main())

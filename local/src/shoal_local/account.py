@@ -22,7 +22,7 @@ from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.iam_request import account_of
 from shoal_local.control.autoscaling import AutoScaling
-from shoal_local.control.clients import Clients
+from shoal_local.control.clients import Clients, root_of
 from shoal_local.control.cloudformation.service import CloudFormation
 from shoal_local.control.codebuild import BuildProjects
 from shoal_local.control.events import Events
@@ -57,6 +57,8 @@ class Shared:
     """
 
     region: str
+    secret: str
+    """The secret access key of every account's root."""
     endpoint_url: Callable[[], str]
     registry: ProcessRegistry
     evaluator: Evaluator
@@ -84,8 +86,9 @@ class Account:
     ) -> None:
         self.number = number
         self._folder, self._shared, self._others = folder, shared, others
-        self.identity = Identity(number, shared.region)
-        self.clients = Clients(shared.endpoint_url, shared.region, number)
+        root = root_of(number, shared.secret)
+        self.identity = Identity(number, shared.region, root)
+        self.clients = Clients(shared.endpoint_url, shared.region, root)
         self.invoker = Invoker(
             self.identity, self.clients, shared.registry, folder / "lambda", shared.faults
         )
@@ -193,7 +196,7 @@ class Account:
                     "DescribeAlarms": self.alarms.guard,
                 },
             ),
-            "sts": Service(self.identity.operations),
+            "sts": Service(self.identity.operations, complete=True),
             "iam": Service({}, guards=self.identity.guards),
             "events": Service(self.events.operations, guards=self.events.guards),
             "lambda": Service(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +49,7 @@ log = logging.getLogger(__name__)
 class Options:
     """The options of `serve`.
 
-    - `account`: the account whose root unknown access keys mean; `others`: further accounts.
+    - `account`, `others`: the accounts that there are.
     - `accelerators`: how many GPUs of this machine training jobs may use.
     - `images`: runtimes by patterns of the user's own images.
     - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
@@ -121,6 +122,7 @@ class Emulator:
         patch_ecr()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
+        self.secret = secrets.token_urlsafe(30)
         self._port = options.port
         self._thread: threading.Thread | None = None
         self._warm_up = threading.Thread(
@@ -135,8 +137,7 @@ class Emulator:
         self.home = self.accounts[options.account]
         send_object_events(lambda number, entry: self.accounts[number].events.emit(entry))
         self._router = AccountRouter(
-            {number: account.router for number, account in self.accounts.items()},
-            options.account,
+            {number: account.router for number, account in self.accounts.items()}
         )
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])
@@ -150,6 +151,7 @@ class Emulator:
         )
         return Shared(
             region=options.region,
+            secret=self.secret,
             endpoint_url=self.endpoint_url,
             registry=self.registry,
             evaluator=self.evaluator,
@@ -217,7 +219,7 @@ class Emulator:
             name="http",
         )
         self._thread.start()
-        self.state.write(self.description())
+        self.state.write({**self.description(), "secret_access_key": self.secret})
         self._warm_up.start()
 
     @property
@@ -226,7 +228,7 @@ class Emulator:
         return self._warm_up.ident is not None and not self._warm_up.is_alive()
 
     def description(self) -> dict[str, Any]:
-        """Return the ready line, which is also emulator.json."""
+        """Return the ready line; emulator.json, which only its owner reads, has the secret too."""
         return {
             "endpoint": self.endpoint_url(),
             "pid": os.getpid(),

@@ -11,6 +11,7 @@ test's own process, for tests that look into it. Needs pytest.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -28,7 +29,12 @@ from urllib.parse import urlsplit
 
 import boto3
 import pytest
+from botocore.auth import S3SigV4Auth, SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
+from shoal_local.control.clients import root_of
+from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError
 from shoal_local.processes import started_at
 
@@ -43,6 +49,21 @@ START_LIMIT_S = 60.0
 STOP_LIMIT_S = 60.0
 LEFTOVERS_LIMIT_S = 10.0
 _in_process = threading.Lock()
+_state_dirs: dict[str, Path] = {}
+"""Of the emulators that this process has started, by endpoint."""
+
+
+class _S3Signer(S3SigV4Auth):
+    """Signs with a word in the place of the body's hash, if there is one."""
+
+    def __init__(
+        self, credentials: Credentials, service: str, region: str, payload: str | None
+    ) -> None:
+        super().__init__(credentials, service, region)
+        self._payload = payload
+
+    def payload(self, request: AWSRequest) -> str:
+        return self._payload or str(super().payload(request))
 
 
 @dataclass(eq=False)
@@ -53,8 +74,6 @@ class LocalAccount:
     state_dir: Path
     number: str = ACCOUNT_ID
     region: str = REGION
-    key: str = "test"
-    """The access key of its root. Unknown keys mean the emulator's first account."""
     _clients: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -62,12 +81,22 @@ class LocalAccount:
     def of(cls, emulator: Emulator) -> Self:
         """Return the account of an emulator in this process."""
         options = emulator.options
+        _state_dirs[emulator.endpoint_url()] = options.state_dir
         return cls(emulator.endpoint_url(), options.state_dir, options.account, options.region)
 
     def other(self, number: str) -> LocalAccount:
         """Return another account of the same emulator."""
-        key = f"AKIA{number}ROOT"
-        return LocalAccount(self.endpoint, self.state_dir, number, self.region, key)
+        return LocalAccount(self.endpoint, self.state_dir, number, self.region)
+
+    @property
+    def key(self) -> str:
+        """Return the access key of its root."""
+        return root_of(self.number, "").access_key_id
+
+    @functools.cached_property
+    def secret(self) -> str:
+        """Return its root's secret access key, which the emulator wrote at its start."""
+        return State(self.state_dir).secret()
 
     def client(self, service: str, config: Config | None = None) -> Any:
         """Return a boto3 client of the account's root, the same one each time.
@@ -75,10 +104,10 @@ class LocalAccount:
         One with a `config` is new.
         """
         if config is not None:
-            return self.client_of(service, self.key, "test", config=config)
+            return self.client_of(service, self.key, self.secret, config=config)
         with self._lock:
             if service not in self._clients:
-                self._clients[service] = self.client_of(service, self.key, "test")
+                self._clients[service] = self.client_of(service, self.key, self.secret)
             return self._clients[service]
 
     def client_of(
@@ -100,6 +129,31 @@ class LocalAccount:
             config=config,
         )
 
+    def signed(
+        self,
+        method: str,
+        path: str,
+        service: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        payload: str | None = None,
+    ) -> dict[str, str]:
+        """Return `headers` with the signature of the account's root, for a request that no boto3
+        client sends.
+
+        `payload` stands for the body's hash in a request to S3, as UNSIGNED-PAYLOAD does.
+        """
+        credentials = Credentials(self.key, self.secret)
+        signer = (
+            _S3Signer(credentials, service, self.region, payload)
+            if service == "s3"
+            else SigV4Auth(credentials, service, self.region)
+        )
+        request = AWSRequest(method, f"{self.endpoint}{path}", dict(headers or {}), body)
+        signer.add_auth(request)
+        return dict(request.headers.items())
+
     def as_role(self, service: str, role_arn: str) -> Any:
         """Return a new boto3 client with the role's credentials."""
         credentials = self.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="tests")[
@@ -113,8 +167,8 @@ class LocalAccount:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the environment in which AWS programs speak to this emulator, with dummy
-        credentials and nothing else of AWS.
+        """Return the environment in which AWS programs speak to this emulator as the
+        account's root, with nothing else of AWS.
         """
         return {
             "PATH": os.environ["PATH"],
@@ -124,7 +178,7 @@ class LocalAccount:
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,
             "AWS_ACCESS_KEY_ID": self.key,
-            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_SECRET_ACCESS_KEY": self.secret,
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
@@ -168,6 +222,7 @@ class LocalEmulator:
         if not line:
             raise EmulatorError(f"the emulator ended with exit code {process.wait()} at its start")
         ready = json.loads(line)
+        _state_dirs[ready["endpoint"]] = state_dir
         account = LocalAccount(ready["endpoint"], state_dir, ready["account"], ready["region"])
         return cls(process, account, ready)
 
@@ -266,6 +321,19 @@ def in_process(
             reset_model_data()
     finally:
         _in_process.release()
+
+
+def root_variables(endpoint: str, account: str = ACCOUNT_ID) -> dict[str, str]:
+    """Return the variables with the credentials of an account's root, for an emulator that this
+    process has started; none for another endpoint.
+    """
+    if endpoint not in _state_dirs:
+        return {}
+    root = root_of(account, State(_state_dirs[endpoint]).secret())
+    return {
+        "AWS_ACCESS_KEY_ID": root.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": root.secret_access_key,
+    }
 
 
 def clean_up(state_dir: Path) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from local.tests.bad_input.wire import ACCOUNT_ID, Wire
-from shoal_local.testing import in_process
+from shoal_local.testing import LocalAccount, in_process
 
 
 @pytest.fixture(scope="module")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
     """The emulator's port, for requests that no client of AWS would send."""
     with in_process(tmp_path_factory.mktemp("wire"), ACCOUNT_ID) as emulator:
-        yield Wire(emulator.endpoint_url())
+        yield Wire(LocalAccount.of(emulator))

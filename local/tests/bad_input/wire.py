@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from shoal_local.testing import LocalAccount
+
 ACCOUNT_ID = "123456789012"
 REGION = "us-east-1"
 _FORBIDDEN = (
@@ -34,7 +36,7 @@ class Answer:
 class Wire:
     """A connection per request to an emulator."""
 
-    endpoint: str
+    account: LocalAccount
 
     def send(
         self,
@@ -45,11 +47,8 @@ class Wire:
         headers: dict[str, str] | None = None,
     ) -> Answer:
         """The answer to a request signed for `service`."""
-        port = urlsplit(self.endpoint).port
-        scope = f"test/20260101/{REGION}/{service}/aws4_request"
-        signed = {
-            "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
-        }
+        port = urlsplit(self.account.endpoint).port
+        signed = self.account.signed(method, path, service, body)
         connection = http.client.HTTPConnection("localhost", port, timeout=60)
         try:
             connection.request(method, path, body, {**signed, **(headers or {})})

@@ -442,7 +442,7 @@ def test_a_presigned_url_is_its_signers(dev: World) -> None:
                 region_name=REGION,
                 endpoint_url=dev.local.endpoint,
                 aws_access_key_id=f"AKIA{account}ROOT",
-                aws_secret_access_key="unverified",
+                aws_secret_access_key=dev.local.secret,
                 config=Config(signature_version=version),
             )
             url = signer.generate_presigned_url(

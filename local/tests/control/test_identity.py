@@ -149,11 +149,8 @@ def test_motos_own_control_panel_is_closed(account: Account) -> None:
 def test_a_request_that_is_not_what_the_api_takes_is_the_callers_fault(
     account: Account, body: bytes
 ) -> None:
-    signed = {
-        "Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/events/aws4_request"
-    }
     headers = {
-        **signed,
+        **account.signed("POST", "/", "events", body),
         "X-Amz-Target": "AWSEvents.PutEvents",
         "Content-Type": "application/x-amz-json-1.1",
     }

@@ -41,7 +41,7 @@ def ask(
     address = {"Host": (host or "localhost:PORT").replace("PORT", str(port_of(account)))}
     form = {
         "Content-Type": "application/x-www-form-urlencoded",
-        "Authorization": STS,
+        **account.signed("POST", "/", "sts", body.encode(), address),
         "Content-Length": str(len(body)),
     }
     try:
@@ -149,7 +149,7 @@ def test_what_a_page_sends_behind_a_refused_request_is_not_taken_for_the_next_on
 
 def test_an_answer_lets_no_other_site_read_it(account: Account) -> None:
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
-    connection.request("GET", "/", headers={"Authorization": S3})
+    connection.request("GET", "/", headers=account.signed("GET", "/", "s3"))
     assert connection.getresponse().headers.get("Access-Control-Allow-Origin") is None
 
 
@@ -163,8 +163,8 @@ def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
         "s3",
         region_name=REGION,
         endpoint_url=account.endpoint,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
+        aws_access_key_id=account.key,
+        aws_secret_access_key=account.secret,
         config=Config(s3={"addressing_style": "virtual"}),
     )
     virtual.meta.events.register("before-send.s3", lambda request, **_: hosts.append(request.url))
@@ -221,7 +221,8 @@ def test_a_request_larger_than_the_service_takes_is_refused_before_it_is_read(
     max_bytes = DEFAULT_MAX_BYTES if "?" in path else MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
     connection.putrequest(method, path)
-    connection.putheader("Authorization", STS.replace("/sts/", f"/{service}/"))
+    for name, value in account.signed(method, path, service, payload="UNSIGNED-PAYLOAD").items():
+        connection.putheader(name, value)
     connection.putheader("Content-Length", str(max_bytes + 1))
     connection.endheaders(b"only the beginning")
     response = connection.getresponse()
@@ -253,7 +254,7 @@ def test_what_is_damaged_or_too_large_when_it_is_unpacked_is_refused(
 ) -> None:
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
     headers = {
-        "Authorization": STS.replace("/sts/", "/logs/"),
+        **account.signed("POST", "/", "logs", body),
         "Content-Encoding": "gzip",
         "Content-Type": "application/x-amz-json-1.1",
     }
@@ -294,7 +295,7 @@ def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
         "PUT",
         "/in-chunks/object",
         body=chunks(200_000),
-        headers={"Authorization": S3},
+        headers=account.signed("PUT", "/in-chunks/object", "s3", payload="UNSIGNED-PAYLOAD"),
         encode_chunked=True,
     )
     assert connection.getresponse().status == 200
@@ -312,45 +313,40 @@ def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
 def test_an_upload_that_calls_itself_a_form_is_kept_as_it_came(account: Account, kind: str) -> None:
     """`curl --data-binary @file` says so of every upload."""
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
-    connection.request(
-        "PUT", "/in-chunks/form", b"a=1&b=2", {"Authorization": S3, "Content-Type": kind}
-    )
+    signed = account.signed("PUT", "/in-chunks/form", "s3", b"a=1&b=2")
+    connection.request("PUT", "/in-chunks/form", b"a=1&b=2", {**signed, "Content-Type": kind})
     assert connection.getresponse().status == 200
     assert (
         account.client("s3").get_object(Bucket="in-chunks", Key="form")["Body"].read() == b"a=1&b=2"
     )
 
 
-def put_signed_chunks(
-    account: Account, body: bytes, length: int, key: str = "in-signed-chunks"
-) -> tuple[int, str]:
+def put_in_chunks(account: Account, body: bytes, length: int, key: str) -> tuple[int, str]:
     """Upload chunks that announce `length` bytes; return status and answer."""
-    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
-    streaming = {
-        "x-amz-content-sha256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER",
-        "x-amz-decoded-content-length": str(length),
-    }
-    connection.request(
+    headers = account.signed(
         "PUT",
         f"/in-chunks/{key}",
-        body,
-        {"Authorization": S3, "Content-Encoding": "aws-chunked", **streaming},
+        "s3",
+        headers={"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": str(length)},
+        payload="STREAMING-UNSIGNED-PAYLOAD-TRAILER",
     )
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    connection.request("PUT", f"/in-chunks/{key}", body, headers)
     response = connection.getresponse()
     return response.status, response.read().decode()
 
 
-SIGNED = b"400;chunk-signature=%s\r\n%s\r\n" % (b"0" * 64, b"x" * 1024)
-END = b"0;chunk-signature=%s\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n" % (b"0" * 64)
+CHUNK = b"400\r\n%s\r\n" % (b"x" * 1024)
+END = b"0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n"
 
 
 @pytest.mark.usefixtures("in_chunks")
 @pytest.mark.parametrize("chunks_", [3, 9000])
-def test_an_object_in_signed_chunks_is_kept_without_them(account: Account, chunks_: int) -> None:
-    status, text = put_signed_chunks(account, SIGNED * chunks_ + END, 1024 * chunks_)
+def test_an_object_in_aws_chunks_is_kept_without_them(account: Account, chunks_: int) -> None:
+    status, text = put_in_chunks(account, CHUNK * chunks_ + END, 1024 * chunks_, "in-aws-chunks")
     assert status == 200, text
     assert (
-        account.client("s3").get_object(Bucket="in-chunks", Key="in-signed-chunks")["Body"].read()
+        account.client("s3").get_object(Bucket="in-chunks", Key="in-aws-chunks")["Body"].read()
         == b"x" * 1024 * chunks_
     )
 
@@ -362,18 +358,18 @@ def test_an_object_in_signed_chunks_is_kept_without_them(account: Account, chunk
         (b"no size\r\n", 10),
         (b"-1;\r\nx\r\n", 10),
         (b"fffffffffffffff;\r\nx\r\n", 10),
-        (SIGNED, 1024),
-        (SIGNED[:-3], 1024),
-        (SIGNED.replace(b"400;", b"3ff;") + END, 1023),
-        (SIGNED + END, 10**15),
+        (CHUNK, 1024),
+        (CHUNK[:-3], 1024),
+        (CHUNK.replace(b"400", b"3ff") + END, 1023),
+        (CHUNK + END, 10**15),
         (b"x" * 100_000, 100_000),
     ],
 )
 @pytest.mark.usefixtures("in_chunks")
-def test_signed_chunks_that_are_none_are_refused_and_nothing_is_kept(
+def test_chunks_that_are_none_are_refused_and_nothing_is_kept(
     account: Account, body: bytes, length: int
 ) -> None:
-    status, text = put_signed_chunks(account, body, length, "none")
+    status, text = put_in_chunks(account, body, length, "none")
     assert (status, "<Code>IncompleteBody</Code>" in text) == (400, True), text
     assert account.client("s3").list_objects_v2(Bucket="in-chunks", Prefix="none")["KeyCount"] == 0
 

@@ -44,11 +44,26 @@ def test_the_ready_line_is_what_the_state_file_and_status_say(
     ready, state_dir = served.ready, served.account.state_dir
     code, output = emulator("status", "--state-dir", str(state_dir))
     assert ready["pid"] == served.process.pid
-    assert (code, json.loads(output), json.loads((state_dir / "emulator.json").read_text())) == (
-        0,
-        ready,
-        ready,
+    state = json.loads((state_dir / "emulator.json").read_text())
+    assert state.pop("secret_access_key")
+    assert (code, json.loads(output), state) == (0, ready, ready)
+
+
+def test_env_says_how_to_use_it_and_only_its_accounts(served: LocalEmulator) -> None:
+    account = served.account
+    code, output = emulator("env", "--state-dir", str(account.state_dir))
+    assert code == 0
+    assert output.splitlines() == [
+        f"export AWS_ENDPOINT_URL={account.endpoint}",
+        f"export AWS_ENDPOINT_URL_S3={account.endpoint}",
+        f"export AWS_ACCESS_KEY_ID={account.key}",
+        f"export AWS_SECRET_ACCESS_KEY={account.secret}",
+        f"export AWS_DEFAULT_REGION={account.region}",
+    ]
+    code, output = emulator(
+        "env", "--state-dir", str(account.state_dir), "--account", "999988887777"
     )
+    assert (code, "does not play account 999988887777" in output) == (1, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -123,6 +124,18 @@ def test_only_its_user_may_read_the_file_that_has_a_pods_credentials(tmp_path: P
     file = tmp_path / "pod.json"
     assert "environment" in json.loads(file.read_text())["hosts"][0]
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+@needs_namespaces
+def test_a_pod_does_not_see_the_emulators_secret() -> None:
+    # outside /tmp, which is a host's own anyway
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        state_file = Path(folder) / "emulator.json"
+        state_file.write_text("the secret")
+        with pod_of(Path(folder), one=f"cat {state_file} && echo end") as (pod, lines):
+            assert pod.wait(LIMIT_S)
+            until(lambda: lines, lambda output: output == ["one: end"])
+        assert state_file.read_text() == "the secret"
 
 
 @needs_namespaces

@@ -75,8 +75,7 @@ class GitOps:
         """Return the environment's account in shoal-local."""
         if self.running is None:
             raise NotFoundError("the emulator did not start")
-        environment = self.environment(name)
-        return Target(environment.account, environment.region, self.running.endpoint)
+        return self.running.target_of(self.environment(name).account)
 
     def release(self, name: str) -> Release:
         """Return the release that the environment pins."""

@@ -239,13 +239,13 @@ def test_a_script_that_was_told_to_use_smddp_is_told_the_fallbacks_backend(
     assert (sent["backend"], sent["epochs"]) == (f'"{backend}"', "2")
 
 
-def test_the_pipelines_parameter_has_the_fallbacks_backend_too() -> None:
+def test_the_pipelines_job_has_the_fallbacks_backend_too() -> None:
     settings = environment()
     training = Training(**P5, fallback=Strategy.TORCHRUN, hyperparameters={"backend": "smddp"})
-    parameters = definition_for(
-        settings.model_copy(update={"training": training}), infrastructure()
-    )["Parameters"]
-    assert {"Name": "Backend", "Type": "String", "DefaultValue": "nccl"} in parameters
+    train = definition_for(settings.model_copy(update={"training": training}), infrastructure())[
+        "Steps"
+    ][0]
+    assert train["Arguments"]["HyperParameters"]["backend"] == "nccl"
 
 
 def test_ranks_that_the_fallback_does_not_start_are_a_notice() -> None:

@@ -1,4 +1,4 @@
-"""Route each request to the account that its access key belongs to, as AWS does."""
+"""Check each request's signature, and route it to the account that its access key belongs to."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from shoal_local.context import RoleCredentials
 from shoal_local.control.clients import account_of_root
-from shoal_local.control.protocol import error_answer, protocol_of, signature_of
-from shoal_local.control.service_router import ServiceRouter, StartResponse, write
+from shoal_local.control.protocol import discard_body, error_answer, protocol_of, signature_of
+from shoal_local.control.service_router import (
+    ServiceRouter,
+    StartResponse,
+    is_own_path,
+    write,
+)
+from shoal_local.control.signatures import check_signature
 from shoal_local.errors import AwsError
 
 
@@ -16,37 +23,46 @@ from shoal_local.errors import AwsError
 class AccountRouter:
     """A WSGI application in front of the accounts' routers.
 
-    Unknown keys and unsigned requests belong to the account `first`.
+    The emulator's own URLs are not signed; any account answers them.
     """
 
     routers: Mapping[str, ServiceRouter]
-    first: str
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        signature = signature_of(environ)
         try:
-            account = self._account_of(signature.access_key_id if signature else "")
-        except AwsError as unknown:
-            return write(error_answer(unknown, protocol_of(environ)), start_response)
-        return self.routers[account](environ, start_response)
+            router = self._router(environ)
+        except AwsError as refusal:
+            # Its body is read all the same, so that the next request on the connection is found.
+            discard_body(environ)
+            signature = signature_of(environ)
+            is_ec2 = signature is not None and signature.service == "ec2"
+            protocol = "ec2" if is_ec2 else protocol_of(environ)
+            return write(error_answer(refusal, protocol), start_response)
+        return router(environ, start_response)
 
-    def _account_of(self, access_key_id: str) -> str:
-        """Return the account of a key; raise AwsError InvalidClientTokenId for the root of an
-        account that is not emulated.
+    def _router(self, environ: dict[str, Any]) -> ServiceRouter:
+        """Return the router of the account that signed; raise AwsError if none did."""
+        if is_own_path(environ):
+            return next(iter(self.routers.values()))
+        signature = signature_of(environ)
+        router, credentials = self._holder(signature.access_key_id if signature else "")
+        check_signature(environ, signature, credentials)
+        return router
+
+    def _holder(self, access_key_id: str) -> tuple[ServiceRouter, RoleCredentials | None]:
+        """Return the router of the key's account, and what belongs to the key.
+
+        Raises AwsError InvalidClientTokenId for the root of an account that is not emulated. A key
+        that no account has is the first one's to refuse.
         """
+        for router in self.routers.values():
+            if credentials := router.identity.credentials_of(access_key_id):
+                return router, credentials
         root = account_of_root(access_key_id)
         if root is not None and root not in self.routers:
-            played = ", ".join(self.routers)
             raise AwsError(
                 "InvalidClientTokenId",
-                f"The emulator does not play account {root}; it plays {played}",
+                f"The emulator does not play account {root}; it plays {', '.join(self.routers)}",
                 403,
             )
-        if root is not None:
-            return root
-        holders = (
-            number
-            for number, router in self.routers.items()
-            if router.identity.issued(access_key_id)
-        )
-        return next(holders, self.first)
+        return next(iter(self.routers.values())), None

@@ -27,13 +27,12 @@ CONFIG = Config(
 )
 
 
-def root_of(account: str) -> RoleCredentials:
-    """Return credentials that stand for an account's root.
+def root_of(account: str, secret: str) -> RoleCredentials:
+    """Return the credentials of an account's root; all roots have the emulator's secret.
 
-    They are not secret, and nothing verifies them. AWS's own key ids have no digits but 2 to 7, so
-    they cannot be mistaken for one.
+    AWS's own key ids have no digits but 2 to 7, so the id cannot be mistaken for one.
     """
-    return RoleCredentials(f"AKIA{account}ROOT", "unverified", "")
+    return RoleCredentials(f"AKIA{account}ROOT", secret, "")
 
 
 def account_of_root(access_key_id: str) -> str | None:
@@ -48,7 +47,7 @@ class Clients:
 
     endpoint_url: Callable[[], str]
     region: str
-    account: str
+    root: RoleCredentials
     _clients: OrderedDict[tuple[str, str], Any] = field(default_factory=OrderedDict)
     _session: boto3.session.Session = field(default_factory=boto3.session.Session)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -57,7 +56,7 @@ class Clients:
         """Return the client of `service` (boto3's name) that signs with `credentials`, by default
         as the account's root.
         """
-        signer = credentials or root_of(self.account)
+        signer = credentials or self.root
         key = (service, signer.access_key_id)
         with self._lock:
             if key not in self._clients:

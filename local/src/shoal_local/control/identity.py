@@ -1,7 +1,7 @@
 """Who calls: access keys become caller ARNs, and AssumeRole checks the role's trust policy.
 
-Signatures are not verified. A key that neither AssumeRole nor an IAM user has means the account's
-root, so that dummy credentials work. `authorization` checks what a caller's own policies allow.
+The keys are those of role sessions, of IAM users and of the account's root. `signatures` checks
+that a caller has their secret, `authorization` what a caller's own policies allow.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Identity:
 
     account: str
     region: str
+    root: RoleCredentials
     _sessions: dict[str, AssumedRole] = field(default_factory=dict)
     _session_policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -46,13 +47,20 @@ class Identity:
     def root_arn(self) -> str:
         return f"arn:aws:iam::{self.account}:root"
 
-    def issued(self, access_key_id: str) -> bool:
-        """Return whether the key is that of a session or IAM user of this account."""
-        return (
-            access_key_id in self._sessions
-            or iam_backends[self.account][PARTITION].get_user_from_access_key_id(access_key_id)
-            is not None
-        )
+    def credentials_of(self, access_key_id: str) -> RoleCredentials | None:
+        """Return the secret and token of a key of this account; None for any other key."""
+        if access_key_id == self.root.access_key_id:
+            return self.root
+        session = self._sessions.get(access_key_id)
+        if session is not None:
+            return _credentials(session)
+        users = iam_backends[self.account][PARTITION]
+        user = users.get_user_from_access_key_id(access_key_id)
+        keys = user.access_keys if user is not None else ()
+        active = [key for key in keys if key.access_key_id == access_key_id]
+        if not active or active[0].status != "Active":
+            return None
+        return RoleCredentials(access_key_id, active[0].secret_access_key, "")
 
     def caller_arn(self, access_key_id: str) -> str:
         """Return the ARN of the role session or IAM user of the key, else the account's root."""
@@ -121,9 +129,7 @@ class Identity:
                 principal, context={**principal.context, "aws:SourceArn": source_arn}
             )
         session = self.assume_role(role_arn, session_name, principal)
-        return RoleCredentials(
-            session.access_key_id, session.secret_access_key, session.session_token
-        )
+        return _credentials(session)
 
     def service_principal(self, service: str) -> Principal:
         """Return the service as principal.
@@ -162,7 +168,9 @@ class Identity:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """Return the handlers of the STS operations answered here; moto answers the others."""
+        """Return the handlers of STS's operations. The others' credentials are refused, because
+        moto's are the same for everybody.
+        """
         return {"AssumeRole": self._assume_role_api, "GetCallerIdentity": self._get_caller_identity}
 
     @property
@@ -206,6 +214,10 @@ class Identity:
         user = iam_backends[self.account][PARTITION].get_user_from_access_key_id(call.access_key_id)
         user_id = session.user_id if session else user.id if user else self.account
         return {"UserId": user_id, "Account": self.account, "Arn": call.caller_arn}
+
+
+def _credentials(session: AssumedRole) -> RoleCredentials:
+    return RoleCredentials(session.access_key_id, session.secret_access_key, session.session_token)
 
 
 def _aliases(caller_arn: str, account: str) -> tuple[str, ...]:

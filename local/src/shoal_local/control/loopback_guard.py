@@ -41,6 +41,8 @@ MAX_BYTES: Mapping[str, int] = {
 DEFAULT_MAX_BYTES = 8 * MIB
 MAX_IN_MEMORY_BYTES = 8 * MIB
 BLOCK = 256 * 1024
+SIGNED_HOST, SIGNED_PATH = "shoal.signed_host", "shoal.signed_path"
+"""Keys of the WSGI environment: what the client signed, where the guard rewrites it."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,9 @@ class LoopbackGuard:
                 f" localhost:{self.port}",
                 403,
             )
+        environ.update(
+            {SIGNED_HOST: environ["HTTP_HOST"], SIGNED_PATH: environ.get("RAW_URI", "/")}
+        )
         environ["PATH_INFO"] = f"/{bucket}{environ.get('PATH_INFO') or '/'}"
         for raw in ("RAW_URI", "REQUEST_URI"):
             if raw in environ:

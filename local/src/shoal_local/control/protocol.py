@@ -45,10 +45,7 @@ CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/(\d{8})/([^/]+)/([^/]+)/aws4_req
 
 @dataclass(frozen=True)
 class Signature:
-    """The credential scope of a signed request.
-
-    Nothing proves that the secret key was right: see `identity`.
-    """
+    """The credential scope of a request, which `signatures` checks."""
 
     access_key_id: str
     region: str

@@ -108,7 +108,7 @@ class ServiceRouter:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        if path.startswith((OWN_PATH, *CLOSED_PATHS)):
+        if is_own_path(environ):
             answer = self.paths(environ)
             return write(
                 answer or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)),
@@ -289,6 +289,11 @@ class ServiceRouter:
             reply.call, reply.answer.status, reply.error, sent=len(reply.answer.body)
         )
         return write(reply.answer, start_response)
+
+
+def is_own_path(environ: Mapping[str, Any]) -> bool:
+    """Return whether the URL is the emulator's or moto's own, and no part of the AWS API."""
+    return str(environ.get("PATH_INFO", "")).startswith((OWN_PATH, *CLOSED_PATHS))
 
 
 def _document(environ: dict[str, Any]) -> bytes:

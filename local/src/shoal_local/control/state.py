@@ -81,6 +81,13 @@ class State:
         now = started_at(int(description["pid"]))
         return description if now is not None and now == description["process_started_at"] else None
 
+    def secret(self) -> str:
+        """Return the secret access key of the accounts' roots; raise EmulatorError without one."""
+        description = self.description()
+        if description is None:
+            raise EmulatorError(f"no emulator runs with {self.folder}")
+        return str(description["secret_access_key"])
+
     def description(self) -> dict[str, Any] | None:
         """Return what the last emulator wrote, whether it runs or not."""
         try:

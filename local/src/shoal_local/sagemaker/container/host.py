@@ -1,8 +1,9 @@
 """One host of a pod: its mounts, its first process, and the exit code of its command.
 
 In the container `/opt/ml` is the host's `ml` folder, `/tmp` its `tmp`, and `/opt/emulator` our
-stand-ins. The rest of the machine can be read and not written. The paths of `visible` stay readable
-where a mount of ours would hide them.
+stand-ins. The rest of the machine can be read and not written, but for the emulator's state file,
+whose secret is not a job's. The paths of `visible` stay readable where a mount of ours would hide
+them.
 """
 
 from __future__ import annotations
@@ -182,6 +183,8 @@ def _mount(host: Host, visible: list[Path]) -> None:
     namespaces.make_everything_read_only()
     _mount_opt(folder, host["read_only"])
     namespaces.bind(folder / "hosts", Path("/etc/hosts"))
+    for file in host["hidden"]:
+        namespaces.bind(Path(os.devnull), Path(file))
     _mount_tmp(
         folder / "tmp", visible
     )  # last of those that need `folder`, which may itself lie in /tmp

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shoal_local.control.state import STATE_FILE
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.container.relay import Relay
 
@@ -164,6 +165,7 @@ class Pod:
     def _write_specification(
         self, visible: Sequence[Path], emulator_port: int, outputs: Sequence[int]
     ) -> Path:
+        state_file = self._registry.state_dir / STATE_FILE
         hosts = [
             {
                 "name": host.name,
@@ -173,6 +175,7 @@ class Pod:
                 "working_directory": host.working_directory,
                 "address": host.address,
                 "output_fd": output,
+                "hidden": [str(each) for each in (state_file,) if each.exists()],
                 "read_only": [
                     {"source": str(each.source), "at": each.at} for each in host.read_only
                 ],
