@@ -15,6 +15,11 @@ from stacks.constructs.guard_rails import Place
 from stacks.constructs.sagemaker_role import ATTACH, USE_INTERFACE, SageMakerRole
 from stacks.constructs.training_pipeline import images
 
+_UPLOAD = ("s3:AbortMultipartUpload", "s3:ListMultipartUploadParts")
+"""What uploads in parts need beside PutObject. Source: SageMaker developer guide, the sample
+policies of "Give SageMaker AI Training Jobs Access to Resources in Your Amazon VPC".
+"""
+
 
 class JobRoles(Construct):
     """`training`, `evaluation` and `endpoint`: each reads its inputs and writes its outputs, and
@@ -177,7 +182,7 @@ class JobRoles(Construct):
     def _write(self, role: SageMakerRole, prefix: str) -> None:
         role.allow(
             f"Write{prefix.capitalize()}",
-            ["s3:AbortMultipartUpload", "s3:PutObject"],
+            [*_UPLOAD, "s3:PutObject"],
             on=[f"{self._artifacts}/{prefix}/*"],
             because=f"Every execution writes below its own id in {prefix}/.",
         )
@@ -191,7 +196,7 @@ class JobRoles(Construct):
             on=[self._artifacts],
             when={"StringLike": {"s3:prefix": f"{prefix}/*"}},
         )
-        actions = ["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"]
+        actions = [*_UPLOAD, "s3:GetObject", "s3:PutObject"]
         why = f"Every execution keeps them below its own id in {prefix}/."
         role.allow("KeepCheckpoints", actions, on=[f"{self._artifacts}/{prefix}/*"], because=why)
 

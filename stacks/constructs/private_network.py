@@ -26,6 +26,7 @@ _S3_ACTIONS = (
     "s3:GetBucketLocation",
     "s3:GetObject",
     "s3:ListBucket",
+    "s3:ListMultipartUploadParts",
     "s3:PutObject",
 )
 _OneSubnet = TypeVar("_OneSubnet", bound=ec2.Subnet)

@@ -107,6 +107,12 @@ def test_the_endpoint_lets_only_this_account_reach_only_our_buckets(network: Tem
     assert statement["Condition"] == {"StringEquals": {"aws:PrincipalAccount": "111122223333"}}
 
 
+def test_uploads_in_parts_can_be_resumed_through_the_endpoint(network: Template) -> None:
+    (endpoint,) = properties(network, "AWS::EC2::VPCEndpoint")
+    (statement,) = endpoint["PolicyDocument"]["Statement"]
+    assert {"s3:PutObject", "s3:ListMultipartUploadParts"} <= {*statement["Action"]}
+
+
 def test_all_traffic_is_logged(network: Template) -> None:
     network.has_resource_properties(
         "AWS::EC2::FlowLog",

@@ -213,6 +213,12 @@ def test_the_evaluation_names_no_resources_for_interfaces_as_aws_demands(
     assert statements(pipeline, PREFIX + "evaluation")["AttachToVpc"]["Resource"] == "*"
 
 
+@pytest.mark.parametrize("sid", ["WriteTraining", "KeepCheckpoints"])
+def test_a_training_may_resume_uploads_in_parts(pipeline: Template, sid: str) -> None:
+    actions = statements(pipeline, PREFIX + "training")[sid]["Action"]
+    assert {"s3:PutObject", "s3:ListMultipartUploadParts"} <= {*actions}
+
+
 @pytest.mark.parametrize("actor", ["training", "evaluation"])
 def test_a_job_that_encrypts_its_output_may_do_all_that_aws_lists(
     pipeline: Template, actor: str

@@ -91,7 +91,7 @@ def test_the_module_is_that_of_the_framework() -> None:
 
 
 def test_aws_images_with_the_toolkit_need_no_notice() -> None:
-    assert notices(f"{REGISTRY}/{HUGGING_FACE}", **TORCHRUN) == ()
+    assert notices(f"{REGISTRY}/{HUGGING_FACE}", **TORCHRUN, framework_version="2.3.0") == ()
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ SINCE_2_6 = "patched: 2.6.0, 2.7.1, 2.8.0, 2.9.0, 2.10.0, 2.11.0, 2.12.1, 2.13.0
 
 
 def test_other_strategies_are_shown_every_patched_version() -> None:
-    (line,) = warnings_of(Training(strategy=Strategy.TORCHRUN), datetime.date(2025, 12, 1))
+    training = Training(strategy=Strategy.TORCHRUN, framework_version="2.3.0")
+    (line,) = warnings_of(training, datetime.date(2025, 12, 1))
     assert line.endswith(SINCE_2_6)
 
 

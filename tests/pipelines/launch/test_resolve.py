@@ -171,7 +171,8 @@ def test_regions_with_a_registry_of_their_own_use_it() -> None:
 
 def test_training_without_gpus_takes_the_cpu_image() -> None:
     assert (
-        ":2.3.0-cpu-" in launch(strategy=Strategy.TORCHRUN, instance_type="ml.m5.xlarge").image_uri
+        "/pytorch:2.12.1-cpu-amzn2023-sagemaker"
+        in launch(strategy=Strategy.TORCHRUN, instance_type="ml.m5.xlarge").image_uri
     )
 
 
@@ -377,11 +378,15 @@ def test_more_ranks_than_gpus_are_one_notice(strategy: Strategy) -> None:
     ]
 
 
+AS_OLD: dict[str, Any] = {"strategy": Strategy.TORCHRUN, "framework_version": "2.3.0"}
+"""Of a version that has an image for endpoints too, so that no notice says otherwise."""
+
+
 @pytest.mark.parametrize(
     "keys", [{"processes_per_host": 8}, {"processes_per_host": 9, "instance_type": "ml.m5.xlarge"}]
 )
 def test_as_many_ranks_as_gpus_and_ranks_on_cpus_are_no_news(keys: dict[str, Any]) -> None:
-    assert launch(strategy=Strategy.TORCHRUN, **keys).notices == ()
+    assert launch(**AS_OLD, **keys).notices == ()
 
 
 @pytest.mark.parametrize(
@@ -412,6 +417,6 @@ def test_where_aws_has_no_image_for_endpoints_the_notice_names_the_one_that_serv
 
 
 def test_a_collective_that_nothing_reads_is_a_notice() -> None:
-    assert launch(strategy=Strategy.TORCHRUN, collective=Collective.ALLREDUCE).notices == (
+    assert launch(**AS_OLD, collective=Collective.ALLREDUCE).notices == (
         "training.collective is not used: only strategy smddp reads it",
     )

@@ -12,7 +12,7 @@ import pytest
 from config.errors import LaunchError
 from config.settings import Collective, Framework, Launcher, Strategy, Training
 from config.strategies import strategies_of
-from pipelines.launch import Launch, resolve
+from pipelines.launch import Launch, resolve, tables
 from pipelines.launch.tables import strategy
 
 TENSORFLOW = {"framework": Framework.TENSORFLOW}
@@ -35,7 +35,8 @@ def refusals(**keys: Any) -> list[str]:
 def test_every_strategy_runs_with_its_defaults(framework: Framework, name: Strategy) -> None:
     launched = launch(framework=framework, strategy=name, instance_count=strategy(name).hosts.min)
     assert launched.contract.launcher == strategy(name).launcher
-    assert f"/{framework}-training:" in launched.image_uri
+    repository = tables.image_tags(framework)[launched.case.version].repository
+    assert f"/{repository}:" in launched.image_uri
 
 
 @pytest.mark.parametrize(
@@ -229,6 +230,7 @@ def test_torchrun_before_1_13_is_refused_as_sdk_v2_does() -> None:
             {
                 "strategy": Strategy.TORCHRUN,
                 "instance_type": "ml.p6-b200.48xlarge",
+                "framework_version": "2.3.0",
                 "image_uri": (
                     "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"
                 ),
