@@ -44,7 +44,8 @@ def tear_down(
     time, and endpoints cost money.
 
     Returns whether nothing is left, and what was deleted now, as kind/name. Where a search failed,
-    something may be left; the same where a deletion did. `deadline` is a time.monotonic() value. Raises ValueError for an ARN that
+    something may be left; the same where a deletion did. `deadline` is a time.monotonic() value.
+    Raises ValueError for an ARN that
     is not an execution's, and the API's error if every search failed.
     """
     search, deleted = Search(sagemaker, os.environ["PIPELINE_NAME"]), list[str]()
