@@ -10,7 +10,9 @@ import click
 from config.loader import load_environment, places
 from config.serving import timeout_s
 from config.settings import Target as TargetKind
+from shoal.cli.live_view import LiveView
 from shoal.cli.options import environment_argument, local_option
+from shoal.cli.plain_view import PlainView
 from shoal.cli.view import open_view
 from shoal.verbs import serving
 from shoal.verbs.deployed_stack import describe_stack, status_of_stack
@@ -63,12 +65,9 @@ def deploy(workspace: Workspace, environment: str, only_data: bool, local: bool)
         session.target, session.environment, places(environment, workspace.root)
     ):
         click.echo(notice, err=True)
-    with open_view() as view:
+    with deploying(session) as view:
         cdk = session.prepared(view)
-        with (
-            phase(f"deploy {environment} to {session.target.description}", view),
-            reporting_unfinished_work(session),
-        ):
+        with phase(f"deploy {environment} to {session.target.description}", view):
             session.stacks(view).settle()
             cdk.deploy(session.target, environment, patience_s=_rollout_s(session))
     click.echo(f"deployed: pipeline {session.names.pipeline}")
@@ -82,12 +81,9 @@ def _deploy_data(session: Session) -> None:
     else of ENV does.
     """
     name, stack = session.environment.name, session.names.stack("data")
-    with open_view() as view:
+    with deploying(session) as view:
         cdk = session.prepared(view)
-        with (
-            phase(f"deploy {name}/data to {session.target.description}", view),
-            reporting_unfinished_work(session),
-        ):
+        with phase(f"deploy {name}/data to {session.target.description}", view):
             session.stacks(view).settle()
             cdk.deploy(session.target, name, "data")
     description = describe_stack(session.target, stack) or {}
@@ -112,6 +108,15 @@ def _require_shared(session: Session, local: bool) -> str:
     return require_shared(
         session.target, environment, release, f"shoal deploy {holder.name}{flag} --data"
     )
+
+
+@contextmanager
+def deploying(session: Session) -> Iterator[LiveView | PlainView]:
+    """Yield the view of a deployment; what goes on without it is said below the view, which
+    overwrites what is printed while it is drawn.
+    """
+    with reporting_unfinished_work(session), open_view() as view:
+        yield view
 
 
 @contextmanager
