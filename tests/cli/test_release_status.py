@@ -431,7 +431,7 @@ class Refusing:
             target.endpoint_url,
         )
         # One with clients of its own: other tests use those of `target`.
-        self._target = Target(target.account, target.region, target.endpoint_url)
+        self._target = target.in_region(target.region)
 
     def in_region(self, region: str) -> Target:
         return self._target.in_region(region)
