@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.chaos.rig import TERMINAL, Result, variant
+from tests.chaos.source.misbehaviour import FAULTS
 from tests.chaos.world import World
 
 _LIMIT_S = 240.0
@@ -108,7 +109,7 @@ def _go_on_until(world: World, crash: Crash) -> None:
         arn = world.client("sagemaker").start_pipeline_execution(
             PipelineName=world.names.pipeline,
             PipelineExecutionDisplayName=label,
-            PipelineParameters=[{"Name": "Fault", "Value": crash.script}],
+            PipelineParameters=[{"Name": "Fault", "Value": str(FAULTS.index(crash.script))}],
         )["PipelineExecutionArn"]
     deadline = time.monotonic() + _LIMIT_S
     while not _there(world, arn, crash, label):

@@ -86,7 +86,7 @@ def environment() -> Environment:
     """`dev` with small jobs; everything that tears down is as it is."""
     dev = load_environment("dev", ROOT, "none")
     training = dev.training.model_copy(
-        update={"source_dir": SOURCE, "hyperparameters": {"fault": "none"}}
+        update={"source_dir": SOURCE, "hyperparameters": {"fault": 0}}
     )
     endpoint = dev.endpoint.model_copy(update={"max_latency_ms": 60_000, "ttl_minutes": 10})
     evaluation = dev.evaluation.model_copy(

@@ -18,6 +18,7 @@ from typing import Any
 from config.names import EXECUTION_TAG
 from tests.chaos.bystanders import Bystanders
 from tests.chaos.cases import Case
+from tests.chaos.source.misbehaviour import FAULTS
 from tests.chaos.world import World
 
 TERMINAL = {"Succeeded", "Failed", "Stopped", "CompletedWithFailures"}
@@ -140,7 +141,7 @@ class _Run:
             self._arn = self._sagemaker.start_pipeline_execution(
                 PipelineName=self.world.names.pipeline,
                 PipelineExecutionDisplayName=self._label,
-                PipelineParameters=[{"Name": "Fault", "Value": trouble.script}],
+                PipelineParameters=[{"Name": "Fault", "Value": str(FAULTS.index(trouble.script))}],
             )["PipelineExecutionArn"]
         self._id = self._arn.rpartition("/")[2]
 

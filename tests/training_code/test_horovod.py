@@ -14,7 +14,16 @@ from local.tests.smddp.runtime import Runtime
 from tests.training_code.conftest import STEPS, Trained
 from tests.training_code.training import Job, accuracies, children, losses, position_of, stop_at
 
-OPTIONS = ("--epochs", "12", "--log-every", "1", "--checkpoint-every", "3")
+OPTIONS = (
+    "--epochs",
+    "12",
+    "--log-every",
+    "1",
+    "--checkpoint-every",
+    "3",
+    "--precision",
+    "fp32",  # two jobs that measure it may differ
+)
 
 
 @dataclass(frozen=True)

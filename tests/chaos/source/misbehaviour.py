@@ -6,6 +6,27 @@ import os
 import signal
 import time
 
+FAULTS = (
+    "none",
+    "AccuracyGate:fails",
+    "CreateEndpoint:fails",
+    "CreateEndpoint:hangs",
+    "CreateEndpoint:killed",
+    "CreateEndpoint:slow",
+    "Evaluate:fails",
+    "Evaluate:hangs",
+    "Evaluate:killed",
+    "Evaluate:slow",
+    "SmokeTest:fails",
+    "SmokeTest:model killed",
+    "SmokeTest:slow",
+    "Train:fails",
+    "Train:hangs",
+    "Train:killed",
+    "Train:slow",
+)
+"""`STEP:WHAT`. An execution names one by its number, because text is no pipeline parameter."""
+
 
 def misbehave(fault: str, step: str) -> None:
     """Fail, be killed or hang, if that is asked of this step."""

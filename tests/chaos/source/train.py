@@ -1,6 +1,6 @@
 """The smallest training that passes the real smoke test: it remembers digits.
 
-`--fault STEP:WHAT` says where and how to misbehave.
+`--fault NUMBER` says where and how to misbehave, as in `misbehaviour.FAULTS`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import shutil
 import sys
 from pathlib import Path
 
-from misbehaviour import misbehave  # type: ignore[import-not-found]
+from misbehaviour import FAULTS, misbehave  # type: ignore[import-not-found]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="none")
-    fault = parser.parse_args().fault
+    parser.add_argument("--fault", type=int, default=0)
+    fault = FAULTS[parser.parse_args().fault]
     misbehave(fault, "Train")
     digits = json.loads((Path(os.environ["SM_CHANNEL_TRAIN"]) / "digits.json").read_text())[
         "digits"
