@@ -72,13 +72,13 @@ def build(
     create_endpoint = Endpoint("CreateEndpoint", requests.endpoint())
 
     accuracy = PropertyFile(evaluate.name, report.name, "metrics.accuracy.value")
-    weights = PropertyFile(evaluate.name, report.name, "model.weights_sha256")
+    content = PropertyFile(evaluate.name, report.name, "model.content_sha256")
     smoke_test = Lambda(
         "SmokeTest",
         {
             "endpoint_name": Property(create_endpoint.name, "EndpointName"),
             "training_job_name": Property(train.name, "TrainingJobName"),
-            "weights_sha256": weights,
+            "content_sha256": content,
             "max_latency_ms": environment.endpoint.max_latency_ms,
         },
         function_arn=infrastructure.smoke_test_function_arn,
@@ -86,7 +86,7 @@ def build(
             "status": "String",
             "answers": "String",
             "slowest_ms": "Float",
-            "weights_sha256": "String",
+            "content_sha256": "String",
         },
     )
     teardown = _teardown(environment, infrastructure, smoke_test)

@@ -35,8 +35,8 @@ def compare(stack: DeployedStack, release: Release | None, ask: Ask | None) -> I
             properties.get("EndpointName") or stack.physical_ids.get(logical_id, logical_id)
         ).rpartition("/")[2]
         yield item("endpoint", name, partial(_endpoint, stack, logical_id, name, release))
-        if ask and release and release.weights_sha256:
-            yield item("weights", name, partial(_weights, ask, name, release.weights_sha256))
+        if ask and release:
+            yield item("content", name, partial(_content, ask, name, release.content_sha256))
 
 
 def _endpoint(stack: DeployedStack, logical_id: str, name: str, release: Release | None) -> Sides:
@@ -106,13 +106,13 @@ def _live_config(client: Any, name: str, git: Json) -> Json:
     )
 
 
-def _weights(ask: Ask, endpoint: str, pinned: str) -> Sides:
-    """Compare the weights that the container reports with the pinned ones."""
-    loaded = ask(endpoint).get("weights_sha256")
+def _content(ask: Ask, endpoint: str, pinned: str) -> Sides:
+    """Compare the content of the model that the container reports with the pinned one."""
+    loaded = ask(endpoint).get("content_sha256")
     return Sides(
-        {"weights_sha256": pinned},
-        {"weights_sha256": loaded},
-        f"the container says weights {loaded}",
+        {"content_sha256": pinned},
+        {"content_sha256": loaded},
+        f"the container says content {loaded}",
     )
 
 

@@ -108,7 +108,7 @@ def stack(account: Account, digest: str) -> Iterator[DeployedStack]:
 
 @pytest.fixture(scope="module")
 def release(digest: str) -> Release:
-    return RELEASE.model_copy(update={"weights_sha256": WEIGHTS, "image_digest": digest})
+    return RELEASE.model_copy(update={"content_sha256": WEIGHTS, "image_digest": digest})
 
 
 def look(stack: DeployedStack, release: Release, ask: Ask | None = None) -> list[Item]:
@@ -122,13 +122,13 @@ def test_a_fresh_endpoint_has_not_drifted(stack: DeployedStack, release: Release
 
 
 @pytest.mark.parametrize(("said", "agrees"), [(WEIGHTS, True), ("ff" * 32, False), (None, False)])
-def test_the_weights_are_those_that_the_container_says(
+def test_the_content_is_the_one_that_the_container_says(
     stack: DeployedStack, release: Release, said: str | None, agrees: bool
 ) -> None:
     item = look(
-        stack, release, lambda endpoint: {"weights_sha256": said} if endpoint == ENDPOINT else {}
+        stack, release, lambda endpoint: {"content_sha256": said} if endpoint == ENDPOINT else {}
     )[1]
-    assert (item.kind, item.agrees) == ("weights", agrees)
+    assert (item.kind, item.agrees) == ("content", agrees)
 
 
 def test_an_endpoint_that_was_updated_by_hand_differs_in_configuration_and_package(
@@ -169,7 +169,7 @@ def test_an_image_whose_tag_was_moved_differs_as_soon_as_it_was_deployed(
     stack: DeployedStack, release: Release, account: Account, digest: str
 ) -> None:
     moved = push(account, "not reviewed")
-    before, _ = look(stack, release, lambda _: {"weights_sha256": WEIGHTS})
+    before, _ = look(stack, release, lambda _: {"content_sha256": WEIGHTS})
     config = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT)["EndpointConfigName"]
     variants = account.sagemaker.describe_endpoint_config(EndpointConfigName=config)[
         "ProductionVariants"

@@ -14,14 +14,14 @@ from pipelines.check import check
 from tests.functions.fake_sagemaker import ARN, FakeSageMaker
 from tests.functions.invocation import invoke
 from tests.functions.loopback import serving
-from tests.functions.test_smoke_test import JOB, WEIGHTS, Endpoint
+from tests.functions.test_smoke_test import CONTENT, JOB, Endpoint
 from tests.repository import ROOT
 
 # What the service puts in for expressions, by the step's argument.
 RESOLVED = {
     "endpoint_name": "shoal-mnist-dev-abcdefghijkl",
     "training_job_name": JOB,
-    "weights_sha256": WEIGHTS,
+    "content_sha256": CONTENT,
     "pipeline_execution_arn": f"{ARN}pipeline/shoal-mnist-dev/execution/abcdefghijkl",
 }
 

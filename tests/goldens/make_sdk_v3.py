@@ -377,8 +377,8 @@ def lambda_steps(
         inputs={
             "endpoint_name": endpoint.properties.EndpointName,
             "training_job_name": train.properties.TrainingJobName,
-            "weights_sha256": JsonGet(
-                step_name="Evaluate", property_file=report, json_path="model.weights_sha256"
+            "content_sha256": JsonGet(
+                step_name="Evaluate", property_file=report, json_path="model.content_sha256"
             ),
             "max_latency_ms": 5000,
         },
@@ -386,7 +386,7 @@ def lambda_steps(
             LambdaOutput("status", text),
             LambdaOutput("answers", text),
             LambdaOutput("slowest_ms", number),
-            LambdaOutput("weights_sha256", text),
+            LambdaOutput("content_sha256", text),
         ],
     )
     teardown = LambdaStep(
