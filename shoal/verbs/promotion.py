@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from config.names import Names
-from config.release import Release
+from config.names import SEALED, Names
+from config.release import COPIES, Release
 from shoal.verbs.errors import AnswerError, PromotionError, error_code
 from shoal.verbs.evaluation import MAX_BYTES, Evaluation
 from shoal.verbs.model_archive import (
@@ -265,6 +265,7 @@ class Verification:
             )
             self._require_evaluated(file, report, pinned)
             self._require_code(file, commit)
+        self._require_sealed()
         if version_id is None:
             what = f"{self.package.model_data_url} has no versions, so its bytes cannot be pinned"
             raise self._refusal(what, "turn on the versions of its bucket, and train again")
@@ -278,6 +279,19 @@ class Verification:
         if replacement := replacement_of(self.target, self.package.model_data_url, version_id):
             raise self._refusal(replacement, "find out who wrote it; promote another version")
         return version_id
+
+    def _require_sealed(self) -> None:
+        """Raise PromotionError unless the archive lies where no job can write it again: below the
+        prefix of the seal role or, a copy, below that of copies.
+        """
+        bucket = f"s3://{self.names.bucket('artifacts')}"
+        if not self.package.model_data_url.startswith(
+            (f"{bucket}/{SEALED}/", f"{bucket}/{COPIES}/")
+        ):
+            raise self._refusal(
+                f"{self.package.model_data_url} is not sealed, so a job may write it again",
+                "register what the step Seal returns",
+            )
 
     def _require_evaluated(
         self, archive: IO[bytes], report: Evaluation, pinned: Release | None

@@ -137,17 +137,28 @@ def test_what_was_not_registered_as_the_pipeline_does_is_refused(
     assert says in refusal(released, capsys, *TO_STAGING, "--package", package.version)
 
 
+def test_an_archive_that_a_job_may_write_again_is_refused(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"s3://{registry.bucket}/training/abc/output/model.tar.gz"
+    registry.replace(url, archive({"model.pt": WEIGHTS, **SERVED}))
+    package = registry.approved(container={"ModelDataUrl": url})
+    line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
+    assert f"{url} is not sealed, so a job may write it again" in line
+
+
 def test_an_archive_in_a_bucket_without_versions_is_refused(
     released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bucket = f"plain-{uuid.uuid4().hex}"
-    registry.s3.create_bucket(Bucket=bucket)
-    registry.s3.put_object(
-        Bucket=bucket, Key="model.tar.gz", Body=archive({"model.pt": WEIGHTS, **SERVED})
-    )
-    package = registry.approved(container={"ModelDataUrl": f"s3://{bucket}/model.tar.gz"})
-    line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
-    assert f"s3://{bucket}/model.tar.gz has no versions, so its bytes cannot be pinned" in line
+    package, versions = registry.register(), {"Bucket": registry.bucket}
+    registry.s3.put_bucket_versioning(**versions, VersioningConfiguration={"Status": "Suspended"})
+    try:
+        registry.replace(package.model, archive({"model.pt": WEIGHTS, **SERVED}))
+        registry.judge(package, "Approved")
+        line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
+    finally:
+        registry.s3.put_bucket_versioning(**versions, VersioningConfiguration={"Status": "Enabled"})
+    assert f"{package.model} has no versions, so its bytes cannot be pinned" in line
 
 
 def test_a_report_that_says_something_else_after_staging_does_not_reach_prod(

@@ -132,12 +132,7 @@ def test_git_has_the_mistake_a_merge_for_each_release_and_environment_and_a_reve
 def test_an_archive_that_was_changed_by_hand_is_refused_although_it_was_approved(
     summary: dict[str, Any], transcript: str
 ) -> None:
-    mistake = next(each["id"] for each in summary["commits"] if "Keep every answer" in each["what"])
-    refused = summary["by_hand"]["refused"]
-    assert (
-        f"code/inference.py is not training_code/pytorch/inference.py of the commit {mistake}"
-        in refused
-    )
+    assert "hash mismatch: the sha256 of" in summary["by_hand"]["refused"]
     assert f"approved: {summary['by_hand']['model_package_arn']}" in transcript
 
 

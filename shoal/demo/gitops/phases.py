@@ -298,7 +298,7 @@ def _refuse_changed_archive(state: GitOps) -> None:
     output = _expect_refusal(
         state, "promote", "--from", "dev", "--to", "staging", "--local", code=_USAGE
     ).strip()
-    if "code/inference.py" not in output:
+    if "evaluated was" not in output:
         raise ShoalError(f"it was refused for another reason: {output}")
     state.facts.by_hand = {"model_package_arn": arn, "refused": output}
 
