@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -129,6 +130,15 @@ def test_the_content_is_the_one_that_the_container_says(
         stack, release, lambda endpoint: {"content_sha256": said} if endpoint == ENDPOINT else {}
     )[1]
     assert (item.kind, item.agrees) == ("content", agrees)
+
+
+def test_one_container_with_another_model_among_several_is_found(
+    stack: DeployedStack, release: Release
+) -> None:
+    answers = cycle([WEIGHTS, WEIGHTS, "ff" * 32])
+    item = look(stack, release, lambda _: {"content_sha256": next(answers)})[1]
+    assert item.agrees is False
+    assert f'+    "{"ff" * 32}"' in item.diff
 
 
 def test_an_endpoint_that_was_updated_by_hand_differs_in_configuration_and_package(
