@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.loader import environment_names, load_environment
-from config.names import SERVING_PROOF, Names
+from config.names import SEALED, SERVING_PROOF, Names
 from config.release import COPIES, Release, Replaced
 from config.rules import is_placeholder_account
 from config.settings import Environment
 
 _PLACES = {
-    True: r"training/[\w./=-]+/output/model\.tar\.gz",
+    True: rf"{SEALED}/[0-9a-f]{{64}}/model\.tar\.gz",
     False: rf"{COPIES}/[\w./=-]+/model\.tar\.gz",
 }
 """Where archives lie: in an environment that trains, and in one to which releases are copied.

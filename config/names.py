@@ -13,6 +13,11 @@ from config.settings import Environment
 
 PIPELINE_TAG, EXECUTION_TAG = "shoal:pipeline", "shoal:execution"
 """On everything that an execution makes: whose pipeline's, and which one's."""
+SEALED = "models"
+"""Prefix in the artifact bucket below which sealed archives lie, each in a folder that is named by
+its SHA-256; only the seal role writes there.
+"""
+
 SERVED_CHARACTERS = 6
 SERVING_PROOF = "serving-proof"
 """The actor that proves a deployment of the serving endpoint."""

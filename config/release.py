@@ -77,9 +77,9 @@ class Release(Settings):
     """Version of that S3 object."""
     model_data_sha256: Sha256
     """SHA-256 of its bytes."""
-    weights_sha256: Sha256 | None = None
-    """SHA-256 of the weights in it, as the evaluation noted and the serving container answers; none
-    where the evaluation does not say.
+    content_sha256: Sha256
+    """Digest of the files in it, as the evaluation noted and the serving container answers: SHA-256
+    of the lines that `sha256sum` prints for them, sorted by path.
     """
     definition_sha256: Sha256
     """SHA-256 of the pipeline definition that trained it, as JSON with sorted keys and without

@@ -270,6 +270,7 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
             f"subnet-{index:017x}" for index, _ in enumerate(environment.network.hosting_az_ids)
         ),
         hosting_security_group_ids=("sg-00000000000000000",),
+        seal_function_arn=names.arn("lambda", f"function:{names.function('seal')}"),
         smoke_test_function_arn=names.arn("lambda", f"function:{names.function('smoke-test')}"),
         teardown_function_arn=names.arn("lambda", f"function:{names.function('teardown')}"),
         training_image_uri=_built_image(environment),

@@ -1,7 +1,8 @@
 """The pipeline of an environment, from top to bottom.
 
-    Train -> Evaluate -> AccuracyGate -+-> Register -> CreateModel -> CreateEndpointConfig ->
-                                       |   CreateEndpoint -> SmokeTest -> Teardown
+    Train -> Evaluate -> AccuracyGate -+-> Seal -> Register -> CreateModel ->
+                                       |   CreateEndpointConfig -> CreateEndpoint -> SmokeTest ->
+                                       |   Teardown
                                        +-> AccuracyTooLow (the execution fails)
 
 `pipelines.requests` has what each step asks of SageMaker. What may change per execution is a
@@ -21,7 +22,14 @@ from config.hyperparameters import (
 from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
 from config.settings import Environment, TeardownStep
-from pipelines.expressions import EXECUTION_ARN, Join, Parameter, Property, PropertyFile
+from pipelines.expressions import (
+    EXECUTION_ARN,
+    EXECUTION_ID,
+    Join,
+    Parameter,
+    Property,
+    PropertyFile,
+)
 from pipelines.graph import Pipeline
 from pipelines.launch import Launch
 from pipelines.requests import (
@@ -69,6 +77,22 @@ def build(
         "Evaluate", requests.evaluation(), report_files=(report,), retries=(CREATE_CALL, JOB)
     )
 
+    seal = Lambda(
+        "Seal",
+        {
+            "execution_id": EXECUTION_ID,
+            "model_data_url": requests.model_data,
+            "archive_sha256": PropertyFile(evaluate.name, report.name, "model.archive_sha256"),
+            "content_sha256": PropertyFile(evaluate.name, report.name, "model.content_sha256"),
+        },
+        function_arn=infrastructure.seal_function_arn,
+        outputs={
+            "status": "String",
+            "model_data_url": "String",
+            "archive_sha256": "String",
+            "content_sha256": "String",
+        },
+    )
     register = RegisterModel("Register", requests.registration(), retries=(CREATE_CALL,))
     create_model = Model(
         "CreateModel", requests.model(), depends_on=(register.name,), retries=(CREATE_CALL,)
@@ -77,13 +101,12 @@ def build(
     create_endpoint = Endpoint("CreateEndpoint", requests.endpoint())
 
     accuracy = PropertyFile(evaluate.name, report.name, "metrics.accuracy.value")
-    weights = PropertyFile(evaluate.name, report.name, "model.weights_sha256")
     smoke_test = Lambda(
         "SmokeTest",
         {
             "endpoint_name": Property(create_endpoint.name, "EndpointName"),
             "training_job_name": Property(train.name, "TrainingJobName"),
-            "weights_sha256": weights,
+            "content_sha256": requests.sealed("content_sha256"),
             "max_latency_ms": environment.endpoint.max_latency_ms,
         },
         function_arn=infrastructure.smoke_test_function_arn,
@@ -91,7 +114,7 @@ def build(
             "status": "String",
             "answers": "String",
             "slowest_ms": "Float",
-            "weights_sha256": "String",
+            "content_sha256": "String",
         },
     )
     teardown = _teardown(environment, infrastructure, smoke_test)
@@ -101,6 +124,7 @@ def build(
         "AccuracyGate",
         conditions=(GreaterThanOrEqualTo(accuracy, parameters.min_accuracy),),
         if_true=(
+            seal,
             register,
             create_model,
             create_endpoint_config,

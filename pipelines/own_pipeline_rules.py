@@ -28,6 +28,7 @@ from pipelines.requests import Infrastructure
 GENERATED_PREFIX = "pipelines-"
 _HOSTING_NAMES = {"Endpoint": "EndpointName", "EndpointConfig": "EndpointConfigName"}
 _JOBS = ("training", "evaluation", "endpoint")
+_FUNCTIONS = ("seal", "smoke_test", "teardown")
 _ROLE_KEYS = ("RoleArn", "ExecutionRoleArn")
 _VPC_AT = {
     "Training": ("VpcConfig",),
@@ -197,11 +198,11 @@ def _permission_mistakes(step: Mapping[str, Any], infrastructure: Infrastructure
                 f"{step['Name']}.{key}: the pipeline may hand over only the roles in infrastructure"
                 f" ({', '.join(_JOBS)})"
             )
-    functions = {infrastructure.smoke_test_function_arn, infrastructure.teardown_function_arn}
+    functions = {getattr(infrastructure, f"{name}_function_arn") for name in _FUNCTIONS}
     if step["Type"] == "Lambda" and step.get("FunctionArn") not in functions:
         yield (
             f"{step['Name']}.FunctionArn: the pipeline may call only the functions in"
-            " infrastructure (smoke_test, teardown)"
+            f" infrastructure ({', '.join(_FUNCTIONS)})"
         )
     path = _VPC_AT.get(step["Type"], ())
     if path and not _at(arguments, path):

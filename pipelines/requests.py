@@ -59,6 +59,7 @@ class Infrastructure:
     training_security_group_ids: tuple[str, ...]
     hosting_subnet_ids: tuple[str, ...]
     hosting_security_group_ids: tuple[str, ...]
+    seal_function_arn: str
     smoke_test_function_arn: str
     teardown_function_arn: str
     training_image_uri: str | None = None
@@ -121,7 +122,13 @@ class Requests:
 
     @property
     def model_data(self) -> Property:
+        """Where training leaves the archive; any job of the environment may write there again."""
         return Property("Train", "ModelArtifacts.S3ModelArtifacts")
+
+    @staticmethod
+    def sealed(output: str) -> Property:
+        """Return an output of the step Seal."""
+        return Property("Seal", f"OutputParameters['{output}']")
 
     def training(self) -> dict[str, Any]:
         """Return CreateTrainingJob's request.
@@ -245,6 +252,8 @@ class Requests:
                 "training_job_name": Property("Train", "TrainingJobName"),
                 "code_uri": self.parameters.code_uri,
                 "execution_id": EXECUTION_ID,
+                "archive_sha256": self.sealed("archive_sha256"),
+                "content_sha256": self.sealed("content_sha256"),
                 **manifest,
             },
         }
@@ -349,7 +358,7 @@ class Requests:
     def _container(self) -> dict[str, Any]:
         return {
             "Image": self.launch.inference_image_uri,
-            "ModelDataUrl": self.model_data,
+            "ModelDataUrl": self.sealed("model_data_url"),
             "Environment": self._serving_environment(),
         }
 

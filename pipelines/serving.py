@@ -17,11 +17,6 @@ def notices(environment: Environment) -> Iterator[str]:
         return
     if release is None:
         yield "serving: nothing is served before a release is pinned; `shoal promote` pins one"
-    elif release.weights_sha256 is None:
-        yield (
-            "serving: the release pins no hash of its weights, so what the container has loaded is"
-            " proven by its answers only"
-        )
     yield from _of_rollout(serving)
 
 

@@ -17,6 +17,7 @@ from stacks.constructs.guard_rails import Place
 from stacks.constructs.job_roles import JobRoles
 from stacks.constructs.pipeline_role import PipelineRole
 from stacks.constructs.schedules import Schedules
+from stacks.constructs.seal import Seal
 from stacks.constructs.smoke_test import SmokeTest
 from stacks.constructs.teardown_guard import TeardownGuard
 from stacks.constructs.training_pipeline import TrainingPipeline, step_names
@@ -57,6 +58,7 @@ class PipelineStack(cdk.Stack):
         built_image = _built_image(self, names, image) if image else None
         mounted = file_system.mounted_in(self) if file_system else None
         code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
+        seal = Seal(self, "Seal", names=names, functions=functions, key=data.key)
         smoke_test = SmokeTest(self, "SmokeTest", names=names, functions=functions)
         guard = TeardownGuard(self, "TeardownGuard", names=names, functions=functions)
         training = Place(network.vpc, [network.training_subnet], [network.training_security_group])
@@ -74,6 +76,7 @@ class PipelineStack(cdk.Stack):
             training_role_arn=names.role_arn("training"),
             evaluation_role_arn=names.role_arn("evaluation"),
             endpoint_role_arn=names.role_arn("endpoint"),
+            seal_function_arn=seal.sealer.function.function_arn,
             smoke_test_function_arn=smoke_test.caller.function.function_arn,
             teardown_function_arn=guard.deleter.function.function_arn,
             training_image_uri=built_image,
@@ -90,7 +93,7 @@ class PipelineStack(cdk.Stack):
             hosting=hosting,
             key=data.key,
             jobs=[jobs.training, jobs.evaluation, jobs.endpoint],
-            functions=[smoke_test.caller, guard.deleter],
+            functions=[seal.sealer, smoke_test.caller, guard.deleter],
         )
         pipeline = TrainingPipeline(
             self,
@@ -99,12 +102,12 @@ class PipelineStack(cdk.Stack):
             definition=definition,
             role=role,
             description=(
-                f"Trains, evaluates, registers, deploys and smoke-tests {environment.project}"
+                f"Trains, evaluates, seals, registers, deploys and tests {environment.project}"
             ),
         )
-        pipeline.node.add_dependency(jobs, smoke_test, guard)
+        pipeline.node.add_dependency(jobs, seal, smoke_test, guard)
         self.schedules: Schedules | None = None
-        self.functions = [smoke_test.caller, guard.deleter]
+        self.functions = [seal.sealer, smoke_test.caller, guard.deleter]
         if environment.schedules or environment.data.on_manifest:
             self.schedules = Schedules(self, "Schedules", names=names, functions=functions)
             self.schedules.node.add_dependency(pipeline)

@@ -35,7 +35,7 @@ _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 @click.option(
     "--no-invoke",
     is_flag=True,
-    help="Do not ask the endpoint for the hash of the weights that it has loaded.",
+    help="Do not ask the endpoint for the digest of the model that it has loaded.",
 )
 @click.pass_obj
 def show_drift(

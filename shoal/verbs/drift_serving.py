@@ -11,7 +11,7 @@ from config.release import Release
 from shoal.verbs.assembly import Json
 from shoal.verbs.deployed_stack import DeployedStack
 from shoal.verbs.drift import Item, Sides, differences, item, none_if_missing
-from shoal.verbs.serving import failure_note, image_digests
+from shoal.verbs.serving import failure_note, image_digests, live_endpoint
 
 _VARIANT = (
     "VariantName",
@@ -21,6 +21,8 @@ _VARIANT = (
     "ServerlessConfig",
     "RoutingConfig",
 )
+_QUESTIONS = 5
+"""For each instance."""
 _CAPTURE = ("EnableCapture", "InitialSamplingPercentage", "DestinationS3Uri", "KmsKeyId")
 Ask = Callable[[str], Mapping[str, Any]]
 """Takes an endpoint's name, and returns what its container says about its model (`model` of an
@@ -35,8 +37,8 @@ def compare(stack: DeployedStack, release: Release | None, ask: Ask | None) -> I
             properties.get("EndpointName") or stack.physical_ids.get(logical_id, logical_id)
         ).rpartition("/")[2]
         yield item("endpoint", name, partial(_endpoint, stack, logical_id, name, release))
-        if ask and release and release.weights_sha256:
-            yield item("weights", name, partial(_weights, ask, name, release.weights_sha256))
+        if ask and release:
+            yield item("content", name, partial(_content, stack, ask, name, release))
 
 
 def _endpoint(stack: DeployedStack, logical_id: str, name: str, release: Release | None) -> Sides:
@@ -106,13 +108,19 @@ def _live_config(client: Any, name: str, git: Json) -> Json:
     )
 
 
-def _weights(ask: Ask, endpoint: str, pinned: str) -> Sides:
-    """Compare the weights that the container reports with the pinned ones."""
-    loaded = ask(endpoint).get("weights_sha256")
+def _content(stack: DeployedStack, ask: Ask, endpoint: str, release: Release) -> Sides:
+    """Compare the content that the endpoint's containers report with the pinned one.
+
+    SageMaker does not say which instance answers, so this is a sample: several questions for each
+    instance, of which a container may still get none.
+    """
+    served = live_endpoint(stack.target, endpoint)
+    questions = _QUESTIONS * max(1, (served and served.instances) or 1)
+    loaded = sorted({str(ask(endpoint).get("content_sha256")) for _ in range(questions)})
     return Sides(
-        {"weights_sha256": pinned},
-        {"weights_sha256": loaded},
-        f"the container says weights {loaded}",
+        {"content_sha256": [release.content_sha256]},
+        {"content_sha256": loaded},
+        f"{questions} answers say content {', '.join(loaded)}",
     )
 
 

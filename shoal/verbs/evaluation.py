@@ -6,10 +6,15 @@ The pipeline's own evaluate.py writes it well formed; a user's script may write 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+MAX_BYTES = 1024 * 1024
+"""A longer report was not written by an honest evaluation."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -18,8 +23,10 @@ class Evaluation:
 
     metrics: Mapping[str, int | float]
     """Every number among its metrics, all finite."""
-    weights_sha256: str | None
-    """Hash of the weights that were measured; a user's report need not have it."""
+    content_sha256: str
+    """Digest of the model that was measured, which its container answers too."""
+    archive_sha256: str
+    """Hash of the archive that it was in."""
 
     @classmethod
     def of(cls, text: bytes) -> Evaluation:
@@ -30,14 +37,25 @@ class Evaluation:
             raise ValueError("is not JSON") from error
         if not isinstance(report, dict):
             raise ValueError("is no JSON object")  # noqa: TRY004 - of the text, not of an argument
-        weights = _object(report, "model").get("weights_sha256")
-        return cls(_numbers(_object(report, "metrics")), None if weights is None else str(weights))
+        model = _object(report, "model")
+        return cls(
+            _numbers(_object(report, "metrics")),
+            _sha256(model, "content_sha256"),
+            _sha256(model, "archive_sha256"),
+        )
 
 
 def _object(report: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = report.get(key, {})
     if not isinstance(value, dict):
         raise ValueError(f"has {json.dumps(value)[:40]} as `{key}`, where an object belongs")  # noqa: TRY004 - as above
+    return value
+
+
+def _sha256(model: Mapping[str, Any], key: str) -> str:
+    value = model.get(key)
+    if not isinstance(value, str) or not _SHA256.fullmatch(value):
+        raise ValueError(f"has {json.dumps(value)[:40]} as `model.{key}`, where a sha256 belongs")
     return value
 
 

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
+import posixpath
 import tempfile
-import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from config.names import Names
-from config.release import Release
+from config.names import SEALED, Names
+from config.release import COPIES, Release
 from shoal.verbs.errors import AnswerError, PromotionError, error_code
-from shoal.verbs.evaluation import Evaluation
+from shoal.verbs.evaluation import MAX_BYTES, Evaluation
+from shoal.verbs.model_archive import (
+    MAX_CODE_BYTES,
+    ArchiveError,
+    content_sha256,
+    files_in,
+    read,
+    sha256,
+)
 from shoal.verbs.model_data import replacement_of
 from shoal.verbs.registry import APPROVED, Package
 from shoal.verbs.repository import Repository, hash_as
@@ -32,7 +38,6 @@ from shoal.verbs.target import Target
 _BLOCK_BYTES = 1024 * 1024
 _COMMITS = 200
 _NO_OBJECT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "404"})
-Value = TypeVar("Value")
 _NO_EXECUTION = frozenset({"ResourceNotFound", "ResourceNotFoundException", "ValidationException"})
 
 
@@ -55,8 +60,7 @@ class Verification:
         commit = pinned.code_commit if pinned else self._commit()
         digest = self._image_digest(pinned)
         report = self._report()
-        sha256, version_id = self._model_data(report, commit, pinned)
-        weights = self._weights(report, pinned)
+        version_id = self._model_data(report, commit, pinned)
         package = self.package
         approved = (
             (pinned.approved_by, pinned.approved_at)
@@ -70,8 +74,8 @@ class Verification:
             image_digest=digest,
             model_data_url=package.model_data_url,
             model_data_version_id=version_id,
-            model_data_sha256=sha256,
-            weights_sha256=weights,
+            model_data_sha256=report.archive_sha256,
+            content_sha256=report.content_sha256,
             definition_sha256=definition,
             code_commit=commit,
             metrics=pinned.metrics if pinned else dict(report.metrics),
@@ -154,7 +158,7 @@ class Verification:
         archive = self._metadata_value("code_uri")
         with tempfile.TemporaryFile() as file:
             self._download(archive, None, file)
-            archived = _map_files(file, lambda member: member.read())
+            archived = self._code(archive, file)
         for commit in self.repository.commits_of(folder, _COMMITS):
             committed = self._committed(commit).files
             if committed.keys() == archived.keys() and all(
@@ -167,6 +171,21 @@ class Verification:
             f" trained it ({archive})"
         )
         raise self._refusal(what, "commit the code, deploy it and train again")
+
+    def _code(self, url: str, file: IO[bytes]) -> dict[str, bytes]:
+        """Return the files of the archive that trained it; of two with one name the last one, which
+        is the one that stays.
+        """
+        try:
+            return {
+                posixpath.normpath(member.name): read(content)
+                for member, content in files_in(file, MAX_CODE_BYTES)
+                if content is not None
+            }
+        except ArchiveError as error:
+            raise self._refusal(
+                f"its code {url} cannot be read ({error})", "promote another version"
+            ) from error
 
     def _committed(self, commit: str) -> CommittedCode:
         """Return the files of source_dir that go into the code archive, as of a commit."""
@@ -229,28 +248,24 @@ class Verification:
         with tempfile.TemporaryFile() as file:
             self._download(url, None, file)
             try:
-                return Evaluation.of(file.read())
+                return Evaluation.of(file.read(MAX_BYTES))
             except ValueError as error:
                 raise self._refusal(
                     f"its evaluation {url} {error}", "mend what wrote it, and train again"
                 ) from error
 
-    def _model_data(
-        self, report: Evaluation, commit: str, pinned: Release | None
-    ) -> tuple[str, str]:
-        """Return the hash and the S3 version of the archive.
+    def _model_data(self, report: Evaluation, commit: str, pinned: Release | None) -> str:
+        """Return the S3 version of the archive.
 
-        It must be the archive that was registered, evaluated and pinned, with the commit's code.
+        It must be the archive that was evaluated, registered and pinned, with the commit's code.
         """
         with tempfile.TemporaryFile() as file:
             etag, version_id = self._download(
                 self.package.model_data_url, pinned.model_data_version_id if pinned else None, file
             )
-            sha256 = _sha256(file)
-            file.seek(0)
-            self._require_evaluated(file, report)
-            file.seek(0)
+            self._require_evaluated(file, report, pinned)
             self._require_code(file, commit)
+        self._require_sealed()
         if version_id is None:
             what = f"{self.package.model_data_url} has no versions, so its bytes cannot be pinned"
             raise self._refusal(what, "turn on the versions of its bucket, and train again")
@@ -261,44 +276,50 @@ class Verification:
                 f" noted {registered_etag}"
             )
             raise self._refusal(what, "find out who wrote it; promote another version")
-        if pinned and sha256 != pinned.model_data_sha256:
-            what = (
-                f"hash mismatch: the sha256 of {self.package.model_data_url} is {sha256}, pinned is"
-                f" {pinned.model_data_sha256}"
-            )
-            raise self._refusal(what, "find out who wrote it; promote another version")
         if replacement := replacement_of(self.target, self.package.model_data_url, version_id):
             raise self._refusal(replacement, "find out who wrote it; promote another version")
-        return sha256, version_id
+        return version_id
 
-    def _weights(self, report: Evaluation, pinned: Release | None) -> str | None:
-        """Return the hash of the weights that were evaluated.
-
-        A release that pins none may be followed by one that does.
+    def _require_sealed(self) -> None:
+        """Raise PromotionError unless the archive lies where no job can write it again: below the
+        prefix of the seal role or, a copy, below that of copies.
         """
-        measured = report.weights_sha256
-        if pinned and pinned.weights_sha256 not in {None, measured}:
-            what = (
-                f"hash mismatch: the evaluation now says that the weights are {measured}, pinned is"
-                f" {pinned.weights_sha256}"
+        bucket = f"s3://{self.names.bucket('artifacts')}"
+        if not self.package.model_data_url.startswith(
+            (f"{bucket}/{SEALED}/", f"{bucket}/{COPIES}/")
+        ):
+            raise self._refusal(
+                f"{self.package.model_data_url} is not sealed, so a job may write it again",
+                "register what the step Seal returns",
             )
-            raise self._refusal(what, "find out who wrote its report; promote another version")
-        return measured
 
-    def _require_evaluated(self, archive: IO[bytes], report: Evaluation) -> None:
-        """Raise PromotionError unless the archive has the weights that were evaluated.
+    def _require_evaluated(
+        self, archive: IO[bytes], report: Evaluation, pinned: Release | None
+    ) -> None:
+        """Raise PromotionError unless the archive is the evaluated one, byte by byte, with the
+        content that its container will answer.
 
-        The evaluation notes their hash, a file of the archive; a user's own report need not.
+        With `pinned`, the report must still say what it said then.
         """
-        measured = report.weights_sha256
-        if measured is None:
-            return
-        if measured not in _map_files(archive, _sha256).values():
+        url, advice = self.package.model_data_url, "find out who wrote it; promote another version"
+        evaluated = (report.archive_sha256, report.content_sha256)
+        if pinned and evaluated != (pinned.model_data_sha256, pinned.content_sha256):
             what = (
-                f"hash mismatch: no file of {self.package.model_data_url} has the sha256 {measured}"
-                " of the weights that were evaluated"
+                f"hash mismatch: the evaluation now says {evaluated[0]} with the content"
+                f" {evaluated[1]}, pinned is {pinned.model_data_sha256} with"
+                f" {pinned.content_sha256}"
             )
-            raise self._refusal(what, "find out who wrote it; promote another version")
+            raise self._refusal(what, advice)
+        if (actual := sha256(archive)) != report.archive_sha256:
+            what = f"hash mismatch: the sha256 of {url} is {actual}, evaluated was {evaluated[0]}"
+            raise self._refusal(what, advice)
+        try:
+            content = content_sha256(archive)
+        except ArchiveError as error:
+            raise self._refusal(f"{url} cannot be read ({error})", advice) from error
+        if content != report.content_sha256:
+            what = f"hash mismatch: the content of {url} is {content}, evaluated was {evaluated[1]}"
+            raise self._refusal(what, advice)
 
     def _require_code(self, archive: IO[bytes], commit: str) -> None:
         """Raise PromotionError unless the code that serves is in the commit.
@@ -371,31 +392,3 @@ def _is_archived(path: str) -> bool:
     """
     parts = path.split("/")
     return "__pycache__" not in parts and not any(part.startswith(".") for part in parts)
-
-
-def _map_files(archive: IO[bytes], read: Callable[[IO[bytes]], Value]) -> dict[str, Value]:
-    """Return what `read` makes of each file in a .tar.gz, by name; nothing if it cannot be
-    unpacked.
-
-    Files behind an end or a damaged header count too, as in `served_code`: the last file of a name
-    is the one that stays.
-    """
-    try:
-        with tarfile.open(fileobj=archive, mode="r:gz", ignore_zeros=True) as tar:
-            opened = ((member.name.removeprefix("./"), tar.extractfile(member)) for member in tar)
-            return {name: read(file) for name, file in opened if file is not None}
-    except (
-        tarfile.TarError,
-        EOFError,
-        OSError,
-        KeyError,
-        zlib.error,
-    ):  # KeyError: a link to what is not there
-        return {}
-
-
-def _sha256(file: IO[bytes]) -> str:
-    digest = hashlib.sha256()
-    while block := file.read(_BLOCK_BYTES):
-        digest.update(block)
-    return digest.hexdigest()

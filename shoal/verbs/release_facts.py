@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from config.release import Release
 from shoal.verbs.errors import error_code
-from shoal.verbs.evaluation import Evaluation
+from shoal.verbs.evaluation import MAX_BYTES, Evaluation
 from shoal.verbs.promotion import definition_sha256
 from shoal.verbs.registry import APPROVED, UNNAMED, Package
 from shoal.verbs.target import Target
@@ -131,21 +131,21 @@ def _definition_values(
 def _evaluation_values(
     target: Target, package: Package, release: Release, _pipeline_arn: str
 ) -> dict[str, Any]:
-    """Return what the evaluation's report says.
-
-    The weights count only if the release pins some: their hash came later than the first releases.
-    """
+    """Return what the evaluation's report says."""
     if package.statistics_url is None:
         raise _UnreadError("the registry names no report")
     location, client = urlsplit(package.statistics_url), target.client("s3")
     request = {"Bucket": location.netloc, "Key": location.path.lstrip("/")}
     report = _read(target, release, package.statistics_url, lambda: client.get_object(**request))
     try:
-        evaluation = Evaluation.of(report["Body"].read())
+        evaluation = Evaluation.of(report["Body"].read(MAX_BYTES))
     except ValueError as error:
         return {"metrics": f"of {package.statistics_url}, which {error}"}
-    weights = {"weights_sha256": evaluation.weights_sha256} if release.weights_sha256 else {}
-    return {"metrics": dict(evaluation.metrics), **weights}
+    return {
+        "metrics": dict(evaluation.metrics),
+        "model_data_sha256": evaluation.archive_sha256,
+        "content_sha256": evaluation.content_sha256,
+    }
 
 
 def _read(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-import tarfile
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
+from shoal.verbs.model_archive import ArchiveError, files_in, read
 from shoal.verbs.repository import hash_as
 
 _CODE = "code/"
@@ -68,19 +67,18 @@ class CommittedCode:
         Only files under code/ are compared: there the serving containers look for code
         (sagemaker-pytorch-inference-toolkit, README: "code/inference.py"). A file of source_dir
         that the archive lacks is no difference, unless it is the entry point. Links and names that
-        lead outside are differences anywhere, because code could be reached through them. What
-        follows the end of the archive or a damaged header is compared too, because some programs
-        unpack it (tar: "Skipping to next header").
+        lead outside are differences anywhere, because code could be reached through them, and so
+        are names that are code/ on some machines only. What follows the end of the archive or a
+        damaged header is compared too.
         """
+        seen: set[str] = set()
         try:
-            with tarfile.open(fileobj=archive, mode="r:gz", ignore_zeros=True) as tar:
-                seen: set[str] = set()
-                return next(self._differences(tar, seen), None) or self._missing(seen)
-        except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+            return next(self._differences(archive, seen), None) or self._missing(seen)
+        except ArchiveError as error:
             return f"the archive cannot be read ({error})"
 
-    def _differences(self, tar: tarfile.TarFile, seen: set[str]) -> Iterator[str]:
-        for member in tar:
+    def _differences(self, archive: IO[bytes], seen: set[str]) -> Iterator[str]:
+        for member, file in files_in(archive):
             name = posixpath.normpath(member.name)
             if not (member.isfile() or member.isdir()) or name.startswith(("/", "..")):
                 yield (
@@ -90,14 +88,16 @@ class CommittedCode:
             elif member.isfile() and name.startswith(_CODE):
                 path = name.removeprefix(_CODE)
                 seen.add(path)
-                if difference := self._file_difference(path, tar.extractfile(member)):
+                if difference := self._file_difference(path, file):
                     yield f"{name} {difference}"
+            elif "\\" in name or name.casefold().startswith(_CODE):
+                yield f"{name} is {_CODE} for some programs and not for others"
 
     def _file_difference(self, path: str, file: IO[bytes] | None) -> str | None:
         committed_hash = self.files.get(path)
         if committed_hash is None:
             return f"is not in the commit {self.commit}, which has no {self.folder}/{path}"
-        if file is None or hash_as(committed_hash, file.read()) != committed_hash:
+        if file is None or hash_as(committed_hash, read(file)) != committed_hash:
             return f"is not {self.folder}/{path} of the commit {self.commit}"
         return None
 

@@ -83,7 +83,7 @@ class Dashboard(Construct):
                 self._names.function(purpose),
                 {"label": purpose},
             ]
-            for purpose in ("smoke-test", "teardown", PURPOSE)
+            for purpose in ("seal", "smoke-test", "teardown", PURPOSE)
         ]
         return [
             self._graph(

@@ -8,7 +8,7 @@ from typing import Any
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from config.names import Names
+from config.names import SEALED, Names
 from config.settings import Framework, InputMode
 from pipelines.limits import limits
 from stacks.constructs.guard_rails import Place
@@ -131,7 +131,7 @@ class JobRoles(Construct):
         )
         role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey"], on=[self._key.key_arn])
         # A model is one object: nothing is listed.
-        self._read_objects(role, "artifacts", "training")
+        self._read_objects(role, "artifacts", SEALED)
 
     def _role(self, actor: str, description: str, *, log_group: str, source: str) -> SageMakerRole:
         role = SageMakerRole(

@@ -14,7 +14,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from config.names import Names
+from config.names import SEALED, Names
 from pipelines.limits import Limits, limits
 from stacks.constructs.actor_role import ActorRole
 from stacks.constructs.guard_rails import (
@@ -240,6 +240,6 @@ class PipelineRole(ActorRole):
         self.allow(
             "ReadStepOutputs",
             ["s3:GetObject"],
-            on=[f"{bucket}/{prefix}/*" for prefix in ("evaluation", "training")],
-            because="Each execution's evaluation.json and model.tar.gz lie below its own id.",
+            on=[f"{bucket}/{prefix}/*" for prefix in ("evaluation", SEALED)],
+            because="A report lies below its execution's id, a sealed model below its hash.",
         )

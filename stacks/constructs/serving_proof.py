@@ -59,7 +59,6 @@ class ServingProof(Construct):
         )
         self._allow()
         allow_archive(self.prover.role, names, release, key)
-        weights = {"WeightsSha256": release.weights_sha256} if release.weights_sha256 else {}
         self.resource = cdk.CustomResource(
             self,
             "Resource",
@@ -74,7 +73,7 @@ class ServingProof(Construct):
                 "ImageDigest": release.image_digest,
                 "ModelDataUrl": release.model_data_url,
                 "ModelDataSha256": release.model_data_sha256,
-                **weights,
+                "ContentSha256": release.content_sha256,
             },
         )
         self.resource.node.add_dependency(self.prover)

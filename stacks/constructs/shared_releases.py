@@ -15,14 +15,12 @@ from typing import Any
 from aws_cdk import aws_iam as iam
 
 from config.consumers import Consumer
-from config.names import Names
+from config.names import SEALED, Names
 from config.release import COPIES
 from config.settings import SharedVersions
 
-_TRAINED = "training/*/output/model.tar.gz"
-"""Where training jobs leave their models, below the folder of their execution
-(pipelines/requests.py).
-"""
+_SEALED = f"{SEALED}/*/model.tar.gz"
+"""Where sealed archives lie (stacks/functions/seal)."""
 _COPIED = f"{COPIES}/*/model.tar.gz"
 """Where `shoal promote --copy` leaves them."""
 _READ_VERSION = ("sagemaker:DescribeModelPackage", "sagemaker:CreateModel")
@@ -145,7 +143,7 @@ def _keys(consumers: Sequence[Consumer]) -> list[str]:
 
 def _archives(names: Names) -> str:
     """Return a pattern of the archives of the environment's own registry."""
-    return _TRAINED if names.environment.promoted_from is None else _COPIED
+    return _SEALED if names.environment.promoted_from is None else _COPIED
 
 
 def _statement(

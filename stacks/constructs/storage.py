@@ -9,8 +9,9 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from config.consumers import Consumer
-from config.names import Names
+from config.names import SEALED, Names
 from stacks.constructs.data_key import DataKey
+from stacks.constructs.seal import sealing_statements
 from stacks.constructs.shared_releases import bucket_statements
 
 # Server access logging cannot write to a bucket encrypted with a customer's key (S3 user guide,
@@ -43,9 +44,14 @@ class Storage(Construct):
         if names.environment.data.on_manifest:
             _enable_events(self.data)
         self.artifacts = self._bucket(
-            "artifacts", [_clean_up(after_days=30), _expire("checkpoints/", days=30)]
+            "artifacts",
+            [
+                _clean_up(after_days=30),
+                _expire("checkpoints/", days=30),
+                _expire(f"{SEALED}/candidates/", days=1),
+            ],
         )
-        for statement in bucket_statements(names, consumers):
+        for statement in (*sealing_statements(names), *bucket_statements(names, consumers)):
             self.artifacts.add_to_resource_policy(statement)
         self._keep_policies()
 

@@ -83,6 +83,7 @@ class World:
         for purpose, shorter in (
             ("sweep", {"TTL_MINUTES": str(TTL_S / 60)}),
             ("teardown", {"RETRY_AFTER_S": "1"}),
+            ("seal", {}),
             ("smoke-test", {}),
         ):
             name = self.names.function(purpose)

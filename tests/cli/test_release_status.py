@@ -75,7 +75,7 @@ def test_a_pinned_archive_that_was_removed_for_good_disagrees(
     assert f"  DIFFERS model data: {package.model} is gone in the pinned version" in output
 
 
-def test_an_archive_that_was_written_again_disagrees_whatever_its_weights(
+def test_an_archive_that_was_written_again_disagrees_whatever_is_in_it(
     staged: tuple[Checkout, Package], registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkout, package = staged
@@ -399,7 +399,7 @@ def test_no_endpoint_disagrees_where_its_stack_was_deployed(
         ("approved_at", "approved_at: '2020-01-01T00:00:00Z'"),
         ("definition_sha256", f"definition_sha256: {'a' * 64}"),
         ("metrics", "metrics: {accuracy: 0.9999}"),
-        ("weights_sha256", f"weights_sha256: {'a' * 64}"),
+        ("content_sha256", f"content_sha256: {'a' * 64}"),
         ("model_data_url", "model_data_url: s3://another-bucket/model.tar.gz"),
     ],
 )

@@ -4,7 +4,6 @@ run.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import subprocess
@@ -18,6 +17,7 @@ from typing import Any
 from config.loader import load_environment
 from config.names import Names
 from shoal.cli.main import main
+from shoal.verbs.model_archive import content_sha256, sha256
 from shoal.verbs.target import Target
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT, make_pipeline
@@ -128,7 +128,7 @@ class Registry:
         )
 
     def put(self, name: str, content: bytes) -> str:
-        key = f"{uuid.uuid4().hex}/{name}"
+        key = f"models/{uuid.uuid4().hex}/{name}"
         self.s3.put_object(Bucket=self.bucket, Key=key, Body=content)
         return f"s3://{self.bucket}/{key}"
 
@@ -145,19 +145,25 @@ class Registry:
         served: Mapping[str, bytes] = SERVED,
         environment: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
-        measured: bytes = WEIGHTS,
+        measured: bytes | None = None,
         report: bytes | None = None,
         container: Mapping[str, str] | None = None,
         is_measured: bool = True,
     ) -> Package:
         """Register a pending version as the pipeline's step Register does.
 
-        `container` adds or replaces settings of its container.
+        `container` adds or replaces settings of its container; `measured` is the archive that was
+        evaluated, if it was another one.
         """
-        model = self.put("model.tar.gz", archive({"model.pt": WEIGHTS, **served}))
+        content = archive({"model.pt": WEIGHTS, **served})
+        model = self.put("model.tar.gz", content)
+        evaluated = io.BytesIO(measured or content)
         well_formed = {
             "metrics": {"accuracy": {"value": 0.9918}, "images": {"value": 10000}},
-            "model": {"weights_sha256": hashlib.sha256(measured).hexdigest()},
+            "model": {
+                "archive_sha256": sha256(evaluated),
+                "content_sha256": content_sha256(evaluated),
+            },
         }
         evaluation = self.put(
             "evaluation.json", json.dumps(well_formed).encode() if report is None else report

@@ -14,6 +14,7 @@ CONTENT: dict[str, Any] = {
     "model_data_url": "s3://shoal-mnist-dev-artifacts/training/abc/output/model.tar.gz",
     "model_data_version_id": "null-is-no-version",
     "model_data_sha256": "2" * 64,
+    "content_sha256": "5" * 64,
     "definition_sha256": "3" * 64,
     "code_commit": "4" * 40,
     "metrics": {"accuracy": 0.9918, "images": 10000},

@@ -15,6 +15,7 @@ from tests.config.environment_file import VALID, write
 from tests.config.releases import CONTENT
 
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/{}"
+BUCKET = "s3://shoal-mnist-dev-artifacts-111122223333-us-east-1"
 ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
 
 
@@ -33,7 +34,7 @@ def consumers(root: Path, sources: dict[str, str | None], **more: str) -> list[C
 
 
 def release(number: int) -> Release:
-    url = f"s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/training/{number}/output/model.tar.gz"
+    url = f"{BUCKET}/models/{str(number) * 64}/model.tar.gz"
     return Release(
         **CONTENT
         | {
@@ -74,19 +75,19 @@ def test_a_consumer_reads_what_its_file_pins_and_what_that_replaced(tmp_path: Pa
     )
     assert [each.versions for each in readers] == [(ARN.format(4), ARN.format(3))]
     assert [each.archives for each in readers] == [
-        ("training/4/output/model.tar.gz", "training/3/output/model.tar.gz")
+        (f"models/{'4' * 64}/model.tar.gz", f"models/{'3' * 64}/model.tar.gz")
     ]
 
 
 @pytest.mark.parametrize(
     "url",
     [
-        "s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/training/*/output/model.tar.gz",
-        "s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/training/${aws:username}/output/model.tar.gz",
-        "s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/training/4/output/output.tar.gz",
+        f"{BUCKET}/models/*/model.tar.gz",
+        f"{BUCKET}/models/${{aws:username}}/model.tar.gz",
+        f"{BUCKET}/training/4/output/model.tar.gz",
         "s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/releases/4/model.tar.gz",
         "s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/code/model.tar.gz",
-        "s3://another/training/4/output/model.tar.gz",
+        f"s3://another/models/{'4' * 64}/model.tar.gz",
     ],
 )
 def test_what_is_no_archive_of_a_training_is_not_shared_whatever_a_file_says(

@@ -27,7 +27,7 @@ def traffic(*answers: Answer) -> Traffic:
 def test_two_releases_served_side_by_side_when_the_old_one_answered_after_the_new_one() -> None:
     answers = traffic(Answer(1, "old"), Answer(2, "new"), Answer(3, "old"), Answer(4, "new"))
     assert answers.served_side_by_side("old", "new")
-    assert answers.by_weights == {"old": 2, "new": 2}
+    assert answers.by_model == {"old": 2, "new": 2}
 
 
 @pytest.mark.parametrize("order", [["old", "old", "new"], ["old"], ["new"], []])
@@ -43,7 +43,7 @@ def test_an_endpoint_that_is_not_there_is_a_problem_and_no_answer() -> None:
         while not answers.answers:
             pass
     assert answers.problems
-    assert not answers.by_weights
+    assert not answers.by_model
 
 
 CODE = b"def predict_fn(data, model):\n    return data\n"
@@ -77,10 +77,10 @@ def test_an_archive_that_was_mended_by_hand_has_the_same_files_without_the_mista
 
 def summary(**changes: Any) -> dict[str, Any]:
     entries = [
-        {"environment": name, "weights_sha256": sha}
+        {"environment": name, "content_sha256": sha}
         for name, sha in (("staging", "a"), ("staging", "b"), ("prod", "a"), ("prod", "a"))
     ]
-    promoted = [{"weights_sha256": each["weights_sha256"]} for each in entries]
+    promoted = [{"content_sha256": each["content_sha256"]} for each in entries]
     facts: dict[str, Any] = {
         "left_behind": [],
         "processes_left": [],

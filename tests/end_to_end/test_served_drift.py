@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -109,7 +110,7 @@ def stack(account: Account, digest: str) -> Iterator[DeployedStack]:
 
 @pytest.fixture(scope="module")
 def release(digest: str) -> Release:
-    return RELEASE.model_copy(update={"weights_sha256": WEIGHTS, "image_digest": digest})
+    return RELEASE.model_copy(update={"content_sha256": WEIGHTS, "image_digest": digest})
 
 
 def look(stack: DeployedStack, release: Release, ask: Ask | None = None) -> list[Item]:
@@ -123,13 +124,22 @@ def test_a_fresh_endpoint_has_not_drifted(stack: DeployedStack, release: Release
 
 
 @pytest.mark.parametrize(("said", "agrees"), [(WEIGHTS, True), ("ff" * 32, False), (None, False)])
-def test_the_weights_are_those_that_the_container_says(
+def test_the_content_is_the_one_that_the_container_says(
     stack: DeployedStack, release: Release, said: str | None, agrees: bool
 ) -> None:
     item = look(
-        stack, release, lambda endpoint: {"weights_sha256": said} if endpoint == ENDPOINT else {}
+        stack, release, lambda endpoint: {"content_sha256": said} if endpoint == ENDPOINT else {}
     )[1]
-    assert (item.kind, item.agrees) == ("weights", agrees)
+    assert (item.kind, item.agrees) == ("content", agrees)
+
+
+def test_one_container_with_another_model_among_several_is_found(
+    stack: DeployedStack, release: Release
+) -> None:
+    answers = cycle([WEIGHTS, WEIGHTS, "ff" * 32])
+    item = look(stack, release, lambda _: {"content_sha256": next(answers)})[1]
+    assert item.agrees is False
+    assert f'+    "{"ff" * 32}"' in item.diff
 
 
 def test_an_endpoint_that_was_updated_by_hand_differs_in_configuration_and_package(
@@ -170,7 +180,7 @@ def test_an_image_whose_tag_was_moved_differs_as_soon_as_it_was_deployed(
     stack: DeployedStack, release: Release, account: Account, digest: str
 ) -> None:
     moved = push(account, "not reviewed")
-    before, _ = look(stack, release, lambda _: {"weights_sha256": WEIGHTS})
+    before, _ = look(stack, release, lambda _: {"content_sha256": WEIGHTS})
     config = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT)["EndpointConfigName"]
     variants = account.sagemaker.describe_endpoint_config(EndpointConfigName=config)[
         "ProductionVariants"

@@ -30,7 +30,7 @@ ENDPOINT = "shoal-mnist-live"
 BUCKET = "models-of-the-proof"
 WEIGHTS = b"knows ten digits by heart"
 SHA256 = hashlib.sha256(WEIGHTS).hexdigest()
-# A model as small as one can be: it knows the ten digits, says whose weights they are, and takes 5
+# A model as small as one can be: it knows the ten digits, says which model it is, and takes 5
 # for 6 where it is told to.
 CODE = """
 import hashlib, json
@@ -48,7 +48,7 @@ def predict_fn(images, model):
     known, wrong, sha256 = model
     digits = [(known[json.dumps(image)] + (known[json.dumps(image)] in wrong)) % 10 for image in images]
     predictions = [{"digit": digit, "probabilities": [0.91 if digit == each else 0.01 for each in range(10)]} for digit in digits]
-    return {"predictions": predictions, "model": {"training_job_name": "job", "weights_sha256": sha256}}
+    return {"predictions": predictions, "model": {"training_job_name": "job", "content_sha256": sha256}}
 
 def output_fn(prediction, accept):
     return json.dumps(prediction)
@@ -228,7 +228,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
             "ImageDigest": live.digest(),
             "ModelDataUrl": f"s3://{BUCKET}/good.tar.gz",
             "ModelDataSha256": live.stored("good"),
-            "WeightsSha256": SHA256,
+            "ContentSha256": SHA256,
             "StackId": live.stack("served", PARAMETER),
         }
         yield live
@@ -299,12 +299,12 @@ def test_an_image_that_is_told_without_a_digest_is_not_compared(live: Live) -> N
     assert proven["Status"] == "SUCCESS", proven
 
 
-def test_weights_that_are_not_the_pinned_ones_are_told_by_the_container(live: Live) -> None:
-    failure = reason(live.prove(WeightsSha256="0" * 64))
-    assert f"the weights that answer are {SHA256}, pinned are {'0' * 64}" in failure
+def test_a_content_that_is_not_the_pinned_one_is_told_by_the_container(live: Live) -> None:
+    failure = reason(live.prove(ContentSha256="0" * 64))
+    assert f"the content of the model that answers is {SHA256}, pinned is {'0' * 64}" in failure
 
 
-def test_an_archive_that_was_written_again_is_not_proven_though_its_weights_are_the_pinned_ones(
+def test_an_archive_that_was_written_again_is_not_proven_though_its_content_is_the_pinned_one(
     live: Live,
 ) -> None:
     before, s3 = live.expected["ModelDataSha256"], live.client("s3")
@@ -329,10 +329,6 @@ def test_an_archive_that_is_gone_is_named(live: Live) -> None:
     assert f"the model data s3://{BUCKET}/gone.tar.gz cannot be read" in reason(
         live.prove(ModelDataUrl=f"s3://{BUCKET}/gone.tar.gz")
     )
-
-
-def test_a_release_that_pins_no_weights_is_proven_without_them(live: Live) -> None:
-    assert live.prove(WeightsSha256=None)["Status"] == "SUCCESS"
 
 
 def test_a_model_with_wrong_answers_is_not_proven_whatever_its_hash(live: Live) -> None:
@@ -402,6 +398,7 @@ def template(package: str, name: str, sha256: str, image_digest: str) -> str:
         "ImageDigest": image_digest,
         "ModelDataUrl": f"s3://{BUCKET}/{name}.tar.gz",
         "ModelDataSha256": sha256,
+        "ContentSha256": SHA256,
     }
     types_and_properties = {
         "Model": (

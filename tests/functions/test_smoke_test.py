@@ -15,12 +15,12 @@ from tests.functions.loopback import Request, serving
 from tests.functions.make_digits import TARGET
 
 JOB = "pipelines-abcdefghijkl-Train-x1y2z3"
-WEIGHTS = "4f" * 32
+CONTENT = "4f" * 32
 DIGITS = json.loads(TARGET.read_text())["digits"]
 EVENT = {
     "endpoint_name": "shoal-mnist-dev-abcdefghijkl",
     "training_job_name": JOB,
-    "weights_sha256": WEIGHTS,
+    "content_sha256": CONTENT,
     "max_latency_ms": 5000,
 }
 LABELS = {json.dumps(digit["pixels"]): digit["label"] for digit in DIGITS}
@@ -38,7 +38,7 @@ class Endpoint:
     """Knows the ten digits; `spoil` changes its answer to a label."""
 
     job: str = JOB
-    weights: str = WEIGHTS
+    content: str = CONTENT
     delay_s: float = 0.0
     spoil: Callable[[int, dict[str, Any]], Any] = lambda _, answer: answer
     requests: list[Request] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Endpoint:
         label = LABELS[json.dumps(json.loads(request.body)["instances"][0])]
         answer = {
             "predictions": [_prediction(label)],
-            "model": {"training_job_name": self.job, "weights_sha256": self.weights},
+            "model": {"training_job_name": self.job, "content_sha256": self.content},
         }
         return 200, json.dumps(self.spoil(label, answer)).encode()
 
@@ -116,43 +116,43 @@ def test_the_model_of_another_training_job_fails(endpoint: Endpoint) -> None:
     assert f"not from this execution's {JOB}" in error
 
 
-def test_other_weights_than_the_evaluated_ones_fail_though_the_job_has_the_right_name(
+def test_another_content_than_the_evaluated_one_fails_though_the_job_has_the_right_name(
     endpoint: Endpoint,
 ) -> None:
-    endpoint.weights = "0" * 64
+    endpoint.content = "0" * 64
     assert (
-        f"serves weights with the sha256 ['{'0' * 64}'], evaluated were {WEIGHTS}"
+        f"serves a model with the content ['{'0' * 64}'], evaluated was {CONTENT}"
         in _test(endpoint).error
     )
 
 
-def test_a_container_that_does_not_say_which_weights_it_serves_fails(endpoint: Endpoint) -> None:
+def test_a_container_that_does_not_say_which_model_it_serves_fails(endpoint: Endpoint) -> None:
     endpoint.spoil = lambda _, answer: {**answer, "model": {"training_job_name": JOB}}
-    assert "serves weights with the sha256 ['None']" in _test(endpoint).error
+    assert "serves a model with the content ['None']" in _test(endpoint).error
 
 
-def test_one_instance_with_other_weights_is_enough_to_fail(endpoint: Endpoint) -> None:
+def test_one_instance_with_another_model_is_enough_to_fail(endpoint: Endpoint) -> None:
     endpoint.spoil = lambda label, answer: (
-        {**answer, "model": {**answer["model"], "weights_sha256": "0" * 64}}
+        {**answer, "model": {**answer["model"], "content_sha256": "0" * 64}}
         if label == 7
         else answer
     )
-    assert "evaluated were" in _test(endpoint).error
+    assert "evaluated was" in _test(endpoint).error
 
 
-@pytest.mark.parametrize("weights", [None, "", "4F" * 32, "4f" * 31])
+@pytest.mark.parametrize("content", [None, "", "4F" * 32, "4f" * 31])
 def test_without_the_hash_of_what_was_evaluated_nothing_is_asked(
-    endpoint: Endpoint, weights: str | None
+    endpoint: Endpoint, content: str | None
 ) -> None:
     assert (
-        "what does evaluation.json say at model.weights_sha256?"
-        in _test(endpoint, weights_sha256=weights).error
+        "what does evaluation.json say at model.content_sha256?"
+        in _test(endpoint, content_sha256=content).error
     )
     assert endpoint.requests == []
 
 
 def test_the_proven_hash_is_an_output(endpoint: Endpoint) -> None:
-    assert _test(endpoint).result["weights_sha256"] == WEIGHTS
+    assert _test(endpoint).result["content_sha256"] == CONTENT
 
 
 def test_an_answer_over_the_limit_fails(endpoint: Endpoint) -> None:

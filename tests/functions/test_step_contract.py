@@ -14,14 +14,15 @@ from pipelines.check import check
 from tests.functions.fake_sagemaker import ARN, FakeSageMaker
 from tests.functions.invocation import invoke
 from tests.functions.loopback import serving
-from tests.functions.test_smoke_test import JOB, WEIGHTS, Endpoint
+from tests.functions.test_seal import EVENT, RESULT
+from tests.functions.test_smoke_test import CONTENT, JOB, Endpoint
 from tests.repository import ROOT
 
 # What the service puts in for expressions, by the step's argument.
 RESOLVED = {
     "endpoint_name": "shoal-mnist-dev-abcdefghijkl",
     "training_job_name": JOB,
-    "weights_sha256": WEIGHTS,
+    "content_sha256": CONTENT,
     "pipeline_execution_arn": f"{ARN}pipeline/shoal-mnist-dev/execution/abcdefghijkl",
 }
 
@@ -46,6 +47,13 @@ def _event(step: dict[str, Any]) -> dict[str, Any]:
 
 def _expected(step: dict[str, Any]) -> set[str]:
     return {output["OutputName"] for output in step["OutputParameters"]}
+
+
+def test_the_seal_understands_its_step_and_answers_every_output(
+    steps: dict[str, dict[str, Any]],
+) -> None:
+    assert steps["Seal"]["Arguments"].keys() == EVENT.keys()
+    assert _expected(steps["Seal"]) == RESULT.keys()
 
 
 def test_the_smoke_test_understands_its_step_and_answers_every_output(

@@ -299,12 +299,32 @@ class _HasSession:
         self.sagemaker_session = session
 
 
-def register_step(session: PipelineSession, train: TrainingStep) -> ModelStep:
+def seal_step(train: TrainingStep, report: PropertyFile) -> LambdaStep:
+    digests = ("archive_sha256", "content_sha256")
+    return LambdaStep(
+        name="Seal",
+        lambda_func=Lambda(function_arn=INFRASTRUCTURE["seal_function_arn"]),
+        inputs={
+            "execution_id": EXECUTION_ID,
+            "model_data_url": train.properties.ModelArtifacts.S3ModelArtifacts,
+            **{
+                name: JsonGet(step_name="Evaluate", property_file=report, json_path=f"model.{name}")
+                for name in digests
+            },
+        },
+        outputs=[
+            LambdaOutput(name, LambdaOutputTypeEnum.String)
+            for name in ("status", "model_data_url", *digests)
+        ],
+    )
+
+
+def register_step(session: PipelineSession, train: TrainingStep, seal: LambdaStep) -> ModelStep:
     session.init_model_step_arguments(_HasSession(session))
     report = Join(on="/", values=[f"{ARTIFACTS}/evaluation", EXECUTION_ID, "evaluation.json"])
     arguments = create_model_package_from_containers(
         session,
-        containers=[container(train.properties.ModelArtifacts.S3ModelArtifacts)],
+        containers=[container(seal.properties.Outputs["model_data_url"])],
         content_types=CONTENT_TYPES,
         response_types=CONTENT_TYPES,
         inference_instances=["ml.m5.xlarge"],
@@ -317,17 +337,19 @@ def register_step(session: PipelineSession, train: TrainingStep) -> ModelStep:
             "training_job_name": train.properties.TrainingJobName,
             "code_uri": CODE_URI,
             "execution_id": EXECUTION_ID,
+            "archive_sha256": seal.properties.Outputs["archive_sha256"],
+            "content_sha256": seal.properties.Outputs["content_sha256"],
         },
     )
     session.context = None
     return ModelStep(name="Register", step_args=arguments, retry_policies=[CREATE_CALL])
 
 
-def model_step(session: PipelineSession, train: TrainingStep, register: ModelStep) -> ModelStep:
+def model_step(session: PipelineSession, seal: LambdaStep, register: ModelStep) -> ModelStep:
     session.init_model_step_arguments(_HasSession(session))
     request = {
         "ExecutionRoleArn": INFRASTRUCTURE["endpoint_role_arn"],
-        "PrimaryContainer": container(train.properties.ModelArtifacts.S3ModelArtifacts),
+        "PrimaryContainer": container(seal.properties.Outputs["model_data_url"]),
         "VpcConfig": {
             "Subnets": INFRASTRUCTURE["hosting_subnet_ids"],
             "SecurityGroupIds": INFRASTRUCTURE["hosting_security_group_ids"],
@@ -367,7 +389,7 @@ def endpoint_steps(
 
 
 def lambda_steps(
-    train: TrainingStep, endpoint: EndpointStep, report: PropertyFile
+    train: TrainingStep, endpoint: EndpointStep, seal: LambdaStep
 ) -> tuple[LambdaStep, LambdaStep]:
     text, number = LambdaOutputTypeEnum.String, LambdaOutputTypeEnum.Float
     smoke_test = LambdaStep(
@@ -376,16 +398,14 @@ def lambda_steps(
         inputs={
             "endpoint_name": endpoint.properties.EndpointName,
             "training_job_name": train.properties.TrainingJobName,
-            "weights_sha256": JsonGet(
-                step_name="Evaluate", property_file=report, json_path="model.weights_sha256"
-            ),
+            "content_sha256": seal.properties.Outputs["content_sha256"],
             "max_latency_ms": 5000,
         },
         outputs=[
             LambdaOutput("status", text),
             LambdaOutput("answers", text),
             LambdaOutput("slowest_ms", number),
-            LambdaOutput("weights_sha256", text),
+            LambdaOutput("content_sha256", text),
         ],
     )
     teardown = LambdaStep(
@@ -403,8 +423,9 @@ def definition() -> dict[str, Any]:
     train = train_step(session)
     report = PropertyFile(name="EvaluationReport", output_name="evaluation", path="evaluation.json")
     evaluate = evaluate_step(session, train.properties.ModelArtifacts.S3ModelArtifacts, report)
-    register = register_step(session, train)
-    model = model_step(session, train, register)
+    seal = seal_step(train, report)
+    register = register_step(session, train, seal)
+    model = model_step(session, seal, register)
     config, endpoint = endpoint_steps(session, model)
     accuracy = JsonGet(
         step_name="Evaluate", property_file=report, json_path="metrics.accuracy.value"
@@ -415,7 +436,7 @@ def definition() -> dict[str, Any]:
     gate = ConditionStep(
         name="AccuracyGate",
         conditions=[ConditionGreaterThanOrEqualTo(left=accuracy, right=MIN_ACCURACY)],
-        if_steps=[register, model, config, endpoint, *lambda_steps(train, endpoint, report)],
+        if_steps=[seal, register, model, config, endpoint, *lambda_steps(train, endpoint, seal)],
         else_steps=[FailStep(name="AccuracyTooLow", error_message=message)],
     )
     pipeline = Pipeline(

@@ -111,7 +111,9 @@ READ = Question("s3:GetObject", f"{DATA}/datasets/mnist/train/images")
 LIST = Question("s3:ListBucket", DATA, {"s3:prefix": "datasets/mnist/train/"})
 WRITE = Question("s3:PutObject", f"{ARTIFACTS}/training/abc/output/model.tar.gz")
 REPORT = Question("s3:PutObject", f"{ARTIFACTS}/evaluation/abc/evaluation.json")
-SERVE = Question("s3:GetObject", f"{ARTIFACTS}/training/abc/output/model.tar.gz")
+SEALED = f"{ARTIFACTS}/models/{'0' * 64}/model.tar.gz"
+SERVE = Question("s3:GetObject", SEALED)
+SEAL = Question("s3:PutObject", SEALED)
 ATTACH = Question("ec2:CreateNetworkInterface", arn("ec2", f"subnet/{SUBNET}"))
 DETACH = Question("ec2:DeleteNetworkInterface", arn("ec2", "network-interface/eni-1"))
 ENCRYPT = Question(
@@ -276,6 +278,7 @@ CASES = {
         WRITE,
         f"{ARTIFACTS.replace('-dev-', '-prod-')}/training/abc/output/model.tar.gz",
     ),
+    "write a sealed model": Case("training", WRITE, SEALED),
     "delete an output": Case("training", WRITE, action="s3:DeleteObject"),
     "read a trained model": Case("training", READ, f"{ARTIFACTS}/training/abc/output/model.tar.gz"),
     "attach to a hosting subnet": Case("training", ATTACH, arn("ec2", f"subnet/{HOSTING_SUBNET}")),
@@ -317,8 +320,14 @@ CASES = {
         {"sagemaker:ModelApprovalStatus": "Approved"},
         "sagemaker:UpdateModelPackage",
     ),
+    "write a sealed model from an evaluation": Case("evaluation", REPORT, SEALED),
+    # The seal copies; it neither trains nor judges.
+    "write what training writes": Case("seal", SEAL, WRITE.resource),
+    "write what an evaluation writes": Case("seal", SEAL, REPORT.resource),
+    "delete what is sealed": Case("seal", SEAL, action="s3:DeleteObjectVersion"),
     # The endpoint serves one kind of file.
     "read data from an endpoint": Case("endpoint", SERVE, f"{DATA}/datasets/mnist/train/images"),
+    "serve what is not sealed": Case("endpoint", SERVE, WRITE.resource),
     "write from an endpoint": Case("endpoint", SERVE, action="s3:PutObject"),
     "call another endpoint from an endpoint": Case(
         "endpoint", SERVE, INVOKE.resource, INVOKE.context, INVOKE.action

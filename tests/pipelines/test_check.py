@@ -124,7 +124,6 @@ def test_without_instances_nobody_minds_their_type() -> None:
     [
         (None, Serving(), "serving: nothing is served before a release is pinned"),
         (RELEASE, None, "a release is pinned, and nothing serves it"),
-        (RELEASE, Serving(), "serving: the release pins no hash of its weights"),
         (
             RELEASE,
             Serving(traffic=Traffic(type=TrafficType.ALL_AT_ONCE)),

@@ -62,6 +62,7 @@ def test_steps_come_in_the_order_of_the_graph() -> None:
     assert list(steps_by_name(document)) == [
         *("Train", "Evaluate", "AccuracyGate"),
         *(
+            "Seal",
             "Register",
             "CreateModel",
             "CreateEndpointConfig",

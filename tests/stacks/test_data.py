@@ -95,6 +95,27 @@ def test_every_bucket_refuses_tls_before_1_2(data: Template) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("actions", "actor"),
+    [("s3:PutObject", "seal"), (["s3:DeleteObject", "s3:DeleteObjectVersion"], "empty-on-delete")],
+)
+def test_sealed_models_are_closed_to_everybody_but_one_role(
+    data: Template, actions: str | list[str], actor: str
+) -> None:
+    (refusal,) = [
+        entry
+        for policy in properties(data, "AWS::S3::BucketPolicy")
+        for entry in policy["PolicyDocument"]["Statement"]
+        if entry["Action"] == actions and entry["Effect"] == "Deny"
+    ]
+    assert (refusal["Principal"], refusal["Resource"]) == (
+        {"AWS": "*"},
+        "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1/models/*",
+    )
+    role = f"arn:aws:iam::111122223333:role/shoal-mnist-dev-us-east-1-{actor}"
+    assert refusal["Condition"] == {"ArnNotEquals": {"aws:PrincipalArn": role}}
+
+
 def test_nobody_is_allowed_into_a_bucket_by_its_policy_but_the_log_service(data: Template) -> None:
     entries = [
         entry
@@ -169,14 +190,20 @@ def test_old_versions_and_broken_uploads_do_not_pile_up(
     assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}
 
 
-def test_checkpoints_and_access_logs_expire_and_nothing_else_does(data: Template) -> None:
+def test_checkpoints_candidates_and_access_logs_expire_and_nothing_else_does(
+    data: Template,
+) -> None:
     expiring = {
         (purpose, rule.get("Prefix", ""), rule["ExpirationInDays"])
         for purpose in ("data", "artifacts", "logs")
         for rule in _rules(data, purpose).values()
         if "ExpirationInDays" in rule
     }
-    assert expiring == {("artifacts", "checkpoints/", 30), ("logs", "", 365)}
+    assert expiring == {
+        ("artifacts", "checkpoints/", 30),
+        ("artifacts", "models/candidates/", 1),
+        ("logs", "", 365),
+    }
 
 
 def test_every_lifecycle_rule_is_on(data: Template) -> None:

@@ -64,7 +64,7 @@ def test_every_alarm_tells_the_topic_when_it_begins_and_when_it_is_over(
 ) -> None:
     (topic,) = resources(monitoring, "AWS::SNS::Topic")
     alarms = properties(monitoring, "AWS::CloudWatch::Alarm")
-    assert len(alarms) == 7
+    assert len(alarms) == 8
     assert all(each["AlarmActions"] == each["OKActions"] == [{"Ref": topic}] for each in alarms)
 
 

@@ -12,6 +12,7 @@ from stacks.constructs.training_pipeline import images
 from tests.stacks.reading import definition, properties, resources, role
 
 BRANCH = (
+    "Seal",
     "Register",
     "CreateModel",
     "CreateEndpointConfig",
@@ -43,10 +44,11 @@ def test_training_gets_the_one_training_subnet(pipeline: Template) -> None:
 def test_lambda_steps_call_the_functions_of_this_stack(pipeline: Template) -> None:
     called = [
         json.loads(_branch(pipeline)[name]["FunctionArn"])["Fn::GetAtt"][0]
-        for name in ("SmokeTest", "Teardown")
+        for name in ("Seal", "SmokeTest", "Teardown")
     ]
     functions = resources(pipeline, "AWS::Lambda::Function")
     assert [functions[name]["Properties"]["FunctionName"] for name in called] == [
+        "shoal-mnist-dev-seal",
         "shoal-mnist-dev-smoke-test",
         "shoal-mnist-dev-teardown",
     ]
@@ -55,7 +57,7 @@ def test_lambda_steps_call_the_functions_of_this_stack(pipeline: Template) -> No
 def test_the_pipeline_waits_for_the_policies_of_every_role_it_uses(pipeline: Template) -> None:
     (resource,) = resources(pipeline, "AWS::SageMaker::Pipeline").values()
     policies = set(resources(pipeline, "AWS::IAM::Policy"))
-    assert len(policies) == 6
+    assert len(policies) == 7
     assert policies <= set(resource["DependsOn"])
 
 

@@ -36,16 +36,14 @@ NAMES = Names(DEV)
 ARTIFACTS, DATA = NAMES.bucket("artifacts"), NAMES.bucket("data")
 ACTOR = Names(PROD).serving_role("0a1b2c")
 READERS = (ACTOR, SERVING_PROOF)
-ARCHIVES = {
-    number: f"training/execution{number}/pipelines-execution{number}-Train-x/output/model.tar.gz"
-    for number in (1, 2, 3, 4)
-}
+ARCHIVES = {number: f"models/{str(number) * 64}/model.tar.gz" for number in (1, 2, 3, 4)}
 """Of each version; all are approved."""
 PINNED = {"staging": (3,), "prod": (2, 1)}
 """What each environment's file pins, and what that replaced."""
 ARCHIVE = ARCHIVES[2]
 OTHERS = (
-    "training/execution2/pipelines-execution2-Train-x/output/output.tar.gz",
+    "training/execution2/pipelines-execution2-Train-x/output/model.tar.gz",
+    f"models/{'2' * 64}/output.tar.gz",
     "evaluation/execution2/evaluation.json",
     "code/x.tar.gz",
 )

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from local.tests.smddp.runtime import Outcome, Runtime
+from shoal.verbs.model_archive import content_sha256, sha256
 from tests.training_code.conftest import Trained
 from tests.training_code.training import CODE, accuracies
 
@@ -54,16 +55,33 @@ def test_the_report_holds_the_accuracy_that_training_measured(
         "job-of-the-test",
         10,
     )
+    with (tmp_path / "model.tar.gz").open("rb") as archive:
+        digests = {"archive_sha256": sha256(archive), "content_sha256": content_sha256(archive)}
+    assert digests.items() <= report["model"].items()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["decoy.bin", "CODE/inference.py", "2/saved_model.pb", "code/__pycache__/a.pyc", "code\\a.py"],
+)
+def test_a_file_that_no_model_has_is_refused(
+    evaluate: Callable[[], Outcome], tmp_path: Path, name: str
+) -> None:
+    """Nobody would have measured it, and something could serve it."""
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo(name), io.BytesIO())
+    assert f"{name!r} does not belong into a model" in evaluate().output.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_archive_that_reaches_outside_its_folder_is_refused(
     evaluate: Callable[[], Outcome], tmp_path: Path
 ) -> None:
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as tar:
-        tar.addfile(tarfile.TarInfo("../escaped"), io.BytesIO())
+        tar.addfile(tarfile.TarInfo("code/../../escaped"), io.BytesIO())
     outcome = evaluate()
     assert (
-        "model.tar.gz cannot be unpacked: '../escaped' would be extracted to"
+        "model.tar.gz cannot be unpacked: 'code/../../escaped' would be extracted to"
         in outcome.output.splitlines()[-1]
     )
     assert not (tmp_path / "out").exists()
@@ -74,8 +92,8 @@ def test_pythons_without_extraction_filters_are_as_careful(
 ) -> None:
     archives = {
         "good": tarfile.TarInfo("model.json"),
-        "escapes": tarfile.TarInfo("../escaped"),
-        "links": tarfile.TarInfo("link"),
+        "escapes": tarfile.TarInfo("code/../../escaped"),
+        "links": tarfile.TarInfo("code/link"),
     }
     archives["links"].type, archives["links"].linkname = tarfile.SYMTYPE, "/etc/passwd"
     for name, member in archives.items():
@@ -87,8 +105,8 @@ def test_pythons_without_extraction_filters_are_as_careful(
     )
     assert outcome.output.splitlines() == [
         "good.tar.gz: unpacked ['model.json']",
-        "escapes.tar.gz: '../escaped' would be extracted to outside the folder",
-        "links.tar.gz: 'link' is neither a file nor a folder",
+        "escapes.tar.gz: 'code/../../escaped' would be extracted to outside the folder",
+        "links.tar.gz: 'code/link' is neither a file nor a folder",
     ]
 
 
@@ -138,6 +156,6 @@ def test_an_archive_without_a_model_is_refused(
     evaluate: Callable[[], Outcome], tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "model.bin").write_bytes(b"0")
+    (tmp_path / "other" / "model.json").write_text("{}")
     pack(tmp_path / "other", tmp_path / "model.tar.gz")
     assert "holds no model: model.pt is missing" in evaluate().output.splitlines()[-1]

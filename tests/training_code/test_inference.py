@@ -4,7 +4,6 @@ reason.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,10 @@ from typing import Any
 import pytest
 
 from local.tests.smddp.runtime import Runtime
+from shoal.verbs.model_archive import content_sha256
 from tests.training_code.conftest import Trained
 from tests.training_code.mnist import DATA
+from tests.training_code.test_evaluate import pack
 
 SCRIPT = Path(__file__).with_name("scripts") / "send_requests.py"
 
@@ -47,13 +48,15 @@ def test_probabilities_of_an_answer_sum_to_one(answers: dict[str, Any]) -> None:
     )
 
 
-def test_an_answer_names_the_job_and_the_weights_it_comes_from(
-    answers: dict[str, Any], trained: Trained
+def test_an_answer_names_the_job_and_the_content_of_the_model_it_comes_from(
+    answers: dict[str, Any], trained: Trained, tmp_path: Path
 ) -> None:
-    digest = hashlib.sha256((trained.job.model_dir / "model.pt").read_bytes()).hexdigest()
+    pack(trained.job.model_dir, tmp_path / "model.tar.gz")
+    with (tmp_path / "model.tar.gz").open("rb") as archive:
+        digest = content_sha256(archive)
     assert answers["json"]["model"] == {
         "training_job_name": "job-of-the-test",
-        "weights_sha256": digest,
+        "content_sha256": digest,
     }
 
 

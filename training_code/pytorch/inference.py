@@ -57,7 +57,7 @@ def predict_fn(images: torch.Tensor, model: SavedModel) -> Prediction:
     probabilities = predict(model.network, images.to(device)).cpu().numpy()
     identity = {
         "training_job_name": model.metadata.get("training_job_name"),
-        "weights_sha256": model.weights_sha256,
+        "content_sha256": model.content_sha256,
     }
     return Prediction(probabilities, identity)
 

@@ -28,6 +28,10 @@ channels of a pixel side by side.
 
 WEIGHTS_FILE = "model.pt"
 METADATA_FILE = "model.json"
+CONTENT = ("code", METADATA_FILE, WEIGHTS_FILE)
+"""What an archive of a model has at its top, and nothing else."""
+
+_BLOCK_BYTES = 1024 * 1024
 
 
 class DigitNet(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
@@ -82,7 +86,7 @@ class SavedModel:
     network: nn.Module
     metadata: dict[str, Any]
     """What training wrote to model.json, `training_job_name` among it."""
-    weights_sha256: str
+    content_sha256: str
 
 
 def save(network: nn.Module, metadata: dict[str, Any], folder: Path) -> None:
@@ -136,6 +140,31 @@ def load(folder: Path, device: torch.device) -> SavedModel:
             f"{folder} holds a model for version {version} of the network, this code has version"
             f" {NETWORK_VERSION}: train it again"
         )
-    return SavedModel(
-        network.eval(), metadata, hashlib.sha256(weights_file.read_bytes()).hexdigest()
-    )
+    return SavedModel(network.eval(), metadata, content_sha256(folder))
+
+
+def content_sha256(folder: Path) -> str:
+    """Return the digest of a model: of its weights, metadata and code, wherever it is unpacked.
+
+    It is the sha256 of what `sha256sum` prints for the files, sorted by path. What Python compiles
+    while it serves does not count; the evaluation refuses an archive that brings such files.
+    """
+    files = [
+        file
+        for name in CONTENT
+        for file in (folder / name, *(folder / name).rglob("*"))
+        if file.is_file() and "__pycache__" not in file.parts
+    ]
+    listing = hashlib.sha256()
+    for path, file in sorted((file.relative_to(folder).as_posix(), file) for file in files):
+        listing.update(f"{file_sha256(file)}  {path}\n".encode())
+    return listing.hexdigest()
+
+
+def file_sha256(file: Path) -> str:
+    """Return the sha256 of a file of any size."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from data import Digits, read_test
+from inference import CONTENT, file_sha256
 from model import SavedModel, load
 
 PROCESSING = Path("/opt/ml/processing")
@@ -28,9 +29,12 @@ def main(arguments: Sequence[str]) -> None:
     """Unpack, measure, write."""
     options = _parse(arguments)
     digits = read_test(options.test_dir)
+    archive = options.model_dir / "model.tar.gz"
     with tempfile.TemporaryDirectory() as folder:
-        unpack(options.model_dir / "model.tar.gz", Path(folder))
+        unpack(archive, Path(folder))
+        archive_sha256 = file_sha256(archive)
         report = measure(load(Path(folder)), digits)
+    report["model"]["archive_sha256"] = archive_sha256
     write(report, options.output_dir / "evaluation.json")
     metrics = report["metrics"]
     print(
@@ -63,15 +67,28 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 def unpack(archive: Path, folder: Path) -> None:
     """Extract the archive into `folder`.
 
-    Raise ValueError if it is missing, damaged or reaches outside `folder`.
+    Raise ValueError if it is missing, damaged, reaches outside `folder` or holds more than a model.
     """
     if not archive.is_file():
         raise ValueError(f"{archive} does not exist")
     try:
         with tarfile.open(archive) as tar:
+            _require_content(tar)
             _extract(tar, folder)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise ValueError(f"{archive} cannot be unpacked: {' '.join(str(error).split())}") from error
+
+
+def _require_content(tar: tarfile.TarFile) -> None:
+    """Raise TarError for a file that another program could unpack or serve otherwise than this one:
+    every byte that serves must be one that was measured.
+    """
+    for member in tar.getmembers():
+        parts = member.name.split("/")
+        top = next((part for part in parts if part != "."), ".")
+        if top not in (*CONTENT, ".") or "__pycache__" in parts or "\\" in member.name:
+            belongs = ", ".join(CONTENT)
+            raise tarfile.TarError(f"{member.name!r} does not belong into a model ({belongs})")
 
 
 def _extract(tar: tarfile.TarFile, folder: Path) -> None:
@@ -110,7 +127,7 @@ def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:
         },
         "model": {
             "training_job_name": model.metadata.get("training_job_name"),
-            "weights_sha256": model.weights_sha256,
+            "content_sha256": model.content_sha256,
         },
         "predictions_sample": [
             {"index": index, "label": int(digits.labels[index]), "digit": int(predictions[index])}

@@ -22,8 +22,11 @@ NPY = "application/x-npy"
 SIDE = 28
 CLASSES = 10
 MODEL_DIR = Path(__file__).resolve().parent.parent
-WEIGHTS_FILE = "1/variables/variables.data-00000-of-00001"
+VERSION = "1"
+CONTENT = (VERSION, "code", "model.json")
+"""What an archive of a model has at its top, and nothing else."""
 
+_BLOCK_BYTES = 1024 * 1024
 _NPY_MAGIC = b"\x93NUMPY"
 _NPY_PREAMBLE_BYTES = 10
 
@@ -69,10 +72,46 @@ def output_handler(response: Any, context: Any) -> tuple[str | bytes, str]:
 
 @functools.cache
 def identity() -> dict[str, Any]:
-    """Return the job that trained the model in this folder, and the digest of its weights."""
+    """Return the job that trained the model in this folder, and the digest of its content."""
     metadata = json.loads((MODEL_DIR / "model.json").read_text())
-    digest = hashlib.sha256((MODEL_DIR / WEIGHTS_FILE).read_bytes()).hexdigest()
-    return {"training_job_name": metadata.get("training_job_name"), "weights_sha256": digest}
+    return {
+        "training_job_name": metadata.get("training_job_name"),
+        "content_sha256": content_sha256(MODEL_DIR),
+    }
+
+
+def content_sha256(folder: Path) -> str:
+    """Return the digest of a model: of its weights, metadata and code, wherever it is unpacked.
+
+    It is the sha256 of what `sha256sum` prints for the files, sorted by path. What Python compiles
+    while it serves does not count; the evaluation refuses an archive that brings such files. Raise
+    ValueError for another version: TensorFlow Serving serves the one with the highest number.
+    """
+    if other := [
+        each.name for each in folder.iterdir() if each.name.isdigit() and each.name != VERSION
+    ]:
+        raise ValueError(
+            f"{folder} holds version {min(other)} besides {VERSION}: which one serves?"
+        )
+    files = [
+        file
+        for name in CONTENT
+        for file in (folder / name, *(folder / name).rglob("*"))
+        if file.is_file() and "__pycache__" not in file.parts
+    ]
+    listing = hashlib.sha256()
+    for path, file in sorted((file.relative_to(folder).as_posix(), file) for file in files):
+        listing.update(f"{file_sha256(file)}  {path}\n".encode())
+    return listing.hexdigest()
+
+
+def file_sha256(file: Path) -> str:
+    """Return the sha256 of a file of any size."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def accepted(accept: str | None) -> str:

@@ -7,7 +7,6 @@ and `code/inference.py` (which serves it).
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from data import SIDE, Digits
+from inference import VERSION, content_sha256
 
 # Keras 3's optimizers have no variables() to broadcast; TensorFlow reads this when tf.keras is
 # first used.
@@ -29,7 +29,6 @@ PIXEL_MEAN = 0.1307
 PIXEL_STD = 0.3081
 
 TEST_BATCH = 1000
-VERSION = "1"
 WEIGHTS_FILE = f"{VERSION}/variables/variables.data-00000-of-00001"
 METADATA_FILE = "model.json"
 INFERENCE_CODE = "inference.py"
@@ -169,7 +168,7 @@ class SavedModel:
     serve: Any
     metadata: dict[str, Any]
     """What training wrote to model.json, `training_job_name` among it."""
-    weights_sha256: str
+    content_sha256: str
 
     def predict(
         self, images: np.ndarray[Any, np.dtype[np.uint8]]
@@ -186,12 +185,12 @@ def load(folder: Path) -> SavedModel:
     for name in (f"{VERSION}/saved_model.pb", WEIGHTS_FILE, METADATA_FILE):
         if not (folder / name).is_file():
             raise ValueError(f"{folder} holds no model: {name} is missing")
+    # Before it is loaded: a graph may write files.
+    content = content_sha256(folder)
     try:
         loaded = tf.saved_model.load(str(folder / VERSION))
         serve = loaded.signatures["serving_default"]
         metadata = json.loads((folder / METADATA_FILE).read_text())
     except (tf.errors.OpError, OSError, ValueError, KeyError) as error:
         raise ValueError(f"{folder} holds a damaged model: {error}") from error
-    return SavedModel(
-        serve, metadata, hashlib.sha256((folder / WEIGHTS_FILE).read_bytes()).hexdigest()
-    )
+    return SavedModel(serve, metadata, content)

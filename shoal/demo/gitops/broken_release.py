@@ -19,8 +19,8 @@ GOOD_ANSWERS = 25
 digits.
 """
 _CODE = "code/inference.py"
-_ARCHIVE = "/output/model.tar.gz"
-"""The end of the key of a training's archive; consumers may read no other."""
+_CHANGED = "training/changed-by-hand/output/model.tar.gz"
+"""Where a person may write, as jobs may; not among the sealed models."""
 _MISTAKE = f'''
 
 _predict, _kept = predict_fn, []
@@ -59,12 +59,11 @@ def register_changed_archive(target: Target, arn: str) -> str:
     (container,) = request["InferenceSpecification"]["Containers"]
     location = urlsplit(container["ModelDataUrl"])
     archive = s3.get_object(Bucket=location.netloc, Key=location.path.lstrip("/"))["Body"].read()
-    key = f"{location.path.lstrip('/').removesuffix(_ARCHIVE)}-by-hand{_ARCHIVE}"
-    s3.put_object(Bucket=location.netloc, Key=key, Body=without_mistake(archive))
+    s3.put_object(Bucket=location.netloc, Key=_CHANGED, Body=without_mistake(archive))
     new_container = {
         name: value for name, value in container.items() if name not in _REGISTRY_FIELDS
     }
-    new_container["ModelDataUrl"] = f"s3://{location.netloc}/{key}"
+    new_container["ModelDataUrl"] = f"s3://{location.netloc}/{_CHANGED}"
     request["InferenceSpecification"] = request["InferenceSpecification"] | {
         "Containers": [new_container]
     }

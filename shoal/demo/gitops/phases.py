@@ -223,7 +223,7 @@ def _promote(state: GitOps, source: str, destination: str) -> None:
     )
     pinned = {
         "model_package_arn": state.release(destination).model_package_arn,
-        "weights_sha256": state.weights(destination),
+        "content_sha256": state.content(destination),
     }
     state.facts.promoted.append({"environment": destination, **pinned})
     if state.environment("dev").shared_versions is SharedVersions.PINNED:
@@ -233,29 +233,29 @@ def _promote(state: GitOps, source: str, destination: str) -> None:
 def _release_to_staging(state: GitOps) -> None:
     _promote(state, "dev", "staging")
     _deploy(state, "staging")
-    _require_serving(state, "staging", state.weights("staging"))
+    _require_serving(state, "staging", state.content("staging"))
 
 
 def _first_to_prod(state: GitOps) -> None:
     _promote(state, "staging", "prod")
     _deploy(state, "prod")
-    _require_serving(state, "prod", state.weights("prod"))
+    _require_serving(state, "prod", state.content("prod"))
 
 
 def _canary(state: GitOps) -> None:
     """Deploy the second release while requests go on: both releases must have answered, side by
     side.
     """
-    old = state.weights("prod")
+    old = state.content("prod")
     _promote(state, "staging", "prod")
-    new = state.weights("prod")
+    new = state.content("prod")
     with _traffic(state) as traffic:
         _deploy(state, "prod")
     state.facts.canary = Canary(
         old,
         new,
-        traffic.by_weights[old],
-        traffic.by_weights[new],
+        traffic.by_model[old],
+        traffic.by_model[new],
         traffic.served_side_by_side(old, new),
     )
     if traffic.problems or not state.facts.canary.side_by_side:
@@ -269,20 +269,20 @@ def _roll_back(state: GitOps) -> None:
     """Deploy the release with the mistake under traffic: it must fail, and the one before must
     answer.
     """
-    serving = state.weights("prod")
+    serving = state.content("prod")
     _promote(state, "staging", "prod")
-    broken = state.weights("prod")
+    broken = state.content("prod")
     if broken == serving:
         raise ShoalError(
-            "the broken release has the weights of the one before: no hash would tell which of the"
-            " two answers"
+            "the broken release has the content of the one before: no digest would tell which of"
+            " the two answers"
         )
     with _traffic(state) as traffic:
         output = _expect_refusal(state, "deploy", "prod", "--local")
     reasons = [line.strip() for line in output.splitlines() if _ROLLED_BACK in line.lower()]
     if not reasons:
         raise ShoalError(f"the deployment failed for another reason:\n{output}")
-    answers = traffic.by_weights
+    answers = traffic.by_model
     reason = reasons[0][reasons[0].find(_DEPLOYMENT) :] if _DEPLOYMENT in reasons[0] else reasons[0]
     state.facts.rollback = Rollback(
         reason, serving, answers[serving], broken, answers[broken], len(traffic.problems)
@@ -298,7 +298,7 @@ def _refuse_changed_archive(state: GitOps) -> None:
     output = _expect_refusal(
         state, "promote", "--from", "dev", "--to", "staging", "--local", code=_USAGE
     ).strip()
-    if "code/inference.py" not in output:
+    if "evaluated was" not in output:
         raise ShoalError(f"it was refused for another reason: {output}")
     state.facts.by_hand = {"model_package_arn": arn, "refused": output}
 
@@ -321,7 +321,7 @@ def _revert(state: GitOps) -> None:
         f"revert --no-edit --mainline 1 {merged[:12]}", lambda repository: repository.revert(merged)
     )
     _deploy(state, "prod")
-    _require_serving(state, "prod", state.weights("prod"))
+    _require_serving(state, "prod", state.content("prod"))
     _require_no_drift(state, "prod")
 
 
@@ -331,19 +331,19 @@ def _traffic(state: GitOps) -> Traffic:
     return Traffic(state.target("prod"), Names(state.environment("prod")).serving_endpoint, digits)
 
 
-def _require_serving(state: GitOps, name: str, weights: str) -> None:
-    """Raise ShoalError unless the endpoint answers with these weights."""
+def _require_serving(state: GitOps, name: str, content: str) -> None:
+    """Raise ShoalError unless the endpoint answers with this model."""
     endpoint = Names(state.environment(name)).serving_endpoint
     answer = json.loads(
         state.shoal("invoke", name, "--local", "--digit", "7", "--endpoint", endpoint)
     )
-    actual = answer["model"].get("weights_sha256")
-    if actual != weights:
-        raise ShoalError(f"{endpoint} answers with the weights {actual}, not {weights}")
+    actual = answer["model"].get("content_sha256")
+    if actual != content:
+        raise ShoalError(f"{endpoint} answers with the model {actual}, not {content}")
     state.facts.served.append(
         {
             "environment": name,
-            "weights_sha256": weights,
+            "content_sha256": content,
             "digit": answer["digit"],
             "label": answer["label"],
         }

@@ -24,8 +24,8 @@ _SHORT = 12
 class Canary:
     """Which release answered while a new one was rolled out."""
 
-    old_weights: str
-    new_weights: str
+    old_model: str
+    new_model: str
     old_answers: int
     new_answers: int
     side_by_side: bool
@@ -37,10 +37,10 @@ class Rollback:
     """Which release answered while a broken one was rolled out, and why that was taken back."""
 
     reason: str
-    serving_weights: str
+    serving_model: str
     """Of the release before, which answers again."""
     serving_answers: int
-    broken_weights: str
+    broken_model: str
     broken_answers: int
     failed_requests: int
 
@@ -54,9 +54,9 @@ class Facts:
     """Whether shoal-local applied the policies of roles, by its own account."""
     commits: list[dict[str, str]] = field(default_factory=list)
     promoted: list[dict[str, str]] = field(default_factory=list)
-    """One entry for each promotion: environment, ARN of the version, hash of its weights."""
+    """One entry for each promotion: environment, ARN of the version, digest of its content."""
     served: list[dict[str, Any]] = field(default_factory=list)
-    """One entry for each request to an endpoint: environment, hash of the weights, answer."""
+    """One entry for each request to an endpoint: environment, digest of the model, answer."""
     canary: Canary | None = None
     rollback: Rollback | None = None
     by_hand: dict[str, str] | None = None
@@ -104,14 +104,14 @@ def print_result(console: Console, summary: dict[str, Any], output: Path) -> Non
     console.print(table)
     if canary := summary["canary"]:
         console.print(
-            f"canary          {canary['old_answers']} answers of {canary['old_weights'][:_SHORT]},"
-            f" {canary['new_answers']} of {canary['new_weights'][:_SHORT]}, side by side:"
+            f"canary          {canary['old_answers']} answers of {canary['old_model'][:_SHORT]},"
+            f" {canary['new_answers']} of {canary['new_model'][:_SHORT]}, side by side:"
             f" {'yes' if canary['side_by_side'] else 'no'}"
         )
     if rollback := summary["rollback"]:
         console.print(
             f"rolled back     {rollback['failed_requests']} requests failed;"
-            f" {rollback['serving_weights'][:_SHORT]} answers again: {rollback['reason']}"
+            f" {rollback['serving_model'][:_SHORT]} answers again: {rollback['reason']}"
         )
     if by_hand := summary["by_hand"]:
         console.print(f"refused         {by_hand['refused']}")
@@ -122,8 +122,8 @@ def print_result(console: Console, summary: dict[str, Any], output: Path) -> Non
 
 
 def last_line(summary: dict[str, Any]) -> str:
-    """Return what ran and what was left behind; a release is counted once, by its weights."""
-    promoted = len({each["weights_sha256"] for each in summary["promoted"]})
+    """Return what ran and what was left behind; a release is counted once, by its content."""
+    promoted = len({each["content_sha256"] for each in summary["promoted"]})
     served = [f"{_served_in(summary, name)} served in {name}" for name in ("staging", "prod")]
     counts = [f"{len(summary['commits'])} commits", f"{promoted} releases promoted", *served]
     counts += [
@@ -143,5 +143,5 @@ def last_line(summary: dict[str, Any]) -> str:
 
 def _served_in(summary: dict[str, Any], environment: str) -> int:
     return len(
-        {each["weights_sha256"] for each in summary["served"] if each["environment"] == environment}
+        {each["content_sha256"] for each in summary["served"] if each["environment"] == environment}
     )

@@ -80,12 +80,12 @@ class GitOps:
     def release(self, name: str) -> Release:
         """Return the release that the environment pins."""
         pinned = self.environment(name).release
-        if pinned is None or pinned.weights_sha256 is None:
-            raise NotFoundError(f"{name} pins no release with the hash of its weights")
+        if pinned is None:
+            raise NotFoundError(f"{name} pins no release")
         return pinned
 
-    def weights(self, name: str) -> str:
-        return str(self.release(name).weights_sha256)
+    def content(self, name: str) -> str:
+        return self.release(name).content_sha256
 
     def shoal(self, *arguments: str) -> str:
         """Run the command in the repository and return what it printed.

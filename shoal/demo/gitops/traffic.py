@@ -18,10 +18,10 @@ _TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class Answer:
-    """One request: when it was sent, and which weights answered or what went wrong."""
+    """One request: when it was sent, and which model answered or what went wrong."""
 
     at: float
-    weights: str | None
+    model: str | None
     problem: str | None = None
 
 
@@ -48,9 +48,9 @@ class Traffic:
         self._thread.join(_TIMEOUT_S)
 
     @property
-    def by_weights(self) -> Counter[str]:
-        """Return the number of answers by the hash of the weights."""
-        return Counter(answer.weights for answer in self.answers if answer.weights)
+    def by_model(self) -> Counter[str]:
+        """Return the number of answers by the digest of the model."""
+        return Counter(answer.model for answer in self.answers if answer.model)
 
     @property
     def problems(self) -> list[str]:
@@ -58,8 +58,8 @@ class Traffic:
 
     def served_side_by_side(self, one: str, other: str) -> bool:
         """Return whether both answered, and `one` did after `other` had begun to."""
-        first = min((each.at for each in self.answers if each.weights == other), default=None)
-        last = max((each.at for each in self.answers if each.weights == one), default=None)
+        first = min((each.at for each in self.answers if each.model == other), default=None)
+        last = max((each.at for each in self.answers if each.model == one), default=None)
         return first is not None and last is not None and last > first
 
     def _send(self) -> None:
@@ -76,4 +76,4 @@ class Traffic:
             return Answer(at, None, refusal(error))
         except ShoalError as error:
             return Answer(at, None, str(error))
-        return Answer(at, str(answer.model.get("weights_sha256")))
+        return Answer(at, str(answer.model.get("content_sha256")))

@@ -30,7 +30,7 @@ class Answer:
     digit: int
     probability: float
     training_job_name: str
-    weights_sha256: str | None
+    content_sha256: str | None
     """None where the container does not say."""
     latency_ms: float
 
@@ -93,6 +93,6 @@ def _parse(document: Any, label: int, latency_ms: float) -> Answer:
         digit,
         probabilities[digit],
         model["training_job_name"],
-        model.get("weights_sha256"),
+        model.get("content_sha256"),
         latency_ms,
     )

@@ -2,7 +2,7 @@
 fails it otherwise.
 
 Its properties are `EndpointName`, `EndpointConfigName`, `ModelName`, `ModelPackageArn`,
-`ImageDigest`, `ModelDataUrl`, `ModelDataSha256` and, where the release pins it, `WeightsSha256`.
+`ImageDigest`, `ModelDataUrl`, `ModelDataSha256` and `ContentSha256`.
 The reason of a failure begins with "rolled back:". Nothing is proven on Delete, nor while a stack
 rolls back: what it returns to was proven when it was deployed.
 """
@@ -157,12 +157,12 @@ def _wrong_answers(runtime: Any, expected: dict[str, str]) -> Iterator[str]:
         yield str(error)
         return
     log.info("answers: %s", answers)
-    loaded = {answer.weights_sha256 for answer in answers}
-    pinned = expected.get("WeightsSha256")
-    if pinned and loaded != {pinned}:
+    loaded = {answer.content_sha256 for answer in answers}
+    pinned = expected["ContentSha256"]
+    if loaded != {pinned}:
         yield (
-            f"the weights that answer are {', '.join(sorted(str(each) for each in loaded))}, pinned"
-            f" are {pinned}"
+            f"the content of the model that answers is"
+            f" {', '.join(sorted(str(each) for each in loaded))}, pinned is {pinned}"
         )
     yield from wrong_digits(answers)
 

@@ -1,9 +1,9 @@
 """Proves that an execution's endpoint answers: sends ten real digits and judges the schema, the
 answers, the latency and which model answered.
 
-The Lambda step sends `endpoint_name`, `training_job_name`, `weights_sha256` (of the evaluated
-weights; the container must answer with the same) and `max_latency_ms`. It gets `status`, `answers`
-(JSON list of label, digit, probability), `slowest_ms` and `weights_sha256`. A problem raises
+The Lambda step sends `endpoint_name`, `training_job_name`, `content_sha256` (of the evaluated
+model; the container must answer with the same) and `max_latency_ms`. It gets `status`, `answers`
+(JSON list of label, digit, probability), `slowest_ms` and `content_sha256`. A problem raises
 SmokeTestError, which fails the step.
 """
 
@@ -29,7 +29,7 @@ class Expected:
     """Which model must answer, and how fast."""
 
     training_job_name: str
-    weights_sha256: str
+    content_sha256: str
     max_latency_ms: float
 
     @classmethod
@@ -38,11 +38,11 @@ class Expected:
 
         Raises SmokeTestError without a hash: nothing could be proven then.
         """
-        weights = event.get("weights_sha256")
-        if not isinstance(weights, str) or not _SHA256.fullmatch(weights):
-            wrong = f"weights_sha256 is {weights!r}, not the sha256 of weights"
-            raise SmokeTestError(f"{wrong}: what does evaluation.json say at model.weights_sha256?")
-        return cls(event["training_job_name"], weights, float(event["max_latency_ms"]))
+        content = event.get("content_sha256")
+        if not isinstance(content, str) or not _SHA256.fullmatch(content):
+            wrong = f"content_sha256 is {content!r}, not the sha256 of a model's content"
+            raise SmokeTestError(f"{wrong}: what does evaluation.json say at model.content_sha256?")
+        return cls(event["training_job_name"], content, float(event["max_latency_ms"]))
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
             ]
         ),
         "slowest_ms": slowest_ms,
-        "weights_sha256": expected.weights_sha256,
+        "content_sha256": expected.content_sha256,
     }
 
 
@@ -75,11 +75,11 @@ def judge(answers: list[Answer], expected: Expected) -> None:
             f"the model comes from training job {sorted(models)}, not from this execution's"
             f" {expected.training_job_name}"
         )
-    weights = {str(answer.weights_sha256) for answer in answers}
-    if weights != {expected.weights_sha256}:
+    content = {str(answer.content_sha256) for answer in answers}
+    if content != {expected.content_sha256}:
         problems.append(
-            f"the container serves weights with the sha256 {sorted(weights)}, evaluated were"
-            f" {expected.weights_sha256}"
+            f"the container serves a model with the content {sorted(content)}, evaluated was"
+            f" {expected.content_sha256}"
         )
     problems += wrong_digits(answers)
     slowest_ms = max(answer.latency_ms for answer in answers)

@@ -16,7 +16,7 @@ from misbehaviour import misbehave  # type: ignore[import-not-found]
 def model_fn(model_dir: str) -> dict[str, Any]:
     content = (Path(model_dir) / "model.json").read_bytes()
     model: dict[str, Any] = json.loads(content) | {
-        "weights_sha256": hashlib.sha256(content).hexdigest()
+        "content_sha256": hashlib.sha256(content).hexdigest()
     }
     misbehave(model["fault"], "CreateEndpoint")
     return model
@@ -39,7 +39,7 @@ def predict_fn(instances: Any, model: dict[str, Any]) -> dict[str, Any]:
         )
     return {
         "predictions": predictions,
-        "model": {key: model[key] for key in ("training_job_name", "weights_sha256")},
+        "model": {key: model[key] for key in ("training_job_name", "content_sha256")},
     }
 
 

@@ -68,6 +68,6 @@ def test_an_archive_without_a_model_is_refused(
     evaluate: Callable[[], Outcome], tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "model.bin").write_bytes(b"0")
+    (tmp_path / "other" / "model.json").write_text("{}")
     pack(tmp_path / "other", tmp_path / "model.tar.gz")
     assert "holds no model: 1/saved_model.pb is missing" in evaluate().output.splitlines()[-1]

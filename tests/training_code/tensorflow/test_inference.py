@@ -4,17 +4,22 @@ with the reason.
 
 from __future__ import annotations
 
-import hashlib
 import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local.tests.smddp.runtime import Runtime
+from shoal.verbs.model_archive import content_sha256
 from tests.training_code.mnist import DATA
 from tests.training_code.tensorflow.conftest import Trained
-from tests.training_code.tensorflow.job import JOB_NAME
+from tests.training_code.tensorflow.job import CODE, JOB_NAME
+from tests.training_code.test_evaluate import pack
 
 SCRIPT = Path(__file__).with_name("scripts") / "send_requests.py"
 
@@ -48,12 +53,48 @@ def test_probabilities_of_an_answer_sum_to_one(answers: dict[str, Any]) -> None:
     )
 
 
-def test_an_answer_names_the_job_and_the_weights_it_comes_from(
-    answers: dict[str, Any], alone: Trained
+def test_an_answer_names_the_job_and_the_content_of_the_model_it_comes_from(
+    answers: dict[str, Any], alone: Trained, tmp_path: Path
 ) -> None:
-    weights = alone.job.model_dir / "1" / "variables" / "variables.data-00000-of-00001"
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-    assert answers["json"]["model"] == {"training_job_name": JOB_NAME, "weights_sha256": digest}
+    pack(alone.job.model_dir, tmp_path / "model.tar.gz")
+    with (tmp_path / "model.tar.gz").open("rb") as archive:
+        digest = content_sha256(archive)
+    assert answers["json"]["model"] == {"training_job_name": JOB_NAME, "content_sha256": digest}
+
+
+def digest_after(change: Callable[[Path], object], alone: Trained, model: Path) -> str:
+    """Return what inference.py says of a copy of the model that was changed."""
+    shutil.copytree(alone.job.model_dir, model)
+    change(model)
+    program = "import sys; from pathlib import Path; from inference import content_sha256 as digest"
+    outcome = subprocess.run(
+        [sys.executable, "-c", f"{program}; print(digest(Path(sys.argv[1])))", str(model)],
+        cwd=CODE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return outcome.stdout.strip() or outcome.stderr.strip().splitlines()[-1]
+
+
+def test_another_graph_with_the_same_variables_is_another_model(
+    answers: dict[str, Any], alone: Trained, tmp_path: Path
+) -> None:
+    honest = digest_after(lambda _: None, alone, tmp_path / "honest")
+    assert honest == answers["json"]["model"]["content_sha256"]
+    graph = "1/saved_model.pb"
+    other = digest_after(lambda model: (model / graph).write_bytes(b"x"), alone, tmp_path / "other")
+    assert len(other) == len(honest)
+    assert other != honest
+
+
+def test_a_second_version_which_the_container_would_serve_instead_is_refused(
+    alone: Trained, tmp_path: Path
+) -> None:
+    said = digest_after(
+        lambda model: shutil.copytree(model / "1", model / "2"), alone, tmp_path / "model"
+    )
+    assert said.endswith("model holds version 2 besides 1: which one serves?")
 
 
 def test_npy_and_json_give_the_same_probabilities(answers: dict[str, Any]) -> None:

@@ -117,12 +117,13 @@ class RuleFunctions:
         return arn if self._input.resources.has_bucket_key(str(bucket)) else f"{arn}/{key}"
 
     def copy_source(self) -> Mapping[str, Any]:
-        """Return `Bucket` and `Key` of the object that the call copies."""
+        """Return `Bucket`, `Key` and perhaps `VersionId` of the object that the call copies."""
         source = self._parameters.get("CopySource") or ""
         if isinstance(source, Mapping):
             return source
-        bucket, _, key = source.lstrip("/").partition("?versionId=")[0].partition("/")
-        return {"Bucket": bucket, "Key": key}
+        path, _, version = source.lstrip("/").partition("?versionId=")
+        bucket, _, key = path.partition("/")
+        return {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
 
     def sagemaker_arn(self, kind: Any, name: Any) -> str:
         """Return the ARN of a resource by its name, which SageMaker lower-cases, or by its ARN.

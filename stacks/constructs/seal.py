@@ -1,0 +1,71 @@
+"""The function that seals evaluated archives, and the statements that keep them sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from config.names import SEALED, Names
+from stacks.constructs.empty_on_delete import PURPOSE as EMPTY_ON_DELETE
+from stacks.constructs.python_function import PythonFunction
+
+PURPOSE = "seal"
+
+
+class Seal(Construct):
+    """It may read what training wrote, and is the only one that may write sealed archives."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, functions: Path, key: kms.IKey
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.sealer = PythonFunction(
+            self,
+            "Sealer",
+            names=names,
+            purpose=PURPOSE,
+            folder=functions / "seal",
+            description=f"Copies an evaluated model of {names.pipeline} to where no job can write",
+            # SageMaker developer guide, "Lambda step": a step waits for at most ten minutes.
+            timeout=cdk.Duration.minutes(10),
+        )
+        bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
+        role = self.sealer.role
+        role.allow(
+            "ReadArchives",
+            ["s3:GetObject", "s3:GetObjectVersion"],
+            on=[f"{bucket}/{prefix}/*" for prefix in ("training", SEALED)],
+            because="Every execution writes below its own id, and models are named by their hash.",
+        )
+        role.allow(
+            "WriteSealed",
+            ["s3:PutObject"],
+            on=[f"{bucket}/{SEALED}/*"],
+            because="Sealed archives are named by their hash.",
+        )
+        role.allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
+
+
+def sealing_statements(names: Names) -> Iterator[iam.PolicyStatement]:
+    """Yield the statements of the artifact bucket that hold against every other policy."""
+    bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
+    deletes = ["s3:DeleteObject", "s3:DeleteObjectVersion"]
+    yield _deny("OnlySealWritesModels", bucket, ["s3:PutObject"], names.role_arn(PURPOSE))
+    # In a protected environment that role does not exist, and nobody deletes.
+    yield _deny("NobodyDeletesModels", bucket, deletes, names.role_arn(EMPTY_ON_DELETE))
+
+
+def _deny(sid: str, bucket: str, actions: list[str], but: str) -> iam.PolicyStatement:
+    return iam.PolicyStatement(
+        sid=sid,
+        effect=iam.Effect.DENY,
+        principals=[iam.AnyPrincipal()],
+        actions=actions,
+        resources=[f"{bucket}/{SEALED}/*"],
+        conditions={"ArnNotEquals": {"aws:PrincipalArn": but}},
+    )

@@ -1,0 +1,124 @@
+"""The seal copies exactly what was evaluated, and nothing that was written afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from tests.functions.invocation import Outcome, invoke
+
+BUCKET = "shoal-mnist-dev-artifacts-111122223333-us-east-1"
+KEY = "training/abcdefghijkl/pipelines-abcdefghijkl-Train/output/model.tar.gz"
+ARCHIVE = b"the evaluated archive"
+SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
+SEALED = f"models/{SHA256}/model.tar.gz"
+EVENT = {
+    "execution_id": "abcdefghijkl",
+    "model_data_url": f"s3://{BUCKET}/{KEY}",
+    "archive_sha256": SHA256,
+    "content_sha256": "c" * 64,
+}
+RESULT = {
+    "status": "Sealed",
+    "model_data_url": f"s3://{BUCKET}/{SEALED}",
+    "archive_sha256": SHA256,
+    "content_sha256": "c" * 64,
+}
+
+
+@pytest.fixture(scope="module")
+def moto_url() -> Iterator[str]:
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3(moto_url: str) -> Any:
+    """Yield a client of an account with the archive that was evaluated."""
+    urllib.request.urlopen(
+        urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")
+    ).close()
+    client = boto3.client(
+        "s3",
+        endpoint_url=moto_url,
+        region_name="us-east-1",
+        aws_access_key_id="111122223333",
+        aws_secret_access_key="for-this-test",
+    )
+    client.create_bucket(Bucket=BUCKET)
+    client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+    client.put_object(Bucket=BUCKET, Key=KEY, Body=ARCHIVE, Metadata={"by": "a job"})
+    return client
+
+
+def seal(moto_url: str, **changes: Any) -> Outcome:
+    return invoke("seal", EVENT | changes, endpoint_url=moto_url)
+
+
+def versions(s3: Any, key: str) -> list[str]:
+    page = s3.list_object_versions(Bucket=BUCKET, Prefix=key)
+    return [version["VersionId"] for version in page.get("Versions", [])]
+
+
+def content(s3: Any, key: str) -> bytes:
+    return bytes(s3.get_object(Bucket=BUCKET, Key=key)["Body"].read())
+
+
+def test_the_archive_is_copied_under_its_hash_and_the_next_steps_get_the_copy(
+    s3: Any, moto_url: str
+) -> None:
+    assert seal(moto_url).result == RESULT
+    assert content(s3, SEALED) == ARCHIVE
+    assert not s3.head_object(Bucket=BUCKET, Key=SEALED)["Metadata"]
+
+
+def test_an_archive_that_was_written_again_after_the_evaluation_is_never_under_that_name(
+    s3: Any, moto_url: str
+) -> None:
+    s3.put_object(Bucket=BUCKET, Key=KEY, Body=b"another archive")
+    error = seal(moto_url).error
+    assert f"evaluated was {SHA256}: it was written again after it was evaluated" in error
+    assert versions(s3, SEALED) == []
+
+
+def test_what_is_sealed_stays_as_it_is_whatever_was_written_meanwhile(
+    s3: Any, moto_url: str
+) -> None:
+    """Its version is pinned, so a repeated step must not make another."""
+    seal(moto_url)
+    before = versions(s3, SEALED)
+    s3.put_object(Bucket=BUCKET, Key=KEY, Body=b"another archive")
+    assert seal(moto_url).result["status"] == "Sealed"
+    assert (versions(s3, SEALED), content(s3, SEALED)) == (before, ARCHIVE)
+
+
+def test_what_somebody_else_put_under_that_name_is_not_taken_for_sealed(
+    s3: Any, moto_url: str
+) -> None:
+    """No policy lets a job write there; the seal does not depend on it."""
+    s3.put_object(Bucket=BUCKET, Key=SEALED, Body=b"another archive")
+    assert seal(moto_url).result["status"] == "Sealed"
+    assert content(s3, SEALED) == ARCHIVE
+
+
+@pytest.mark.parametrize("key", ["archive_sha256", "content_sha256"])
+@pytest.mark.parametrize("value", [None, "", "4F" * 32, "../../training/x"])
+def test_without_what_the_evaluation_measured_nothing_is_sealed(
+    s3: Any, moto_url: str, key: str, value: str | None
+) -> None:
+    assert f"what does evaluation.json say at model.{key}?" in seal(moto_url, **{key: value}).error
+    assert versions(s3, "models/") == []
+
+
+def test_an_archive_that_is_gone_fails_the_step(s3: Any, moto_url: str) -> None:
+    s3.delete_object(Bucket=BUCKET, Key=KEY)
+    assert "404" in seal(moto_url).error
