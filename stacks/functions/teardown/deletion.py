@@ -75,12 +75,15 @@ def _delete(
     missing = [_delete_endpoint(sagemaker, name, deadline, deleted) for name in endpoints]
     if not all(missing):
         return False
+    # Described first: what does not exist has no tags, and its deletion is allowed by them alone.
     for name in configs:
-        if unless_missing(sagemaker.delete_endpoint_config, EndpointConfigName=name) is not None:
+        if (
+            unless_missing(sagemaker.describe_endpoint_config, EndpointConfigName=name)
+            and unless_missing(sagemaker.delete_endpoint_config, EndpointConfigName=name)
+            is not None
+        ):
             deleted.append(f"endpoint-config/{name}")
     for name in models:
-        # Described first: a model that does not exist has no tags, and its deletion is allowed by
-        # them alone.
         if (
             unless_missing(sagemaker.describe_model, ModelName=name)
             and unless_missing(sagemaker.delete_model, ModelName=name) is not None
