@@ -78,7 +78,7 @@ def _delete(
     # Described first: what does not exist has no tags, and its deletion is allowed by them alone.
     for name in configs:
         if (
-            unless_missing(sagemaker.describe_endpoint_config, EndpointConfigName=name)
+            _may_exist(sagemaker.describe_endpoint_config, EndpointConfigName=name)
             and unless_missing(sagemaker.delete_endpoint_config, EndpointConfigName=name)
             is not None
         ):
@@ -90,6 +90,15 @@ def _delete(
         ):
             deleted.append(f"model/{name}")
     return unscaled
+
+
+def _may_exist(call: Any, **arguments: str) -> bool:
+    """Return whether the subject of the call exists, or cannot be looked at."""
+    try:
+        return unless_missing(call, **arguments) is not None
+    except ClientError as error:
+        log.warning("%s: %s", arguments, error)
+        return True
 
 
 def is_running(sagemaker: Any, execution_arn: str) -> bool:
