@@ -323,13 +323,14 @@ def in_process(
         _in_process.release()
 
 
-def root_variables(endpoint: str, account: str = ACCOUNT_ID) -> dict[str, str]:
-    """Return the variables with the credentials of an account's root, for an emulator that this
-    process has started; none for another endpoint.
+def root_variables(endpoint: str) -> dict[str, str]:
+    """Return the variables with the credentials of the first account's root, for an emulator that
+    this process has started; none for another endpoint.
     """
     if endpoint not in _state_dirs:
         return {}
-    root = root_of(account, State(_state_dirs[endpoint]).secret())
+    state = State(_state_dirs[endpoint])
+    root = root_of(str((state.description() or {})["account"]), state.secret())
     return {
         "AWS_ACCESS_KEY_ID": root.access_key_id,
         "AWS_SECRET_ACCESS_KEY": root.secret_access_key,
