@@ -157,10 +157,16 @@ class DeliveryStack(cdk.Stack):
         role.allow(
             "ReadModelsAndCode",
             ["s3:GetObject", "s3:GetObjectVersion"],
-            [f"arn:aws:s3:::{names.bucket('artifacts')}/*", f"arn:aws:s3:::{assets}/*"],
+            [
+                *(
+                    f"arn:aws:s3:::{names.bucket('artifacts')}/{part}"
+                    for part in ("models/*", "evaluation/*", "releases/*")
+                ),
+                f"arn:aws:s3:::{assets}/*",
+            ],
             because=(
                 "Models, evaluations and code archives carry the ids of executions and hashes in"
-                " their names."
+                " their names. Customers' requests (captured/) and checkpoints are not read."
             ),
         )
         role.allow(

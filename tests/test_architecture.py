@@ -70,10 +70,19 @@ def test_app_imports_only_settings_stacks_and_the_cdk() -> None:
     assert roots <= {"config", "pipelines", "stacks", "aws_cdk", "cdk_nag"}
 
 
+def test_every_package_that_make_install_brings_has_hashes() -> None:
+    for lock in ROOT.glob("requirements*.txt"):
+        lines = lock.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+        pins = [line for line in lines if "==" in line]
+        assert pins
+        assert [line for line in pins if " --hash=sha256:" not in line] == []
+
+
 def test_lock_files_name_no_registry_and_no_version_range() -> None:
     runtimes = ROOT / "local" / "src" / "shoal_local" / "runtimes"
     for lock in [*ROOT.glob("requirements*.txt"), *runtimes.glob("*.txt")]:
         for line in lock.read_text(encoding="utf-8").splitlines():
             pinned = "==" in line and "://" not in line
-            assert line.startswith(("#", "-r ")) or pinned, f"{lock.name}: {line}"
+            accepted = line.startswith(("#", "-r ", "    --hash=sha256:"))
+            assert accepted or pinned, f"{lock.name}: {line}"
     assert '"resolved"' not in (ROOT / "package-lock.json").read_text(encoding="utf-8")

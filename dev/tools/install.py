@@ -125,6 +125,8 @@ def install_locks(names: Sequence[str]) -> None:
             "--quiet",
             "--disable-pip-version-check",
             "--no-compile",
+            "--require-hashes",
+            "--only-binary=:all:",  # no setup.py runs
             "-r",
             str(ROOT / name),
         ]

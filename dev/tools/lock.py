@@ -3,8 +3,9 @@
 Each of the three sets adds its packages to those of the sets before it.
 dev/bench/requirements-peers.in stands apart: its packages have a virtual environment of their own.
 
-Installs into temporary virtual environments and writes exact versions, without the registry's
-address.
+Installs into temporary virtual environments and writes exact versions with the hashes of all their
+files, which pip-tools asks the registry for, without the registry's address. The packages of the
+benchmark's peers have no hashes: torch is any build of its version.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SETS = ("requirements", "requirements-local", "requirements-test")
 APART = ("dev/bench/requirements-peers",)
+PIP_TOOLS = "pip-tools==7.6.2"
 
 
 def main() -> None:
     """Write all lock files, or none if an installation fails."""
-    locks = [*_chain(SETS), *(lock for name in APART for lock in _chain((name,)))]
+    locks = [
+        *((name, with_hashes(text)) for name, text in _chain(SETS)),
+        *(lock for name in APART for lock in _chain((name,))),
+    ]
     for name, text in locks:
         (ROOT / f"{name}.txt").write_text(text, encoding="utf-8")
 
@@ -43,6 +48,27 @@ def _chain(names: tuple[str, ...]) -> list[tuple[str, str]]:
     return [
         (name, _lock_text(name, lines, names[:index])) for index, (name, lines) in enumerate(locks)
     ]
+
+
+def with_hashes(text: str) -> str:
+    """Return the text of a lock file with the hashes of every package's files."""
+    with tempfile.TemporaryDirectory(prefix="shoal-hashes-") as name:
+        folder = Path(name)
+        python = _new_environment(folder / "venv")
+        subprocess.run([python, "-m", "pip", "install", "--quiet", PIP_TOOLS], check=True)
+        pins = [line for line in text.splitlines() if "==" in line]
+        (folder / "pins.in").write_text("\n".join(pins) + "\n", encoding="utf-8")
+        no = ("annotate", "header", "emit-index-url", "emit-find-links", "emit-trusted-host")
+        options = (
+            *("--quiet", "--generate-hashes", "--allow-unsafe", "--strip-extras"),
+            *(f"--no-{each}" for each in no),
+            *("--pip-args=--no-deps", "--output-file", "pins.txt", "pins.in"),
+        )
+        command = [python, "-m", "piptools", "compile", *options]
+        subprocess.run(command, check=True, cwd=folder)
+        hashed = (folder / "pins.txt").read_text(encoding="utf-8")
+    head = [line for line in text.splitlines() if "==" not in line]
+    return "\n".join([*head, hashed.strip()]) + "\n"
 
 
 def _new_environment(folder: Path) -> str:

@@ -111,20 +111,24 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
     """Let `role` find and delete what executions of the pipeline create for serving."""
     named = f"{names.pipeline}-*"
     why = "What an execution creates is named after the pipeline and the execution."
-    role.allow(
-        "DeleteEndpoints",
-        ["sagemaker:DeleteEndpoint", "sagemaker:DescribeEndpoint"],
-        on=[names.arn("sagemaker", f"endpoint/{named}")],
-        when=ours_or_missing(names),
-        because=why,
-    )
-    role.allow(
-        "DeleteConfigs",
-        ["sagemaker:DeleteEndpointConfig", "sagemaker:DescribeEndpointConfig"],
-        on=[names.arn("sagemaker", f"endpoint-config/{named}")],
-        when=ours_or_missing(names),
-        because=why,
-    )
+    for kind, operand in (("endpoint", "Endpoint"), ("endpoint-config", "EndpointConfig")):
+        plural = operand.removeprefix("Endpoint") or operand
+        on = [names.arn("sagemaker", f"{kind}/{named}")]
+        role.allow(
+            f"See{plural}s",
+            [f"sagemaker:Describe{operand}"],
+            on=on,
+            when=ours_or_missing(names),
+            because=why,
+        )
+        # A person's own may be named alike, as `dev-experimental`: the tag decides.
+        role.allow(
+            f"Delete{plural}s",
+            [f"sagemaker:Delete{operand}"],
+            on=on,
+            when=ours(names),
+            because=why,
+        )
     models = [names.arn("sagemaker", f"model/{prefix}") for prefix in (named, "pipelines-*")]
     why = "SageMaker makes up the name of a Model step's model, with this documented prefix."
     role.allow(

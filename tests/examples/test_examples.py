@@ -44,9 +44,9 @@ def printed() -> str:
 
 def pins(path: Path) -> dict[str, str]:
     lines = [
-        line
+        line.removesuffix(" \\")
         for line in path.read_text(encoding="utf-8").splitlines()
-        if line and not line.startswith(("#", "-r"))
+        if "==" in line
     ]
     return {
         re.sub(r"[-_.]+", "-", name).lower(): version

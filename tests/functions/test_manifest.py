@@ -58,6 +58,7 @@ def deliver(
     ("body", "says"),
     [
         (b"files: [train/a]", "is no JSON"),
+        (b"[" * 500_000, "is no JSON"),
         (b"[]", "has no `files`, a list of paths below its own folder"),
         (b'{"files": []}', "has no `files`"),
         (b'{"files": ["../other/a"]}', "has no `files`"),

@@ -450,13 +450,22 @@ def test_approval_stays_denied_whatever_else_is_allowed(
 
 @pytest.mark.parametrize(
     "question",
-    [DELETE, replace(DELETE_MODEL, action="sagemaker:DescribeModel")],
+    [
+        replace(DELETE, action="sagemaker:DescribeEndpoint"),
+        replace(DELETE_MODEL, action="sagemaker:DescribeModel"),
+    ],
     ids=lambda question: question.action,
 )
 def test_what_does_not_exist_and_so_has_no_tags_is_not_denied(
     roles: Roles, question: Question
 ) -> None:
     assert roles.decide(PREFIX + "teardown", replace(question, context={})).allowed
+
+
+@pytest.mark.parametrize("actor", ["teardown", "sweep"])
+@pytest.mark.parametrize("question", [DELETE, DELETE_MODEL], ids=lambda question: question.action)
+def test_what_has_no_tags_is_not_deleted(roles: Roles, actor: str, question: Question) -> None:
+    assert not roles.decide(PREFIX + actor, replace(question, context={})).allowed
 
 
 def test_a_definition_of_ones_own_need_not_tag_what_it_makes() -> None:

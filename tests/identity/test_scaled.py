@@ -238,6 +238,16 @@ def test_with_its_own_policy_the_deleter_takes_that_down_too(scaled: Scaled) -> 
     assert "sagemaker:ListTags" in scaled.actions()
 
 
+def test_what_a_person_named_alike_and_did_not_tag_is_not_deleted(scaled: Scaled) -> None:
+    sagemaker, name = scaled.account.sagemaker, f"{NAMES.pipeline}-experimental"
+    configure(scaled.account, name, GOOD_MODEL)
+    done = Scaled(scaled.account, name).tear_down()
+    assert "AccessDenied" in done.error
+    assert sagemaker.describe_endpoint_config(EndpointConfigName=name)["EndpointConfigName"] == name
+    sagemaker.delete_endpoint_config(EndpointConfigName=name)
+    sagemaker.delete_model(ModelName=name)
+
+
 def test_a_sweeper_that_may_not_read_tags_deletes_what_names_attribute_and_fails_where_nobody_reads_its_report(  # noqa: E501
     scaled: Scaled, dev: Templates
 ) -> None:

@@ -99,6 +99,14 @@ def test_additional_packages_are_pinned(name: str) -> None:
     ] == []
 
 
+def test_what_is_compiled_is_fetched_by_its_commit() -> None:
+    text = (recipes.HERE / "own-container" / "Dockerfile").read_text(encoding="utf-8")
+    commits = re.findall(r"^ARG \w+_COMMIT=(.*)$", text, re.MULTILINE)
+    assert len(commits) == text.count("git fetch") + text.count("gdrcopy fetch") == 2
+    assert [each for each in commits if not re.fullmatch("[0-9a-f]{40}", each)] == []
+    assert "git clone" not in text
+
+
 def test_ssh_between_the_hosts_asks_nobody() -> None:
     settings = (recipes.HERE / "own-container" / "ssh_config").read_text(encoding="utf-8")
     assert re.search(r"Host algo-\*\n\s+StrictHostKeyChecking no\n", settings)

@@ -91,15 +91,19 @@ def test_a_role_is_for_one_repository_in_one_environment(
 
 
 @pytest.mark.parametrize(
-    ("file", "actor"),
-    [("deploy-environment", "deliver"), ("drift", "look"), ("promote", "promote")],
+    ("file", "name", "actor"),
+    [
+        ("deploy-environment", "deploy", "deliver"),
+        ("deploy-environment", "look", "look"),
+        ("drift", "look", "look"),
+        ("promote", "verify", "promote"),
+    ],
 )
 def test_a_session_may_last_as_long_as_the_job_that_takes_it(
-    template: Template, file: str, actor: str
+    template: Template, file: str, name: str, actor: str
 ) -> None:
-    (job,) = yaml.safe_load((ROOT / f".github/workflows/{file}.yml").read_text(encoding="utf-8"))[
-        "jobs"
-    ].values()
+    text = (ROOT / f".github/workflows/{file}.yml").read_text(encoding="utf-8")
+    job = yaml.safe_load(text)["jobs"][name]
     inputs = [step["with"] for step in job["steps"] if "role-to-assume" in step.get("with", {})]
     (requested_s,) = [
         int(each.get("role-duration-seconds", 3600))

@@ -49,6 +49,22 @@ def _identity(workflow: Workflow) -> Iterator[str]:
             yield f"job {name} takes an identity without an environment whose rules could stop it"
 
 
+def _installed_code(workflow: Workflow) -> Iterator[str]:
+    """Find jobs in which an installed package can get a token that changes something.
+
+    A token of GitHub's identity or of its API is every step's of a job that may have it. The
+    environments NAME-look and NAME-promotion stand for roles that only read.
+    """
+    for name, job in workflow["jobs"].items():
+        permissions = job.get("permissions") or {}
+        changing = [what for what, right in permissions.items() if right == "write"]
+        if str(job.get("environment", "")).endswith(("-look", "-promotion")):
+            changing = [what for what in changing if what != "id-token"]
+        scripts = [step.get("run", "") for step in job.get("steps", [])]
+        if changing and any(re.search(r"\bmake\b|\bpip\b|\.venv/", each) for each in scripts):
+            yield f"job {name} runs installed packages, which can take its {', '.join(changing)}"
+
+
 def _chained_roles(workflow: Workflow) -> Iterator[str]:
     """Find chained sessions with tags: they need sts:TagSession, which DeliveryStack denies.
 
@@ -86,6 +102,7 @@ def _time_limits(workflow: Workflow) -> Iterator[str]:
 
 RULES: tuple[Callable[[Workflow], Iterator[str]], ...] = (
     _identity,
+    _installed_code,
     _chained_roles,
     _scripts,
     _time_limits,

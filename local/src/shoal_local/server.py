@@ -106,6 +106,8 @@ class QuietRequestHandler(MotoRequestHandler):
     """Writes no access log: requests.jsonl says more."""
 
     protocol_version = "HTTP/1.1"
+    timeout = 60.0
+    """Seconds that the other end may say nothing, so that half a request keeps no thread."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Log nothing."""

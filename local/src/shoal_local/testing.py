@@ -324,13 +324,13 @@ def in_process(
 
 
 def root_variables(endpoint: str) -> dict[str, str]:
-    """Return the variables with the credentials of the root of the first account, for an emulator
-    that this process has started; none for another endpoint.
+    """Return the variables with the credentials of the first account's root, for an emulator that
+    this process has started; none for another endpoint.
     """
     if endpoint not in _state_dirs:
         return {}
     state = State(_state_dirs[endpoint])
-    root = root_of((state.description() or {})["account"], state.secret())
+    root = root_of(str((state.description() or {})["account"]), state.secret())
     return {
         "AWS_ACCESS_KEY_ID": root.access_key_id,
         "AWS_SECRET_ACCESS_KEY": root.secret_access_key,

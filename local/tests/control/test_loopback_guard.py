@@ -13,10 +13,12 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from local.tests.control.account import Account
 from shoal_local.control.loopback_guard import DEFAULT_MAX_BYTES, MAX_BYTES
-from shoal_local.testing import REGION
+from shoal_local.server import QuietRequestHandler
+from shoal_local.testing import REGION, in_process
 
 FORM = "Action=GetCallerIdentity&Version=2011-06-15"
 STS = (
@@ -407,3 +409,23 @@ def test_only_its_user_may_look_into_the_state_directory(account: Account) -> No
     assert files == dict.fromkeys(
         (".shoal-emulator", "emulator.json", "emulator.log", "requests.jsonl"), 0o600
     )
+
+
+def test_a_header_with_a_line_break_is_the_callers_mistake(account: Account) -> None:
+    account.client("s3").create_bucket(Bucket="header-breaks")
+    account.client("s3").put_object(Bucket="header-breaks", Key="key", Body=b"x")
+    with pytest.raises(ClientError, match="InvalidArgument"):
+        account.client("s3").get_object(
+            Bucket="header-breaks", Key="key", ResponseContentType="text/plain\r\nX-Other: 1"
+        )
+
+
+def test_half_a_request_keeps_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QuietRequestHandler, "timeout", 0.2)
+    with in_process(tmp_path / "state") as emulator:
+        port = urlsplit(emulator.endpoint_url()).port or 0
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            connection.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-")
+            assert connection.recv(1) == b""

@@ -18,7 +18,7 @@ from start import StartRequest
 
 MAX_BYTES = 1024 * 1024
 ORIGIN = "(manifest)"
-_KEY = re.compile(r"^datasets/[A-Za-z0-9][A-Za-z0-9._-]*/([A-Za-z0-9][A-Za-z0-9._-]*)$")
+_KEY = re.compile(r"^datasets/[A-Za-z0-9][A-Za-z0-9._-]*/([A-Za-z0-9][A-Za-z0-9._-]*)\Z")
 
 
 class ManifestError(Exception):
@@ -72,7 +72,7 @@ def _files(s3: Any, bucket: str, key: str, arrived: dict[str, Any], uri: str) ->
     version = {"VersionId": arrived["version-id"]} if arrived.get("version-id") else {}
     try:
         document = json.loads(s3.get_object(Bucket=bucket, Key=key, **version)["Body"].read())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ManifestError(f"{uri} is no JSON: {error}") from error
     files = document.get("files") if isinstance(document, dict) else None
     if not isinstance(files, list) or not files or not all(_is_path(each) for each in files):

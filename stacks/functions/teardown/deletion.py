@@ -89,14 +89,16 @@ def _delete(
         return False
     if endpoints:
         container_logs.limit(boto3.client("logs", config=CLIENT), endpoints)
+    # Described first: what does not exist has no tags, and its deletion is allowed by them alone.
     for name in configs:
         with search.attempt(_DELETION, f"endpoint config {name}"):
-            delete = sagemaker.delete_endpoint_config
-            if unless_missing(delete, EndpointConfigName=name) is not None:
+            if (
+                _may_exist(sagemaker.describe_endpoint_config, EndpointConfigName=name)
+                and unless_missing(sagemaker.delete_endpoint_config, EndpointConfigName=name)
+                is not None
+            ):
                 deleted.append(f"endpoint-config/{name}")
     for name in models:
-        # Described first: a model that does not exist has no tags, and its deletion is allowed by
-        # them alone.
         with search.attempt(_DELETION, f"model {name}"):
             if (
                 unless_missing(sagemaker.describe_model, ModelName=name)
@@ -104,6 +106,15 @@ def _delete(
             ):
                 deleted.append(f"model/{name}")
     return unscaled
+
+
+def _may_exist(call: Any, **arguments: str) -> bool:
+    """Return whether the subject of the call exists, or cannot be looked at."""
+    try:
+        return unless_missing(call, **arguments) is not None
+    except ClientError as error:
+        log.warning("%s: %s", arguments, error)
+        return True
 
 
 def is_running(sagemaker: Any, execution_arn: str) -> bool:

@@ -178,6 +178,7 @@ class ServiceRouter:
             parameters = (
                 operation.parse_head(request) if streamed else operation.parse(request, body)
             )
+            _check_headers(parameters)
             call = self.authorizer.with_questions(replace(call, parameters=parameters))
             self._check(call, environ if streamed else None)
             call = self.authorizer.in_owner_account(call)
@@ -289,6 +290,15 @@ class ServiceRouter:
             reply.call, reply.answer.status, reply.error, sent=len(reply.answer.body)
         )
         return write(reply.answer, start_response)
+
+
+def _check_headers(parameters: Mapping[str, Any]) -> None:
+    """Raise AwsError if a header that S3 is to answer with (`response-content-type`) has a line
+    break.
+    """
+    for name, value in parameters.items():
+        if name.startswith("Response") and isinstance(value, str) and not value.isprintable():
+            raise AwsError("InvalidArgument", f"{name} is no value of a header")
 
 
 def is_own_path(environ: Mapping[str, Any]) -> bool:
