@@ -13,6 +13,7 @@ STEPS = [
     "Train",
     "Evaluate",
     "AccuracyGate",
+    "Seal",
     "Register",
     "CreateModel",
     "CreateEndpointConfig",

@@ -29,6 +29,7 @@ ACTORS = (
     "training",
     "evaluation",
     "endpoint",
+    "seal",
     "smoke-test",
     "teardown",
     "empty-on-delete",
