@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from config.errors import one_line
 from shoal.verbs.errors import ExecutionError
 from shoal.verbs.events import ExecutionChanged, Planned, Report, StepLogged, Trained
 from shoal.verbs.execution import Execution, Pipeline, Step
@@ -59,11 +60,10 @@ class Follower:
         if execution.status == "Succeeded":
             return
         step, ended = execution.failed_step, f"execution {execution.id} ended as {execution.status}"
+        reason = one_line((step or execution).failure_reason) or "no reason was given"
         if step is None:
-            raise ExecutionError(f"{ended}: {execution.failure_reason or 'no reason was given'}")
-        message = (
-            f"step {step.name} failed, {ended}: {step.failure_reason or 'no reason was given'}"
-        )
+            raise ExecutionError(f"{ended}: {reason}")
+        message = f"step {step.name} failed, {ended}: {reason}"
         raise ExecutionError(
             message, step.name, tuple(self._last.get(step.name, ())), self._where(step)
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from config.errors import one_line
 from shoal.verbs.errors import error_code
 from shoal.verbs.execution import Step
 from shoal.verbs.jobs import job_name
@@ -80,9 +81,11 @@ class LogTail:
                 **({"nextToken": token} if token else {}),
             )
             for event in response["events"]:
-                yield event["message"].rstrip("\n")
+                yield one_line(event["message"].rstrip("\r\n").replace("\t", "    "))
             self._tokens[stream] = response["nextForwardToken"]
-            if response["nextForwardToken"] == token or not response["events"]:
+            # A page may be empty before the end, which is where the token repeats (CloudWatch Logs
+            # API reference, GetLogEvents).
+            if response["nextForwardToken"] == token:
                 return
 
 

@@ -46,6 +46,14 @@ def test_a_failure_names_the_step_and_the_reason(target: Target, tmp_path: Path)
     assert caught.value.step == "Refuse"
 
 
+def test_a_failures_reason_is_one_line_that_steers_no_terminal(target: Target) -> None:
+    pipeline = make_pipeline(target, [gate(False)])
+    steps = (Step("Train", "Training", "Failed", failure_reason="\x1b[2Ja\nb"),)
+    follower = Follower(pipeline, "arn:aws:x/abc", lambda _: None, 0.05)
+    with pytest.raises(ExecutionError, match=r"ended as Failed: \\x1b\[2Ja\\nb$"):
+        follower.raise_unless_succeeded(Execution("arn:aws:x/abc", "Failed", "", None, steps))
+
+
 def test_a_failure_names_the_command_that_prints_the_log(target: Target) -> None:
     pipeline = make_pipeline(target, [gate(False)])
     execution = Execution(
