@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -107,6 +108,19 @@ def test_without_credentials_aws_verbs_say_so(checkout: Path) -> None:
     assert result.stderr.strip().splitlines() == [
         "shoal: Unable to locate credentials; log in to AWS, or add --local to use the emulator"
     ]
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+@pytest.mark.parametrize("verb", ["synth", "demo"])
+def test_a_disk_that_takes_no_files_is_one_line(
+    verb: str, number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def mkdir(self: Path, *_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    assert main(["--root", str(ROOT), verb, "dev"]) == 1
+    assert os.strerror(number) in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_the_help_documents_the_exit_codes() -> None:
