@@ -17,7 +17,7 @@ from shoal.cli.main import main
 from shoal.cli.main import shoal as group
 from shoal.verbs.target import Target
 from shoal.verbs.workspace import Session, Workspace
-from tests.repository import ROOT, link_checkout
+from tests.repository import CHECKOUT, ROOT, link_checkout
 
 
 @pytest.fixture
@@ -121,6 +121,19 @@ def test_a_disk_that_takes_no_files_is_one_line(
     monkeypatch.setattr(Path, "mkdir", mkdir)
     assert main(["--root", str(ROOT), verb, "dev"]) == 1
     assert os.strerror(number) in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_version_is_the_commit_of_shoals_own_checkout(tmp_path: Path) -> None:
+    result = shoal("--root", str(tmp_path), "--version")
+    description = subprocess.run(
+        ["git", "describe", "--always", "--tags", "--dirty"],
+        cwd=CHECKOUT,
+        check=False,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    assert (result.returncode, result.stdout.startswith("shoal ")) == (0, True)
+    assert description in result.stdout
 
 
 def test_the_help_documents_the_exit_codes() -> None:
