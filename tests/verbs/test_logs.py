@@ -73,6 +73,17 @@ def test_what_would_steer_a_terminal_is_shown_as_text(target: Target) -> None:
     ]
 
 
+def test_an_event_of_several_lines_is_several_lines(target: Target) -> None:
+    group = make_group(target, "s")
+    write(target, group, "s", "[ERROR] KeyError: 'x'\nTraceback:\n\xa0\xa0File", "100 %\r\n")
+    assert list(LogTail(target.client("logs"), LogLocation(group)).new_lines()) == [
+        "[ERROR] KeyError: 'x'",
+        "Traceback:",
+        "  File",
+        "100 %",
+    ]
+
+
 class PagesWithAnEmptyOne:
     """A client whose log has an empty page between two with a line each."""
 
