@@ -22,10 +22,13 @@ def test_pictures_go_where_git_does_not_look(
     (checkout / ".gitignore").unlink()  # a link, which git does not read
     shutil.copy(CHECKOUT / ".gitignore", checkout)
     folders: list[Path] = []
+
+    def draw(_: Target, __: str, ___: float, folder: Path) -> list[Path]:
+        folders.append(folder)
+        return []
+
     monkeypatch.setattr(Target, "check_account", lambda _: None)
-    monkeypatch.setattr(
-        dashboard, "write_images", lambda *request: folders.append(request[3]) or []
-    )
+    monkeypatch.setattr(dashboard, "write_images", draw)
     assert main(["--root", str(checkout), "dashboard", "dev"]) == 0
     (folder,) = folders
     ignored = subprocess.run(
