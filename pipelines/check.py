@@ -104,6 +104,12 @@ def _own_notices(environment: Environment, launch: Launch) -> Iterator[str]:
             f"account {environment.account} is a placeholder from documentation; put your own there"
             " before you deploy to AWS"
         )
+    training = environment.training
+    if environment.pipeline is None and "instance_type" not in training.model_fields_set:
+        yield (
+            f"training.instance_type is left out, so training takes {training.instance_type}; write"
+            f" the type that you want (`shoal plan {environment.name}` has its price)"
+        )
     if environment.network.nat:
         yield NAT_NOTICE
     elif environment.network.existing and launch.case.code.needs_index:

@@ -66,7 +66,7 @@ def _own(
     environment: Environment, name: str, infrastructure: Infrastructure, root: Path | None
 ) -> dict[str, Any]:
     with _importing_from(root):
-        function = _function(name)
+        function = _function(name, root)
         definition = _as_dict(_call("it raised", lambda: function(environment, infrastructure)))
     own_pipeline_rules.check_form(definition)
     shapes.check(definition)
@@ -87,9 +87,15 @@ def _importing_from(root: Path | None) -> Iterator[None]:
         sys.path[:], sys.dont_write_bytecode = before, bytecode
 
 
-def _function(name: str) -> Function:
+def _function(name: str, root: Path | None) -> Function:
+    """Return the function `module:function`, imported from `root` and from nowhere else.
+
+    Whoever may change an environment file chooses the name, and what it names is called.
+    """
     module_name, _, attribute = name.partition(":")
     importlib.invalidate_caches()
+    if root is not None and not _is_in(root, module_name):
+        raise _no_module(module_name)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -112,20 +118,29 @@ def _function(name: str) -> Function:
     return function  # type: ignore[no-any-return]
 
 
+def _is_in(root: Path, module_name: str) -> bool:
+    path = root.joinpath(*module_name.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
 def _not_found(module_name: str, error: ModuleNotFoundError) -> _UnusableError:
     """Return what is missing: the module itself, or something that it imports."""
     if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-        path = module_name.replace(".", "/")
-        advice = (
-            "name the module, without .py"
-            if path.endswith("/py")
-            else f"write {path}.py, its path from the repository root"
-        )
-        return _UnusableError(f"there is no module {module_name}", advice)
+        return _no_module(module_name)
     return _UnusableError(
         f"{module_name} imports {error.name}, which is not installed",
         "install it into .venv, or remove the import",
     )
+
+
+def _no_module(module_name: str) -> _UnusableError:
+    path = module_name.replace(".", "/")
+    advice = (
+        "name the module, without .py"
+        if path.endswith("/py")
+        else f"write {path}.py, its path from the repository root"
+    )
+    return _UnusableError(f"the checkout has no module {module_name}", advice)
 
 
 def _functions_of(module: ModuleType) -> list[str]:

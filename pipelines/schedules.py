@@ -82,16 +82,7 @@ def _limit_mistake(
     if environment.pipeline is not None:
         return ""
     if name == "InstanceType":
-        training = environment.training
-        allowed = (training.instance_type, *training.other_instance_types)
-        return (
-            ""
-            if text in allowed
-            else (
-                f"is none that the pipeline's role starts: {', '.join(allowed)}"
-                " (training.other_instance_types)"
-            )
-        )
+        return instance_type_mistake(text, environment)
     if name in options:
         return options[name].mistake_in(text) or ""
     if name not in _LIMITED:
@@ -100,6 +91,18 @@ def _limit_mistake(
     limits = section.model_json_schema()["properties"][setting]
     low, high = limits["minimum"], limits["maximum"]
     return "" if low <= float(text) <= high else f"must be from {low:g} to {high:g}"
+
+
+def instance_type_mistake(text: str, environment: Environment) -> str:
+    """Return why an execution of Shoal's own pipeline cannot have this type; empty if it can."""
+    training = environment.training
+    allowed = (training.instance_type, *training.other_instance_types)
+    if text in allowed:
+        return ""
+    return (
+        f"is none that the pipeline's role starts: {', '.join(allowed)}"
+        " (training.other_instance_types)"
+    )
 
 
 def notices(environment: Environment) -> Iterator[str]:

@@ -13,6 +13,11 @@ from pipelines.launch import tables
 _ECR = re.compile(
     r"^(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)"
 )
+# After the grammar of github.com/distribution/reference (reference.go); the registry is required.
+_URI = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)+"
+    r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(@sha256:(?P<digest>[0-9a-f]+))?"
+)
 _AWS_TAG = re.compile(
     r"/(?:huggingface-)?(?P<framework>pytorch|tensorflow)(?:-training)?:"
     r"(?P<version>\d+\.\d+(?:\.\d+)?)-(?:transformers[\d.]+-)?(?:(?P<device>gpu|cpu)-)?"
@@ -69,7 +74,5 @@ def is_from_aws(uri: str) -> bool:
 
 def is_pinned(uri: str) -> bool:
     """Return whether the URI is complete, with a digest or a tag other than `latest`."""
-    name = uri.rpartition("/")[2]
-    tag = name.partition("@sha256:")[2] or name.partition(":")[2]
-    has_space = any(character.isspace() for character in uri)
-    return "/" in uri and not has_space and tag not in ("", "latest")
+    match = _URI.fullmatch(uri)
+    return match is not None and (match["digest"] or match["tag"] or "latest") != "latest"

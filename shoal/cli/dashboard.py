@@ -24,7 +24,7 @@ from shoal.verbs.workspace import Workspace
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder for the PNG files (ENV-dashboard).",
+    help="The folder for the PNG files (.shoal/dashboard/ENV).",
 )
 @click.pass_obj
 def dashboard(
@@ -35,6 +35,6 @@ def dashboard(
     CloudWatch draws one PNG file for each graph; the emulator draws none.
     """
     session = workspace.open(environment, local)
-    folder = output or workspace.root / f"{environment}-dashboard"
+    folder = output or workspace.root / ".shoal" / "dashboard" / environment
     for path in write_images(session.target, session.names.dashboard, hours, folder):
         click.echo(f"written: {path}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from config.errors import one_line
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
 from shoal.verbs import serving
@@ -57,12 +59,19 @@ def status(workspace: Workspace, environment: str, execution: str | None, local:
     session = workspace.open(environment, local)
     console = Console(soft_wrap=True)
     if execution:
-        _print_execution(console, session.pipeline.look(session.pipeline.find(execution)))
+        print_execution(console, session.pipeline.look(session.pipeline.find(execution)))
         return
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
         console.print(
-            f"serving: {endpoint}"
-            + (f"; why a deployment of it failed: {endpoint.failure}" if endpoint.failure else "")
+            one_line(
+                f"serving: {endpoint}"
+                + (
+                    f"; why a deployment of it failed: {endpoint.failure}"
+                    if endpoint.failure
+                    else ""
+                )
+            ),
+            markup=False,
         )
     session.pipeline.definition()
     summaries = session.pipeline.executions()
@@ -146,10 +155,12 @@ def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
     click.echo(f"execution {execution.id} succeeded")
 
 
-def _print_execution(console: Console, execution: Execution) -> None:
+def print_execution(console: Console, execution: Execution) -> None:
+    """Print the execution and its steps, with the reasons of failures as text: jobs write them."""
+    reason = one_line(execution.failure_reason)
     console.print(
-        f"execution {execution.id}: {execution.status}"
-        + (f": {execution.failure_reason}" if execution.failure_reason else "")
+        f"execution {execution.id}: {execution.status}{': ' if reason else ''}{reason}",
+        markup=False,
     )
     table = Table("step", "type", "status", "seconds", "reason", box=None)
     for step in execution.steps:
@@ -159,6 +170,6 @@ def _print_execution(console: Console, execution: Execution) -> None:
             step.type,
             step.status,
             "" if seconds is None else f"{seconds:.1f}",
-            step.failure_reason,
+            Text(one_line(step.failure_reason)),
         )
     console.print(table)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 OK, FAILED, USAGE, NOTHING_TO_DO, INTERRUPTED = 0, 1, 2, 3, 130
+_DISK = {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES}
+"""What the user's disk refuses, which is no bug; `str()` of such an OSError names the file."""
 
 
 def exit_code_of(error: Exception) -> int | None:
@@ -14,4 +18,6 @@ def exit_code_of(error: Exception) -> int | None:
         return NOTHING_TO_DO
     if isinstance(error, ConfigError | UsageError):
         return USAGE
+    if isinstance(error, OSError) and error.errno in _DISK:
+        return FAILED
     return FAILED if isinstance(error, (ShoalError, *AWS_ERRORS)) else None

@@ -129,6 +129,15 @@ _COMMANDS = (
 )
 
 
+def _print_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        from shoal.verbs.repository import Repository  # imports botocore
+
+        version = Repository(_CHECKOUT, os.environ).description()
+        click.echo(f"shoal {version or 'of an unknown commit: git knows nothing of its folder'}")
+        context.exit()
+
+
 @click.group(
     cls=LazyGroup,
     commands=_COMMANDS,
@@ -143,6 +152,14 @@ _COMMANDS = (
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     default=_CHECKOUT,
     help="The checkout to work in.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the commit that this is, and exit.",
 )
 @click.pass_context
 def shoal(context: click.Context, root: Path) -> None:

@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import TextIO
 
+from config.errors import one_line
 from shoal.verbs.events import (
     Event,
     ExecutionChanged,
@@ -61,7 +62,7 @@ class PlainView:
             if self._statuses.get(step.name) != step.status:
                 self._statuses[step.name] = step.status
                 seconds = f" after {step.seconds():.1f} s" if step.has_ended else ""
-                reason = f": {step.failure_reason}" if step.failure_reason else ""
+                reason = f": {one_line(step.failure_reason)}" if step.failure_reason else ""
                 self._print(f"step {step.name} ({step.type}): {step.status}{seconds}{reason}")
 
     def _show_metrics(self, step: str, metrics: Metrics) -> None:

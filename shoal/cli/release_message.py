@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from config.errors import one_line
 from config.release import Release
 
 
@@ -31,7 +34,7 @@ def message_of(release: Release, source: str, destination: str, first: str | Non
         else ""
     )
     read = f"A deployment of {destination} reads it; `git revert` takes it back.{order}"
-    table = "\n".join(f"| {what} | {value} |" for what, value in rows.items())
+    table = "\n".join(f"| {what} | {_cell(value)} |" for what, value in rows.items())
     return f"""Promote {group} version {version} from {source} to {destination}
 
 | | |
@@ -39,3 +42,9 @@ def message_of(release: Release, source: str, destination: str, first: str | Non
 {table}
 
 `shoal promote` looked at each of these when it made this commit. {read}"""
+
+
+def _cell(value: str) -> str:
+    """Return text from outside as one cell: no line, column, mention or tag of its own."""
+    text = one_line(value).replace("|", "\\|").replace("<", "&lt;")
+    return re.sub(r"@(?=[A-Za-z])", "@\u200b", text)

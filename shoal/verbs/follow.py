@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from config.errors import one_line
 from shoal.verbs.errors import ExecutionError
 from shoal.verbs.events import ExecutionChanged, Planned, Report, StepLogged, Trained
 from shoal.verbs.execution import Execution, Pipeline, Step
+from shoal.verbs.last_lines import LastLines
 from shoal.verbs.logs import LogTail, location_of
 from shoal.verbs.metrics import parse
-from shoal.verbs.processes import TAIL_LINES
 
 _TAILED = ("TrainingJob", "ProcessingJob")
 
@@ -34,7 +34,7 @@ class Follower:
     Named in messages where there is no folder.
     """
     _tails: dict[str, LogTail | None] = field(default_factory=dict)
-    _last: dict[str, deque[str]] = field(default_factory=dict)
+    _last: dict[str, LastLines] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -59,14 +59,12 @@ class Follower:
         if execution.status == "Succeeded":
             return
         step, ended = execution.failed_step, f"execution {execution.id} ended as {execution.status}"
+        reason = one_line((step or execution).failure_reason) or "no reason was given"
         if step is None:
-            raise ExecutionError(f"{ended}: {execution.failure_reason or 'no reason was given'}")
-        message = (
-            f"step {step.name} failed, {ended}: {step.failure_reason or 'no reason was given'}"
-        )
-        raise ExecutionError(
-            message, step.name, tuple(self._last.get(step.name, ())), self._where(step)
-        )
+            raise ExecutionError(f"{ended}: {reason}")
+        message = f"step {step.name} failed, {ended}: {reason}"
+        last = self._last.get(step.name)
+        raise ExecutionError(message, step.name, last.lines if last else (), self._where(step))
 
     def _polls(self) -> Iterator[Execution]:
         while True:
@@ -100,7 +98,7 @@ class Follower:
                 self.report(Trained(step.name, metrics))
 
     def _keep(self, step: str, line: str) -> None:
-        self._last.setdefault(step, deque(maxlen=TAIL_LINES)).append(line)
+        self._last.setdefault(step, LastLines()).add(line)
         if self.log_folder:
             self.log_folder.mkdir(parents=True, exist_ok=True)
             with (self.log_folder / f"{step}.log").open("a", encoding="utf-8") as log:

@@ -9,6 +9,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from config.errors import one_line
 from shoal.verbs.errors import error_code
 from shoal.verbs.execution import Step
 from shoal.verbs.jobs import job_name
@@ -80,9 +81,11 @@ class LogTail:
                 **({"nextToken": token} if token else {}),
             )
             for event in response["events"]:
-                yield event["message"].rstrip("\n")
+                yield from _lines_of(event["message"])
             self._tokens[stream] = response["nextForwardToken"]
-            if response["nextForwardToken"] == token or not response["events"]:
+            # A page may be empty before the end, which is where the token repeats (CloudWatch Logs
+            # API reference, GetLogEvents).
+            if response["nextForwardToken"] == token:
                 return
 
 
@@ -98,6 +101,15 @@ def location_of(target: Target, step: Step) -> LogLocation | None:
     if arn := step.resource("Endpoint"):
         return LogLocation(f"/aws/sagemaker/Endpoints/{arn.rpartition('/')[2]}")
     return None
+
+
+def _lines_of(message: str) -> Iterator[str]:
+    """Yield the lines of an event, with escapes for what steers a terminal.
+
+    Lambda's Python runtime puts a traceback into one event, indented with no-break spaces.
+    """
+    for line in message.splitlines() or [""]:
+        yield one_line(line.replace("\t", "    ").replace("\xa0", " "))
 
 
 def _time_range(location: LogLocation) -> dict[str, int]:

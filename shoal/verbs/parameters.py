@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,8 +11,10 @@ from config.settings import Environment
 from pipelines.check import placeholder_infrastructure
 from pipelines.launch import launch_of
 from pipelines.own_pipeline import definition_of
+from pipelines.schedules import instance_type_mistake
 from pipelines.script_options import parameters_of
 from shoal.verbs import execution
+from shoal.verbs.cdk import QUALIFIER
 from shoal.verbs.errors import ParameterError
 
 _LIMITS = {"MinAccuracy": (0.0, 1.0), "InstanceCount": (1.0, float("inf"))}
@@ -25,6 +28,8 @@ def parse_parameters(arguments: tuple[str, ...]) -> dict[str, str]:
         name, separator, value = entry.partition("=")
         if not separator or not name:
             raise ParameterError(f"--parameter {entry!r}: write KEY=VALUE")
+        if name in parameters:
+            raise ParameterError(f"parameter {name!r} is given twice; give it once")
         parameters[name] = value
     return parameters
 
@@ -47,10 +52,29 @@ def check_values(environment: Environment, parameters: Mapping[str, str], root: 
     if environment.pipeline is not None:  # the user's, whose parameters mean what they mean there
         return
     _check_limits(parameters)
+    _check_instance_type(environment, parameters)
+    _check_code(environment, parameters)
     training = environment.training
     for name, option in parameters_of(training, training.entry_point, root).items():
         if name in parameters and (mistake := option.mistake_in(parameters[name])):
             raise ParameterError(f"parameter {name!r}: {parameters[name]!r} {mistake}")
+
+
+def _check_instance_type(environment: Environment, parameters: Mapping[str, str]) -> None:
+    value = parameters.get("InstanceType")
+    if value is not None and (mistake := instance_type_mistake(value, environment)):
+        raise ParameterError(f"parameter 'InstanceType': {value!r} {mistake}")
+
+
+def _check_code(environment: Environment, parameters: Mapping[str, str]) -> None:
+    """Refuse what the jobs' roles may not read (stacks/constructs/job_roles.py)."""
+    value = parameters.get("CodeUri")
+    bucket = f"cdk-{QUALIFIER}-assets-{environment.account}-{environment.region}"
+    if value is not None and not re.fullmatch(rf"s3://{bucket}/\S+\.gz", value):
+        raise ParameterError(
+            f"parameter 'CodeUri': {value!r} is no code archive that a job may read; it must be"
+            f" s3://{bucket}/....gz, as the output CodeUri of the pipeline's stack is"
+        )
 
 
 def _check_limits(parameters: Mapping[str, str]) -> None:

@@ -60,6 +60,14 @@ class Repository:
         """Return the id of the checked-out commit."""
         return self._git("rev-parse", "--verify", "HEAD^{commit}").strip()
 
+    def description(self) -> str:
+        """Return the newest tag and the commit; `-dirty` follows where files differ from it.
+
+        Empty without a repository or a commit.
+        """
+        command = ("describe", "--always", "--tags", "--dirty")
+        return self._git(*command, may_fail=True).strip()
+
     def commit_of(self, branch: str) -> str | None:
         """Return the id of a local branch's newest commit, or None without such a branch."""
         return (

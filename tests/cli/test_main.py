@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from shoal.cli.main import main
 from shoal.cli.main import shoal as group
 from shoal.verbs.target import Target
 from shoal.verbs.workspace import Session, Workspace
-from tests.repository import ROOT, link_checkout
+from tests.repository import CHECKOUT, ROOT, link_checkout
 
 
 @pytest.fixture
@@ -107,6 +108,32 @@ def test_without_credentials_aws_verbs_say_so(checkout: Path) -> None:
     assert result.stderr.strip().splitlines() == [
         "shoal: Unable to locate credentials; log in to AWS, or add --local to use the emulator"
     ]
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+@pytest.mark.parametrize("verb", ["synth", "demo"])
+def test_a_disk_that_takes_no_files_is_one_line(
+    verb: str, number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def mkdir(self: Path, *_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    assert main(["--root", str(ROOT), verb, "dev"]) == 1
+    assert os.strerror(number) in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_version_is_the_commit_of_shoals_own_checkout(tmp_path: Path) -> None:
+    result = shoal("--root", str(tmp_path), "--version")
+    description = subprocess.run(
+        ["git", "describe", "--always", "--tags", "--dirty"],
+        cwd=CHECKOUT,
+        check=False,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    assert (result.returncode, result.stdout.startswith("shoal ")) == (0, True)
+    assert description in result.stdout
 
 
 def test_the_help_documents_the_exit_codes() -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
+from shoal.cli.executions import print_execution
 from shoal.cli.live_view import LiveView
 from shoal.cli.plain_view import PlainView
 from shoal.verbs.events import (
@@ -77,6 +78,20 @@ def test_plain_lines_carry_the_time_and_what_happened(event: Event, text: str) -
     line = plain(event)
     assert text in line
     assert line[2] == line[5] == ":"
+
+
+def test_a_reason_that_a_job_wrote_steers_no_terminal() -> None:
+    reason = "[/opt/ml] [link=http://example.com]\x1b[2J\x1b]52;c;ZXZpbA==\x07\nforged"
+    failed = Step("Train", "Training", "Failed", BEGAN, BEGAN, reason)
+    table = io.StringIO()
+    print_execution(
+        Console(file=table, soft_wrap=True),
+        Execution("arn:aws:x/abc", "Failed", reason, BEGAN, (failed,)),
+    )
+    shown = r"[/opt/ml] [link=http://example.com]\x1b[2J\x1b]52;c;ZXZpbA==\x07\nforged"
+    assert plain(changed(failed)).endswith(f"Failed after 0.0 s: {shown}\n")
+    assert table.getvalue().startswith(f"execution abc: Failed: {shown}\n")
+    assert "\x1b" not in table.getvalue()
 
 
 def test_plain_lines_say_each_status_of_a_step_once() -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config.errors import ConfigError, LaunchError
-from config.loader import load_environment
+from config.loader import load, load_environment
 from config.network import ExistingNetwork
 from config.release import Release
 from config.serving import Serverless, Serving, Traffic, TrafficType
 from config.settings import Environment, Strategy
 from pipelines.check import check
+from tests.config.environment_file import VALID, write
 from tests.config.releases import RELEASE
 from tests.pipelines.inputs import environment
 from tests.repository import ROOT
@@ -37,6 +39,18 @@ def test_every_environment_of_the_repository_can_run(name: str) -> None:
 
 def test_a_placeholder_account_is_a_notice() -> None:
     assert check(environment()).notices[0].startswith("account 111122223333 is a placeholder")
+
+
+def test_an_expensive_instance_that_nobody_wrote_is_a_notice(tmp_path: Path) -> None:
+    def chosen(**keys: Any) -> list[str]:
+        settings = load(write(tmp_path, json.dumps(VALID | keys)))
+        return [each for each in check(settings).notices if each.startswith("training.instance_t")]
+
+    assert chosen() == [
+        "training.instance_type is left out, so training takes ml.p4d.24xlarge; write the type that"
+        " you want (`shoal plan test` has its price)"
+    ]
+    assert chosen(training={"instance_type": "ml.p4d.24xlarge"}) == []
 
 
 def test_smddp_on_p5_is_one_line_that_says_what_can_run() -> None:

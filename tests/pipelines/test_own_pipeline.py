@@ -119,11 +119,18 @@ def test_check_names_the_line_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError,
         match=(
-            r"environments/golden.yaml:2: pipeline = .* there is no module nowhere_at_all; write"
-            r" nowhere_at_all.py"
+            r"environments/golden.yaml:2: pipeline = .* the checkout has no module nowhere_at_all;"
+            r" write nowhere_at_all.py"
         ),
     ):
         check(environment().model_copy(update={"pipeline": "nowhere_at_all:build"}), root=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["shutil:rmtree", "builtins:print", "os.path:join"])
+def test_what_lies_outside_the_checkout_is_not_called(tmp_path: Path, name: str) -> None:
+    settings = environment().model_copy(update={"pipeline": name})
+    with pytest.raises(ConfigError, match="the checkout has no module "):
+        definition_of(settings, placeholder_infrastructure(settings), launch_of(settings), tmp_path)
 
 
 def test_a_file_name_instead_of_a_module_is_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from shoal.verbs.logs import LogLocation, LogTail
 from shoal.verbs.target import Target
 from tests.verbs.conftest import make_pipeline
 from tests.verbs.test_execution import gate
+from tests.verbs.test_last_lines import OWN, REPORT
+from tests.verbs.test_logs import write
 
 
 def follow(target: Target, met: bool, folder: Path) -> tuple[Follower, list[Event]]:
@@ -44,6 +47,29 @@ def test_a_failure_names_the_step_and_the_reason(target: Target, tmp_path: Path)
     ) as caught:
         follower.raise_unless_succeeded(follower.follow())
     assert caught.value.step == "Refuse"
+
+
+def test_a_failures_reason_is_one_line_that_steers_no_terminal(target: Target) -> None:
+    pipeline = make_pipeline(target, [gate(False)])
+    steps = (Step("Train", "Training", "Failed", failure_reason="\x1b[2Ja\nb"),)
+    follower = Follower(pipeline, "arn:aws:x/abc", lambda _: None, 0.05)
+    with pytest.raises(ExecutionError, match=r"ended as Failed: \\x1b\[2Ja\\nb$"):
+        follower.raise_unless_succeeded(Execution("arn:aws:x/abc", "Failed", "", None, steps))
+
+
+def test_a_failure_shows_what_the_script_printed_last(target: Target) -> None:
+    function = f"test-{uuid.uuid4().hex}"
+    group = f"/aws/lambda/{function}"
+    target.client("logs").create_log_group(logGroupName=group)
+    target.client("logs").create_log_stream(logGroupName=group, logStreamName="s")
+    write(target, group, "s", *OWN, *REPORT)
+    arn = f"arn:aws:lambda:us-east-1:111122223333:function:{function}"
+    step = Step("Train", "Lambda", "Failed", metadata={"Lambda": {"Arn": arn}})
+    execution = Execution("arn:aws:x/abc", "Failed", "", None, (step,))
+    follower = Follower(make_pipeline(target, [gate(False)]), execution.arn, lambda _: None, 0.05)
+    follower._read_logs(execution, last_time=True)
+    with pytest.raises(ExecutionError, match=f"{OWN[-1]}\nwhole log: "):
+        follower.raise_unless_succeeded(execution)
 
 
 def test_a_failure_names_the_command_that_prints_the_log(target: Target) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import ClassVar
 
 import pytest
 
@@ -62,6 +63,46 @@ def test_lines_from_before_the_step_are_left_out(target: Target) -> None:
     write(target, group, "s", "early")
     location = LogLocation(group, since=datetime.now(UTC) + timedelta(minutes=1))
     assert list(LogTail(target.client("logs"), location).new_lines()) == []
+
+
+def test_what_would_steer_a_terminal_is_shown_as_text(target: Target) -> None:
+    group = make_group(target, "s")
+    write(target, group, "s", "\x1b]52;c;ZXZpbA==\x07\x1b[2J[/b]\tdone\r\n")
+    assert list(LogTail(target.client("logs"), LogLocation(group)).new_lines()) == [
+        r"\x1b]52;c;ZXZpbA==\x07\x1b[2J[/b]    done"
+    ]
+
+
+def test_an_event_of_several_lines_is_several_lines(target: Target) -> None:
+    group = make_group(target, "s")
+    write(target, group, "s", "[ERROR] KeyError: 'x'\nTraceback:\n\xa0\xa0File", "100 %\r\n")
+    assert list(LogTail(target.client("logs"), LogLocation(group)).new_lines()) == [
+        "[ERROR] KeyError: 'x'",
+        "Traceback:",
+        "  File",
+        "100 %",
+    ]
+
+
+class PagesWithAnEmptyOne:
+    """A client whose log has an empty page between two with a line each."""
+
+    pages: ClassVar = {None: (["one"], "1"), "1": ([], "2"), "2": (["two"], "3"), "3": ([], "3")}
+
+    def get_paginator(self, _: str) -> PagesWithAnEmptyOne:
+        return self
+
+    def paginate(self, **_: str) -> list[dict[str, list[dict[str, str]]]]:
+        return [{"logStreams": [{"logStreamName": "s"}]}]
+
+    def get_log_events(self, **request: str) -> dict[str, object]:
+        lines, token = self.pages[request.get("nextToken")]
+        return {"events": [{"message": line} for line in lines], "nextForwardToken": token}
+
+
+def test_an_empty_page_is_not_the_end() -> None:
+    tail = LogTail(PagesWithAnEmptyOne(), LogLocation("g"))
+    assert (list(tail.new_lines()), list(tail.new_lines())) == (["one", "two"], [])
 
 
 def test_a_job_that_does_not_exist_has_no_log(target: Target) -> None:

@@ -6,10 +6,11 @@ import pytest
 
 from config.loader import load_environment
 from shoal.verbs.errors import ParameterError
-from shoal.verbs.parameters import check_declared, check_values
+from shoal.verbs.parameters import check_declared, check_values, parse_parameters
 from tests.repository import ROOT
 
 DEV = load_environment("dev", ROOT)
+ASSETS = f"s3://cdk-hnb659fds-assets-{DEV.account}-{DEV.region}"
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,29 @@ def test_a_value_that_would_only_fail_in_the_job_is_refused(
 ) -> None:
     with pytest.raises(ParameterError, match=f"^parameter '{name}': '{value}' {mistake}$"):
         check_values(DEV, {name: value}, ROOT)
+
+
+def test_a_parameter_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(ParameterError, match=r"^parameter 'Epochs' is given twice; give it once$"):
+        parse_parameters(("Epochs=1", "Epochs=2"))
+
+
+def test_an_instance_type_that_the_role_would_refuse_is_refused() -> None:
+    with pytest.raises(
+        ParameterError, match=r"'ml\.p5\.48xlarge' is none that the pipeline's role"
+    ):
+        check_values(DEV, {"InstanceType": "ml.p5.48xlarge"}, ROOT)
+    check_values(DEV, {"InstanceType": DEV.training.instance_type}, ROOT)
+
+
+@pytest.mark.parametrize("uri", ["s3://nope/nope", "", f"{ASSETS}.gz", f"{ASSETS}/code.zip"])
+def test_code_that_no_job_may_read_is_refused(uri: str) -> None:
+    with pytest.raises(ParameterError, match="is no code archive that a job may read"):
+        check_values(DEV, {"CodeUri": uri}, ROOT)
+
+
+def test_a_code_archive_of_the_bootstraps_bucket_is_taken() -> None:
+    check_values(DEV, {"CodeUri": f"{ASSETS}/0123.tar.gz"}, ROOT)
 
 
 def test_a_users_own_pipeline_may_mean_something_else_by_the_same_names() -> None:

@@ -45,6 +45,16 @@ def repository(tmp_path: Path) -> Repository:
     return made(tmp_path / "repository")
 
 
+def test_a_description_names_the_commit_and_whether_files_differ(
+    repository: Repository, tmp_path: Path
+) -> None:
+    commit = git(repository.root, "rev-parse", "--short", "HEAD")
+    clean = repository.description()
+    (repository.root / FILE).write_text("changed")
+    assert (clean, repository.description()) == (commit, f"{commit}-dirty")
+    assert Repository(tmp_path, os.environ).description() == ""
+
+
 @pytest.mark.parametrize("checkout", [".", "deploy/shoal"])
 def test_a_commit_changes_the_file_of_the_checkout_wherever_it_lies(
     tmp_path: Path, checkout: str

@@ -260,6 +260,14 @@ def test_an_image_of_another_region_is_a_notice() -> None:
             "must be a full image URI with a tag or a digest, and not :latest",
         ),
         (
+            {"image_uri": "registry/own:`id`"},
+            "must be a full image URI with a tag or a digest, and not :latest",
+        ),
+        (
+            {"image_uri": "registry/Own:1"},
+            "must be a full image URI with a tag or a digest, and not :latest",
+        ),
+        (
             {"image_uri": "registry:5000/own"},
             "must be a full image URI with a tag or a digest, and not :latest",
         ),
