@@ -12,17 +12,14 @@ import pytest
 
 from local.tests.smddp.runtime import Runtime
 from tests.training_code.conftest import STEPS, Trained
-from tests.training_code.training import Job, accuracies, children, losses, position_of, stop_at
-
-OPTIONS = (
-    "--epochs",
-    "12",
-    "--log-every",
-    "1",
-    "--checkpoint-every",
-    "3",
-    "--precision",
-    "fp32",  # two jobs that measure it may differ
+from tests.training_code.training import (
+    OPTIONS,
+    Job,
+    accuracies,
+    children,
+    losses,
+    position_of,
+    stop_at,
 )
 
 

@@ -12,20 +12,8 @@ import pytest
 
 from local.tests.smddp.runtime import Runtime
 from tests.training_code.conftest import STEPS, Trained
-from tests.training_code.training import Job, losses, position_of
+from tests.training_code.training import OPTIONS, Job, losses, position_of
 
-# Long enough that a signal sent after the first steps arrives before the last one. The precision is
-# given, because two jobs that measure it may differ.
-OPTIONS = (
-    "--epochs",
-    "12",
-    "--log-every",
-    "1",
-    "--checkpoint-every",
-    "3",
-    "--precision",
-    "fp32",
-)
 STOPPED = 128 + signal.SIGTERM
 # 320 steps without a checkpoint of its own before the end.
 ONE_LONG_EPOCH = (

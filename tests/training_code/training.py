@@ -24,6 +24,20 @@ EPOCH = re.compile(
 )
 
 
+# Long enough that a signal sent after the first steps arrives before the last one. The precision is
+# given, because two jobs that measure it may differ.
+OPTIONS = (
+    "--epochs",
+    "12",
+    "--log-every",
+    "1",
+    "--checkpoint-every",
+    "3",
+    "--precision",
+    "fp32",
+)
+
+
 @dataclass(frozen=True)
 class Job:
     """One run of a script, train.py by default: its folders, its launcher and its options."""
