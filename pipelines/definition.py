@@ -186,7 +186,7 @@ def _hyperparameter(name: str, value: HyperparameterValue) -> Parameter | str:
     """Return what an execution may change: a number, or true and false.
 
     Text stays as the environment has it. Versions of AWS's toolkit give the script's command line
-    to a shell, so whoever may start the pipeline could run commands with the training role.
+    to a shell, so anybody who may start the pipeline could run commands with the training role.
     """
     if isinstance(value, bool):
         return Parameter(parameter_name(name), "String", as_text(value), (as_text(not value),))

@@ -92,8 +92,7 @@ class Verification:
             )
         if package.approval != APPROVED:
             advice = (
-                f"whoever may judge it runs `shoal approve {self.names.environment.name}"
-                f" {package.version}`"
+                f"an approver runs `shoal approve {self.names.environment.name} {package.version}`"
             )
             raise self._refusal(f"it is {package.approval}, not {APPROVED}", advice)
 

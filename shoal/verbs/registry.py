@@ -100,7 +100,7 @@ def newest_approved(target: Target, group: str, arguments: str) -> Package:
     arn, approval = entries[0]
     message = f"no version of {group} is approved; the newest, {version_of(arn)}, is {approval}"
     raise NothingToPromoteError(
-        f"{message}; whoever may judge it runs `shoal approve {arguments} {version_of(arn)}`"
+        f"{message}; an approver runs `shoal approve {arguments} {version_of(arn)}`"
     )
 
 

@@ -272,8 +272,7 @@ class ReleaseCopy:
             self.say(f"registered: {entry.arn}")
         if entry.approval == REJECTED:
             raise PromotionError(
-                f"its copy {entry.arn} was rejected in {self._environment}; whoever may judge it"
-                " approves it there"
+                f"its copy {entry.arn} was rejected in {self._environment}; approve it there"
             )
         if entry.approval != APPROVED:
             comment = (

@@ -30,7 +30,7 @@ def test_a_version_that_is_not_approved_is_refused(
     registry.judge(package, status)
     line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
     assert (
-        f"it is {status}, not Approved; whoever may judge it runs `shoal approve dev"
+        f"it is {status}, not Approved; an approver runs `shoal approve dev"
         f" {package.version}`" in line
     )
 

@@ -23,7 +23,7 @@ THROUGH_S3 = {
     "kms:EncryptionContext:aws:s3:arn": ARCHIVE,
     "kms:CallerAccount": "111122223333",
 }
-TRAINED_WITH = "arn:aws:kms:us-east-1:111122223333:key/of-whoever-trained"
+TRAINED_WITH = "arn:aws:kms:us-east-1:111122223333:key/of-the-trainer"
 KEY_POLICY = {
     "Statement": [
         {

@@ -81,7 +81,7 @@ def silent(account: Account, processes: set[str]) -> Iterator[str]:
 def minute(request: pytest.FixtureRequest) -> None:
     """Begin the minute after which SageMaker gives `silent` up, so that it passes meanwhile.
 
-    Only where a test that needs it has been selected: whoever runs another one does not wait.
+    Only where a test that needs it has been selected: anybody who runs another one does not wait.
     """
     items = [each for each in request.session.items if isinstance(each, pytest.Function)]
     if any(each.module is request.module and "silent" in each.fixturenames for each in items):

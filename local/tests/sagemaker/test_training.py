@@ -105,8 +105,8 @@ def test_a_failed_job_leaves_no_model(account: Account) -> None:
 def test_every_status_agrees_with_the_exit_code_that_the_pod_wrote_and_the_model_in_s3(
     account: Account,
 ) -> None:
-    """Independent evidence, beside the statuses: whoever marks a failed job Completed is caught
-    here.
+    """Exit codes and archives are evidence besides the statuses: they show a failed job marked
+    Completed.
     """
     for name, status in (("succeeds", "Completed"), ("fails", "Failed")):
         codes = json.loads(

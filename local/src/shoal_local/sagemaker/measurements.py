@@ -14,8 +14,7 @@ from shoal_local.sagemaker.shapes import Document
 PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"
 TRAINING = "/aws/sagemaker/TrainingJobs"
 INVOCATIONS = "AWS/SageMaker"
-# CompletedWithFailures is not in the guide's table; it is counted as a failure, as whoever watches
-# would want.
+# CompletedWithFailures is not in the guide's table; it is counted as a failure.
 _OUTCOMES = {
     "Failed": "Failed",
     "CompletedWithFailures": "Failed",
