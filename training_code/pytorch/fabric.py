@@ -82,14 +82,18 @@ def ask(backend: str, environ: Mapping[str, str]) -> Fabric:
 
 
 def _meeting(environ: Mapping[str, str]) -> list[str]:
-    """Return where the probes meet, one port above the job itself, and which of them this is.
+    """Return where the probes meet, two ports above the job itself, and which of them this is.
+
+    Not one above: Linux prefers ports of one parity for listening and of the other for connecting
+    (net/ipv4/inet_connection_sock.c), so a port that was found free has a neighbour that any
+    connection of this machine may be using.
 
     Under mpirun Open MPI numbers the ranks, and the toolkit names the server's address on several
     hosts; AWS's own tests let torch meet two ports above it.
     """
     server_port = int(environ.get("SMDATAPARALLEL_SERVER_PORT", "29498")) + 2
     address = environ.get("MASTER_ADDR") or environ.get("SMDATAPARALLEL_SERVER_ADDR", "127.0.0.1")
-    port = int(environ.get("MASTER_PORT") or server_port) + 1
+    port = int(environ.get("MASTER_PORT") or server_port) + 2
     numbers = (
         environ.get(f"OMPI_COMM_WORLD_{of_mpi}") or environ.get(of_torch, default)
         for of_mpi, of_torch, default in (

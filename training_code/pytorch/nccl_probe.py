@@ -16,6 +16,8 @@ import torch
 import torch.distributed as dist
 from ranks import choose_device
 
+_MEET_TIMEOUT = timedelta(minutes=2)
+"""A rank whose probe could not begin is not waited for longer: the job goes on without a proof."""
 _TIMEOUT = timedelta(minutes=5)
 _ELEMENTS = 4 * 1024 * 1024
 
@@ -23,7 +25,7 @@ _ELEMENTS = 4 * 1024 * 1024
 def main(backend: str, address: str, port: int, rank: int, world_size: int, local: int) -> None:
     """Meet the probes of the other ranks, reduce once, and leave."""
     device = choose_device(local)
-    store = dist.TCPStore(address, port, world_size, is_master=rank == 0, timeout=_TIMEOUT)
+    store = dist.TCPStore(address, port, world_size, is_master=rank == 0, timeout=_MEET_TIMEOUT)
     dist.init_process_group(
         backend, store=store, rank=rank, world_size=world_size, timeout=_TIMEOUT
     )
