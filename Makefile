@@ -4,7 +4,6 @@ SHELL := /bin/sh
 PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 RUN := .venv/bin/python
-export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help python install install-tests demo demo-gitops check test test-changed test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference clean
 

@@ -41,6 +41,8 @@ WITHOUT_AWS = (
 NEEDS_A_RUNTIME = "tests/pipelines/launch/test_toolkit.py"
 _WORKERS = str((os.cpu_count() or 1) + 1)
 """One more than cores: tests of the command line and of endpoints wait a lot."""
+_KEEP_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Tests start hundreds of processes that import the same modules."""
 _GRACE_S = 30.0
 _MAX_LINES_AGAIN = 60
 """Lines of a failed gate that are repeated at the end, where a log is read first."""
@@ -148,7 +150,7 @@ async def _run(gate: Gate) -> tuple[bool, str]:
     process = await asyncio.create_subprocess_exec(
         *gate.command,
         cwd=ROOT,
-        env=os.environ | gate.environment,
+        env=os.environ | _KEEP_BYTECODE | gate.environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
