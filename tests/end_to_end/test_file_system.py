@@ -1,21 +1,27 @@
-"""The variant whose training reads an FSx for Lustre file system, with a small set of real digits:
-real CLI, stacks, pipeline, training.
+"""The variant whose training reads an FSx for Lustre file system, with a small set of real digits,
+from `shoal deploy` to `shoal destroy`: real CLI, stacks, pipeline, training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from local.tests.control.account import eventually
+from shoal.verbs.local_server import port_answers
+from shoal.verbs.processes import mentioning
 from shoal.verbs.target import Target
-from tests.end_to_end.conftest import Checkout
+from tests.end_to_end.conftest import Checkout, Finished
 from tests.training_code.mnist import write_subset
 
-BUCKET = "shoal-mnist-fsx-data-111122223333-us-east-1"
+PIPELINE = "shoal-mnist-fsx"
+BUCKET = f"{PIPELINE}-data-111122223333-us-east-1"
 ENVIRONMENT = """
 name: fsx
 account: "111122223333"
@@ -58,18 +64,24 @@ def _upload(target: Target, folder: Path) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """An execution when it has evaluated: what comes then does not differ from other variants."""
+
+    steps: dict[str, str]
+    """Status by name."""
+    folders: list[str]
+    """What the training job's channels read."""
+    mount_name: str
+
+
 @pytest.fixture(scope="module")
-def evaluated(fsx: Checkout, target: Target) -> dict[str, str]:
-    """The status of each step of an execution once it has evaluated: what comes then does not
-    differ from other variants.
-    """
+def evaluated(fsx: Checkout, target: Target) -> Evaluated:
     started = fsx.run("run", "fsx", "--local")
     assert started.exit_code == 0, started.output
     client = target.client("sagemaker")
-    (execution,) = client.list_pipeline_executions(PipelineName="shoal-mnist-fsx")[
-        "PipelineExecutionSummaries"
-    ]
-    arn = execution["PipelineExecutionArn"]
+    executions = client.list_pipeline_executions(PipelineName=PIPELINE)
+    arn = executions["PipelineExecutionSummaries"][0]["PipelineExecutionArn"]
 
     def statuses() -> dict[str, str]:
         steps = client.list_pipeline_execution_steps(PipelineExecutionArn=arn)
@@ -77,27 +89,94 @@ def evaluated(fsx: Checkout, target: Target) -> dict[str, str]:
 
     ended = {"Succeeded", "Failed", "Stopped"}
     eventually(lambda: statuses().get("Evaluate") in ended or "Failed" in statuses().values(), 240)
-    steps = statuses()
-    client.stop_pipeline_execution(PipelineExecutionArn=arn)
-    return steps
-
-
-def test_the_pipeline_trains_and_evaluates(evaluated: dict[str, str]) -> None:
-    assert (evaluated.get("Train"), evaluated.get("Evaluate")) == ("Succeeded", "Succeeded")
-
-
-@pytest.mark.usefixtures("evaluated")
-def test_training_read_the_file_system_and_not_s3(target: Target) -> None:
-    sagemaker = target.client("sagemaker")
-    (job,) = sagemaker.list_training_jobs()["TrainingJobSummaries"]
-    sources: list[dict[str, Any]] = [
-        channel["DataSource"]
-        for channel in sagemaker.describe_training_job(TrainingJobName=job["TrainingJobName"])[
-            "InputDataConfig"
-        ]
-    ]
+    (job,) = client.list_training_jobs()["TrainingJobSummaries"]
+    described = client.describe_training_job(TrainingJobName=job["TrainingJobName"])
     (file_system,) = target.client("fsx").describe_file_systems()["FileSystems"]
-    mount_name = file_system["LustreConfiguration"]["MountName"]
-    assert [source["FileSystemDataSource"]["DirectoryPath"] for source in sources] == [
-        f"/{mount_name}/datasets/mnist/{channel}" for channel in ("train", "test")
+    return Evaluated(
+        statuses(),
+        [
+            channel["DataSource"]["FileSystemDataSource"]["DirectoryPath"]
+            for channel in described["InputDataConfig"]
+        ],
+        file_system["LustreConfiguration"]["MountName"],
+    )
+
+
+@dataclass(frozen=True)
+class Destroyed:
+    """Exit code and output of three calls of `shoal destroy`, and of `local down` after them."""
+
+    interrupted: tuple[int, str]
+    killed: tuple[int, str]
+    last: Finished
+    down: Finished
+
+
+@pytest.fixture(scope="module")
+def destroyed(fsx: Checkout, evaluated: Evaluated) -> Destroyed:
+    """The environment, while an execution runs: Ctrl-C while that is stopped, then SIGKILL while
+    the stacks are deleted, then undisturbed.
+    """
+    assert evaluated
+    started = fsx.run("run", "fsx", "--local")
+    assert started.exit_code == 0, started.output
+    return Destroyed(
+        interrupted=cut_off(fsx, "stopping execution", signal.SIGINT),
+        killed=cut_off(fsx, "destroying...", signal.SIGKILL),
+        last=fsx.run("destroy", "fsx", "--local"),
+        down=fsx.run("local", "down"),
+    )
+
+
+def cut_off(checkout: Checkout, text: str, number: signal.Signals) -> tuple[int, str]:
+    """Exit code and output of a `shoal destroy` that gets a signal when it, or the CDK's CLI below
+    it, has said `text`.
+    """
+    log = checkout.root / ".shoal" / "cdk" / "fsx" / "cdk-destroy.log"
+    process = checkout.start("destroy", "fsx", "--local")
+    said: list[str] = []
+
+    def listen(lines: Iterable[str]) -> None:
+        for line in lines:
+            said.append(line)
+
+    assert process.stdout is not None
+    reader = threading.Thread(target=listen, args=(process.stdout,), daemon=True)
+    reader.start()
+    deadline = time.monotonic() + 240
+    while text not in "".join(said) + (log.read_text() if log.exists() else ""):
+        assert process.poll() is None, "".join(said)
+        assert time.monotonic() < deadline, "".join(said)
+        time.sleep(0.02)
+    process.send_signal(number)
+    code = process.wait(120)
+    reader.join(30)
+    return code, "".join(said)
+
+
+def test_the_pipeline_trains_and_evaluates(evaluated: Evaluated) -> None:
+    ended = {"Train": "Succeeded", "Evaluate": "Succeeded"}
+    assert evaluated.steps.items() >= ended.items(), evaluated.steps
+
+
+def test_training_read_the_file_system_and_not_s3(evaluated: Evaluated) -> None:
+    assert evaluated.folders == [
+        f"/{evaluated.mount_name}/datasets/mnist/{channel}" for channel in ("train", "test")
     ]
+
+
+def test_destroy_stops_an_execution_and_after_ctrl_c_and_sigkill_it_goes_on_until_nothing_is_left(
+    destroyed: Destroyed,
+) -> None:
+    assert destroyed.interrupted[0] == 130, destroyed.interrupted[1]
+    assert destroyed.killed[0] == -signal.SIGKILL, destroyed.killed[1]
+    assert destroyed.last.exit_code == 0, destroyed.last.output
+    assert f"nothing named {PIPELINE} is left" in destroyed.last.output
+
+
+def test_down_leaves_no_process_and_no_port(
+    destroyed: Destroyed, target: Target, fsx: Checkout
+) -> None:
+    assert "are gone" in destroyed.down.output
+    assert not port_answers(str(target.endpoint_url))
+    assert mentioning(str(fsx.root)) == ()

@@ -7,21 +7,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from shoal.verbs.local_server import port_answers
-from shoal.verbs.processes import mentioning
 from shoal.verbs.target import Target
-from tests.end_to_end.conftest import Checkout
+from tests.end_to_end.conftest import Checkout, Finished
 
 PIPELINE = "shoal-mnist-dev"
 
@@ -37,6 +32,36 @@ def emulator(checkout: Checkout) -> Iterator[dict[str, str]]:
     assert deployed.exit_code == 0, deployed.output
     yield dict(re.findall(r"export (\w+)=(\S+)", started.output))
     checkout.run("local", "down")
+
+
+@pytest.fixture(scope="module")
+def without_data(emulator: dict[str, str], checkout: Checkout) -> Finished:
+    """The first execution, for which there is no dataset yet."""
+    assert emulator
+    return checkout.run("run", "dev", "--local", "--follow")
+
+
+@pytest.fixture(scope="module")
+def uploads(without_data: Finished, checkout: Checkout) -> tuple[Finished, Finished]:
+    """The dataset, uploaded twice."""
+    assert without_data
+    first, second = (checkout.run("data", "upload", "dev", "--local") for _ in range(2))
+    return first, second
+
+
+@pytest.fixture(scope="module")
+def trained(uploads: tuple[Finished, Finished], checkout: Checkout) -> Finished:
+    """An execution that ends well."""
+    assert uploads[0].exit_code == 0, uploads[0].output
+    short = ("--parameter", "Epochs=1", "--parameter", "MinAccuracy=0.5", "--follow")
+    finished = checkout.run("run", "dev", "--local", *short)
+    assert finished.exit_code == 0, finished.output
+    return finished
+
+
+def executions(emulator: dict[str, str]) -> list[str]:
+    found = target_of(emulator).client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)
+    return [each["PipelineExecutionArn"] for each in found["PipelineExecutionSummaries"]]
 
 
 def target_of(emulator: dict[str, str]) -> Target:
@@ -159,25 +184,28 @@ def test_another_account_than_the_emulators_is_refused(
 
 
 def test_a_wrong_parameter_starts_nothing(emulator: dict[str, str], checkout: Checkout) -> None:
+    before = executions(emulator)
     result = checkout.run("run", "dev", "--local", "--parameter", "Epoch=3")
     assert (result.exit_code, "it declares: " in result.output) == (2, True)
-    assert "has had no executions" in checkout.run("status", "dev", "--local").output
+    assert executions(emulator) == before
 
 
 def test_an_execution_without_data_fails_and_is_told_by_run_and_status(
-    emulator: dict[str, str], checkout: Checkout
+    without_data: Finished, emulator: dict[str, str], checkout: Checkout
 ) -> None:
-    result = checkout.run("run", "dev", "--local", "--follow")
-    assert (result.exit_code, "step Train failed" in result.output) == (1, True), result.output
-    assert re.search(
-        r"Train +Training +Failed", checkout.run("status", "dev", "latest", "--local").output
-    )
+    told = without_data.output
+    assert (without_data.exit_code, "step Train failed" in told) == (1, True), told
+    first = executions(emulator)[-1].rpartition("/")[2]
+    status = checkout.run("status", "dev", first, "--local").output
+    assert re.search(r"Train +Training +Failed", status), status
 
 
+@pytest.mark.usefixtures("without_data")
 def test_an_execution_that_has_ended_is_not_stopped(
     emulator: dict[str, str], checkout: Checkout
 ) -> None:
-    result = checkout.run("stop", "dev", "latest", "--local")
+    first = executions(emulator)[-1].rpartition("/")[2]
+    result = checkout.run("stop", "dev", first, "--local")
     assert (
         result.exit_code,
         "has ended already as Failed: there is nothing to stop" in result.output,
@@ -191,11 +219,12 @@ def test_a_hyperparameter_that_the_script_would_refuse_starts_nothing(
     assert (result.exit_code, "'0' is not a number above 0" in result.output) == (2, True)
 
 
-def test_the_dataset_is_uploaded_once(emulator: dict[str, str], checkout: Checkout) -> None:
-    assert "4 of 4 files uploaded" in checkout.run("data", "upload", "dev", "--local").output
-    assert "0 of 4 files uploaded" in checkout.run("data", "upload", "dev", "--local").output
+def test_the_dataset_is_uploaded_once(uploads: tuple[Finished, Finished]) -> None:
+    assert "4 of 4 files uploaded" in uploads[0].output
+    assert "0 of 4 files uploaded" in uploads[1].output
 
 
+@pytest.mark.usefixtures("uploads")
 @pytest.mark.parametrize(
     ("actor", "sid", "action"),
     [
@@ -214,17 +243,16 @@ def test_without_one_statement_of_a_role_training_fails_and_names_the_action(
     assert re.findall(r"not authorized to perform: (\S+) on resource", result.output)[0] == action
 
 
+@pytest.mark.usefixtures("trained")
 def test_a_trained_model_can_be_served_and_invoked(
     emulator: dict[str, str], checkout: Checkout
 ) -> None:
-    short = ("--parameter", "Epochs=1", "--parameter", "MinAccuracy=0.5", "--follow")
-    trained = checkout.run("run", "dev", "--local", *short)
-    assert trained.exit_code == 0, trained.output
     with serving(emulator):
         answer = json.loads(checkout.run("invoke", "dev", "--local", "--digit", "0").output)
     assert (answer["label"], answer["digit"], len(answer["probabilities"])) == (7, 7, 10)
 
 
+@pytest.mark.usefixtures("trained")
 @pytest.mark.parametrize(
     "title",
     ["Training throughput (images/s)", "Duration of steps (ms)", "Endpoint calls", "Loss"],
@@ -250,11 +278,13 @@ def test_what_was_trained_has_the_metrics_of_the_dashboard(
         assert keys in [{each["Name"] for each in metric["Dimensions"]} for metric in metrics], name
 
 
+@pytest.mark.usefixtures("emulator")
 def test_the_dashboard_of_shoal_local_is_read_as_json(checkout: Checkout) -> None:
     result = checkout.run("dashboard", "dev", "--local")
     assert (result.exit_code, "aws cloudwatch get-dashboard" in result.output) == (2, True)
 
 
+@pytest.mark.usefixtures("trained")
 def test_a_sweep_by_hand_says_what_it_would_delete(
     emulator: dict[str, str], checkout: Checkout
 ) -> None:
@@ -272,51 +302,3 @@ def test_without_a_running_endpoint_there_is_nothing_to_invoke(
 ) -> None:
     result = checkout.run("invoke", "dev", "--local", "--digit", "0")
     assert (result.exit_code, "is in service" in result.output) == (2, True)
-
-
-def cut_off(checkout: Checkout, text: str, number: signal.Signals) -> tuple[int, str]:
-    """Exit code and output of a `shoal destroy` that gets a signal when it, or the CDK's CLI below
-    it, has said `text`.
-    """
-    log = checkout.root / ".shoal" / "cdk" / "dev" / "cdk-destroy.log"
-    process = checkout.start("destroy", "dev", "--local")
-    said: list[str] = []
-
-    def listen(lines: Iterable[str]) -> None:
-        for line in lines:
-            said.append(line)
-
-    assert process.stdout is not None
-    reader = threading.Thread(target=listen, args=(process.stdout,), daemon=True)
-    reader.start()
-    deadline = time.monotonic() + 240
-    while text not in "".join(said) + (log.read_text() if log.exists() else ""):
-        assert process.poll() is None, "".join(said)
-        assert time.monotonic() < deadline, "".join(said)
-        time.sleep(0.02)
-    process.send_signal(number)
-    code = process.wait(120)
-    reader.join(30)
-    return code, "".join(said)
-
-
-def test_destroy_stops_an_execution_and_after_ctrl_c_and_sigkill_it_goes_on_until_nothing_is_left(
-    emulator: dict[str, str], checkout: Checkout
-) -> None:
-    started = checkout.run("run", "dev", "--local")
-    assert started.exit_code == 0, started.output
-    code, output = cut_off(checkout, "stopping execution", signal.SIGINT)
-    assert code == 130, output
-    code, output = cut_off(
-        checkout, "destroying...", signal.SIGKILL
-    )  # the stacks are being deleted
-    assert code == -signal.SIGKILL, output
-    result = checkout.run("destroy", "dev", "--local")
-    assert result.exit_code == 0, result.output
-    assert f"nothing named {PIPELINE} is left" in result.output
-
-
-def test_down_leaves_no_process_and_no_port(emulator: dict[str, str], checkout: Checkout) -> None:
-    assert "are gone" in checkout.run("local", "down").output
-    assert not port_answers(emulator["AWS_ENDPOINT_URL"])
-    assert mentioning(str(checkout.root)) == ()
