@@ -88,6 +88,8 @@ def test_a_configuration_of_which_only_the_tags_say_whose_it_is_goes(swept: Swep
     report = swept.sweep(0)
     assert report["past_ttl"] == ["leftoverid01", "leftoverid02"]
     left = swept.account.sagemaker.list_endpoint_configs(NameContains=PIPELINE)["EndpointConfigs"]
+    for name in others:
+        swept.account.sagemaker.delete_endpoint_config(EndpointConfigName=name)
     assert {each["EndpointConfigName"] for each in left} == {*others}
 
 
@@ -103,11 +105,16 @@ def test_what_is_young_is_kept(swept: Swept) -> None:
 
 
 def test_what_alarms_and_dashboard_watch_is_measured(swept: Swept) -> None:
-    swept.sweep(0, dry_run=True)
     names = ("Sweeps", "Endpoints", "EndpointsPastTtl", "Unremoved")
-    assert [
-        max(swept.account.measured("Shoal", name, "Maximum", Pipeline=PIPELINE)) for name in names
-    ] == [1, 1, 1, 0]
+
+    def sums() -> list[float]:
+        return [
+            sum(swept.account.measured("Shoal", name, "Sum", Pipeline=PIPELINE)) for name in names
+        ]
+
+    before = sums()
+    swept.sweep(0, dry_run=True)
+    assert [after - first for after, first in zip(sums(), before, strict=True)] == [1, 1, 1, 0]
 
 
 def test_neither_a_running_executions_endpoint_nor_a_serving_one_is_touched(swept: Swept) -> None:
@@ -124,4 +131,6 @@ def test_neither_a_running_executions_endpoint_nor_a_serving_one_is_touched(swep
     account.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn)
     account.execution_ended(arn)
     account.sagemaker.delete_endpoint(EndpointName=PIPELINE)
+    account.sagemaker.delete_endpoint_config(EndpointConfigName=PIPELINE)
+    account.sagemaker.delete_model(ModelName=PIPELINE)
     until(swept.endpoints, lambda names: PIPELINE not in names)
