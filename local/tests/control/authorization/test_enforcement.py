@@ -109,11 +109,12 @@ def test_a_key_may_name_the_roles_at_a_path(strict: Account) -> None:
 
 
 def test_a_listing_is_limited_by_its_prefix(strict: Account, bucket: str) -> None:
-    condition = {"StringLike": {"s3:prefix": "in/*"}}
+    strict.client("s3").put_object(Bucket=bucket, Key="listed/one", Body=b"")
+    condition = {"StringLike": {"s3:prefix": "listed/*"}}
     s3 = strict.as_role(
         "s3", role(strict, allow("s3:ListBucket", f"arn:aws:s3:::{bucket}", Condition=condition))
     )
-    assert s3.list_objects_v2(Bucket=bucket, Prefix="in/")["KeyCount"] == 1
+    assert s3.list_objects_v2(Bucket=bucket, Prefix="listed/")["KeyCount"] == 1
     assert refused(s3.list_objects_v2, Bucket=bucket, Prefix="")[0] == "AccessDenied"
 
 
