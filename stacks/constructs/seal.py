@@ -30,6 +30,7 @@ class Seal(Construct):
             names=names,
             purpose=PURPOSE,
             folder=functions / "seal",
+            module="sealer",
             description=f"Copies an evaluated model of {names.pipeline} to where no job can write",
             # SageMaker developer guide, "Lambda step": a step waits for at most ten minutes.
             timeout=cdk.Duration.minutes(10),

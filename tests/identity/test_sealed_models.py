@@ -88,7 +88,11 @@ class World:
             "AWS_SESSION_TOKEN": session["SessionToken"],
         }
         return invoke(
-            "seal", EVENT, endpoint_url=self.accounts.local.endpoint, environment=credentials
+            "seal",
+            EVENT,
+            endpoint_url=self.accounts.local.endpoint,
+            environment=credentials,
+            module="sealer",
         )
 
     def served(self) -> set[bytes]:
