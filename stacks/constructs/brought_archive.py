@@ -68,8 +68,13 @@ class BroughtArchive(Construct):
 
     def _allow(self, release: Release, own: str, key: kms.IKey) -> None:
         role, source = self.bringer.role, f"arn:aws:s3:::{release.bucket}"
+        # Nothing here names the version: a policy that changes with each release would have to
+        # reach all of IAM before the function runs, moments later.
         role.allow(
-            "AskRegistry", ["sagemaker:DescribeModelPackage"], on=[release.model_package_arn]
+            "AskRegistry",
+            ["sagemaker:DescribeModelPackage"],
+            on=[f"{release.model_package_arn.rpartition('/')[0]}/*"],
+            because="SageMaker numbers the versions inside the model package group.",
         )
         role.allow(
             "ReadSealed",

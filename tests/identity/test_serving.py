@@ -136,10 +136,10 @@ CASES: dict[str, tuple[str, Question, Question]] = {
             },
         ),
     ),
-    "ask of another version": (
+    "ask another registry": (
         "bring",
         ASK_REGISTRY,
-        replace(ASK_REGISTRY, resource=f"{ASK_REGISTRY.resource}0"),
+        replace(ASK_REGISTRY, resource=ASK_REGISTRY.resource.replace("-dev/", "-other/")),
     ),
     "approve what it brings": (
         "bring",

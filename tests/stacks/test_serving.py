@@ -168,7 +168,8 @@ def test_what_brings_the_archive_reads_sealed_ones_and_writes_them_at_home(
     own, source = (f"arn:aws:s3:::{each}" for each in (OWN_BUCKET, "shoal-mnist-dev-artifacts"))
     assert allowed["ReadSealed"]["Resource"] == [f"{source}/models/*", f"{own}/models/*"]
     assert allowed["WriteSealed"]["Resource"] == f"{own}/models/*"
-    assert allowed["AskRegistry"]["Resource"] == ELSEWHERE["model_package_arn"]
+    versions = f"{ELSEWHERE['model_package_arn'].rpartition('/')[0]}/*"
+    assert allowed["AskRegistry"]["Resource"] == versions
     assert allowed["DecryptSource"]["Resource"] == "arn:aws:kms:us-east-1:999988887777:key/*"
     assert allowed.keys() == {
         "WriteOwnLog",
@@ -215,6 +216,14 @@ def test_a_new_release_changes_nothing_that_has_to_keep_its_name(
         "Custom::ServingProof",
     }
     assert {key[:4] for key in old.keys() ^ new.keys()} == {"Role"}
+
+
+def test_the_policy_of_what_brings_archives_is_the_same_for_every_release(
+    templates: dict[str, Template],
+) -> None:
+    """IAM takes moments to apply a change, and the function is called at once."""
+    plain, following = (statements(templates[each], f"{PREFIX}bring") for each in ("plain", "next"))
+    assert plain == following
 
 
 def test_another_archive_has_a_role_of_its_own_so_that_the_old_fleet_keeps_its(
