@@ -26,6 +26,14 @@ _TYPE_NAMES = {
     "tuple_type": "a list",
     "list_type": "a list",
 }
+_OLD_RELEASES = frozenset(
+    {
+        (("release", "copied_from"), "extra_forbidden"),
+        (("release", "replaces"), "extra_forbidden"),
+        (("release", "environment"), "missing"),
+    }
+)
+"""Where a section of an older version of Shoal differs: one problem together."""
 _LENGTHS = {"min_length": "at least", "max_length": "at most"}
 _SYMBOLS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
@@ -40,6 +48,8 @@ def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
         if details["type"] == "default_factory_not_called":
             continue
         place = _place(details, data)
+        if (place, details["type"]) in _OLD_RELEASES:
+            place = place[:1]
         grouped.setdefault(_path(place), []).append((place, details))
     # A list with a wrong item also counts as too short; the item is what to correct.
     inner = {key.rpartition("[")[0] for key in grouped if "[" in key}
@@ -84,6 +94,13 @@ def _path(place: Sequence[int | str]) -> str:
 
 def _problem(key: str, errors: list[tuple[tuple[int | str, ...], Details]]) -> Problem:
     place, details = errors[0]
+    if place == ("release",) and details["type"] in {kind for _, kind in _OLD_RELEASES}:
+        what = "was pinned by a Shoal that served archives in place, or copies of them"
+        advice = "take the section out and run `shoal promote`: a deployment brings the archive"
+        return Problem(key, what, advice)
+    if place == ("shared_versions",):
+        advice = "remove it: each environment that serves brings its own copy of what it pins"
+        return Problem(key, "there is no such key any more", advice)
     if details["type"] == "extra_forbidden":
         return _unknown_key(key, place)
     if details["type"] == "missing":

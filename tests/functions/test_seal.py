@@ -61,7 +61,7 @@ def s3(moto_url: str) -> Any:
 
 
 def seal(moto_url: str, **changes: Any) -> Outcome:
-    return invoke("seal", EVENT | changes, endpoint_url=moto_url)
+    return invoke("seal", EVENT | changes, endpoint_url=moto_url, module="sealer")
 
 
 def versions(s3: Any, key: str) -> list[str]:

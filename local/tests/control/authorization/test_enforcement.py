@@ -183,7 +183,11 @@ def test_an_encrypted_object_needs_its_key(strict: Account, may_decrypt: bool) -
     s3 = strict.as_role("s3", role(strict, *policies))
     if may_decrypt:
         assert s3.get_object(Bucket=name, Key="x")["ContentLength"] == 1
+        s3.head_object(Bucket=name, Key="x", ChecksumMode="ENABLED")
     else:
+        assert s3.head_object(Bucket=name, Key="x")["ContentLength"] == 1
+        with pytest.raises(ClientError, match="403"):
+            s3.head_object(Bucket=name, Key="x", ChecksumMode="ENABLED")
         assert f"kms:Decrypt on resource: {key}" in refused(s3.get_object, Bucket=name, Key="x")[1]
 
 
