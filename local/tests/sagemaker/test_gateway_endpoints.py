@@ -53,7 +53,7 @@ def vpc(account: Account) -> dict[str, list[str]]:
             allow(
                 "s3:*",
                 [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"],
-                Principal="*",
+                Principal={"AWS": "*"},
                 Condition={"StringEquals": {"aws:PrincipalAccount": account.number}},
             )
         ),

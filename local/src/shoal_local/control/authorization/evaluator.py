@@ -215,10 +215,29 @@ def _simulation(question: Question, principal_arn: str, policies: Policies) -> d
         ),
         **({"sessionPolicy": policies.session} if policies.session else {}),
         **(
-            {"vpcEndpointPolicies": [{"name": "VPC endpoint", "policy": policies.gateway}]}
+            {
+                "vpcEndpointPolicies": [
+                    {"name": "VPC endpoint", "policy": _of_anybody(policies.gateway)}
+                ]
+            }
             if policies.gateway
             else {}
         ),
+    }
+
+
+def _of_anybody(policy: Policy) -> Policy:
+    """Return the policy with `*` for `{"AWS": "*"}`, which means the same.
+
+    CDK writes the latter into endpoint policies, and the evaluator takes the former only.
+    """
+    statements = policy["Statement"]
+    return {
+        **policy,
+        "Statement": [
+            {**each, "Principal": "*"} if each.get("Principal") == {"AWS": "*"} else each
+            for each in (statements if isinstance(statements, list) else [statements])
+        ],
     }
 
 
