@@ -128,18 +128,19 @@ def test_what_an_execution_left_is_deleted_when_the_function_cannot(target: Targ
     assert target.client("sagemaker").list_models(NameContains=model)["Models"] == []
 
 
-def test_what_an_execution_left_of_which_there_is_no_record_is_found_by_name_and_by_tags(
+def test_what_an_execution_left_of_which_there_is_no_record_is_found_by_its_tags(
     target: Target,
 ) -> None:
     settings, events = environment(), list[Event]()
     names = Names(settings)
     pipeline = make_pipeline(target, [gate(met=True)], name=names.pipeline)
     of_an_execution = {"shoal:pipeline": names.pipeline, "shoal:execution": "abcdefghijkl"}
-    make_model(target, pipeline, f"{names.pipeline}-abcdefghijkl")
+    make_model(target, pipeline, f"{names.pipeline}-abcdefghijkl", of_an_execution)
     make_model(target, pipeline, f"{names.pipeline}-x9", of_an_execution)
     others = {
         f"{names.pipeline}-2-x9": of_an_execution | {"shoal:pipeline": f"{names.pipeline}-2"},
         f"{names.pipeline}-own": {},
+        f"{names.pipeline}-experimental": {},
     }
     for name, tags in others.items():
         make_model(target, pipeline, name, tags)
@@ -158,7 +159,8 @@ def test_what_another_deleter_takes_meanwhile_is_no_trouble(target: Target) -> N
     names = Names(settings)
     pipeline = make_pipeline(target, [gate(met=True)], name=names.pipeline)
     model = f"{names.pipeline}-abcdefghijkl"
-    make_model(target, pipeline, model)
+    tags = {"shoal:pipeline": names.pipeline, "shoal:execution": "abcdefghijkl"}
+    make_model(target, pipeline, model, tags)
 
     def take(event: Event) -> None:
         if isinstance(event, Note) and event.text == f"deleting model {model}":
