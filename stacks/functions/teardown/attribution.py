@@ -132,7 +132,7 @@ class Search:
         """
         for resource in resources:
             with self.attempt(TAGS, str(resource)):
-                if not self._tagged_execution(resource.arn):
+                if self._tags(resource.arn).get(_PIPELINE_TAG) != self._pipeline:
                     continue
             return True
         return False
@@ -237,17 +237,21 @@ class Search:
                             yield Resource(kind, name, item["CreationTime"], arn), arn
 
     def _tagged_execution(self, arn: str) -> str | None:
+        tags = self._tags(arn)
+        execution_id = tags.get(_EXECUTION_TAG, "")
+        is_ours = tags.get(_PIPELINE_TAG) == self._pipeline and is_execution_id(execution_id)
+        return execution_id if is_ours else None
+
+    def _tags(self, arn: str) -> dict[str, str]:
+        """Return the tags of a resource; none if it was deleted meanwhile."""
         try:
             pages = list(self._sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn))
         except ClientError as error:
             if error.response["Error"]["Code"] not in _NOT_FOUND:
                 raise
             log.info("%s was deleted meanwhile: %s", arn, error)
-            return None
-        tags = {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
-        execution_id = str(tags.get(_EXECUTION_TAG, ""))
-        is_ours = tags.get(_PIPELINE_TAG) == self._pipeline and is_execution_id(execution_id)
-        return execution_id if is_ours else None
+            return {}
+        return {tag["Key"]: str(tag["Value"]) for page in pages for tag in page["Tags"]}
 
     def _ours(self, kind: str, names: Iterable[str], execution_arn: str) -> set[Resource]:
         return {
