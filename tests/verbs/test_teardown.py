@@ -51,6 +51,26 @@ def test_an_account_that_was_not_bootstrapped_has_nothing_to_remove(target: Targ
     assert (is_bootstrapped(target), of_bootstrap(target)) == (False, ())
 
 
+def test_a_bootstrap_that_could_not_be_created_is_none(target: Target) -> None:
+    """CloudFormation keeps its stack, and deployments look for the version in vain."""
+    cloudformation, ssm = target.client("cloudformation"), target.client("ssm")
+    version = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "30"}}
+    cloudformation.create_stack(
+        StackName="CDKToolkit", TemplateBody=json.dumps({"Resources": {"Any": version}})
+    )
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName="CDKToolkit", WaiterConfig={"Delay": 1}
+    )
+    without = is_bootstrapped(target)
+    ssm.put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+    assert (without, is_bootstrapped(target)) == (False, True)
+    ssm.delete_parameter(Name="/cdk-bootstrap/hnb659fds/version")
+    cloudformation.delete_stack(StackName="CDKToolkit")
+    cloudformation.get_waiter("stack_delete_complete").wait(
+        StackName="CDKToolkit", WaiterConfig={"Delay": 1}
+    )
+
+
 def test_executions_that_have_ended_are_not_stopped(target: Target) -> None:
     settings, events = environment(), list[Event]()
     pipeline = make_pipeline(target, [gate(met=True)], name=Names(settings).pipeline)
