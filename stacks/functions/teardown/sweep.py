@@ -78,7 +78,7 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
     tagged = search.by_tags()
     for execution_id, resources in sorted(_by_execution(sagemaker, search, tagged).items()):
         past_ttl = _oldest(resources) < limit
-        status = RUNNING[0]  # if nobody can tell whether it runs
+        status: str | None = RUNNING[0]  # if nobody can tell whether it runs
         with search.attempt(STEPS, f"execution {execution_id}"):
             status = status_of(sagemaker, _arn(execution_id))
         if status is None and not search.has_tagged(resources):
