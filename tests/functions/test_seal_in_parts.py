@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from local.tests.control.account import allow, trust
 from shoal_local.testing import LocalAccount, emulator
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 from tests.functions.test_seal import BUCKET, EVENT, KEY, RESULT
@@ -20,6 +22,13 @@ PART = 5 * 1024**2
 ARCHIVE = b"".join(bytes([number]) * PART for number in range(2)) + b"the end"
 SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
 SEALED = f"models/{SHA256}/model.tar.gz"
+READ = ["s3:GetObject", "s3:GetObjectVersion"]
+MAY: dict[str, tuple[list[str], str]] = {
+    "ReadArchives": (READ, "training"),
+    "ReadSealed": (READ, "models"),
+    "WriteSealed": (["s3:PutObject", "s3:AbortMultipartUpload"], "models"),
+}
+"""As `stacks/constructs/seal.py` allows the function; the bucket has no key here."""
 SMALL = f"""
 import sys
 sys.path.insert(0, {str(FUNCTIONS / "seal")!r})
@@ -39,8 +48,13 @@ def composite(content: bytes) -> str:
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAccount]:
-    with emulator(tmp_path_factory.mktemp("parts")) as local:
-        s3 = local.account.client("s3")
+    with emulator(tmp_path_factory.mktemp("parts"), "--enforce-iam") as local:
+        s3, iam = local.account.client("s3"), local.account.client("iam")
+        trusted = trust({"AWS": local.account.number})
+        iam.create_role(RoleName="seal", AssumeRolePolicyDocument=trusted)
+        for name, (actions, prefix) in MAY.items():
+            document = json.dumps(allow(actions, f"arn:aws:s3:::{BUCKET}/{prefix}/*"))
+            iam.put_role_policy(RoleName="seal", PolicyName=name, PolicyDocument=document)
         s3.create_bucket(Bucket=BUCKET)
         s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
         yield local.account
@@ -61,8 +75,20 @@ def seal(account: LocalAccount, folder: Path, **changes: Any) -> Outcome:
     """Run the function with parts of 5 MiB, and whole copies up to twice that."""
     (folder / "small.py").write_text(SMALL)
     digests = {"archive_sha256": SHA256, "archive_composite_sha256": composite(ARCHIVE)}
-    event = EVENT | digests | changes
-    return invoke(str(folder), event, endpoint_url=account.endpoint, module="small")
+    session = account.client("sts").assume_role(
+        RoleArn=f"arn:aws:iam::{account.number}:role/seal", RoleSessionName="seal"
+    )["Credentials"]
+    return invoke(
+        str(folder),
+        EVENT | digests | changes,
+        endpoint_url=account.endpoint,
+        environment={
+            "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
+            "AWS_SESSION_TOKEN": session["SessionToken"],
+        },
+        module="small",
+    )
 
 
 def test_a_large_archive_is_sealed_in_parts_and_once(
