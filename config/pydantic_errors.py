@@ -148,14 +148,14 @@ def _rule(details: Details) -> str:
     ]
     if length:
         return f"{length[0]} {'characters' if kind.startswith('string') else 'entries'}"
-    message = str(details["msg"])
+    message = str(details["msg"]).replace("Input should be", "must be")
     return message[0].lower() + message[1:]
 
 
 def _description(place: Sequence[int | str]) -> str:
     """Return what the key is for, as its docstring in `config.settings` says."""
     info = _walk(place)[1]
-    text = (info.description or "").strip() if info else ""
+    text = " ".join((info.description or "").split()) if info else ""
     return text.rstrip(".") if text else "see environments/schema.json"
 
 

@@ -26,6 +26,9 @@ ImageUri = Annotated[
 ]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+CompositeSha256 = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4})?$")
+]
 ObjectUri = Annotated[
     str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+\.tar\.gz$")
 ]
@@ -61,6 +64,8 @@ class Release(Settings):
     """Version of that S3 object."""
     model_data_sha256: Sha256
     """SHA-256 of its bytes."""
+    model_data_composite_sha256: CompositeSha256 = ""
+    """S3's composite SHA-256 of its parts, by which S3 proves a copy of more than 5 GB."""
     content_sha256: Sha256
     """Digest of the files in it, as the evaluation noted and the serving container answers: SHA-256
     of the lines that `sha256sum` prints for them, sorted by path.

@@ -147,7 +147,7 @@ class Training(Settings):
     """
     instance_type: InstanceType = "ml.p4d.24xlarge"
     """SageMaker instance type of each training node."""
-    other_instance_types: tuple[InstanceType, ...] = ()
+    other_instance_types: Annotated[tuple[InstanceType, ...], Field(max_length=20)] = ()
     """Types that an execution may choose instead (parameter InstanceType); the pipeline's role
     refuses all others.
     """

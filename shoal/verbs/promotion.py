@@ -71,6 +71,7 @@ class Verification:
             model_data_url=package.model_data_url,
             model_data_version_id=version_id,
             model_data_sha256=report.archive_sha256,
+            model_data_composite_sha256=report.archive_composite_sha256,
             content_sha256=report.content_sha256,
             definition_sha256=definition,
             code_commit=commit,

@@ -17,7 +17,7 @@ from config.release import Release
 from stacks.constructs.python_function import PythonFunction
 
 _TIMEOUT = cdk.Duration.minutes(14)
-"""Lambda ends a function after 15; S3 copies meanwhile (at most 5 GB, twice)."""
+"""Lambda ends a function after 15; S3 copies meanwhile, twice."""
 
 
 class BroughtArchive(Construct):
@@ -61,6 +61,7 @@ class BroughtArchive(Construct):
                 "ModelPackageArn": release.model_package_arn,
                 "ModelDataUrl": release.model_data_url,
                 "ModelDataSha256": release.model_data_sha256,
+                "ModelDataCompositeSha256": release.model_data_composite_sha256,
                 "Bucket": bucket,
             },
         )
@@ -84,7 +85,7 @@ class BroughtArchive(Construct):
         )
         role.allow(
             "WriteSealed",
-            ["s3:PutObject"],
+            ["s3:PutObject", "s3:AbortMultipartUpload"],
             on=[f"{own}/{SEALED}/*"],
             because="Sealed archives are named by their hash.",
         )

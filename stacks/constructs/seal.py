@@ -45,7 +45,7 @@ class Seal(Construct):
         )
         role.allow(
             "WriteSealed",
-            ["s3:PutObject"],
+            ["s3:PutObject", "s3:AbortMultipartUpload"],
             on=[f"{bucket}/{SEALED}/*"],
             because="Sealed archives are named by their hash.",
         )

@@ -22,6 +22,7 @@ EVENT = {
     "execution_id": "abcdefghijkl",
     "model_data_url": f"s3://{BUCKET}/{KEY}",
     "archive_sha256": SHA256,
+    "archive_composite_sha256": "",
     "content_sha256": "c" * 64,
 }
 RESULT = {

@@ -157,6 +157,7 @@ def test_what_brings_the_archive_knows_the_pin_and_keeps_what_it_brought(plain: 
         "ModelPackageArn": RELEASE["model_package_arn"],
         "ModelDataUrl": RELEASE["model_data_url"],
         "ModelDataSha256": RELEASE["model_data_sha256"],
+        "ModelDataCompositeSha256": "",
         "Bucket": OWN_BUCKET,
     }
 

@@ -1,9 +1,10 @@
 """CloudFormation custom resource: brings the pinned archive into the environment's own bucket.
 
 Its properties are `ModelPackageArn`, `ModelDataUrl` (where the archive is registered),
-`ModelDataSha256` and `Bucket`. Its attribute `ModelDataUrl` is where the archive lies here. An
-archive that is here needs nobody else: the registry is asked before the first copy only, and Delete
-keeps the copy. The reason of a failure begins with "not brought:".
+`ModelDataSha256`, `ModelDataCompositeSha256` (only needed above 5 GB) and `Bucket`. Its attribute
+`ModelDataUrl` is where the archive lies here. An archive that is here needs nobody else: the
+registry is asked before the first copy only, and Delete keeps the copy. The reason of a failure
+begins with "not brought:".
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
-from sealed_archive import is_sealed, seal, sealed_key
+from sealed_archive import Digests, is_sealed, seal, sealed_key
 
 _MAX_REASON = 1000
 
@@ -45,10 +46,11 @@ def bring(pinned: dict[str, str]) -> str:
     Raises NotApprovedError or SealError where there is none yet, and none may be made.
     """
     s3, bucket, sha256 = boto3.client("s3"), pinned["Bucket"], pinned["ModelDataSha256"]
+    digests = Digests(sha256, pinned.get("ModelDataCompositeSha256", ""))
     own, source = f"s3://{bucket}/{sealed_key(sha256)}", pinned["ModelDataUrl"]
-    if source == own or not is_sealed(s3, bucket, sha256):
+    if source == own or not is_sealed(s3, bucket, digests):
         _require_approved(pinned["ModelPackageArn"], source)
-        seal(s3, source, bucket, sha256, sha256)
+        seal(s3, source, bucket, digests, sha256)
         log.info("%s is here as %s", source, own)
     return own
 
