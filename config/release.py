@@ -26,9 +26,7 @@ ImageUri = Annotated[
 ]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-CompositeSha256 = Annotated[
-    str, StringConstraints(pattern=r"^([A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4})?$")
-]
+CompositeSha256 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}$")]
 ObjectUri = Annotated[
     str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+\.tar\.gz$")
 ]
@@ -64,7 +62,7 @@ class Release(Settings):
     """Version of that S3 object."""
     model_data_sha256: Sha256
     """SHA-256 of its bytes."""
-    model_data_composite_sha256: CompositeSha256 = ""
+    model_data_composite_sha256: CompositeSha256 | None = None
     """S3's composite SHA-256 of its parts, by which S3 proves a copy of more than 5 GB."""
     content_sha256: Sha256
     """Digest of the files in it, as the evaluation noted and the serving container answers: SHA-256

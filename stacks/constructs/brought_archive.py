@@ -61,7 +61,7 @@ class BroughtArchive(Construct):
                 "ModelPackageArn": release.model_package_arn,
                 "ModelDataUrl": release.model_data_url,
                 "ModelDataSha256": release.model_data_sha256,
-                "ModelDataCompositeSha256": release.model_data_composite_sha256,
+                "ModelDataCompositeSha256": release.model_data_composite_sha256 or "",
                 "Bucket": bucket,
             },
         )
