@@ -7,7 +7,6 @@ the file that is right. One `ConfigError` has every problem.
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from config import yaml_lines
 from config.errors import ConfigError, Problem, place_of, shorten
 from config.pydantic_errors import problems_of, without_keys
 from config.rules import problems_between
 from config.settings import Environment
+from config.yaml_file import ParsedFile, parse_file
 
 FOLDER = "environments"
 OVERLAYS = "strategies"
@@ -87,20 +86,8 @@ class _Source:
     file: str
     path: Path
 
-    def parse(self) -> _ParsedFile:
-        return _ParsedFile(self.file, yaml_lines.parse(_read(self.path, self.file)))
-
-
-@dataclass(frozen=True)
-class _ParsedFile:
-    """A file's content."""
-
-    file: str
-    document: yaml_lines.Document
-
-    def place(self, key: str) -> str:
-        number = place_of(key, self.document.lines, 0)
-        return f"{self.file}:{number}" if number else self.file
+    def parse(self) -> ParsedFile:
+        return parse_file(self.path, self.file)
 
 
 def _sources(name: str, root: Path, strategy: str | None) -> list[_Source]:
@@ -167,11 +154,11 @@ def _merged(layers: list[Any]) -> dict[str, Any]:
     return merged
 
 
-def _places(parsed: list[_ParsedFile]) -> dict[str, str]:
+def _places(parsed: list[ParsedFile]) -> dict[str, str]:
     return {key: part.place(key) for part in parsed for key in part.document.lines}
 
 
-def _in_file_order(problems: list[Problem], parsed: list[_ParsedFile]) -> list[Problem]:
+def _in_file_order(problems: list[Problem], parsed: list[ParsedFile]) -> list[Problem]:
     """Sort by the line in the file that has the last word on a key; overlays come last."""
     order = {
         key: (index, line)
@@ -179,24 +166,6 @@ def _in_file_order(problems: list[Problem], parsed: list[_ParsedFile]) -> list[P
         for key, line in part.document.lines.items()
     }
     return sorted(problems, key=lambda problem: place_of(problem.key, order, (0, 0)))
-
-
-def _read(path: Path, file: str) -> str:
-    try:
-        with path.open("rb") as opened:
-            content = opened.read(yaml_lines.MAX_BYTES + 1)
-        if len(content) > yaml_lines.MAX_BYTES:
-            message = f"has more than the {yaml_lines.MAX_BYTES} bytes that are read"
-            raise ConfigError(file, [Problem("", message, "keep in it what the schema names")])
-        return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
-    except OSError as error:
-        raise ConfigError(
-            file, [Problem("", f"cannot be read: {error.strerror}", "check the path")]
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            file, [Problem("", f"is not UTF-8 text: {error.reason}", "save it as UTF-8")]
-        ) from error
 
 
 def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list[Problem]]:
