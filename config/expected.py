@@ -47,6 +47,10 @@ FORMS = {
         " arn:aws:codeconnections:us-east-1:111122223333:connection/01234567-89ab-cdef-0123-456789abcdef"  # noqa: E501
     ),
     r"^[A-Za-z0-9][A-Za-z0-9._/-]*$": "a branch, as in main",
+    r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$": (
+        "a path below the workload's folder, as in smoke_test/row.csv"
+    ),
+    r"^[a-z]+/[A-Za-z0-9.+-]+(; ?[a-z-]+=[A-Za-z0-9._-]+)*$": "a media type, as in text/csv",
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$": "a file name without a folder, as in manifest.json",
 }
 """Every pattern of the settings; a test compares them."""

@@ -254,6 +254,8 @@ class Environment(Settings):
     """Name of the environment; must equal the file's name without `.yaml`."""
     project: Slug = "mnist"
     """What is trained; part of every name."""
+    workload: Slug = "mnist"
+    """The workload, a folder in training_code/, whose smoke test the endpoint must pass."""
     account: AccountId
     """AWS account id, in quotes."""
     region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = "us-east-1"

@@ -26,7 +26,11 @@ _COMMANDS = (
         "Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number),"
         " by default the newest.",
     ),
-    Deferred("check", "shoal.cli.check:check", "Validate every environment file."),
+    Deferred(
+        "check",
+        "shoal.cli.check:check",
+        "Validate every environment file and every workload's file.",
+    ),
     Deferred(
         "dashboard",
         "shoal.cli.dashboard:dashboard",

@@ -5,7 +5,7 @@ execution.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -31,11 +31,13 @@ _MADE_BY_STEPS = {
 
 @dataclass(frozen=True)
 class EndpointAnswer:
-    """The endpoint's answer about one of the smoke test's digits."""
+    """The endpoint's answer to one request of the smoke test."""
 
-    label: int
-    digit: int
-    probability: float
+    request: str
+    """Name of the file with the request's body."""
+    passed: bool
+    shown: Mapping[str, Any]
+    """What the workload's file has under `smoke_test.show`."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,14 @@ def evaluation_of(target: Target, execution: Execution) -> Evaluation:
 
 def answers_of(execution: Execution) -> tuple[EndpointAnswer, ...]:
     """Return the smoke test's output parameter `answers`; empty if the execution did not get that
-    far.
+    far. It has the first answers only where all are too long for a parameter.
     """
     step = execution.step(_SMOKE_TEST)
     text = step.output("answers") if step else None
     if not text:
         return ()
     return tuple(
-        EndpointAnswer(int(item["label"]), int(item["digit"]), float(item["probability"]))
+        EndpointAnswer(str(item["request"]), bool(item["passed"]), dict(item["shown"]))
         for item in json.loads(text)
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +48,7 @@ def test_check_accepts_the_environments_of_this_repository(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["--root", str(ROOT), "check"]) == 0
-    assert capsys.readouterr().out.count(": ok") == 3
+    assert len(re.findall(r"^environments/\w+.yaml: ok", capsys.readouterr().out, re.M)) == 3
 
 
 def test_check_refuses_smddp_where_it_cannot_run(
@@ -67,7 +69,26 @@ def test_check_goes_on_after_a_wrong_file(
 ) -> None:
     (checkout / "environments" / "dev.yaml").write_text("name: dev\n")
     assert main(["--root", str(checkout), "check"]) == 2
-    assert capsys.readouterr().out.count(": ok") == 2
+    assert len(re.findall(r"^environments/\w+.yaml: ok", capsys.readouterr().out, re.M)) == 2
+
+
+def test_check_refuses_a_workload_that_there_is_not(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (checkout / "environments" / "dev.yaml").open("a") as file:
+        file.write("workload: mnst\n")
+    assert main(["--root", str(checkout), "check"]) == 2
+    assert 'there is no workload "mnst"; there are: mnist' in capsys.readouterr().err
+
+
+def test_check_reads_workloads_too(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = checkout / "training_code"
+    code.unlink()
+    shutil.copytree(ROOT / "training_code", code)
+    file = code / "mnist" / "workload.yaml"
+    file.write_text(file.read_text().replace("must_pass: 9", "must_pass: 11"))
+    assert main(["--root", str(checkout), "check"]) == 2
+    assert "workload.yaml:7: smoke_test.must_pass = 11: is more than" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,16 @@ import pytest
 
 from config.expected import FORMS
 from config.schema import schema
+from config.settings import Environment
+from config.workload import Workload
 
 
 def test_every_pattern_of_the_settings_has_words_and_no_other_has() -> None:
     assert {
         json.loads(text)
-        for text in re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps(schema()))
+        for text in re.findall(
+            r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps([schema(Environment), schema(Workload)])
+        )
     } == set(FORMS)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from shoal.verbs.errors import ShoalError, refusal
+from shoal.verbs.errors import refusal
 from shoal.verbs.execution import Execution
 from shoal.verbs.flow import Failure, Outcome
 from shoal.verbs.inventory import Resource
@@ -28,7 +28,7 @@ from shoal.verbs.report import (
 )
 
 SUMMARY, DIGITS, CURVE, LOGS = "summary.json", "digits.png", "training-curve.png", "logs"
-SMOKE_TEST_DIGITS = Path("stacks/functions/smoke_test/digits.json")
+SMOKE_TEST = Path("training_code/mnist/smoke_test")
 _ENDED = {"training job": "ended", "processing job": "ended"}
 """Kinds that end by themselves.
 
@@ -69,7 +69,7 @@ def write_pictures(facts: Facts, root: Path, output: Path) -> None:
         draw_digits,
     )  # only here: loading matplotlib would slow every other verb
 
-    draw_digits(_images(root, facts.answers), facts.answers, output / DIGITS)
+    draw_digits([_image(root, each) for each in facts.answers], facts.answers, output / DIGITS)
     draw_curve(facts.metrics, output / CURVE)
 
 
@@ -170,8 +170,8 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
 
 
 def _answer_text(answer: dict[str, Any]) -> str:
-    wrong = "" if answer["digit"] == answer["label"] else f" (is {answer['label']})"
-    return f"{answer['digit']}{wrong}"
+    label, digit = Path(answer["request"]).stem, answer["shown"]["digit"]
+    return str(digit) if answer["passed"] else f"{digit} (is {label})"
 
 
 def _step_table(steps: list[dict[str, Any]]) -> Table:
@@ -207,9 +207,8 @@ def _seconds(outcome: Outcome) -> dict[str, float]:
     return {name: round(seconds, 2) for name, seconds in outcome.seconds.items()}
 
 
-def _images(root: Path, answers: tuple[EndpointAnswer, ...]) -> list[list[list[int]]]:
-    """Return the smoke test's own images, in the order of its answers."""
-    digits = json.loads((root / SMOKE_TEST_DIGITS).read_text(encoding="utf-8"))["digits"]
-    if [digit["label"] for digit in digits] != [answer.label for answer in answers]:
-        raise ShoalError("the smoke test's answers are not about the digits in its folder")
-    return [digit["pixels"] for digit in digits]
+def _image(root: Path, answer: EndpointAnswer) -> list[list[int]]:
+    """Return the image that the smoke test asked about."""
+    file = root / SMOKE_TEST / answer.request
+    image: list[list[int]] = json.loads(file.read_text(encoding="utf-8"))["instances"][0]
+    return image
