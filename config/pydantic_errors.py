@@ -90,7 +90,7 @@ def _problem(
 ) -> Problem:
     place, details = errors[0]
     if details["type"] == "extra_forbidden":
-        return _unknown_key(key, place, model)
+        return _former_key(key, details) or _unknown_key(key, place, model)
     if details["type"] == "missing":
         return Problem(key, "the key is missing", f"add it: {_description(place, model)}")
     if len(errors) > 1:
@@ -101,6 +101,15 @@ def _problem(
             details["input"],
         )
     return Problem(key, _rule(details), _description(place, model), details["input"])
+
+
+def _former_key(key: str, details: Details) -> Problem | None:
+    """Return how to write now what older files say, as in `evaluation.min_NAME: 0.9`."""
+    former = re.fullmatch(r"evaluation\.min_([a-z][a-z0-9_]*)", key)
+    if former is None:
+        return None
+    now = f"`gates: [{{metric: {former[1]}, at_least: {details['input']}}}]`"
+    return Problem(key, "gates have names and two sides now", f"write {now} instead of it")
 
 
 def _unknown_key(key: str, place: tuple[int | str, ...], model: type[BaseModel]) -> Problem:

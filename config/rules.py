@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from config import (
     file_system_rules,
+    gates,
     network_rules,
     region_rules,
     release_rules,
@@ -71,6 +72,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         *release_rules.RULES,
         *schedule_rules.RULES,
         *serving_rules.RULES,
+        gates.problems,
         _alerts,
         _spot,
         _hyperparameters,
@@ -205,7 +207,7 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
         )
     users: dict[str, str] = dict.fromkeys(
         (*PIPELINE_PARAMETERS, *FILE_SYSTEM_PARAMETERS, MANIFEST_PARAMETER), "the pipeline itself"
-    )
+    ) | {bound.parameter: "a gate" for bound in gates.bounds(environment.evaluation.gates)}
     for name, value in hyperparameters.items():
         key, shown = f"{section}.{name}", as_text(value)
         if name.lower().startswith("sagemaker_"):

@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints
 from config.base import InstanceType, Settings, Slug
 from config.delivery import Delivery
 from config.file_system import FileSystem
+from config.gates import Gate
 from config.manifest import OnManifest
 from config.network import Network
 from config.observability import Observability
@@ -188,7 +189,7 @@ class Training(Settings):
 
 
 class Evaluation(Settings):
-    """The processing job that measures the trained model, and the gate behind it."""
+    """The processing job that measures the trained model, and the gates behind it."""
 
     entry_point: str = "evaluate.py"
     """Script in the training source_dir that writes evaluation.json."""
@@ -196,8 +197,12 @@ class Evaluation(Settings):
     """SageMaker instance type of the processing job."""
     max_runtime_s: Annotated[int, Field(ge=60, le=432_000)] = 1800
     """The job is stopped after this many seconds."""
-    min_accuracy: Annotated[float, Field(ge=0.0, le=1.0)] = 0.98
-    """Test accuracy (0 to 1) below which the model is not registered and the execution fails."""
+    gates: Annotated[tuple[Gate, ...], Field(min_length=1)] = (
+        Gate(metric="accuracy", at_least=0.98),
+    )
+    """What numbers of evaluation.json must be; else the model is not registered, and the execution
+    fails.
+    """
 
 
 class TeardownStep(StrEnum):
@@ -280,7 +285,7 @@ class Environment(Settings):
     training: Training = Training()
     """The training job."""
     evaluation: Evaluation = Evaluation()
-    """The evaluation job and the accuracy gate."""
+    """The evaluation job and the gates behind it."""
     endpoint: Endpoint = Endpoint()
     """The temporary endpoint."""
     observability: Observability = Observability()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.file_system import DATASETS_PATH
+from config.gates import Bound
 from config.names import EXECUTION_TAG, PIPELINE_TAG, Names
 from config.settings import Environment, Framework, InputMode
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
@@ -81,7 +82,7 @@ class Parameters:
     code_uri: Parameter
     instance_type: Parameter
     instance_count: Parameter
-    min_accuracy: Parameter
+    gates: Mapping[Bound, Parameter]
     hyperparameters: Mapping[str, Parameter | str]
     """Hyperparameter, as the script knows it, to its parameter, or to its text, which stays."""
     data_manifest: Parameter | None = None
@@ -95,7 +96,7 @@ class Parameters:
             *manifest,
             self.instance_type,
             self.instance_count,
-            self.min_accuracy,
+            *self.gates.values(),
             *(each for each in self.hyperparameters.values() if isinstance(each, Parameter)),
         )
 
@@ -254,6 +255,7 @@ class Requests:
                 "execution_id": EXECUTION_ID,
                 "archive_sha256": self.sealed("archive_sha256"),
                 "content_sha256": self.sealed("content_sha256"),
+                "gates": self._gates(),
                 **manifest,
             },
         }
@@ -303,6 +305,17 @@ class Requests:
             "EndpointConfigName": config_name,
             "Tags": self._tags(),
         }
+
+    def _gates(self) -> Join:
+        """Return what the evaluation had to reach, as in `accuracy at least 0.98`.
+
+        What it reached is in the report that the entry names: nowhere is it said that RegisterModel
+        takes `Std:JsonGet`.
+        """
+        parts: list[Any] = []
+        for bound, limit in self.parameters.gates.items():
+            parts += [f"{bound.metric} {bound.kind} ", limit, ", "]
+        return Join("", tuple(parts[:-1]))
 
     def _hyperparameters(self) -> dict[str, Any]:
         """Return the launch's hyperparameters and the script's, with the pipeline's parameters in

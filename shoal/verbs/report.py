@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shoal.verbs.errors import ShoalError
+from shoal.verbs.evaluation import MAX_BYTES, Evaluation
 from shoal.verbs.execution import Execution
 from shoal.verbs.inventory import Resource
 from shoal.verbs.jobs import job_name
@@ -48,18 +49,10 @@ class ModelPackage:
     approval_status: str
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The content of evaluation.json: accuracy (0 to 1), and the number of images if it says so."""
-
-    accuracy: float
-    images: int | None
-
-
 def evaluation_of(target: Target, execution: Execution) -> Evaluation:
     """Return the evaluation.json that the processing job wrote to S3.
 
-    Raises ShoalError if there is none.
+    Raises ShoalError if there is none, ValueError if it has another form.
     """
     step = execution.step(_EVALUATE)
     arn = step.resource("ProcessingJob") if step else None
@@ -72,14 +65,8 @@ def evaluation_of(target: Target, execution: Execution) -> Evaluation:
         for output in job["ProcessingOutputConfig"]["Outputs"]
     }
     place = urlsplit(f"{uris['evaluation'].rstrip('/')}/evaluation.json")
-    body = (
-        target.client("s3")
-        .get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"]
-        .read()
-    )
-    metrics = json.loads(body)["metrics"]
-    images = metrics.get("images", {}).get("value")
-    return Evaluation(float(metrics["accuracy"]["value"]), None if images is None else int(images))
+    report = target.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))
+    return Evaluation.of(report["Body"].read(MAX_BYTES))
 
 
 def answers_of(execution: Execution) -> tuple[EndpointAnswer, ...]:

@@ -105,8 +105,8 @@ def test_check_reads_workloads_too(checkout: Path, capsys: pytest.CaptureFixture
             "parameter 'Foo': the pipeline declares no such parameter; it declares: ",
         ),
         (
-            ["demo", "-p", "MinAccuracy=2"],
-            "parameter 'MinAccuracy': '2' is not allowed; it must be from 0 to 1",
+            ["demo", "-p", "MinAccuracy=inf"],
+            "parameter 'MinAccuracy': 'inf' is not allowed; it must be a finite number",
         ),
         (["demo", "-p", "Epochs=0"], "parameter 'Epochs': '0' is not a number above 0"),
         (["demo", "prod"], "prod is protected"),

@@ -18,12 +18,14 @@ from shoal.demo.pipeline.report import (
     write_summary,
 )
 from shoal.verbs.errors import ExecutionError
+from shoal.verbs.evaluation import Evaluation
 from shoal.verbs.flow import Failure, Outcome
 from shoal.verbs.inventory import Resource
-from shoal.verbs.report import EndpointAnswer, Evaluation
+from shoal.verbs.report import EndpointAnswer
 from tests.verbs.test_report import METRICS, SMOKE, TRAIN, execution
 
 KNOWN = EndpointAnswer("7.json", True, {"digit": 7, "probability": 0.99})
+EVALUATION = Evaluation({"accuracy": 0.9912, "images": 1234}, "4f" * 32, "5e" * 32)
 GOOD = Outcome({"synth": 5.0, "deploy": 4.0, "execute": 60.0, "total": 90.0}, ())
 BAD = Outcome(
     {},
@@ -33,7 +35,7 @@ BAD = Outcome(
 
 @pytest.fixture
 def facts() -> Facts:
-    evaluation, answers = Evaluation(0.9912, 1234), (KNOWN,)
+    evaluation, answers = EVALUATION, (KNOWN,)
     return Facts(
         execution(TRAIN, SMOKE),
         list(METRICS),

@@ -12,7 +12,7 @@ from tests.end_to_end.conftest import Checkout, Finished
 STEPS = [
     "Train",
     "Evaluate",
-    "AccuracyGate",
+    "Gate",
     "Seal",
     "Register",
     "CreateModel",

@@ -63,7 +63,7 @@ def line_about(root: Path, text: str, function: str = "build") -> str:
 
 def test_without_the_key_the_definition_is_shoals_own() -> None:
     definition = check(environment()).definition
-    assert [step["Name"] for step in definition["Steps"]] == ["Train", "Evaluate", "AccuracyGate"]
+    assert [step["Name"] for step in definition["Steps"]] == ["Train", "Evaluate", "Gate"]
 
 
 @pytest.mark.parametrize(

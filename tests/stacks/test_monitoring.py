@@ -183,9 +183,7 @@ def test_the_dashboard_shows_every_step_of_the_pipeline(
         for each in dashboard(monitoring)["widgets"]
         if "steps" in each["properties"]["title"]
     ]
-    assert {"Train", "CreateEndpoint", "Teardown", "AccuracyTooLow"} <= {
-        series[5] for series in steps
-    }
+    assert {"Train", "CreateEndpoint", "Teardown", "GateFailed"} <= {series[5] for series in steps}
     assert [series[5] for series in steps][:2] == [
         step["Name"] for step in definition(pipeline)["Steps"]
     ][:2]

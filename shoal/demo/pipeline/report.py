@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.verbs.errors import refusal
+from shoal.verbs.evaluation import Evaluation
 from shoal.verbs.execution import Execution
 from shoal.verbs.flow import Failure, Outcome
 from shoal.verbs.inventory import Resource
 from shoal.verbs.metrics import Metrics, Progress
 from shoal.verbs.report import (
     EndpointAnswer,
-    Evaluation,
     ModelPackage,
     parts_of,
     resource_rows,
@@ -96,8 +96,8 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
         "failures": [
             {"phase": failure.phase, "message": message_of(failure)} for failure in outcome.failures
         ],
-        "accuracy": facts.evaluation.accuracy if facts.evaluation else None,
-        "images": facts.evaluation.images if facts.evaluation else None,
+        "accuracy": _measured(facts, "accuracy"),
+        "images": _measured(facts, "images"),
         "steps": step_rows(execution) if execution else [],
         "endpoint_answers": [asdict(answer) for answer in facts.answers],
         "images_per_second": throughput_of(facts.metrics),
@@ -113,6 +113,10 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
         "seconds": _seconds(outcome),
         "logs": sorted(str(path.relative_to(output)) for path in (output / LOGS).glob("*.log")),
     }
+
+
+def _measured(facts: Facts, metric: str) -> int | float | None:
+    return facts.evaluation.metrics.get(metric) if facts.evaluation else None
 
 
 def _trained_by(facts: Facts) -> dict[str, Any]:
