@@ -133,7 +133,7 @@ def _environment(sources: list[_Source], stem: str) -> Environment:
                     Problem(
                         "",
                         message,
-                        "start with `name:`, `account:` and `region:`; see environments/dev.yaml",
+                        "start with `name:`, `account:` and `region:`; see docs/environments.md",
                     )
                 ],
             )

@@ -15,9 +15,10 @@ PIPELINE_TAG, EXECUTION_TAG = "shoal:pipeline", "shoal:execution"
 """On everything that an execution makes: whose pipeline's, and which one's."""
 SEALED = "models"
 """Prefix in the artifact bucket below which sealed archives lie, each in a folder that is named by
-its SHA-256; only the seal role writes there.
+its SHA-256; only the roles that seal and bring archives write there.
 """
-
+BRING = "bring"
+"""The actor that brings a pinned archive into the environment's own bucket."""
 SERVED_CHARACTERS = 6
 SERVING_PROOF = "serving-proof"
 """The actor that proves a deployment of the serving endpoint."""
@@ -54,6 +55,10 @@ class Names:
         Bucket names are global, so account and region are in it.
         """
         return f"{self.prefix}-{purpose}-{self.environment.account}-{self.environment.region}"
+
+    def sealed_url(self, sha256: str) -> str:
+        """Return where the environment has its own copy of the archive with this hash."""
+        return f"s3://{self.bucket('artifacts')}/{SEALED}/{sha256}/model.tar.gz"
 
     def role(self, actor: str) -> str:
         """Return the name of the role of `actor`: pipeline, training, endpoint, deliver, promote,

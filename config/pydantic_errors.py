@@ -27,6 +27,14 @@ _TYPE_NAMES = {
     "tuple_type": "a list",
     "list_type": "a list",
 }
+_OLD_RELEASES = frozenset(
+    {
+        (("release", "copied_from"), "extra_forbidden"),
+        (("release", "replaces"), "extra_forbidden"),
+        (("release", "environment"), "missing"),
+    }
+)
+"""Where a section of an older version of Shoal differs: one problem together."""
 _LENGTHS = {"min_length": "at least", "max_length": "at most"}
 _SYMBOLS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
@@ -43,6 +51,8 @@ def problems_of(
         if details["type"] == "default_factory_not_called":
             continue
         place = _place(details, data)
+        if (place, details["type"]) in _OLD_RELEASES:
+            place = place[:1]
         grouped.setdefault(_path(place), []).append((place, details))
     # A list with a wrong item also counts as too short; the item is what to correct.
     inner = {key[: mark.start()] for key in grouped for mark in re.finditer(r"\[", key)}
@@ -89,6 +99,13 @@ def _problem(
     key: str, errors: list[tuple[tuple[int | str, ...], Details]], model: type[BaseModel]
 ) -> Problem:
     place, details = errors[0]
+    if place == ("release",) and details["type"] in {kind for _, kind in _OLD_RELEASES}:
+        what = "was pinned by a Shoal that served archives in place, or copies of them"
+        advice = "take the section out and run `shoal promote`: a deployment brings the archive"
+        return Problem(key, what, advice)
+    if place == ("shared_versions",):
+        advice = "remove it: each environment that serves brings its own copy of what it pins"
+        return Problem(key, "there is no such key any more", advice)
     if details["type"] == "extra_forbidden":
         return _former_key(key, details) or _unknown_key(key, place, model)
     if details["type"] == "missing":
@@ -143,7 +160,7 @@ def _rule(details: Details) -> str:
     ]
     if length:
         return f"{length[0]} {'characters' if kind.startswith('string') else 'entries'}"
-    message = str(details["msg"])
+    message = str(details["msg"]).replace("Input should be", "must be")
     return message[0].lower() + message[1:]
 
 

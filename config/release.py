@@ -26,6 +26,7 @@ ImageUri = Annotated[
 ]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+CompositeSha256 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}$")]
 ObjectUri = Annotated[
     str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+\.tar\.gz$")
 ]
@@ -34,27 +35,9 @@ Instant = Annotated[
     str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")
 ]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-
-
-COPIES = "releases"
-"""Prefix in the artifact bucket of an environment below which releases lie that were copied to it
-(shoal/verbs/release_copy.py).
-"""
-
-
-KEPT = 2
-"""So many releases before the pinned one stay in the block: where the last one did not take, the
-one before it still runs.
-"""
-
-
-class Replaced(Settings):
-    """A release that another one took the place of."""
-
-    model_package_arn: PackageArn
-    """Version in the model registry, by its ARN."""
-    model_data_url: ObjectUri
-    """The model's archive in S3."""
+Variable = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
+Value = Annotated[str, StringConstraints(max_length=1024)]
+MAX_ENVIRONMENT = 100  # botocore, sagemaker EnvironmentMap
 
 
 class Release(Settings):
@@ -71,12 +54,16 @@ class Release(Settings):
     """Container image that serves it, as registered, without a digest."""
     image_digest: Digest
     """Digest of that image when the release was promoted; a tag may move, a digest does not."""
+    environment: Annotated[dict[Variable, Value], Field(max_length=MAX_ENVIRONMENT)]
+    """The container's environment variables, as registered."""
     model_data_url: ObjectUri
-    """The model's archive in S3."""
+    """The sealed archive where it was trained; a deployment brings it from there once."""
     model_data_version_id: Word
     """Version of that S3 object."""
     model_data_sha256: Sha256
     """SHA-256 of its bytes."""
+    model_data_composite_sha256: CompositeSha256 | None = None
+    """S3's composite SHA-256 of its parts, by which S3 proves a copy of more than 5 GB."""
     content_sha256: Sha256
     """Digest of the files in it, as the evaluation noted and the serving container answers: SHA-256
     of the lines that `sha256sum` prints for them, sorted by path.
@@ -93,37 +80,11 @@ class Release(Settings):
     """Who approved the version, as the registry names them."""
     approved_at: Instant
     """When, in UTC."""
-    copied_from: PackageArn | None = None
-    """Version that was trained and judged, where the one above is a copy of it; `shoal promote
-    --copy` makes such.
-    """
-
-    replaces: Annotated[tuple[Replaced, ...], Field(max_length=KEPT)] = ()
-    """The releases that were pinned before, the last one first: containers of these can still
-    start, until a deployment has taken.
-    """
-
-    def replacing(self, before: Release | None) -> Release:
-        """Return the same release, pinned in the place of `before`."""
-        last = (
-            (
-                Replaced(
-                    model_package_arn=before.model_package_arn, model_data_url=before.model_data_url
-                ),
-            )
-            if before
-            else ()
-        )
-        earlier = (*last, *(before.replaces if before else ()))
-        others = tuple(each for each in earlier if each.model_package_arn != self.model_package_arn)
-        return self.model_copy(update={"replaces": others[:KEPT]})
 
     @property
-    def origin(self) -> str:
-        """ARN of the version that was trained and judged: this one, or the one that this is a copy
-        of.
-        """
-        return self.copied_from or self.model_package_arn
+    def bucket(self) -> str:
+        """The bucket of the environment that trained it."""
+        return self.model_data_url.removeprefix("s3://").partition("/")[0]
 
     @property
     def account(self) -> str:

@@ -8,8 +8,6 @@ refused, not damaged.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import yaml
 
@@ -45,37 +43,17 @@ def release_in(text: str) -> object:
 def _lines(release: Release) -> list[str]:
     """Return the section in block style; JSON's scalars are YAML's too."""
     lines = [_HEADER, f"{SECTION}:"]
-    for key, value in _content(release).items():
+    for key, value in release.model_dump(mode="json").items():
         if isinstance(value, dict):
             lines.append(f"  {key}:" if value else f"  {key}: {{}}")
-            lines += [
-                f"    {json.dumps(name)}: {json.dumps(number)}" for name, number in value.items()
-            ]
-        elif isinstance(value, list):
-            lines.append(f"  {key}:")
-            lines += [
-                f"    {'- ' if first else '  '}{name}: {_scalar(each[name])}"
-                for each in value
-                for first, name in _keys(each)
-            ]
+            lines += [f"    {json.dumps(name)}: {_scalar(entry)}" for name, entry in value.items()]
         else:
             lines.append(f"  {key}: {_scalar(value)}")
     return lines
 
 
-def _keys(entry: dict[str, Any]) -> Iterator[tuple[bool, str]]:
-    """Yield each key of an entry of a list, and whether it is the first."""
-    return ((number == 0, key) for number, key in enumerate(entry))
-
-
 def _scalar(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _content(release: Release) -> dict[str, Any]:
-    """Return the keys to write, without `copied_from` and `replaces` where they are empty."""
-    left_out = {key for key in ("copied_from", "replaces") if not getattr(release, key)}
-    return release.model_dump(mode="json", exclude=left_out)
 
 
 def _place(text: str, count: int) -> tuple[int, int]:
@@ -103,7 +81,9 @@ def _require_same(before: str, after: str, release: Release, file: str) -> None:
     """Raise ConfigError unless the two texts differ in the release only."""
     old, new = yaml_lines.parse(before), yaml_lines.parse(after)
     expected = (
-        {**(old.data or {}), SECTION: _content(release)} if isinstance(old.data, dict) else None
+        {**(old.data or {}), SECTION: release.model_dump(mode="json")}
+        if isinstance(old.data, dict)
+        else None
     )
     if new.problems or new.data != expected:
         message = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -96,9 +97,13 @@ def _region(environment: Environment) -> Iterator[Problem]:
             "is not a region of the partition `aws` that this project knows; known:"
             f" {', '.join(regions)}"
         )
-        yield Problem(
-            "region", message, "choose one, or add it to config/regions.yaml", environment.region
+        nearest = difflib.get_close_matches(environment.region, regions, n=1)
+        advice = (
+            f"did you mean {nearest[0]}?"
+            if nearest
+            else "choose one, or add it to config/regions.yaml"
         )
+        yield Problem("region", message, advice, environment.region)
 
 
 def _name_lengths(environment: Environment) -> Iterator[Problem]:

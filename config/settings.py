@@ -148,7 +148,7 @@ class Training(Settings):
     """
     instance_type: InstanceType = "ml.p4d.24xlarge"
     """SageMaker instance type of each training node."""
-    other_instance_types: tuple[InstanceType, ...] = ()
+    other_instance_types: Annotated[tuple[InstanceType, ...], Field(max_length=20)] = ()
     """Types that an execution may choose instead (parameter InstanceType); the pipeline's role
     refuses all others.
     """
@@ -232,15 +232,6 @@ class Endpoint(Settings):
     """The smoke test fails when the slowest answer took longer than this many milliseconds."""
 
 
-class SharedVersions(StrEnum):
-    """Which versions of a registry environments of other accounts may read, each with its
-    archive.
-    """
-
-    PINNED = "pinned"
-    EVERY = "every"
-
-
 class Local(Settings):
     """What only the emulator on this machine needs to know."""
 
@@ -300,10 +291,6 @@ class Environment(Settings):
     """
     promoted_from: Slug | None = None
     """The environment whose release this one may take; none where models are trained and approved.
-    """
-    shared_versions: SharedVersions = SharedVersions.PINNED
-    """Versions other accounts read, if they take releases from here: what they pin and replaced, or
-    all: docs/decisions/accounts.md.
     """
     delivery: Delivery | None = None
     """Whose workflows may deploy this environment."""

@@ -76,6 +76,8 @@ def install() -> None:
         "install",
         "--quiet",
         "--disable-pip-version-check",
+        "--require-hashes",
+        "--no-deps",  # the lock is complete
         "-r",
         str(lock),
     ]

@@ -84,13 +84,13 @@ def build(
         "Evaluate", requests.evaluation(), report_files=(report,), retries=(CREATE_CALL, JOB)
     )
 
+    archive = ("archive_sha256", "archive_composite_sha256", "content_sha256")
     seal = Lambda(
         "Seal",
         {
             "execution_id": EXECUTION_ID,
             "model_data_url": requests.model_data,
-            "archive_sha256": PropertyFile(evaluate.name, report.name, "model.archive_sha256"),
-            "content_sha256": PropertyFile(evaluate.name, report.name, "model.content_sha256"),
+            **{name: PropertyFile(evaluate.name, report.name, f"model.{name}") for name in archive},
         },
         function_arn=infrastructure.seal_function_arn,
         outputs={

@@ -11,13 +11,13 @@ from constructs import Construct
 
 from config.consumers import Consumer
 from config.names import Names
+from stacks.constructs.consumer_access import registry_policy
 from stacks.constructs.empty_on_delete import EmptyOnDelete
-from stacks.constructs.shared_releases import registry_policy, shared_text
 from stacks.constructs.storage import Storage
 
 
 class DataStack(cdk.Stack):
-    """Key, buckets and model package group, readable as far as `consumers` need it.
+    """Key, buckets and model package group; `consumers` bring sealed archives from here.
 
     In a protected environment all of them outlive the stack.
     """
@@ -63,12 +63,11 @@ class DataStack(cdk.Stack):
         self._add_outputs()
         if consumers:
             description = (
-                "Environments of other accounts that take releases from here, by `promoted_from` in"
-                " their files, and what they may read"
+                "Environments of other accounts that bring releases from here, by `promoted_from`"
+                " in their files"
             )
-            cdk.CfnOutput(
-                self, "Consumers", value=shared_text(names, consumers), description=description
-            )
+            value = ", ".join(f"{each.environment} ({each.account})" for each in consumers)
+            cdk.CfnOutput(self, "Consumers", value=value, description=description)
 
     def _add_outputs(self) -> None:
         cdk.CfnOutput(self, "DataBucketName", value=self.data_bucket.bucket_name)

@@ -7,13 +7,16 @@ reads the URI that it published.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import aws_cdk as cdk
 from constructs import Construct
 
+from config.consumers import Consumer
 from config.names import Names
 from stacks.constructs import image_build
+from stacks.constructs.consumer_access import image_statements
 from stacks.constructs.image_build import ImageBuild
 from stacks.constructs.image_repository import ImageRepository
 
@@ -30,6 +33,7 @@ class ImageStack(cdk.Stack):
         image: str,
         root: Path,
         env: cdk.Environment,
+        consumers: Sequence[Consumer] = (),
     ) -> None:
         super().__init__(
             scope,
@@ -40,6 +44,8 @@ class ImageStack(cdk.Stack):
         )
         builder = names.role_arn(image_build.ACTOR)
         repository = ImageRepository(self, "Images", names=names, image=image, builder=builder)
+        for statement in image_statements(consumers):
+            repository.repository.add_to_resource_policy(statement)
         build = ImageBuild(self, "Build", names=names, image=image, root=root, key=repository.key)
         self.image_parameter = build.parameter
         cdk.CfnOutput(self, "RepositoryUri", value=names.repository_uri(image))

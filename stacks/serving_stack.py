@@ -11,6 +11,7 @@ from constructs import Construct
 from config.names import Names
 from config.release import Release
 from config.serving import Serving
+from stacks.constructs.brought_archive import BroughtArchive
 from stacks.constructs.guard_rails import Place
 from stacks.constructs.served_model import VARIANT, ServedModel
 from stacks.constructs.serving_alarms import ServingAlarms
@@ -22,7 +23,7 @@ from stacks.network_stack import NetworkStack
 
 
 class ServingStack(cdk.Stack):
-    """Role -> model -> configuration -> alarms -> endpoint -> proof.
+    """Archive -> role -> model -> configuration -> alarms -> endpoint -> proof.
 
     A new release is an update of this stack; `git revert` is another.
     """
@@ -51,6 +52,9 @@ class ServingStack(cdk.Stack):
             termination_protection=protect,
         )
         place = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
+        self.archive = BroughtArchive(
+            self, "Archive", names=names, functions=functions, release=release, key=data.key
+        )
         self._role = ServingRole(self, "Role", names=names, release=release, key=data.key)
         self.served = ServedModel(
             self,
@@ -58,6 +62,7 @@ class ServingStack(cdk.Stack):
             names=names,
             settings=settings,
             release=release,
+            archive=self.archive,
             role=self._role,
             place=place,
             key=data.key,

@@ -66,7 +66,7 @@ class EnvironmentStage(cdk.Stage):
             consumers=consumers,
         )
         self.file_system = self._file_system(names, env)
-        self.image = self._image(names, root, env)
+        self.image = self._image(names, root, env, consumers)
         requests = smoke_test_file(environment.workload, root)
         self.pipeline = PipelineStack(
             self,
@@ -112,13 +112,17 @@ class EnvironmentStage(cdk.Stage):
             env=env,
         )
 
-    def _image(self, names: Names, root: Path, env: cdk.Environment) -> ImageStack | None:
+    def _image(
+        self, names: Names, root: Path, env: cdk.Environment, consumers: Sequence[Consumer]
+    ) -> ImageStack | None:
         recipe = names.environment.training.build_image
         if recipe is None:
             return None
         from stacks.image_stack import ImageStack
 
-        return ImageStack(self, "image", names=names, image=recipe, root=root, env=env)
+        return ImageStack(
+            self, "image", names=names, image=recipe, root=root, env=env, consumers=consumers
+        )
 
     def _serving(
         self, names: Names, functions: Path, requests: bytes, env: cdk.Environment

@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
             # The tests run without a network, so what a demo leaves to its first use is built for
             # them here.
             build_runtimes(["pytorch", "tensorflow"] if "tests" in arguments else ["pytorch"])
-    except InstallError as error:
+    except (InstallError, OSError) as error:  # a disk that is full or takes no files, too
         print(f"shoal install: {error}", file=sys.stderr)
         return 1
     return 0

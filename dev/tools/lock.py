@@ -6,6 +6,9 @@ dev/bench/requirements-peers.in stands apart: its packages have a virtual enviro
 Installs into temporary virtual environments and writes exact versions with the hashes of all their
 files, which pip-tools asks the registry for, without the registry's address. The packages of the
 benchmark's peers have no hashes: torch is any build of its version.
+
+The versions of the local runtimes and of the examples are chosen by people, because some packages
+ask for what contradicts the others. Only their hashes are written.
 """
 
 from __future__ import annotations
@@ -19,7 +22,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SETS = ("requirements", "requirements-local", "requirements-test")
 APART = ("dev/bench/requirements-peers",)
+CHOSEN = (
+    "local/src/shoal_local/runtimes/pytorch",
+    "local/src/shoal_local/runtimes/tensorflow",
+    "examples/requirements",
+)
 PIP_TOOLS = "pip-tools==7.6.2"
+
+HASHES = r"""
+import sys
+from pip._internal.req.constructors import install_req_from_line
+from piptools.repositories import PyPIRepository
+
+repository = PyPIRepository([], cache_dir=sys.argv[1])
+with repository.allow_all_wheels():
+    for pin in sys.argv[2:]:
+        hashes = sorted(repository.get_hashes(install_req_from_line(pin)))
+        print(" \\\n    --hash=".join([pin, *hashes]))
+"""
 
 
 def main() -> None:
@@ -27,6 +47,7 @@ def main() -> None:
     locks = [
         *((name, with_hashes(text)) for name, text in _chain(SETS)),
         *(lock for name in APART for lock in _chain((name,))),
+        *((name, with_hashes((ROOT / f"{name}.txt").read_text())) for name in CHOSEN),
     ]
     for name, text in locks:
         (ROOT / f"{name}.txt").write_text(text, encoding="utf-8")
@@ -53,21 +74,16 @@ def _chain(names: tuple[str, ...]) -> list[tuple[str, str]]:
 def with_hashes(text: str) -> str:
     """Return the text of a lock file with the hashes of every package's files."""
     with tempfile.TemporaryDirectory(prefix="shoal-hashes-") as name:
-        folder = Path(name)
-        python = _new_environment(folder / "venv")
+        python = _new_environment(Path(name) / "venv")
         subprocess.run([python, "-m", "pip", "install", "--quiet", PIP_TOOLS], check=True)
-        pins = [line for line in text.splitlines() if "==" in line]
-        (folder / "pins.in").write_text("\n".join(pins) + "\n", encoding="utf-8")
-        no = ("annotate", "header", "emit-index-url", "emit-find-links", "emit-trusted-host")
-        options = (
-            *("--quiet", "--generate-hashes", "--allow-unsafe", "--strip-extras"),
-            *(f"--no-{each}" for each in no),
-            *("--pip-args=--no-deps", "--output-file", "pins.txt", "pins.in"),
-        )
-        command = [python, "-m", "piptools", "compile", *options]
-        subprocess.run(command, check=True, cwd=folder)
-        hashed = (folder / "pins.txt").read_text(encoding="utf-8")
-    head = [line for line in text.splitlines() if "==" not in line]
+        pins = [line.split()[0] for line in text.splitlines() if re.match(r"[^#\s].*==", line)]
+        hashed = subprocess.run(
+            [python, "-c", HASHES, str(Path(name) / "cache"), *pins],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
+    head = [line for line in text.splitlines() if line.startswith(("#", "-r "))]
     return "\n".join([*head, hashed.strip()]) + "\n"
 
 

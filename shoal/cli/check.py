@@ -51,7 +51,8 @@ def _is_valid(workspace: Workspace, name: str) -> bool:
         return False
     training = environment.training
     click.echo(
-        f"{environment_file(name)}: ok ({training.strategy} on {training.instance_count} x"
+        f"{environment_file(name)}: ok ({checked.launch.case.strategy} on"
+        f" {training.instance_count} x"
         f" {training.instance_type})"
     )
     for notice in checked.notices:

@@ -9,19 +9,16 @@ import click
 
 from config.loader import load_environment, places
 from config.serving import timeout_s
-from config.settings import Target as TargetKind
 from shoal.cli.live_view import LiveView
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.plain_view import PlainView
 from shoal.cli.view import open_view
 from shoal.verbs import serving
-from shoal.verbs.deployed_stack import describe_stack, status_of_stack
+from shoal.verbs.deployed_stack import status_of_stack
 from shoal.verbs.errors import AWS_ERRORS, CommandError, refusal
 from shoal.verbs.flow import phase
 from shoal.verbs.image import built_image
 from shoal.verbs.network_check import require_fit
-from shoal.verbs.promotion_path import registry_holder
-from shoal.verbs.shared_release import require_shared
 from shoal.verbs.workspace import Session, Workspace
 
 
@@ -43,22 +40,11 @@ def synth(workspace: Workspace, environment: str | None) -> None:
 
 @click.command()
 @environment_argument
-@click.option(
-    "--data",
-    "only_data",
-    is_flag=True,
-    help="Deploy only the stack that has ENV's data and registry, and who may read there.",
-)
 @local_option
 @click.pass_obj
-def deploy(workspace: Workspace, environment: str, only_data: bool, local: bool) -> None:
+def deploy(workspace: Workspace, environment: str, local: bool) -> None:
     """Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI."""
     session = workspace.open(environment, local)
-    if only_data:
-        _deploy_data(session)
-        return
-    if notice := _require_shared(session, local):
-        click.echo(notice, err=True)
     if image := built_image(session.environment, session.target, session.workspace.root):
         image.require(session.arguments)
     if notice := require_fit(
@@ -72,42 +58,6 @@ def deploy(workspace: Workspace, environment: str, only_data: bool, local: bool)
             cdk.deploy(session.target, environment, patience_s=_rollout_s(session))
     click.echo(f"deployed: pipeline {session.names.pipeline}")
     report_serving(session)
-
-
-def _deploy_data(session: Session) -> None:
-    """Deploy the data stack alone.
-
-    Its policies name accounts from the files of other environments, so it may change when nothing
-    else of ENV does.
-    """
-    name, stack = session.environment.name, session.names.stack("data")
-    with deploying(session) as view:
-        cdk = session.prepared(view)
-        with phase(f"deploy {name}/data to {session.target.description}", view):
-            session.stacks(view).settle()
-            cdk.deploy(session.target, name, "data")
-    description = describe_stack(session.target, stack) or {}
-    consumers = [
-        f"; {each['OutputValue']}"
-        for each in description.get("Outputs", ())
-        if each["OutputKey"] == "Consumers"
-    ]
-    click.echo(f"deployed: stack {stack}{''.join(consumers)}")
-
-
-def _require_shared(session: Session, local: bool) -> str:
-    """Return a notice if it cannot be asked whether ENV may read its release.
-
-    Raises NotSharedError if its account may not.
-    """
-    environment, release = session.environment, session.environment.release
-    if release is None or not environment.serves:
-        return ""
-    holder = registry_holder(session.workspace, environment)
-    flag = " --local" if local and holder.target is TargetKind.AWS else ""
-    return require_shared(
-        session.target, environment, release, f"shoal deploy {holder.name}{flag} --data"
-    )
 
 
 @contextmanager

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import click
 
-from config.loader import environment_names, load_environment
-from config.settings import Environment
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
-from shoal.verbs.dependents import reasons_to_keep
-from shoal.verbs.errors import ProtectedError
 from shoal.verbs.flow import phase
-from shoal.verbs.target import Target
 from shoal.verbs.teardown import refuse_if_protected
 from shoal.verbs.workspace import Session, Workspace
 
@@ -25,26 +20,17 @@ from shoal.verbs.workspace import Session, Workspace
     is_flag=True,
     help="Delete only what serves a release; where `protect: true`, if none is pinned.",
 )
-@click.option(
-    "--even-if-served",
-    is_flag=True,
-    help="Also where another environment serves a model of ENV, or nobody can tell.",
-)
 @click.pass_obj
-def destroy(
-    workspace: Workspace, environment: str, local: bool, only_serving: bool, even_if_served: bool
-) -> None:
+def destroy(workspace: Workspace, environment: str, local: bool, only_serving: bool) -> None:
     """Stop what runs in ENV, remove what executions left, and delete the stacks.
 
-    Refused where `protect: true`, and where another environment serves a model of ENV.
+    Refused where `protect: true`. Who serves a model of ENV has its own copy.
     """
     session = workspace.open(environment, local)
     if only_serving:
         _destroy_serving(session)
         return
     refuse_if_protected(session.environment)
-    if not even_if_served:
-        _refuse_if_served(session, local)
     with open_view() as view:
         cdk, teardown = session.cdk(view), session.teardown(view)
         with phase(f"synth {environment}", view):
@@ -55,32 +41,6 @@ def destroy(
         click.echo(f"kept on purpose: {line}")
     destroyed.raise_if_left()
     click.echo(f"destroyed: nothing named {session.names.prefix} is left")
-
-
-def _refuse_if_served(session: Session, local: bool) -> None:
-    """Raise ProtectedError with each other environment that serves the session's models, or may."""
-    workspace, own = session.workspace, session.environment.name
-
-    def find_target(other: Environment) -> Target | None:
-        running = workspace.local_server.require() if session.target.is_local else None
-        if running and (other.account not in running.accounts or other.region != running.region):
-            return None
-        return workspace.open(other.name, local).target
-
-    others = [
-        load_environment(name, workspace.root)
-        for name in environment_names(workspace.root)
-        if name != own
-    ]
-    if reasons := list(reasons_to_keep(session.names, others, find_target)):
-        advice = (
-            "deploy other releases there, or destroy them, first; or look for yourself and add"
-            " --even-if-served"
-        )
-        raise ProtectedError(
-            f"environment {own} has models of others; nothing was destroyed: {'; '.join(reasons)};"
-            f" {advice}"
-        )
 
 
 def _destroy_serving(session: Session) -> None:

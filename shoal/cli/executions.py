@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from config.errors import one_line
 from shoal.cli.options import environment_argument, local_option
@@ -166,7 +165,7 @@ def print_execution(console: Console, execution: Execution) -> None:
         f"execution {execution.id}: {execution.status}{': ' if reason else ''}{reason}",
         markup=False,
     )
-    table = Table("step", "type", "status", "seconds", "reason", box=None)
+    table = Table("step", "type", "status", "seconds", box=None)
     for step in execution.steps:
         seconds = step.seconds()
         table.add_row(
@@ -174,6 +173,10 @@ def print_execution(console: Console, execution: Execution) -> None:
             step.type,
             step.status,
             "" if seconds is None else f"{seconds:.1f}",
-            Text(one_line(step.failure_reason)),
         )
     console.print(table)
+    # Not in the table: a column would cut a long one before the cause.
+    for step in execution.steps:
+        if step.failure_reason:
+            reason = one_line(step.failure_reason)
+            console.print(f"{step.name}: {reason}", markup=False, highlight=False)

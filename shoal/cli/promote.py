@@ -10,16 +10,10 @@ from config.settings import Environment
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.release_message import message_of
 from shoal.verbs import registry
-from shoal.verbs.errors import (
-    DisagreementError,
-    NotFoundError,
-    PromotionError,
-    WrongAccountError,
-)
+from shoal.verbs.errors import DisagreementError, NotFoundError, PromotionError
 from shoal.verbs.promotion import Verification
 from shoal.verbs.promotion_path import PromotionStep, package_arn, release_targets
 from shoal.verbs.registry import APPROVED, REJECTED
-from shoal.verbs.release_copy import ReleaseCopy
 from shoal.verbs.release_status import compare
 from shoal.verbs.workspace import Session, Workspace
 
@@ -74,16 +68,6 @@ def approve(
     help="An ARN, or a version's number; by default the newest version that is approved.",
 )
 @click.option(
-    "--copy",
-    is_flag=True,
-    help="Copy the model, and an image of your own, to the environment's account, and pin that.",
-)
-@click.option(
-    "--to-profile",
-    metavar="PROFILE",
-    help="With --copy: the AWS profile that writes there; without, the credentials in use.",
-)
-@click.option(
     "--pr",
     "as_pull_request",
     is_flag=True,
@@ -97,8 +81,6 @@ def promote(
     source: str,
     destination: str,
     package: str | None,
-    copy: bool,
-    to_profile: str | None,
     as_pull_request: bool,
     remote: str | None,
     local: bool,
@@ -112,23 +94,15 @@ def promote(
     step.repository.require_clean()
     session = workspace.open(step.holder.name, local)
     version = step.package(session, package)
-    if existing_pin := step.existing_pin(version, copy):
+    if step.is_pinned(version):
         click.echo(
-            f"{destination} pins {existing_pin} already; no commit was made", err=as_pull_request
+            f"{destination} pins {version.arn} already; no commit was made", err=as_pull_request
         )
         return
-    release_copy = (
-        _release_copy(session, destination, local, to_profile, as_pull_request) if copy else None
-    )
-    key = release_copy.require_deployed() if release_copy else ""
     pinned = Verification(session.target, session.names, version, step.repository).release(
         step.source.release if step.is_later else None
     )
-    if release_copy:
-        pinned = release_copy.copy(pinned, version, key)
-    pinned = pinned.replacing(step.destination.release)
-    prerequisite = step.prerequisite(pinned)
-    message, branch = message_of(pinned, source, destination, prerequisite), step.branch(pinned)
+    message, branch = message_of(pinned, source, destination), step.branch(pinned)
     commit = step.commit(pinned, message)
     if remote:
         step.repository.push(remote, branch)
@@ -140,11 +114,7 @@ def promote(
     if as_pull_request:
         return
     merge = "merge it" if remote else f"git push origin {branch}, merge it"
-    deploy = (
-        f"deploy {prerequisite} first, so that {destination} may read it: `shoal deploy"
-        f" {session.arguments} --data`; then {destination}"
-    )
-    click.echo(f"next: {merge}, and {deploy if prerequisite else 'deploy'}")
+    click.echo(f"next: {merge}, and deploy {destination}")
 
 
 @click.group()
@@ -170,30 +140,6 @@ def status(workspace: Workspace, environments: tuple[str, ...], local: bool) -> 
         raise DisagreementError(f"not in agreement with what they pin: {', '.join(disagreeing)}")
 
 
-def _release_copy(
-    session: Session, destination: str, local: bool, profile: str | None, quiet: bool
-) -> ReleaseCopy:
-    """Return the copy from the session's account to that of the environment `destination`.
-
-    Raises WrongAccountError without credentials for it.
-    """
-    try:
-        receiver = session.workspace.open(destination, local, profile)
-    except WrongAccountError as error:
-        advice = (
-            ""
-            if session.target.is_local
-            else (
-                f"; --copy writes in {destination}: name a profile of that account with"
-                " --to-profile"
-            )
-        )
-        raise WrongAccountError(f"{error}{advice}") from error
-    return ReleaseCopy(
-        session.target, receiver.target, receiver.names, lambda line: click.echo(line, err=quiet)
-    )
-
-
 def _newest(session: Session) -> str:
     versions = registry.versions(session.target, session.names.model_package_group)
     if not versions:
@@ -207,10 +153,8 @@ def _newest(session: Session) -> str:
 def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool:
     """Print the answers for one environment; return whether every one of them agrees."""
     pinned = environment.release
-    origin = f", a copy of {pinned.copied_from}" if pinned and pinned.copied_from else ""
     click.echo(
-        f"{environment.name}:"
-        f" {f'pins {pinned.model_package_arn}{origin}' if pinned else 'pins no release'}"
+        f"{environment.name}: {f'pins {pinned.model_package_arn}' if pinned else 'pins no release'}"
     )
     targets = release_targets(workspace, environment, local)
     answers = list(compare(pinned, targets, Names(environment).serving_endpoint))

@@ -23,6 +23,7 @@ _VARIANT = (
 )
 _QUESTIONS = 5
 """For each instance."""
+_CONTAINER = ("Image", "ModelDataUrl", "Environment")
 _CAPTURE = ("EnableCapture", "InitialSamplingPercentage", "DestinationS3Uri", "KmsKeyId")
 Ask = Callable[[str], Mapping[str, Any]]
 """Takes an endpoint's name, and returns what its container says about its model (`model` of an
@@ -80,9 +81,9 @@ def _declared_config(stack: DeployedStack) -> Json:
         for each in properties["ProductionVariants"]
     }
     models = [stack.value(model) for model in stack.of_type("AWS::SageMaker::Model").values()]
-    packages = sorted({package for model in models for package in _packages(model)})
+    containers = [container for model in models for container in _containers(model)]
     capture = properties.get("DataCaptureConfig")
-    summary = {"variants": variants, "packages": packages, "key": properties.get("KmsKeyId")}
+    summary = {"variants": variants, "containers": containers, "key": properties.get("KmsKeyId")}
     return summary | (
         {"capture": _with_floats({key: capture[key] for key in _CAPTURE if key in capture})}
         if capture
@@ -100,8 +101,8 @@ def _live_config(client: Any, name: str, git: Json) -> Json:
     models = [
         client.describe_model(ModelName=each["ModelName"]) for each in config["ProductionVariants"]
     ]
-    packages = sorted({package for model in models for package in _packages(model)})
-    summary = {"variants": variants, "packages": packages, "key": config.get("KmsKeyId")}
+    containers = [container for model in models for container in _containers(model)]
+    summary = {"variants": variants, "containers": containers, "key": config.get("KmsKeyId")}
     capture = config.get("DataCaptureConfig")
     return summary | (
         {"capture": _restricted(capture, git.get("capture", capture))} if capture else {}
@@ -124,9 +125,9 @@ def _content(stack: DeployedStack, ask: Ask, endpoint: str, release: Release) ->
     )
 
 
-def _packages(model: Mapping[str, Any]) -> list[str]:
+def _containers(model: Mapping[str, Any]) -> list[Json]:
     containers = (model.get("PrimaryContainer") or {}, *(model.get("Containers") or []))
-    return [str(each["ModelPackageName"]) for each in containers if "ModelPackageName" in each]
+    return [{key: each[key] for key in _CONTAINER if each.get(key)} for each in containers if each]
 
 
 def _restricted(live: Mapping[str, Any], git: Mapping[str, Any]) -> Json:

@@ -11,12 +11,10 @@
     │   ├── NotFoundError          no such pipeline, execution, step, endpoint
     │   ├── PromotionError         this release may not be promoted, or not so
     │   │   └── NothingToPromoteError  nobody has approved anything yet
-    │   ├── NotSharedError         another account does not let this one read what it pins
     │   └── ProtectedError         the environment is protected against what was asked
     ├── CommandError               a child process failed, or was stopped at its deadline
     ├── AnswerError                a program that was asked something answered with an error
     ├── ImageBuildError            a container image was not built
-    ├── CopyError                  a release was not copied as a whole
     ├── ExecutionError             an execution ended otherwise than Succeeded
     ├── DisagreementError          what is pinned is not what is there
     └── LeftBehindError            something is still there after it was removed
@@ -77,10 +75,6 @@ class NothingToPromoteError(PromotionError):
     """Nothing is approved, or pinned, that could go further; a scheduled caller may ignore it."""
 
 
-class NotSharedError(UsageError):
-    """The account that has a release does not let the one that pins it read it."""
-
-
 class ProtectedError(UsageError):
     """The environment is protected against what was asked."""
 
@@ -134,13 +128,6 @@ class ImageBuildError(ShoalError):
 
     def __init__(self, message: str, tail: Sequence[str] = (), log: str | None = None) -> None:
         super().__init__(_with_log(message, tail, log))
-
-
-class CopyError(ShoalError):
-    """A release was not copied as a whole; the message says what exists by then.
-
-    Nothing was approved that has no archive.
-    """
 
 
 class LeftBehindError(ShoalError):

@@ -15,6 +15,7 @@ from typing import Any
 MAX_BYTES = 1024 * 1024
 """A longer report was not written by an honest evaluation."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_COMPOSITE_SHA256 = re.compile(r"[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class Evaluation:
     """Digest of the model that was measured, which its container answers too."""
     archive_sha256: str
     """Hash of the archive that it was in."""
+    archive_composite_sha256: str | None
+    """S3's composite hash of that archive in parts, which only archives above 5 GB need; None where
+    an evaluation of one's own measured none.
+    """
 
     @classmethod
     def of(cls, text: bytes) -> Evaluation:
@@ -42,6 +47,7 @@ class Evaluation:
             _numbers(_object(report, "metrics")),
             _sha256(model, "content_sha256"),
             _sha256(model, "archive_sha256"),
+            _composite_sha256(model),
         )
 
 
@@ -72,3 +78,15 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, int | float]:
         if not abs(value) <= sys.float_info.max:  # of NaN too, which is neither less nor more
             raise ValueError(f"has no finite number as the metric {json.dumps(name)}")
     return numbers
+
+
+def _composite_sha256(model: Mapping[str, Any]) -> str | None:
+    key = "archive_composite_sha256"
+    value = model.get(key) or None
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _COMPOSITE_SHA256.fullmatch(value):
+        raise ValueError(
+            f"has {json.dumps(value)[:40]} as `model.{key}`, where a composite sha256 belongs"
+        )
+    return value

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from botocore.exceptions import ClientError
 
 from config.names import SEALED, Names
-from config.release import COPIES, Release
+from config.release import Release
 from shoal.verbs.errors import AnswerError, PromotionError, error_code
 from shoal.verbs.evaluation import MAX_BYTES, Evaluation
 from shoal.verbs.model_archive import (
@@ -62,26 +62,22 @@ class Verification:
         report = self._report()
         version_id = self._model_data(report, commit, pinned)
         package = self.package
-        approved = (
-            (pinned.approved_by, pinned.approved_at)
-            if pinned and pinned.copied_from
-            else _approval(package)
-        )
         return Release(
             model_package_arn=package.arn,
             model_package_version=package.version,
             image_uri=package.image_uri,
             image_digest=digest,
+            environment=dict(package.environment),
             model_data_url=package.model_data_url,
             model_data_version_id=version_id,
             model_data_sha256=report.archive_sha256,
+            model_data_composite_sha256=report.archive_composite_sha256,
             content_sha256=report.content_sha256,
             definition_sha256=definition,
             code_commit=commit,
             metrics=pinned.metrics if pinned else dict(report.metrics),
-            approved_by=approved[0],
-            approved_at=approved[1],
-            copied_from=pinned.copied_from if pinned else None,
+            approved_by=package.changed_by,
+            approved_at=f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}",
         )
 
     def _require_approved(self) -> None:
@@ -99,11 +95,8 @@ class Verification:
     def _definition(self, pinned: Release | None) -> str:
         """Return the hash of the definition that the execution ran.
 
-        It must be the deployed one or, with `pinned`, the pinned one. A copy carries the hash,
-        because the execution need not exist any more.
+        It must be the deployed one or, with `pinned`, the pinned one.
         """
-        if pinned and pinned.copied_from:
-            return self._copied_definition(pinned)
         client, execution = self.target.client("sagemaker"), self._metadata_value("execution_id")
         arn = f"{self.names.pipeline_arn}/execution/{execution}"
         try:
@@ -136,20 +129,6 @@ class Verification:
                 what, "train, approve and promote a version of the definition as it is"
             )
         return actual
-
-    def _copied_definition(self, pinned: Release) -> str:
-        metadata = {key: self._metadata_value(key) for key in ("copied_from", "definition_sha256")}
-        if (metadata["copied_from"], metadata["definition_sha256"]) != (
-            pinned.copied_from,
-            pinned.definition_sha256,
-        ):
-            what = (
-                f"hash mismatch: the registry says that it is a copy of {metadata['copied_from']},"
-                f" trained by {metadata['definition_sha256']}"
-            )
-            pin = f"pinned is a copy of {pinned.copied_from}, trained by {pinned.definition_sha256}"
-            raise self._refusal(f"{what}; {pin}", "find out who wrote it; promote another version")
-        return pinned.definition_sha256
 
     def _commit(self) -> str:
         """Return the newest commit whose source_dir equals the archive that trained the version."""
@@ -280,13 +259,9 @@ class Verification:
         return version_id
 
     def _require_sealed(self) -> None:
-        """Raise PromotionError unless the archive lies where no job can write it again: below the
-        prefix of the seal role or, a copy, below that of copies.
-        """
-        bucket = f"s3://{self.names.bucket('artifacts')}"
-        if not self.package.model_data_url.startswith(
-            (f"{bucket}/{SEALED}/", f"{bucket}/{COPIES}/")
-        ):
+        """Raise PromotionError unless the archive lies where no job can write it again."""
+        sealed = f"s3://{self.names.bucket('artifacts')}/{SEALED}/"
+        if not self.package.model_data_url.startswith(sealed):
             raise self._refusal(
                 f"{self.package.model_data_url} is not sealed, so a job may write it again",
                 "register what the step Seal returns",
@@ -378,11 +353,6 @@ def definition_sha256(text: str) -> str:
     return hashlib.sha256(
         json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")).encode()
     ).hexdigest()
-
-
-def _approval(package: Package) -> tuple[str, str]:
-    """Return who judged the version and when, as the registry says."""
-    return package.changed_by, f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _is_archived(path: str) -> bool:

@@ -13,7 +13,7 @@ from config.loader import environment_file, load_environment
 from config.names import Names
 from config.release import Release
 from config.release_text import release_in, with_release
-from config.settings import Environment, SharedVersions
+from config.settings import Environment
 from shoal.verbs import registry
 from shoal.verbs.errors import (
     NotFoundError,
@@ -37,9 +37,7 @@ class PromotionStep:
     source: Environment
     destination: Environment
     holder: Environment
-    """The environment with the model in its registry: the source, or, if the source takes releases
-    itself, the one whose version it pins.
-    """
+    """The environment that trained the model, with the registry that has it."""
 
     @classmethod
     def of(cls, workspace: Workspace, source: str, destination: str) -> PromotionStep:
@@ -66,7 +64,7 @@ class PromotionStep:
                 f" {end.promoted_from} --to {destination}`"
             )
         repository = Repository(workspace.root, workspace.environ)
-        return cls(workspace.root, repository, begin, end, registry_holder(workspace, begin))
+        return cls(workspace.root, repository, begin, end, _promotion_path(workspace, begin)[-1])
 
     @property
     def is_later(self) -> bool:
@@ -98,34 +96,10 @@ class PromotionStep:
             raise PromotionError(f"{message}: promote that to {self.source.name} first")
         return registry.describe(session.target, pinned.model_package_arn)
 
-    def existing_pin(self, package: Package, copy: bool) -> str | None:
-        """Return the ARN of the destination's release if that is `package` or a copy of it.
-
-        With `copy`, only a copy in the destination's own registry counts.
-        """
+    def is_pinned(self, package: Package) -> bool:
+        """Return whether the destination's file pins `package` already."""
         pinned = self.destination.release
-        if pinned is None:
-            return None
-        if copy:
-            is_same = (
-                pinned.copied_from == package.origin
-                and _group(self.destination) == pinned.model_package_arn.rpartition("/")[0]
-            )
-        else:
-            is_same = package.origin == pinned.origin
-        return pinned.model_package_arn if is_same else None
-
-    def prerequisite(self, pinned: Release) -> str | None:
-        """Return the environment to deploy before the destination, if there is one.
-
-        Its policies name the versions that others may read.
-        """
-        is_foreign = pinned.account != self.destination.account
-        return (
-            self.holder.name
-            if is_foreign and self.holder.shared_versions is SharedVersions.PINNED
-            else None
-        )
+        return pinned is not None and pinned.model_package_arn == package.arn
 
     def branch(self, pinned: Release) -> str:
         """Return the name of the branch that pins the release."""
@@ -141,18 +115,18 @@ class PromotionStep:
         branch pins something else.
         """
         file, branch = environment_file(self.destination.name), self.branch(pinned)
-        content = with_release((self.root / file).read_bytes().decode(), pinned, file)
+        text = (self.root / file).read_bytes().decode()
+        content = with_release(text, pinned, file)
         commit = self.repository.commit_of(branch)
         if commit is None or self.repository.has_merged(branch):
             return self.repository.commit(branch, file, content, message)
-        old, new = release_in(self.repository.text(commit, file)), release_in(content)
-        if old == new:
-            return commit
-        if _without_replaced(old) != _without_replaced(new):
+        if release_in(self.repository.text(commit, file)) != release_in(content):
             raise PromotionError(
                 f"branch {branch} is there and pins something else; delete it (git branch -D"
                 f" {branch}), or merge it"
             )
+        if release_in(self.repository.text(f"{commit}^", file)) == release_in(text):
+            return commit
         what = (
             f"branch {branch} was made when {self.destination.name} pinned something else, and git"
             " merges it no more"
@@ -163,28 +137,17 @@ class PromotionStep:
         )
 
 
-def registry_holder(workspace: Workspace, environment: Environment) -> Environment:
-    """Return the environment whose registry has what `environment` pins.
-
-    That is its own for a copy, else one on its promotion path; without a release, the one that
-    trains.
-    """
-    path = _promotion_path(workspace, environment)
-    pinned = (
-        environment.release.model_package_arn.rpartition("/")[0] if environment.release else None
-    )
-    return next((each for each in path if _group(each) == pinned), path[-1])
-
-
 def release_targets(workspace: Workspace, environment: Environment, local: bool) -> ReleaseTargets:
     """Return where to ask for what an environment pins, and for what it serves."""
-    holder = registry_holder(workspace, environment)
+    holder = _promotion_path(workspace, environment)[-1]
+    names, release = Names(environment), environment.release
     return ReleaseTargets(
         registry=lambda: _registry_target(workspace, holder, environment, local),
         serving=lambda: workspace.open(environment.name, local).target,
         pipeline_arn=Names(holder).pipeline_arn,
         environment=environment.name,
-        serving_stack=Names(environment).stack("serving"),
+        serving_stack=names.stack("serving"),
+        archive_url=names.sealed_url(release.model_data_sha256) if release else "",
         serves=environment.serves,
     )
 
@@ -229,15 +192,6 @@ def _registry_target(
         return workspace.open(holder.name, local).target
     except WrongAccountError:
         return workspace.open(environment.name, local).target.in_region(holder.region)
-
-
-def _without_replaced(release: object) -> object:
-    """Return a file's block `release` without the releases that were pinned before."""
-    return (
-        {key: value for key, value in release.items() if key != "replaces"}
-        if isinstance(release, dict)
-        else release
-    )
 
 
 def _group(environment: Environment) -> str:

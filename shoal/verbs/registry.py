@@ -40,16 +40,7 @@ class Package:
     environment: Mapping[str, str] = field(default_factory=dict)
     """The container's environment variables."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """What the pipeline wrote: execution_id, code_uri, training_job_name; for a copy also
-    copied_from and hashes.
-    """
-
-    @property
-    def origin(self) -> str:
-        """Return the ARN of the version that was trained and judged: this one, or the copy's
-        original.
-        """
-        return self.metadata.get("copied_from", self.arn)
+    """What the pipeline wrote: execution_id, code_uri, training_job_name."""
 
 
 def describe(target: Target, arn: str) -> Package:

@@ -32,11 +32,6 @@ _NOT_FOUND = frozenset(
         "ValidationException",
     }
 )
-_MAX_VALUE_CHARACTERS = 256
-"""Limit of a value in CustomerMetadataProperties (API reference).
-
-A copy's entry keeps only that much of the original's values.
-"""
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ def compare(target: Target, package: Package, release: Release, pipeline_arn: st
     `pipeline_arn` is of the environment that trained the version. Raises ClientError where a
     service fails otherwise than by refusing.
     """
-    values, unread = _registry_values(package, release), []
+    values, unread = _registry_values(package), []
     for key, read in (("definition_sha256", _definition_values), ("metrics", _evaluation_values)):
         try:
             values |= read(target, package, release, pipeline_arn)
@@ -77,21 +72,17 @@ def compare(target: Target, package: Package, release: Release, pipeline_arn: st
     return Facts(tuple(differences), tuple(unread))
 
 
-def _registry_values(package: Package, release: Release) -> dict[str, Any]:
+def _registry_values(package: Package) -> dict[str, Any]:
     """Return the values that the registry's entry has itself.
 
-    A copy's entry says who approved the original. An approval without a name is not compared.
+    An approval without a name is not compared.
     """
     values = {
         "model_package_version": package.version,
         "model_data_url": package.model_data_url,
         "image_uri": package.image_uri,
+        "environment": dict(package.environment),
     }
-    if release.copied_from or "copied_from" in package.metadata:
-        keys = ("copied_from", "approved_by", "approved_at")
-        return values | {
-            key: _untruncated(package.metadata.get(key), getattr(release, key)) for key in keys
-        }
     if package.approval != APPROVED or package.changed_by == UNNAMED:
         return values
     return values | {
@@ -100,23 +91,10 @@ def _registry_values(package: Package, release: Release) -> dict[str, Any]:
     }
 
 
-def _untruncated(kept: str | None, pinned: str | None) -> str | None:
-    """Return `pinned` if `kept` is its beginning, cut off at the limit; else `kept`."""
-    is_truncated = (
-        kept is not None
-        and pinned is not None
-        and len(kept) == _MAX_VALUE_CHARACTERS
-        and pinned.startswith(kept)
-    )
-    return pinned if is_truncated else kept
-
-
 def _definition_values(
     target: Target, package: Package, release: Release, pipeline_arn: str
 ) -> dict[str, Any]:
-    """Return the hash of the definition that the execution ran. A copy's entry carries it."""
-    if sha256 := package.metadata.get("definition_sha256"):
-        return {"definition_sha256": sha256}
+    """Return the hash of the definition that the execution ran."""
     arn = f"{pipeline_arn}/execution/{package.metadata.get('execution_id')}"
     client = target.client("sagemaker")
     execution = _read(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -11,13 +12,13 @@ from botocore.exceptions import ClientError
 from config.release import Release
 from shoal.verbs import release_facts
 from shoal.verbs.deployed_stack import status_of_stack
-from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
-from shoal.verbs.model_data import replacement_of
+from shoal.verbs.errors import AWS_ERRORS, ShoalError, error_code, refusal
 from shoal.verbs.registry import APPROVED, describe
 from shoal.verbs.serving import LiveEndpoint, failure_note, live_endpoint
 from shoal.verbs.target import Target
 
 _IN_SERVICE = "InService"
+_NO_OBJECT = "404"
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,7 @@ class ReleaseTargets:
     """Where to ask. Opening a target may fail, for want of credentials."""
 
     registry: Callable[[], Target]
-    """The account whose registry has the release: where it was trained or, for a copy, where it was
-    copied to.
-    """
+    """The account whose registry has the release: where it was trained."""
     serving: Callable[[], Target]
     """The environment's own account."""
     environment: str
@@ -45,6 +44,8 @@ class ReleaseTargets:
     """Name of the stack that owns the endpoint."""
     pipeline_arn: str = ""
     """The pipeline whose executions trained the versions of the registry."""
+    archive_url: str = ""
+    """Where the environment keeps its own copy of the pinned archive."""
     serves: bool = False
     """Whether the environment's settings ask for that stack."""
 
@@ -58,8 +59,8 @@ def compare(release: Release | None, targets: ReleaseTargets, endpoint: str) -> 
         yield _answer(
             "registry", lambda: _registry(targets.registry(), release, targets.pipeline_arn)
         )
-        yield _answer("model data", lambda: _model_data(targets.registry(), release))
-        yield _answer("image", lambda: _image(targets.registry(), release))
+        yield _answer("model data", lambda: _model_data(targets.serving(), release, targets))
+        yield _answer("image", lambda: _image(targets.serving(), release))
     yield _answer("live", lambda: _serving(targets.serving(), release, endpoint, targets))
 
 
@@ -82,22 +83,31 @@ def _registry(target: Target, release: Release, pipeline_arn: str) -> tuple[str,
     )
 
 
-def _model_data(target: Target, release: Release) -> tuple[str, bool]:
-    location = urlsplit(release.model_data_url)
-    request = {
-        "Bucket": location.netloc,
-        "Key": location.path.lstrip("/"),
-        "VersionId": release.model_data_version_id,
-    }
+def _model_data(target: Target, release: Release, targets: ReleaseTargets) -> tuple[str, bool]:
+    """Return whether the environment's own copy has the pinned hash, as S3 computed it.
+
+    A deployment makes it, so it is missing only if the serving stack exists. Roles that only look
+    may not decrypt, and then S3 does not tell the hash (API reference, HeadObject, ChecksumMode).
+    """
+    url = targets.archive_url
+    location, s3 = urlsplit(url), target.client("s3")
+    request = {"Bucket": location.netloc, "Key": location.path.lstrip("/")}
     try:
-        head = target.client("s3").head_object(**request)
+        size = s3.head_object(**request)["ContentLength"]
     except ClientError as error:
-        if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
-            return f"{release.model_data_url} is gone in the pinned version", False
-        raise
-    if replacement := replacement_of(target, release.model_data_url, release.model_data_version_id):
-        return replacement, False
-    return f"the pinned version is there and the newest, {head['ContentLength']} bytes", True
+        if error_code(error) != _NO_OBJECT:
+            raise
+        if status_of_stack(target, targets.serving_stack):
+            return f"{url} is not there", False
+        return f"a deployment will bring it to {url}", True
+    try:
+        head = s3.head_object(**request, ChecksumMode="ENABLED")
+    except ClientError as error:
+        return f"{url} is there; its sha256 not compared: {refusal(error)}", True
+    actual = base64.b64decode(head.get("ChecksumSHA256", "").partition("-")[0]).hex()
+    if actual != release.model_data_sha256:
+        return f"the sha256 of {url} is {actual}, pinned is {release.model_data_sha256}", False
+    return f"the own copy has the pinned sha256, {size} bytes", True
 
 
 def _image(target: Target, release: Release) -> tuple[str, bool]:
@@ -145,7 +155,7 @@ def _serving(
     remark = _remark(served, release, targets)
     as_pinned = (
         served.status == _IN_SERVICE
-        and served.packages == ((release.model_package_arn,) if release else ())
+        and served.archives == ((targets.archive_url,) if release else ())
         and not remark
     )
     failure = failure_note(served.failure, as_pinned=as_pinned)

@@ -20,8 +20,8 @@ class LiveEndpoint:
     name: str
     status: str
     config: str
-    packages: tuple[str, ...]
-    """ARNs of the model packages behind it, sorted; none for models without a package."""
+    archives: tuple[str, ...]
+    """URLs of the archives behind it, sorted."""
     instances: int | None
     """The current number, or None if there are none to count, as with serverless inference."""
     failure: str = ""
@@ -30,7 +30,7 @@ class LiveEndpoint:
     """Digests of the running images, sorted; none if SageMaker does not tell them."""
 
     def __str__(self) -> str:
-        serves = ", ".join(self.packages) or "models of no package"
+        serves = ", ".join(self.archives) or "models without an archive"
         count = "" if self.instances is None else f" on {self.instances} instances"
         return f"{self.name} is {self.status} and serves {serves}{count}"
 
@@ -66,7 +66,7 @@ def live_endpoint(target: Target, endpoint: str) -> LiveEndpoint | None:
         endpoint,
         description["EndpointStatus"],
         description["EndpointConfigName"],
-        tuple(sorted(_packages(client, description["EndpointConfigName"]))),
+        tuple(sorted(_archives(client, description["EndpointConfigName"]))),
         sum(counts) if counts else None,
         description.get("FailureReason", ""),
         image_digests(description),
@@ -89,7 +89,7 @@ def image_digests(endpoint: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(resolved - {""}))
 
 
-def _packages(client: Any, config: str) -> set[str]:
+def _archives(client: Any, config: str) -> set[str]:
     variants = client.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
     models = [client.describe_model(ModelName=variant["ModelName"]) for variant in variants]
     containers = [
@@ -97,4 +97,4 @@ def _packages(client: Any, config: str) -> set[str]:
         for model in models
         for each in (model.get("PrimaryContainer", {}), *model.get("Containers", []))
     ]
-    return {str(each["ModelPackageName"]) for each in containers if "ModelPackageName" in each}
+    return {str(each["ModelDataUrl"]) for each in containers if "ModelDataUrl" in each}

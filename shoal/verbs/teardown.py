@@ -20,7 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from config.names import Names
 from config.settings import Environment
 from shoal.verbs import inventory
-from shoal.verbs.cdk import TOOLKIT_STACK
+from shoal.verbs.bootstrap_check import BOOTSTRAP_PARAMETER
 from shoal.verbs.errors import (
     CommandError,
     LeftBehindError,
@@ -250,16 +250,17 @@ def remove_bootstrap(target: Target) -> None:
 
 
 def is_bootstrapped(target: Target) -> bool:
-    """Whether the account and region have the bootstrap stack."""
+    """Return whether the account and region have what deployments read of a bootstrap.
+
+    That is its version. A stack proves nothing: one that could not be created stays, as
+    ROLLBACK_COMPLETE, and has no version.
+    """
+    ssm = target.client("ssm")
     try:
-        stacks = target.client("cloudformation").describe_stacks(StackName=TOOLKIT_STACK)["Stacks"]
-    except ClientError as error:
-        if (
-            error_code(error) == "ValidationError"
-        ):  # CloudFormation's word for a stack that does not exist
-            return False
-        raise
-    return any(stack["StackStatus"] != "DELETE_COMPLETE" for stack in stacks)
+        ssm.get_parameter(Name=BOOTSTRAP_PARAMETER)
+    except ssm.exceptions.ParameterNotFound:
+        return False
+    return True
 
 
 def _empty_bucket(target: Target, bucket: str) -> None:

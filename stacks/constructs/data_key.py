@@ -20,7 +20,7 @@ from constructs import Construct
 from config.consumers import Consumer
 from config.file_system import DeploymentType
 from config.names import Names
-from stacks.constructs.shared_releases import key_statements
+from stacks.constructs.consumer_access import key_statements
 
 # Everything that changes or describes the key, and nothing that uses it: no CreateGrant, Decrypt,
 # Encrypt, GenerateDataKey or ReEncrypt.

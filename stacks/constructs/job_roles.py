@@ -142,6 +142,8 @@ class JobRoles(Construct):
             log_group=log_group,
             source=source,
             description=description,
+            # As every job of a pipeline is called; those of other people are not.
+            streams="*" if log_group == "Endpoints" else "pipelines-*",
         )
         role.see_vpc()
         return role

@@ -7,7 +7,6 @@ It has a way to the internet only if the settings ask for one.
 from __future__ import annotations
 
 from typing import TypeVar, cast
-from urllib.parse import urlsplit
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
@@ -17,7 +16,6 @@ from constructs import Construct
 
 from config.names import Names
 from config.network import InterfaceEndpoint
-from config.release import Release, Replaced
 from pipelines import capacity
 from stacks.constructs.actor_role import ActorRole
 from stacks.constructs.internet_access import InternetAccess
@@ -164,15 +162,13 @@ def _bucket_and_objects(bucket: str) -> tuple[str, str]:
 
 
 def _reachable_buckets(names: Names) -> list[str]:
-    """Return the environment's own buckets, and those from which it serves releases: an instance in
-    the VPC loads its archive through this endpoint (developer guide, "Give SageMaker AI Hosted
-    Endpoints Access to Resources in Your Amazon VPC").
+    """Return the environment's own buckets: an instance in the VPC loads its archive through this
+    endpoint (developer guide, "Give SageMaker AI Hosted Endpoints Access to Resources in Your
+    Amazon VPC").
     """
-    environment, release = names.environment, names.environment.release
-    served: tuple[Release | Replaced, ...] = (release, *release.replaces) if release else ()
-    own = [
+    environment = names.environment
+    return [
         names.bucket("data"),
         names.bucket("artifacts"),
         f"cdk-hnb659fds-assets-{environment.account}-{environment.region}",
     ]
-    return list(dict.fromkeys([*own, *(urlsplit(each.model_data_url).netloc for each in served)]))

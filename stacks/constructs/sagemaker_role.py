@@ -45,9 +45,10 @@ class SageMakerRole(ActorRole):
         log_group: str,
         source: str,
         description: str,
+        streams: str = "*",
     ) -> None:
         """`source` is the resource for which SageMaker acts, such as training-job/*; it logs to
-        `log_group` below /aws/sagemaker/.
+        `log_group` below /aws/sagemaker/, where a stream begins with the name of its job.
         """
         super().__init__(
             scope,
@@ -59,16 +60,18 @@ class SageMakerRole(ActorRole):
             source=names.arn("sagemaker", source),
         )
         self._names = names
+        group = f"log-group:/aws/sagemaker/{log_group}"
         self.allow(
             "WriteLogs",
-            [
-                "logs:CreateLogGroup",
-                "logs:CreateLogStream",
-                "logs:DescribeLogStreams",
-                "logs:PutLogEvents",
-            ],
-            on=[names.arn("logs", f"log-group:/aws/sagemaker/{log_group}*")],
+            ["logs:CreateLogStream", "logs:PutLogEvents"],
+            on=[names.arn("logs", f"{group}*:log-stream:{streams}")],
             because=f"SageMaker makes up the names of the groups and streams of {log_group}.",
+        )
+        self.allow(
+            "MakeLogs",
+            ["logs:CreateLogGroup", "logs:DescribeLogStreams"],
+            on=[names.arn("logs", f"{group}*")],
+            because=f"SageMaker makes up the names of the groups of {log_group}.",
         )
         self.allow(
             "PutMetrics",

@@ -10,7 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from config.names import SEALED, Names
+from config.names import BRING, SEALED, Names
 from stacks.constructs.empty_on_delete import PURPOSE as EMPTY_ON_DELETE
 from stacks.constructs.python_function import PythonFunction
 
@@ -18,7 +18,7 @@ PURPOSE = "seal"
 
 
 class Seal(Construct):
-    """It may read what training wrote, and is the only one that may write sealed archives."""
+    """It may read what training wrote; only it and what brings archives may write sealed ones."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, names: Names, functions: Path, key: kms.IKey
@@ -30,6 +30,7 @@ class Seal(Construct):
             names=names,
             purpose=PURPOSE,
             folder=functions / "seal",
+            module="sealer",
             description=f"Copies an evaluated model of {names.pipeline} to where no job can write",
             # SageMaker developer guide, "Lambda step": a step waits for at most ten minutes.
             timeout=cdk.Duration.minutes(10),
@@ -44,7 +45,7 @@ class Seal(Construct):
         )
         role.allow(
             "WriteSealed",
-            ["s3:PutObject"],
+            ["s3:PutObject", "s3:AbortMultipartUpload"],
             on=[f"{bucket}/{SEALED}/*"],
             because="Sealed archives are named by their hash.",
         )
@@ -52,15 +53,19 @@ class Seal(Construct):
 
 
 def sealing_statements(names: Names) -> Iterator[iam.PolicyStatement]:
-    """Yield the statements of the artifact bucket that hold against every other policy."""
+    """Yield the statements of the artifact bucket that hold against every other policy.
+
+    A role that does not exist here, as BRING where nothing is served, is nobody.
+    """
     bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
     deletes = ["s3:DeleteObject", "s3:DeleteObjectVersion"]
-    yield _deny("OnlySealWritesModels", bucket, ["s3:PutObject"], names.role_arn(PURPOSE))
+    writers = [names.role_arn(PURPOSE), names.role_arn(BRING)]
+    yield _deny("OnlySealAndBringWriteModels", bucket, ["s3:PutObject"], writers)
     # In a protected environment that role does not exist, and nobody deletes.
-    yield _deny("NobodyDeletesModels", bucket, deletes, names.role_arn(EMPTY_ON_DELETE))
+    yield _deny("NobodyDeletesModels", bucket, deletes, [names.role_arn(EMPTY_ON_DELETE)])
 
 
-def _deny(sid: str, bucket: str, actions: list[str], but: str) -> iam.PolicyStatement:
+def _deny(sid: str, bucket: str, actions: list[str], but: list[str]) -> iam.PolicyStatement:
     return iam.PolicyStatement(
         sid=sid,
         effect=iam.Effect.DENY,

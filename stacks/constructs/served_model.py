@@ -15,6 +15,7 @@ from config.names import Names
 from config.release import Release
 from config.serving import DataCapture, Serving
 from pipelines.launch.tables import takes_volume_key
+from stacks.constructs.brought_archive import BroughtArchive
 from stacks.constructs.guard_rails import Place
 from stacks.constructs.serving_role import CAPTURED
 
@@ -39,6 +40,7 @@ class ServedModel(Construct):
         names: Names,
         settings: Serving,
         release: Release,
+        archive: BroughtArchive,
         role: iam.IRole,
         place: Place,
         key: kms.IKey,
@@ -51,13 +53,15 @@ class ServedModel(Construct):
             execution_role_arn=role.role_arn,
             containers=[
                 sagemaker.CfnModel.ContainerDefinitionProperty(
-                    model_package_name=release.model_package_arn
+                    image=release.image_uri,
+                    model_data_url=archive.url,
+                    environment=dict(release.environment),
                 )
             ],
             vpc_config=None if settings.serverless else _vpc(place),
         )
         # With the role's policies: SageMaker looks for the archive when the model is made.
-        self.model.node.add_dependency(role)
+        self.model.node.add_dependency(role, archive.resource)
         capture = settings.data_capture
         self.config = sagemaker.CfnEndpointConfig(
             self,

@@ -4,10 +4,7 @@ Every archive and image has a role of its own. With one role for all, an update 
 archive away from a fleet that still serves, may scale out, and is the target of a rollback.
 CloudFormation deletes the old role last, with the old model.
 
-The archive may lie in another environment's bucket, even of another account, under a key whose id
-is not known here. So the policy says what the key may be used for: one object, through S3. The
-other account's policies must allow the same. The archive of a copied release lies in the
-environment's own bucket, under its own key. See docs/decisions/serving.md.
+The archive is the environment's own copy, under its own key. See docs/decisions/serving.md.
 """
 
 from __future__ import annotations
@@ -86,36 +83,31 @@ class ServingRole(SageMakerRole):
         self.allow("EncryptCaptured", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
 
 
-def allow_archive(role: ActorRole, names: Names, release: Release, own: kms.IKey) -> None:
-    """Let the role read the release's one archive; `own` is the environment's own key."""
-    bucket, _, path = release.model_data_url.removeprefix("s3://").partition("/")
-    archive = f"arn:aws:s3:::{bucket}"
-    role.allow("ReadArchive", ["s3:GetObject"], on=[f"{archive}/{path}"])
-    is_own = bucket == names.bucket("artifacts")
-    unknown = (
-        "The id of the key of the environment that trained it is not known here; the conditions"
-        " name the archive."
-    )
+def allow_archive(role: ActorRole, names: Names, release: Release, key: kms.IKey) -> None:
+    """Let the role read the environment's own copy of the release's archive."""
+    url = names.sealed_url(release.model_data_sha256)
+    bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
+    archive = f"arn:aws:s3:::{url.removeprefix('s3://')}"
+    role.allow("ReadArchive", ["s3:GetObject"], on=[archive])
     role.allow(
         "DecryptArchive",
         ["kms:Decrypt"],
-        on=[own.key_arn if is_own else f"arn:aws:kms:{release.region}:{release.account}:key/*"],
+        on=[key.key_arn],
         when={
             "StringEquals": {
-                "kms:ViaService": f"s3.{release.region}.amazonaws.com",
+                "kms:ViaService": f"s3.{names.environment.region}.amazonaws.com",
                 # S3 names the bucket where bucket keys are on, else the object.
-                "kms:EncryptionContext:aws:s3:arn": [archive, f"{archive}/{path}"],
+                "kms:EncryptionContext:aws:s3:arn": [bucket, archive],
             }
         },
-        because="" if is_own else unknown,
     )
 
 
 def _digest(release: Release) -> str:
-    """Return a digest of what the role may read: the archive, its key's account and the image.
+    """Return a digest of what the role may read: the archive and the image.
 
     It is short because role names are.
     """
-    return hashlib.sha256(
-        f"{release.model_data_url} {release.account} {release.image_uri}".encode()
-    ).hexdigest()[:SERVED_CHARACTERS]
+    return hashlib.sha256(f"{release.model_data_sha256} {release.image_uri}".encode()).hexdigest()[
+        :SERVED_CHARACTERS
+    ]

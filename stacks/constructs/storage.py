@@ -10,9 +10,9 @@ from constructs import Construct
 
 from config.consumers import Consumer
 from config.names import SEALED, Names
+from stacks.constructs.consumer_access import bucket_statements
 from stacks.constructs.data_key import DataKey
 from stacks.constructs.seal import sealing_statements
-from stacks.constructs.shared_releases import bucket_statements
 
 # Server access logging cannot write to a bucket encrypted with a customer's key (S3 user guide,
 # "Enabling server access logging").

@@ -64,6 +64,27 @@ def test_check_refuses_smddp_where_it_cannot_run(
     )
 
 
+def test_check_says_what_runs_where_the_fallback_does(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = checkout / "environments" / "dev.yaml"
+    text = file.read_text().replace("ml.p4d.24xlarge", "ml.p5.48xlarge")
+    assert "strategy: smddp\n" in text
+    file.write_text(text.replace("strategy: smddp\n", "strategy: smddp\n  fallback: torchrun\n"))
+    assert main(["--root", str(checkout), "check"]) == 0
+    assert "dev.yaml: ok (torchrun on" in capsys.readouterr().out
+
+
+def test_an_environment_may_be_given_as_its_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plans = set()
+    for name in ("dev", "environments/dev.yaml"):
+        assert main(["--root", str(ROOT), "plan", name]) == 0
+        plans.add(capsys.readouterr().out)
+    assert len(plans) == 1
+
+
 def test_check_goes_on_after_a_wrong_file(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,7 @@ def test_the_release_says_what_was_looked_at(released: Checkout, good: Package) 
         code_commit,
         0.9918,
     )
+    assert release.environment == {}
     assert (release.approved_by, release.image_uri) == (f"arn:aws:iam::{ACCOUNT}:root", IMAGE)
 
 
@@ -104,21 +105,6 @@ def test_what_staging_pins_goes_on_to_prod_unchanged(released: Checkout, good: P
         next(branch for branch in released.branches() if branch.startswith("promote/prod/"))
     )
     assert pinned(released, "prod") == pinned(released, "staging")
-
-
-def test_the_next_release_says_which_one_it_replaces(
-    released: Checkout, good: Package, registry: Registry
-) -> None:
-    released.merge(promoted(released, good))
-    first = pinned(released)
-    released.merge(promoted_next(released, registry.approved()))
-    (replaced,) = pinned(released).replaces
-    assert (replaced.model_package_arn, replaced.model_data_url) == (good.arn, first.model_data_url)
-
-
-def promoted_next(checkout: Checkout, package: Package) -> str:
-    assert checkout.shoal(*TO_STAGING, "--package", package.version) == 0
-    return f"promote/staging/shoal-mnist-dev-{package.version}"
 
 
 def test_git_revert_takes_a_release_back(released: Checkout, good: Package) -> None:
@@ -314,20 +300,16 @@ def test_a_proposal_that_another_release_overtook_is_refused_and_can_be_made_aga
         propose(checkout, numbered(3))
     checkout.git("branch", "-D", second)
     checkout.merge(propose(checkout, numbered(3)))
-    assert [each.model_package_arn for each in pinned(checkout).replaces] == [
-        numbered(2).model_package_arn
-    ]
+    assert pinned(checkout) == numbered(3)
 
 
 def propose(checkout: Checkout, release: Release) -> str:
     """Return the branch that pins it in staging, without asking a registry."""
     dev, staging = (load_environment(name, checkout.root) for name in ("dev", "staging"))
-    step, proposed = (
-        PromotionStep(checkout.root, Repository(checkout.root, os.environ), dev, staging, dev),
-        release.replacing(staging.release),
-    )
-    step.commit(proposed, "Pin it")
-    return step.branch(proposed)
+    repository = Repository(checkout.root, os.environ)
+    step = PromotionStep(checkout.root, repository, dev, staging, dev)
+    step.commit(release, "Pin it")
+    return step.branch(release)
 
 
 def test_when_git_refuses_the_commit_no_branch_and_no_worktree_stay(

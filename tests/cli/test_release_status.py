@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,15 +15,17 @@ from botocore.exceptions import ClientError
 from config.loader import load_environment
 from config.names import Names
 from config.release import Release
-from config.settings import Environment
-from shoal.verbs.dependents import FindTarget, reasons_to_keep
-from shoal.verbs.errors import NotFoundError, WrongAccountError
+from shoal.verbs.errors import NotFoundError
 from shoal.verbs.release_status import Answer, ReleaseTargets, compare
 from shoal.verbs.target import Target
+from tests.cli.conftest import STAGING
 from tests.cli.test_promote import pinned, promoted
-from tests.cli.trained import MANIFEST, WEIGHTS, Checkout, Package, Registry, archive
+from tests.cli.trained import MANIFEST, Checkout, Package, Registry
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT
 
 STATUS = ("release", "status")
+OWN = f"s3://shoal-mnist-staging-artifacts/models/{'a' * 64}/model.tar.gz"
 
 
 def lines(
@@ -62,34 +67,67 @@ def test_an_approval_that_was_taken_back_disagrees(
     assert any(line.startswith("  DIFFERS registry: Rejected") for line in output)
 
 
-def test_a_pinned_archive_that_was_removed_for_good_disagrees(
-    staged: tuple[Checkout, Package], registry: Registry, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checkout, package = staged
-    key = package.model.removeprefix(f"s3://{registry.bucket}/")
-    registry.s3.delete_object(
-        Bucket=registry.bucket, Key=key, VersionId=pinned(checkout).model_data_version_id
-    )
-    code, output = lines(checkout, capsys, "staging")
-    assert code == 1
-    assert f"  DIFFERS model data: {package.model} is gone in the pinned version" in output
+@pytest.fixture
+def own_bucket(registry: Registry) -> Iterator[str]:
+    """Staging's own bucket, with nothing in it."""
+    bucket = Names(load_environment("staging", ROOT)).bucket("artifacts").replace(STAGING, ACCOUNT)
+    registry.s3.create_bucket(Bucket=bucket)
+    yield bucket
+    for each in registry.s3.list_objects_v2(Bucket=bucket).get("Contents", []):
+        registry.s3.delete_object(Bucket=bucket, Key=each["Key"])
+    registry.s3.delete_bucket(Bucket=bucket)
 
 
-def test_an_archive_that_was_written_again_disagrees_whatever_is_in_it(
-    staged: tuple[Checkout, Package], registry: Registry, capsys: pytest.CaptureFixture[str]
+def bring(registry: Registry, bucket: str, release: Release, content: bytes) -> str:
+    """Put an object where staging's own copy of the release lies; return its URL."""
+    key = f"models/{release.model_data_sha256}/model.tar.gz"
+    registry.s3.put_object(Bucket=bucket, Key=key, Body=content, ChecksumAlgorithm="SHA256")
+    return f"s3://{bucket}/{key}"
+
+
+def test_the_own_copy_of_the_archive_is_compared_by_its_hash(
+    staged: tuple[Checkout, Package],
+    registry: Registry,
+    own_bucket: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     checkout, package = staged
-    registry.replace(
-        package.model, archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"})
-    )
+    evaluated = registry.s3.get_object(
+        Bucket=registry.bucket, Key=package.model.removeprefix(f"s3://{registry.bucket}/")
+    )["Body"].read()
+    url = bring(registry, own_bucket, pinned(checkout), evaluated)
+    registry.replace(package.model, b"what is there now is nothing to staging")
+    _, output = lines(checkout, capsys, "staging")
+    said = f"the own copy has the pinned sha256, {len(evaluated)} bytes"
+    assert f"  ok      model data: {said}" in output
+    bring(registry, own_bucket, pinned(checkout), b"another")
     code, output = lines(checkout, capsys, "staging")
     assert code == 1
+    actual, expected = hashlib.sha256(b"another").hexdigest(), pinned(checkout).model_data_sha256
+    assert f"  DIFFERS model data: the sha256 of {url} is {actual}, pinned is {expected}" in output
+
+
+@pytest.mark.usefixtures("own_bucket")
+def test_an_archive_that_was_not_brought_differs_where_the_release_is_deployed(
+    staged: tuple[Checkout, Package], registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout, _ = staged
+    _, output = lines(checkout, capsys, "staging")
     assert any(
-        line.startswith(
-            f"  DIFFERS model data: {package.model} was written again after it was pinned"
-        )
-        for line in output
+        "  ok      model data: a deployment will bring it to s3://" in each for each in output
     )
+    cloudformation = registry.target.client("cloudformation")
+    parameter = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
+    stack = Names(load_environment("staging", checkout.root)).stack("serving")
+    body = json.dumps({"Resources": {"One": parameter}})
+    cloudformation.create_stack(StackName=stack, TemplateBody=body)
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName=stack, WaiterConfig={"Delay": 1}
+    )
+    code, output = lines(checkout, capsys, "staging")
+    cloudformation.delete_stack(StackName=stack)
+    assert code == 1
+    assert any(each.startswith("  DIFFERS model data: s3://") for each in output)
 
 
 def test_an_image_that_is_gone_disagrees(
@@ -139,20 +177,28 @@ class Serving:
 
     def __init__(
         self,
-        arn: str | None,
+        url: str | None,
         failure: str,
         stack: str | None,
         image: str = "",
         status: str = "InService",
     ) -> None:
         self._stack, self._image, self._status = stack, image, status
-        self._arn, self._failure = arn, {"FailureReason": failure} if failure else {}
+        self._url, self._failure = url, {"FailureReason": failure} if failure else {}
 
     def client(self, _service: str) -> Serving:
         return self
 
+    in_region = client
+
+    def head_object(self, **_: str) -> None:
+        raise ClientError({"Error": {"Code": "403", "Message": "Forbidden"}}, "Asking")
+
+    batch_get_image = head_object
+    exceptions = SimpleNamespace(RepositoryNotFoundException=KeyError)
+
     def describe_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803 - AWS's name
-        if self._arn is None:
+        if self._url is None:
             raise ClientError(
                 {
                     "Error": {
@@ -187,7 +233,7 @@ class Serving:
         return {"ProductionVariants": [{"ModelName": "model"}]}
 
     def describe_model(self, **_: str) -> dict[str, Any]:
-        return {"Containers": [{"ModelPackageName": self._arn}]}
+        return {"Containers": [{"ModelDataUrl": self._url}]}
 
 
 def live(
@@ -206,7 +252,12 @@ def live(
 
     serving = cast(Target, Serving(served, failure, stack, image, status))
     places = ReleaseTargets(
-        nobody, lambda: serving, "staging", "shoal-mnist-staging-serving", serves=serves
+        nobody,
+        lambda: serving,
+        "staging",
+        "shoal-mnist-staging-serving",
+        archive_url=OWN,
+        serves=serves,
     )
     *_, answer = compare(release, places, "shoal-mnist-staging")
     return answer
@@ -215,51 +266,48 @@ def live(
 def test_an_endpoint_that_serves_the_pinned_version_agrees(
     staged: tuple[Checkout, Package],
 ) -> None:
-    checkout, package = staged
-    answer = live(pinned(checkout), package.arn)
+    checkout, _ = staged
+    answer = live(pinned(checkout), OWN)
     assert (answer.agrees, answer.says) == (
         True,
-        f"shoal-mnist-staging is InService and serves {package.arn}",
+        f"shoal-mnist-staging is InService and serves {OWN}",
     )
 
 
 def test_why_a_deployment_failed_is_called_old_where_what_is_pinned_is_served(
     staged: tuple[Checkout, Package],
 ) -> None:
-    checkout, package = staged
+    checkout, _ = staged
     old, now = (
-        live(pinned(checkout), package.arn, "it was slow"),
-        live(pinned(checkout), f"{package.arn}0", "it was slow"),
+        live(pinned(checkout), OWN, "it was slow"),
+        live(pinned(checkout), f"{OWN}0", "it was slow"),
     )
     assert (old.agrees, now.agrees) == (True, False)
     assert old.says.endswith(
         "; as pinned; SageMaker still tells why an earlier deployment failed: it was slow"
     )
-    assert now.says.endswith(f"serves {package.arn}0; a deployment failed: it was slow")
+    assert now.says.endswith(f"serves {OWN}0; a deployment failed: it was slow")
 
 
 def test_an_endpoint_that_serves_another_version_disagrees(
     staged: tuple[Checkout, Package],
 ) -> None:
-    checkout, package = staged
-    assert live(pinned(checkout), f"{package.arn}0").agrees is False
+    checkout, _ = staged
+    assert live(pinned(checkout), f"{OWN}0").agrees is False
 
 
 def test_an_endpoint_that_runs_another_image_than_the_pinned_one_disagrees(
     staged: tuple[Checkout, Package],
 ) -> None:
-    checkout, package = staged
+    checkout, _ = staged
     release, other = pinned(checkout), f"sha256:{'f' * 64}"
-    answer = live(release, package.arn, image=f"registry/repository@{other}")
+    answer = live(release, OWN, image=f"registry/repository@{other}")
     assert answer.agrees is False
     assert answer.says.endswith(
-        f"serves {package.arn}; the image that runs is {other}, pinned is {release.image_digest}"
+        f"serves {OWN}; the image that runs is {other}, pinned is {release.image_digest}"
     )
-    assert (
-        live(release, package.arn, image=f"registry/repository@{release.image_digest}").agrees
-        is True
-    )
-    assert live(release, package.arn, image="registry/repository:tag").agrees is True
+    assert live(release, OWN, image=f"registry/repository@{release.image_digest}").agrees is True
+    assert live(release, OWN, image="registry/repository:tag").agrees is True
 
 
 def test_an_endpoint_disagrees_where_nothing_is_pinned(released: Checkout) -> None:
@@ -275,12 +323,12 @@ def test_an_endpoint_disagrees_where_nothing_is_pinned(released: Checkout) -> No
 def test_an_endpoint_that_is_not_in_service_disagrees(
     staged: tuple[Checkout, Package], status: str
 ) -> None:
-    checkout, package = staged
-    answer = live(pinned(checkout), package.arn, "it ran out of memory", status=status)
+    checkout, _ = staged
+    answer = live(pinned(checkout), OWN, "it ran out of memory", status=status)
     assert (answer.agrees, answer.says) == (
         False,
         (
-            f"shoal-mnist-staging is {status} and serves {package.arn}; a deployment failed: it ran"
+            f"shoal-mnist-staging is {status} and serves {OWN}; a deployment failed: it ran"
             " out of memory"
         ),
     )
@@ -289,88 +337,13 @@ def test_an_endpoint_that_is_not_in_service_disagrees(
 def test_an_endpoint_disagrees_where_the_file_says_nothing_of_serving_any_more(
     staged: tuple[Checkout, Package],
 ) -> None:
-    checkout, package = staged
-    answer = live(pinned(checkout), package.arn, serves=False)
+    checkout, _ = staged
+    answer = live(pinned(checkout), OWN, serves=False)
     assert answer.agrees is False
     assert answer.says.endswith(
         "; the file has no section `serving`: `shoal destroy staging --serving` deletes it"
     )
     assert live(None, None, stack="ROLLBACK_COMPLETE", serves=False).agrees is False
-
-
-def reasons(checkout: Checkout, find: FindTarget) -> list[str]:
-    """Return the reasons not to destroy dev, with staging and prod where `find` says."""
-    dev, *others = (load_environment(name, checkout.root) for name in ("dev", "staging", "prod"))
-    return list(reasons_to_keep(Names(dev), others, find))
-
-
-def test_what_an_endpoint_of_another_environment_serves_is_not_destroyed(
-    staged: tuple[Checkout, Package],
-) -> None:
-    checkout, package = staged
-    endpoints = {"staging": Serving(package.arn, "", None), "prod": Serving("another", "", None)}
-    assert reasons(checkout, lambda other: cast(Target, endpoints[other.name])) == [
-        f"shoal-mnist-staging serves {package.arn}"
-    ]
-
-
-def test_what_another_environment_pins_is_not_destroyed_while_that_is_deployed(
-    staged: tuple[Checkout, Package],
-) -> None:
-    checkout, package = staged
-    deployed, missing = (
-        cast(Target, Serving(None, "", status)) for status in ("CREATE_COMPLETE", None)
-    )
-    assert reasons(checkout, lambda _: deployed) == [f"staging pins {package.arn}"]
-    assert reasons(checkout, lambda _: missing) == reasons(checkout, lambda _: None) == []
-
-
-def test_where_nobody_can_be_asked_nothing_is_destroyed_whether_or_not_a_release_is_pinned(
-    staged: tuple[Checkout, Package],
-) -> None:
-    """A release that was reverted in git may still be served."""
-    checkout, package = staged
-
-    def refuse(_: Environment) -> Target:
-        raise WrongAccountError("these credentials are of another account")
-
-    unknown = (
-        "and whether it serves one of these is not known (these credentials are of another account)"
-    )
-    serving = "serving: {instance_type: ml.m5.large}\n"
-    for name in ("staging", "prod"):
-        file = checkout.root / f"environments/{name}.yaml"
-        file.write_text(
-            file.read_text() if "serving:" in file.read_text() else file.read_text() + serving
-        )
-    assert reasons(checkout, refuse) == [
-        f"staging pins {package.arn}, {unknown}",
-        f"prod takes releases, {unknown}",
-    ]
-
-
-def test_destroying_what_others_pin_is_refused_with_all_that_can_be_done(
-    staged: tuple[Checkout, Package], capsys: pytest.CaptureFixture[str], registry: Registry
-) -> None:
-    checkout, package = staged
-    parameter = {
-        "One": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
-    }
-    stack = Names(load_environment("staging", checkout.root)).stack("pipeline")
-    cloudformation = registry.target.client("cloudformation")
-    cloudformation.create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": parameter}))
-    cloudformation.get_waiter("stack_create_complete").wait(
-        StackName=stack, WaiterConfig={"Delay": 1}
-    )
-    capsys.readouterr()
-    assert checkout.shoal("destroy", "dev") == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    cloudformation.delete_stack(StackName=stack)
-    assert line.startswith(
-        "shoal: environment dev has models of others; nothing was destroyed: staging pins"
-        f" {package.arn}; "
-    )
-    assert line.endswith("or look for yourself and add --even-if-served")
 
 
 def test_no_endpoint_disagrees_where_its_stack_was_deployed(

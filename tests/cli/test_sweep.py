@@ -61,7 +61,13 @@ def account(registry: Registry) -> Iterator[Any]:
         },
     )
     target.client("sagemaker").create_model(
-        ModelName=MODEL, ExecutionRoleArn=role, PrimaryContainer={"Image": IMAGE, "Environment": {}}
+        ModelName=MODEL,
+        ExecutionRoleArn=role,
+        PrimaryContainer={"Image": IMAGE, "Environment": {}},
+        Tags=[
+            {"Key": "shoal:pipeline", "Value": NAMES.pipeline},
+            {"Key": "shoal:execution", "Value": EXECUTION},
+        ],
     )
     yield target
     target.client("lambda").delete_function(FunctionName=FUNCTION)

@@ -94,6 +94,23 @@ def test_a_reason_that_a_job_wrote_steers_no_terminal() -> None:
     assert "\x1b" not in table.getvalue()
 
 
+def test_a_long_reason_is_shown_to_its_end_below_the_steps() -> None:
+    """A traceback says at its end what it is about."""
+    reason = f"Traceback (most recent call last):{' frame' * 200} ValueError: no column price"
+    shown = io.StringIO()
+    print_execution(
+        Console(file=shown, soft_wrap=True, width=80),
+        Execution(
+            "arn:aws:x/abc",
+            "Failed",
+            "",
+            BEGAN,
+            (Step("Train", "Training", "Failed", BEGAN, BEGAN, reason),),
+        ),
+    )
+    assert shown.getvalue().splitlines()[-1] == f"Train: {reason}"
+
+
 def test_plain_lines_say_each_status_of_a_step_once() -> None:
     assert plain(changed(TRAIN), changed(TRAIN), changed(TRAINED)).count("step Train") == 2
 

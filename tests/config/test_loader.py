@@ -120,6 +120,33 @@ def test_a_number_outside_its_limits_names_the_limit(tmp_path: Path) -> None:
     assert "endpoint.ttl_minutes = 5: must be at least 10" in line
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "evaluation: {gates: [{metric: f1, at_least: .nan}]}",
+            "evaluation.gates[0].at_least = nan: must be a finite number;",
+        ),
+        ("observability: {log_retention_days: 8}", "log_retention_days = 8: must be 7, 14, 30"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_in_our_words(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    (line,) = lines_of(tmp_path, f"{HEAD}{text}\n")
+    assert expected in line
+
+
+def test_what_a_key_is_for_is_said_on_one_line(tmp_path: Path) -> None:
+    (line,) = lines_of(tmp_path, HEAD + "training: {other_instance_types: 1}\n")
+    assert line.endswith("the pipeline's role refuses all others")
+
+
+def test_a_misspelt_region_names_the_nearest_one(tmp_path: Path) -> None:
+    (line,) = lines_of(tmp_path, HEAD.replace("us-east-1", "us-eastt-1"))
+    assert line.endswith("; did you mean us-east-1?")
+
+
 def test_a_section_that_is_no_mapping_is_one_mistake(tmp_path: Path) -> None:
     (line,) = lines_with(tmp_path, {"network": 3})
     assert "network = 3: must be a mapping of keys to values" in line
@@ -186,6 +213,10 @@ HOSTILE = {
     "deep mappings": (
         "".join(f"{' ' * n}a:\n" for n in range(300)),
         ":21: not valid YAML: an environment has at most 20 levels",
+    ),
+    "a type of instance many times": (
+        HEAD + f"training: {{other_instance_types: [{', '.join(['ml.p4d.24xlarge'] * 1500)}]}}\n",
+        ":4: training.other_instance_types = [ml.p4d.24xlarge",
     ),
     "many items": (
         "a: [" + "0," * 30_000 + "0]",

@@ -14,7 +14,7 @@ from config.release import Release
 from config.release_text import with_release
 from config.yaml_lines import parse
 from tests.config.environment_file import VALID, lines_with, write
-from tests.config.releases import CONTENT, RELEASE, numbered
+from tests.config.releases import CONTENT, RELEASE
 
 NEXT = Release(
     **CONTENT
@@ -25,33 +25,6 @@ PLAIN = 'name: test # ours\naccount: "111122223333"\n\n# Where it runs.\nregion:
 
 def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
     assert load(write(tmp_path, with_release(PLAIN, RELEASE, "test.yaml"))).release == RELEASE
-
-
-def test_of_a_copy_it_is_written_what_it_is_a_copy_of_and_of_nothing_else(tmp_path: Path) -> None:
-    copied = Release(**CONTENT | {"copied_from": CONTENT["model_package_arn"][:-1] + "9"})
-    text = with_release(PLAIN, copied, "test.yaml")
-    assert load(write(tmp_path, text)).release == copied
-    assert "copied_from" not in with_release(text, RELEASE, "test.yaml")
-
-
-def test_the_block_names_the_last_two_releases_that_were_pinned_before(tmp_path: Path) -> None:
-    text, before = PLAIN, None
-    for number in (1, 2, 3, 4):
-        before = numbered(number).replacing(before)
-        text = with_release(text, before, "test.yaml")
-    release = load(write(tmp_path, text)).release
-    assert release == before
-    assert release is not None
-    assert [each.model_package_arn[-1] for each in release.replaces] == ["3", "2"]
-
-
-def test_a_release_that_comes_again_does_not_replace_itself() -> None:
-    again = numbered(1).replacing(numbered(2).replacing(numbered(1)))
-    assert [each.model_package_arn[-1] for each in again.replaces] == ["2"]
-
-
-def test_a_first_release_says_nothing_of_any_before_it() -> None:
-    assert "replaces" not in with_release(PLAIN, RELEASE.replacing(None), "test.yaml")
 
 
 @pytest.mark.parametrize(
@@ -83,6 +56,28 @@ def test_a_release_that_lacks_something_is_refused(tmp_path: Path) -> None:
         {"release": {key: value for key, value in CONTENT.items() if key != "image_digest"}},
     )
     assert "release.image_digest: the key is missing" in line
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"copied_from": CONTENT["model_package_arn"], "environment": None},
+        {"replaces": [], "environment": None},
+        {"environment": None},
+    ],
+)
+def test_a_release_of_an_older_shoal_is_one_line_that_says_what_to_run(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    old = {key: value for key, value in (CONTENT | changes).items() if value is not None}
+    (line,) = lines_with(tmp_path, {"release": old})
+    assert "release: was pinned by a Shoal that served archives in place" in line
+    assert "take the section out and run `shoal promote`" in line
+
+
+def test_versions_are_not_shared_any_more(tmp_path: Path) -> None:
+    (line,) = lines_with(tmp_path, {"shared_versions": "every"})
+    assert "remove it: each environment that serves brings its own copy of what it pins" in line
 
 
 def test_an_environment_does_not_take_releases_from_itself(tmp_path: Path) -> None:

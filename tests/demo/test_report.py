@@ -25,7 +25,7 @@ from shoal.verbs.report import EndpointAnswer
 from tests.verbs.test_report import METRICS, SMOKE, TRAIN, execution
 
 KNOWN = EndpointAnswer("7.json", True, {"digit": 7, "probability": 0.99})
-EVALUATION = Evaluation({"accuracy": 0.9912, "images": 1234}, "4f" * 32, "5e" * 32)
+EVALUATION = Evaluation({"accuracy": 0.9912, "images": 1234}, "4f" * 32, "5e" * 32, "")
 GOOD = Outcome({"synth": 5.0, "deploy": 4.0, "execute": 60.0, "total": 90.0}, ())
 BAD = Outcome(
     {},

@@ -168,20 +168,15 @@ def test_the_policies_of_roles_were_applied_and_roles_of_each_account_acted(
     assert (summary["enforces_iam"], acted) == (True, {"dev", "staging", "prod"})
 
 
-def test_the_version_that_is_pinned_was_let_read_before_each_deployment_that_needed_it(
+def test_each_environment_serves_from_its_own_bucket_and_dev_is_deployed_for_no_pin(
     transcript: str,
 ) -> None:
-    shared = [
-        line.partition("; ")[2]
-        for line in transcript.splitlines()
-        if line.startswith("deployed: stack shoal-mnist-dev-data")
-    ]
-    assert len(shared) == 6
-    assert shared[0].endswith(
-        "prod (333344445555) reads nothing; staging (222233334444) reads shoal-mnist-dev/1"
-    )
-    three = "shoal-mnist-dev/3, shoal-mnist-dev/2, shoal-mnist-dev/1"
-    assert shared[-1] == f"prod (333344445555) reads {three}; staging (222233334444) reads {three}"
+    served = [line for line in transcript.splitlines() if line.startswith("serving: ")]
+    for name in RELEASES:
+        own = [line for line in served if line.startswith(f"serving: shoal-mnist-{name} ")]
+        assert own
+        assert all(f" s3://shoal-mnist-{name}-artifacts-" in line for line in own)
+    assert transcript.count("$ shoal deploy dev --local") == 2  # the second with the mistake
 
 
 def test_it_leaves_no_process_port_or_folder(gitops: Finished, checkout: Checkout) -> None:

@@ -22,14 +22,14 @@ from shoal.verbs.drift_serving import Ask, compare
 from shoal.verbs.target import Target
 from tests.config.releases import RELEASE
 
-STACK, ENDPOINT, GROUP = "drifting", "drifting-endpoint", "drifting-group"
+STACK, ENDPOINT = "drifting", "drifting-endpoint"
 REPOSITORY, TAG = "pytorch-inference", "drifting-sagemaker"
 IMAGE = f"{ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com/{REPOSITORY}:{TAG}"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 WEIGHTS = "0a" * 32
 
 
-def resources(account: Account, package: str) -> dict[str, Any]:
+def resources(account: Account, container: dict[str, Any]) -> dict[str, Any]:
     """What ServingStack has of SageMaker, as far as drift is concerned."""
     variant = {
         "VariantName": "AllTraffic",
@@ -38,7 +38,7 @@ def resources(account: Account, package: str) -> dict[str, Any]:
         "InitialInstanceCount": 1,
         "InitialVariantWeight": 1.0,
     }
-    model = {"Containers": [{"ModelPackageName": package}], "ExecutionRoleArn": account.role}
+    model = {"Containers": [container], "ExecutionRoleArn": account.role}
     config = {"Fn::GetAtt": ["Config", "EndpointConfigName"]}
     return {
         "Model": {"Type": "AWS::SageMaker::Model", "Properties": model},
@@ -72,24 +72,14 @@ def digest(account: Account) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def stack(account: Account, digest: str) -> Iterator[DeployedStack]:
-    """Deployed, with a package of the registry."""
+    """Deployed, with a model of an archive."""
     assert digest
     container = {
         "Image": IMAGE,
         "ModelDataUrl": account.put("models/drifting/model.tar.gz", GOOD_MODEL),
         "Environment": ENVIRONMENT,
     }
-    account.sagemaker.create_model_package_group(ModelPackageGroupName=GROUP)
-    types = {
-        "SupportedContentTypes": ["application/json"],
-        "SupportedResponseMIMETypes": ["application/json"],
-    }
-    package = account.sagemaker.create_model_package(
-        ModelPackageGroupName=GROUP,
-        InferenceSpecification={"Containers": [container], **types},
-        ModelApprovalStatus="Approved",
-    )["ModelPackageArn"]
-    template = {"Resources": resources(account, package)}
+    template = {"Resources": resources(account, container)}
     cloudformation = account.client("cloudformation")
     cloudformation.create_stack(StackName=STACK, TemplateBody=json.dumps(template))
     cloudformation.get_waiter("stack_create_complete").wait(
@@ -104,8 +94,6 @@ def stack(account: Account, digest: str) -> Iterator[DeployedStack]:
         lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"],
         lambda found: not found,
     )
-    account.sagemaker.delete_model_package(ModelPackageName=package)
-    account.sagemaker.delete_model_package_group(ModelPackageGroupName=GROUP)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +130,7 @@ def test_one_container_with_another_model_among_several_is_found(
     assert f'+    "{"ff" * 32}"' in item.diff
 
 
-def test_an_endpoint_that_was_updated_by_hand_differs_in_configuration_and_package(
+def test_an_endpoint_that_was_updated_by_hand_differs_in_configuration_and_model(
     stack: DeployedStack, release: Release, account: Account
 ) -> None:
     before = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT)["EndpointConfigName"]
@@ -157,8 +145,8 @@ def test_an_endpoint_that_was_updated_by_hand_differs_in_configuration_and_packa
     assert {
         f'-  "config": "{before.lower()}",',
         '+  "config": "by-hand",',
-        '+  "packages": [],',
     } <= set(item.diff), "\n".join(item.diff)
+    assert any(each.startswith('+      "ModelDataUrl": ') for each in item.diff)
 
 
 def test_after_a_rollback_it_agrees_and_the_old_reason_is_called_old(

@@ -54,6 +54,13 @@ class Swept:
 @pytest.fixture
 def swept(account: Account) -> Iterator[Swept]:
     deploy(account, LEFT, GOOD_MODEL)
+    account.sagemaker.add_tags(
+        ResourceArn=f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}:endpoint/{LEFT}",
+        Tags=[
+            {"Key": "shoal:pipeline", "Value": PIPELINE},
+            {"Key": "shoal:execution", "Value": "leftoverid01"},
+        ],
+    )
     assert settled(account, LEFT)["EndpointStatus"] == "InService"
     swept = Swept(account)
     yield swept

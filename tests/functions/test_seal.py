@@ -22,6 +22,7 @@ EVENT = {
     "execution_id": "abcdefghijkl",
     "model_data_url": f"s3://{BUCKET}/{KEY}",
     "archive_sha256": SHA256,
+    "archive_composite_sha256": "",
     "content_sha256": "c" * 64,
 }
 RESULT = {
@@ -61,7 +62,7 @@ def s3(moto_url: str) -> Any:
 
 
 def seal(moto_url: str, **changes: Any) -> Outcome:
-    return invoke("seal", EVENT | changes, endpoint_url=moto_url)
+    return invoke("seal", EVENT | changes, endpoint_url=moto_url, module="sealer")
 
 
 def versions(s3: Any, key: str) -> list[str]:

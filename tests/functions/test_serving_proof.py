@@ -1,6 +1,4 @@
-"""The proof of a deployment: whether a real endpoint of the emulator, made of a registered package,
-is what was deployed.
-"""
+"""The proof of a deployment: whether a real endpoint of the emulator is what was deployed."""
 
 from __future__ import annotations
 
@@ -61,7 +59,7 @@ PARAMETER = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Va
 
 @dataclass
 class Live:
-    """An account in which ENDPOINT serves a package, and what the deployment that created it
+    """An account in which ENDPOINT serves an archive, and what the deployment that created it
     expects.
     """
 
@@ -73,31 +71,21 @@ class Live:
     def client(self, service: str) -> Any:
         return self.account.client(service)
 
-    def model(self, name: str, wrong: tuple[int, ...] = (), image: str = IMAGE) -> str:
-        """Create a model of a new, approved package; returns the package's ARN."""
+    def model(self, name: str, wrong: tuple[int, ...] = (), image: str = IMAGE) -> dict[str, Any]:
+        """Create a model of a new archive; returns its container."""
         self.client("s3").put_object(Bucket=BUCKET, Key=f"{name}.tar.gz", Body=archive(wrong))
-        package = self.client("sagemaker").create_model_package(
-            ModelPackageGroupName="proof",
-            ModelApprovalStatus="Approved",
-            InferenceSpecification={
-                "Containers": [
-                    {
-                        "Image": image,
-                        "ModelDataUrl": f"s3://{BUCKET}/{name}.tar.gz",
-                        "Environment": {
-                            "SAGEMAKER_PROGRAM": "inference.py",
-                            "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
-                        },
-                    }
-                ],
-                "SupportedContentTypes": ["application/json"],
-                "SupportedResponseMIMETypes": ["application/json"],
+        container = {
+            "Image": image,
+            "ModelDataUrl": f"s3://{BUCKET}/{name}.tar.gz",
+            "Environment": {
+                "SAGEMAKER_PROGRAM": "inference.py",
+                "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
             },
-        )["ModelPackageArn"]
+        }
         self.client("sagemaker").create_model(
-            ModelName=name, Containers=[{"ModelPackageName": package}], ExecutionRoleArn=self.role
+            ModelName=name, Containers=[container], ExecutionRoleArn=self.role
         )
-        return str(package)
+        return container
 
     def digest(self, image: str = IMAGE) -> str:
         """Return the digest that the image's tag has in ECR now, as `shoal promote` reads it."""
@@ -219,8 +207,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         live.client("iam").create_role(RoleName="serving", AssumeRolePolicyDocument=document)
         live.client("s3").create_bucket(Bucket=BUCKET)
         live.client("ecr").create_repository(repositoryName="pytorch-inference")
-        live.client("sagemaker").create_model_package_group(ModelPackageGroupName="proof")
-        package = live.model("good")
+        live.model("good")
         live.config("first", "good")
         live.client("sagemaker").create_endpoint(EndpointName=ENDPOINT, EndpointConfigName="first")
         look = live.client("sagemaker").describe_endpoint
@@ -229,7 +216,6 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
             "EndpointName": ENDPOINT,
             "EndpointConfigName": "first",
             "ModelName": "good",
-            "ModelPackageArn": package,
             "ImageDigest": live.digest(),
             "ModelDataUrl": f"s3://{BUCKET}/good.tar.gz",
             "ModelDataSha256": live.stored("good"),
@@ -269,10 +255,10 @@ def test_a_configuration_of_another_model_is_not_the_pinned_one(live: Live) -> N
     assert "first has the models good, not better" in reason(live.prove(ModelName="better"))
 
 
-def test_a_model_of_another_package_is_not_the_pinned_one(live: Live) -> None:
-    other = live.expected["ModelPackageArn"].replace("/1", "/7")
-    assert f"good is made of {live.expected['ModelPackageArn']}, not of {other}" in reason(
-        live.prove(ModelPackageArn=other)
+def test_a_model_of_another_archive_is_not_the_pinned_one(live: Live) -> None:
+    other = f"s3://{BUCKET}/other.tar.gz"
+    assert f"good is made of {live.expected['ModelDataUrl']}, not of {other}" in reason(
+        live.prove(ModelDataUrl=other)
     )
 
 
@@ -287,7 +273,7 @@ def test_an_image_of_another_digest_is_not_the_pinned_one(live: Live) -> None:
 
 def test_an_image_that_is_told_without_a_digest_is_not_compared(live: Live) -> None:
     """It is a serverless variant as well, which is described in other words."""
-    package = live.model("untold", image=f"{OWN_REPOSITORY}:never-pushed-sagemaker")
+    live.model("untold", image=f"{OWN_REPOSITORY}:never-pushed-sagemaker")
     live.config("untold", "untold", ServerlessConfig={"MemorySizeInMB": 1024, "MaxConcurrency": 2})
     live.client("sagemaker").create_endpoint(EndpointName="untold", EndpointConfigName="untold")
     archived = {
@@ -298,7 +284,6 @@ def test_an_image_that_is_told_without_a_digest_is_not_compared(live: Live) -> N
         EndpointName="untold",
         EndpointConfigName="untold",
         ModelName="untold",
-        ModelPackageArn=package,
         **archived,
     )
     assert proven["Status"] == "SUCCESS", proven
@@ -331,14 +316,17 @@ def test_an_archive_that_was_written_again_is_not_proven_though_its_content_is_t
 
 
 def test_an_archive_that_is_gone_is_named(live: Live) -> None:
-    assert f"the model data s3://{BUCKET}/gone.tar.gz cannot be read" in reason(
-        live.prove(ModelDataUrl=f"s3://{BUCKET}/gone.tar.gz")
-    )
+    s3 = live.client("s3")
+    kept = s3.get_object(Bucket=BUCKET, Key="good.tar.gz")["Body"].read()
+    s3.delete_object(Bucket=BUCKET, Key="good.tar.gz")
+    failure = reason(live.prove())
+    s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=kept)
+    assert f"the model data s3://{BUCKET}/good.tar.gz cannot be read" in failure
 
 
 def test_a_model_with_wrong_answers_is_not_proven_whatever_its_hash(live: Live) -> None:
     sagemaker = live.client("sagemaker")
-    package = live.model("wrong", wrong=(3, 5))
+    live.model("wrong", wrong=(3, 5))
     live.config("wrong", "wrong")
     sagemaker.create_endpoint(EndpointName="wrong", EndpointConfigName="wrong")
     # Not waited for: the proof waits.
@@ -351,7 +339,6 @@ def test_a_model_with_wrong_answers_is_not_proven_whatever_its_hash(live: Live) 
             EndpointName="wrong",
             EndpointConfigName="wrong",
             ModelName="wrong",
-            ModelPackageArn=package,
             **archived,
         )
     )
@@ -373,7 +360,7 @@ def test_deletion_proves_nothing(live: Live) -> None:
     assert live.prove("Delete", EndpointName="none")["Status"] == "SUCCESS"
 
 
-def template(package: str, name: str, sha256: str, image_digest: str) -> str:
+def template(container: dict[str, Any], sha256: str, image_digest: str) -> str:
     """Return a short serving stack: model, configuration, endpoint, and the proof as the function
     that a custom resource calls.
     """
@@ -399,16 +386,15 @@ def template(package: str, name: str, sha256: str, image_digest: str) -> str:
         "EndpointName": "of-a-stack",
         "EndpointConfigName": config,
         "ModelName": model,
-        "ModelPackageArn": package,
         "ImageDigest": image_digest,
-        "ModelDataUrl": f"s3://{BUCKET}/{name}.tar.gz",
+        "ModelDataUrl": container["ModelDataUrl"],
         "ModelDataSha256": sha256,
         "ContentSha256": SHA256,
     }
     types_and_properties = {
         "Model": (
             "AWS::SageMaker::Model",
-            {"Containers": [{"ModelPackageName": package}], "ExecutionRoleArn": role},
+            {"Containers": [container], "ExecutionRoleArn": role},
         ),
         "Config": ("AWS::SageMaker::EndpointConfig", {"ProductionVariants": [variant]}),
         "Endpoint": (
@@ -449,10 +435,8 @@ class Proven:
     def body(
         self, name: str, image_digest: str, wrong: tuple[int, ...] = (), image: str = IMAGE
     ) -> str:
-        """Return the stack's template with a new package that pins this digest."""
-        return template(
-            self.live.model(name, wrong, image), name, self.live.stored(name), image_digest
-        )
+        """Return the stack's template with a new archive that pins this digest."""
+        return template(self.live.model(name, wrong, image), self.live.stored(name), image_digest)
 
     def rolled_back(self, body: str) -> list[tuple[str, str]]:
         """Return the resources that failed in an update, with their reasons, once it is rolled back

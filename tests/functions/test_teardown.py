@@ -37,6 +37,11 @@ class Account:
         return self._invoke({"pipeline_execution_arn": execution}, remaining_ms)
 
     def queue(self, remaining_ms: int = 60_000, received: int = 1) -> Any:
+        outcome = self.deliver(remaining_ms, received)
+        assert not outcome.error, outcome.error
+        return outcome.result
+
+    def deliver(self, remaining_ms: int = 60_000, received: int = 1) -> Outcome:
         detail = {"pipelineExecutionArn": EXECUTION, "currentPipelineExecutionStatus": "Stopped"}
         record = {
             "messageId": "message-1",
@@ -46,9 +51,7 @@ class Account:
             "eventSourceARN": "arn:aws:sqs:us-east-1:111122223333:teardown",
             "body": json.dumps({"source": "aws.sagemaker", "detail": detail}),
         }
-        outcome = self._invoke({"Records": [record]}, remaining_ms)
-        assert not outcome.error, outcome.error
-        return outcome.result
+        return self._invoke({"Records": [record]}, remaining_ms)
 
     def sweep(self) -> Outcome:
         return self._invoke({}, 60_000, module="sweep")
@@ -378,8 +381,32 @@ def test_an_error_of_one_deletion_keeps_nothing_else(account: Account) -> None:
     other = f"{ENDPOINT}-2"
     account.sagemaker.endpoints[other], account.sagemaker.kept = "InService", (ENDPOINT,)
     outcome = account.step()
-    assert outcome.result["status"] == "pending"
     assert (account.sagemaker.deleted, ENDPOINT in outcome.log) == ([f"endpoint/{other}"], True)
+
+
+def test_a_refused_deletion_rings_at_once_and_its_message_comes_back(account: Account) -> None:
+    """Lambda counts the error, which the function's alarm watches; the queue keeps the message."""
+    account.sagemaker.kept = (ENDPOINT,)
+    assert "AccessDeniedException" in account.step().error
+    assert "AccessDeniedException" in account.deliver(received=3).error
+    assert account.pauses() == [120]
+
+
+def test_a_deletion_that_fails_otherwise_is_tried_again_without_an_alarm(account: Account) -> None:
+    account.sagemaker.refused = ("DeleteEndpoint",)
+    account.sagemaker.error_code = "InternalFailure"
+    assert account.step().result["status"] == "pending"
+    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
+
+
+def test_the_sweeper_leaves_what_a_person_named_alike_and_did_not_tag(account: Account) -> None:
+    account.sagemaker.status, account.sagemaker.steps = "", []
+    account.sagemaker.endpoints["shoal-mnist-dev-experimental"] = "InService"
+    account.sagemaker.tags = {ENDPOINT: TAGS, "shoal-mnist-dev-experimental": {}}
+    report = account.sweep().result
+    assert (report["past_ttl"], report["endpoints_past_ttl"]) == ([EXECUTION_ID], 1)
+    assert [*account.sagemaker.endpoints] == ["shoal-mnist-dev-experimental"]
+    assert not report["pending"]
 
 
 def test_an_execution_whose_status_cannot_be_read_keeps_the_sweeper_from_no_other(

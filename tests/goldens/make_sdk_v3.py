@@ -313,7 +313,7 @@ def seal_step(train: TrainingStep, report: PropertyFile) -> LambdaStep:
             "model_data_url": train.properties.ModelArtifacts.S3ModelArtifacts,
             **{
                 name: JsonGet(step_name="Evaluate", property_file=report, json_path=f"model.{name}")
-                for name in digests
+                for name in ("archive_sha256", "archive_composite_sha256", "content_sha256")
             },
         },
         outputs=[

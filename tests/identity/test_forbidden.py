@@ -107,6 +107,13 @@ PASS = Question(
     role_arn(f"{PREFIX}training"),
     {"iam:PassedToService": "sagemaker.amazonaws.com"},
 )
+
+
+def _stream(group: str, job: str) -> str:
+    return arn("logs", f"log-group:/aws/sagemaker/{group}:log-stream:{job}/algo-1-1700000000")
+
+
+LOG = Question("logs:PutLogEvents", _stream("TrainingJobs", "pipelines-abc-Train-xyz"))
 READ = Question("s3:GetObject", f"{DATA}/datasets/mnist/train/images")
 LIST = Question("s3:ListBucket", DATA, {"s3:prefix": "datasets/mnist/train/"})
 WRITE = Question("s3:PutObject", f"{ARTIFACTS}/training/abc/output/model.tar.gz")
@@ -165,6 +172,19 @@ EMPTY = Question("s3:DeleteObjectVersion", f"{DATA}/datasets/mnist/train/images"
 
 CASES = {
     # The pipeline starts what the definition describes, where the environment is, and nothing else.
+    "write into the log of a job that no pipeline started": Case(
+        "training", LOG, resource=_stream("TrainingJobs", "somebodys-job")
+    ),
+    "write into the log of another's evaluation": Case(
+        "evaluation",
+        replace(LOG, resource=_stream("ProcessingJobs", "pipelines-abc-Evaluate-xyz")),
+        resource=_stream("ProcessingJobs", "somebodys-job"),
+    ),
+    "make a stream of a job that no pipeline started": Case(
+        "training",
+        replace(LOG, action="logs:CreateLogStream"),
+        resource=_stream("TrainingJobs", "somebodys-job"),
+    ),
     "train on another instance type": Case(
         "pipeline", TRAIN, context={"sagemaker:InstanceTypes": ["ml.p5.48xlarge"]}
     ),

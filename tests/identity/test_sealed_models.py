@@ -1,157 +1,44 @@
 """A training job writes whatever it may, at every later moment, and nobody is ever served anything
-but what was evaluated: two accounts, dev's own bucket and roles, policies enforced.
+but what was evaluated; whoever serves has its own copy, and needs nobody.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
-from config.consumers import consumers_of
 from config.names import Names
-from config.release import Release
-from config.release_text import with_release
-from local.tests.control.account import trust
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import emulator
 from stacks.app import feature_flags
-from tests.cli.trained import archive
-from tests.config.releases import CONTENT
-from tests.functions.invocation import Outcome, invoke
+from tests.identity.brought import FORGED, JOBS, OUTPUT, OWN, World, allows, model, sealed
+from tests.identity.synth import synthesised
 from tests.identity.templates import Templates
-from tests.identity.test_forbidden import KEY
 from tests.repository import ROOT
-from tests.stacks.test_shared_releases import (
-    ARTIFACTS,
-    DEV,
-    NAMES,
-    STAGING,
-    VERSIONS,
-    Accounts,
-    data_template,
-    deploy,
-)
+from tests.stacks.test_consumer_access import ARTIFACTS, DEV, NAMES, STAGING, Accounts
 
-HONEST, FORGED = (archive({"model.pt": weights}) for weights in (b"evaluated", b"forged"))
-SHA256 = hashlib.sha256(HONEST).hexdigest()
-OUTPUT = "training/abcdefghijkl/pipelines-abcdefghijkl-Train-x/output/model.tar.gz"
-SEALED = f"models/{SHA256}/model.tar.gz"
-EVENT = {
-    "execution_id": "abcdefghijkl",
-    "model_data_url": f"s3://{ARTIFACTS}/{OUTPUT}",
-    "archive_sha256": SHA256,
-    "content_sha256": "c" * 64,
-}
-JOBS = ("training", "evaluation", "endpoint", "pipeline", "smoke-test", "teardown")
-SERVER = Names(STAGING).serving_role("0a1b2c")
-
-
-@dataclass(frozen=True)
-class World:
-    """dev, which trains, and staging, whose file pins the sealed archive where it lies."""
-
-    accounts: Accounts
-
-    def s3(self, actor: str) -> Any:
-        return self.accounts.role(DEV.account, NAMES.role(actor), "s3")
-
-    def train(self, content: bytes) -> None:
-        self.s3("training").put_object(Bucket=ARTIFACTS, Key=OUTPUT, Body=content)
-
-    def existing(self) -> set[str]:
-        root = self.accounts.root(DEV.account, "s3")
-        return {each["Key"] for each in root.list_objects_v2(Bucket=ARTIFACTS).get("Contents", [])}
-
-    def forge(self, actor: str = "training") -> set[str]:
-        """Let the role write over everything that exists, and where models will lie; return what it
-        could.
-        """
-        s3, wanted = self.s3(actor), self.existing() | {SEALED, "models/more/model.tar.gz"}
-        return {
-            key for key in wanted if _allows(s3.put_object, Bucket=ARTIFACTS, Key=key, Body=FORGED)
-        }
-
-    def seal(self) -> Outcome:
-        """Run the step's function with the role that its stack gives it."""
-        session = self.accounts.root(DEV.account, "sts").assume_role(
-            RoleArn=NAMES.role_arn("seal"), RoleSessionName="seal"
-        )["Credentials"]
-        credentials = {
-            "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
-            "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
-            "AWS_SESSION_TOKEN": session["SessionToken"],
-        }
-        return invoke(
-            "seal", EVENT, endpoint_url=self.accounts.local.endpoint, environment=credentials
-        )
-
-    def served(self) -> set[bytes]:
-        """Return what containers get: of an execution's endpoint, and of staging's."""
-        staging = self.accounts.role(STAGING.account, Names(STAGING).role(SERVER), "s3")
-        return {
-            client.get_object(Bucket=ARTIFACTS, Key=SEALED)["Body"].read()
-            for client in (self.s3("endpoint"), staging)
-        }
-
-
-def _allows(call: Any, **arguments: Any) -> bool:
-    try:
-        call(**arguments)
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "AccessDenied":
-            raise
-        return False
-    return True
+HONEST = model(3)
+SEALED = sealed(HONEST)
 
 
 @pytest.fixture(scope="module")
 def world(
-    tmp_path_factory: pytest.TempPathFactory,
-    templates: dict[str, Templates],
+    tmp_path_factory: pytest.TempPathFactory, templates: dict[str, Templates]
 ) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("sealed")
-    consumers = consumers_of(DEV, _pinning(folder / "repository"))
+    build(runtimes()["pytorch"], None, print)
+    folder, context = tmp_path_factory.mktemp("sealed"), feature_flags(ROOT)
     numbers = ("--account", DEV.account, "--account", STAGING.account)
     with emulator(folder / "state", *numbers, "--region", DEV.region, "--enforce-iam") as running:
         accounts = Accounts(running.account)
-        deploy(accounts, data_template(folder / "cdk.out", feature_flags(ROOT), consumers))
-        accounts.make_role(STAGING.account, Names(STAGING).role(SERVER))
-        _make_roles(accounts, templates["dev"].identity_policies())
-        yield World(accounts)
-
-
-def _pinning(root: Path) -> Path:
-    """Return a repository in whose file staging pins the sealed archive."""
-    (root / "environments").mkdir(parents=True)
-    pins = {
-        "model_package_arn": VERSIONS[1],
-        "model_package_version": 1,
-        "model_data_url": f"s3://{ARTIFACTS}/{SEALED}",
-    }
-    for name in ("dev", "staging"):
-        text = (ROOT / f"environments/{name}.yaml").read_text()
-        if name == "staging":
-            text = with_release(text, Release(**CONTENT | pins), name)
-        (root / f"environments/{name}.yaml").write_text(text)
-    return root
-
-
-def _make_roles(accounts: Accounts, policies: dict[str, dict[str, Any]]) -> None:
-    """Create dev's roles with the policies of its stacks, for the key that exists."""
-    iam, kms = (accounts.root(DEV.account, service) for service in ("iam", "kms"))
-    key = kms.describe_key(KeyId=f"alias/{NAMES.prefix}")["KeyMetadata"]["Arn"]
-    for actor in (*JOBS, "seal"):
-        name, principal = NAMES.role(actor), {"AWS": f"arn:aws:iam::{DEV.account}:root"}
-        iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal))
-        for policy, document in policies[name].items():
-            text = json.dumps(document).replace(KEY, key)
-            iam.put_role_policy(RoleName=name, PolicyName=policy, PolicyDocument=text)
+        keys = [accounts.deploy_data(each, folder / each.name, context) for each in (DEV, STAGING)]
+        world = World(accounts, folder, keys[1])
+        staging = synthesised({"staging": STAGING}, folder / "roles")["staging"]
+        world.make_roles(DEV, keys[0], templates["dev"])
+        world.make_roles(STAGING, keys[1], staging)
+        yield world
 
 
 def test_what_a_job_writes_between_evaluation_and_seal_fails_its_own_execution(
@@ -159,42 +46,113 @@ def test_what_a_job_writes_between_evaluation_and_seal_fails_its_own_execution(
 ) -> None:
     world.train(HONEST)
     assert OUTPUT in world.forge()
-    assert "written again after it was evaluated" in world.seal().error
+    assert "written again after it was evaluated" in world.seal(HONEST).error
     assert SEALED not in world.existing()
 
 
 def test_what_a_job_writes_after_the_seal_is_never_served(world: World) -> None:
-    world.train(HONEST)
-    assert world.seal().result["model_data_url"] == f"s3://{ARTIFACTS}/{SEALED}"
-    # Registered, approved, pinned, deployed elsewhere, scaled out: all read the same object.
-    for _ in range(2):
-        assert world.forge() == {OUTPUT}
-        assert world.served() == {HONEST}
-        assert world.seal().result["status"] == "Sealed"
-    assert world.served() == {HONEST}
+    release = world.release(HONEST)
+    assert world.forge() == {OUTPUT}
+    assert world.deploy(release) == ("CREATE_COMPLETE", [])
+    assert world.forge() == {OUTPUT}
+    assert world.seal(HONEST).result["status"] == "Sealed"
+    assert world.answer() == 6.0
+    own = world.accounts.root(STAGING.account, "s3").get_object(Bucket=OWN, Key=SEALED)
+    assert hashlib.sha256(own["Body"].read()).hexdigest() in SEALED
 
 
+def test_another_archive_under_the_pinned_url_is_refused_and_the_old_release_answers(
+    world: World,
+) -> None:
+    content = model(4)
+    release = world.release(content)
+    # Somebody got around every policy of dev's.
+    dev = world.accounts.root(DEV.account, "s3")
+    dev.put_object(Bucket=ARTIFACTS, Key=sealed(content), Body=FORGED)
+    status, reasons = world.deploy(release)
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    forged = hashlib.sha256(FORGED).hexdigest()
+    assert f"is {forged}, evaluated was {release.model_data_sha256}" in reasons[0]
+    assert (world.answer(), sealed(content) in world.existing(OWN)) == (6.0, False)
+
+
+@pytest.mark.parametrize(
+    ("approval", "changes", "says"),
+    [
+        ("Rejected", {}, "is Rejected, not Approved"),
+        ("PendingManualApproval", {}, "is PendingManualApproval, not Approved"),
+        ("Approved", {"model_data_url": f"s3://{ARTIFACTS}/models/x/model.tar.gz"}, ", pinned is "),
+    ],
+)
+def test_what_the_registry_does_not_say_may_be_served_is_refused(
+    world: World, approval: str, changes: dict[str, str], says: str
+) -> None:
+    content = model(5)
+    release = world.release(content, approval).model_copy(update=changes)
+    status, reasons = world.deploy(release)
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    assert "not brought: NotApprovedError: arn:aws:sagemaker:" in reasons[0]
+    assert says in reasons[0]
+    assert (world.answer(), sealed(content) in world.existing(OWN)) == (6.0, False)
+
+
+@pytest.mark.parametrize("environment", [DEV, STAGING], ids=lambda each: each.name)
 @pytest.mark.parametrize("actor", JOBS)
-def test_no_role_but_the_seal_writes_or_deletes_there(world: World, actor: str) -> None:
-    world.train(HONEST)
-    world.seal()
-    s3, version = world.s3(actor), _version(world)
-    assert not any(key.startswith("models/") for key in world.forge(actor))
-    assert not _allows(s3.delete_object, Bucket=ARTIFACTS, Key=SEALED)
-    assert not _allows(s3.delete_object, Bucket=ARTIFACTS, Key=SEALED, VersionId=version)
-    assert world.served() == {HONEST}
+def test_no_job_writes_or_deletes_in_either_store(
+    world: World, actor: str, environment: object
+) -> None:
+    account, role = (
+        (DEV.account, NAMES) if environment is DEV else (STAGING.account, Names(STAGING))
+    )
+    s3 = world.accounts.role(account, role.role(actor), "s3")
+    for bucket in (ARTIFACTS, OWN):
+        assert not allows(s3.put_object, Bucket=bucket, Key=SEALED, Body=FORGED)
+        assert not allows(s3.delete_object, Bucket=bucket, Key=SEALED)
+        version = _version(world, bucket)
+        assert not allows(s3.delete_object, Bucket=bucket, Key=SEALED, VersionId=version)
 
 
 def test_a_role_that_its_account_allows_everything_cannot_either(world: World) -> None:
     """The bucket's Deny does not depend on what identity policies forget."""
-    world.train(HONEST)
-    world.seal()
-    world.accounts.make_role(DEV.account, "anything")
-    s3 = world.accounts.role(DEV.account, "anything", "s3")
-    assert not _allows(s3.put_object, Bucket=ARTIFACTS, Key=SEALED, Body=FORGED)
-    assert not _allows(s3.delete_object, Bucket=ARTIFACTS, Key=SEALED, VersionId=_version(world))
+    for account, bucket in ((DEV.account, ARTIFACTS), (STAGING.account, OWN)):
+        world.accounts.make_role(account, "anything")
+        s3, version = world.accounts.role(account, "anything", "s3"), _version(world, bucket)
+        assert not allows(s3.put_object, Bucket=bucket, Key=SEALED, Body=FORGED)
+        assert not allows(s3.delete_object, Bucket=bucket, Key=SEALED, VersionId=version)
 
 
-def _version(world: World) -> str:
-    root = world.accounts.root(DEV.account, "s3")
-    return str(root.head_object(Bucket=ARTIFACTS, Key=SEALED)["VersionId"])
+def test_only_what_brings_archives_reads_those_of_dev(world: World) -> None:
+    for actor in (*JOBS, "anything"):
+        role = actor if actor == "anything" else Names(STAGING).role(actor)
+        s3 = world.accounts.role(STAGING.account, role, "s3")
+        for key in (SEALED, OUTPUT):
+            assert not allows(s3.get_object, Bucket=ARTIFACTS, Key=key), (actor, key)
+
+
+def test_when_everything_of_dev_is_gone_staging_deploys_rolls_back_and_starts_again(
+    world: World,
+) -> None:
+    first, second, missing = (world.release(each) for each in (HONEST, model(7), model(8)))
+    assert world.deploy(second)[0] == "UPDATE_COMPLETE"
+    s3, sagemaker = (world.accounts.root(DEV.account, each) for each in ("s3", "sagemaker"))
+    for release in (first, second, missing):
+        sagemaker.delete_model_package(ModelPackageName=release.model_package_arn)
+    for key in world.existing():
+        s3.delete_object(Bucket=ARTIFACTS, Key=key)
+    s3.delete_bucket_policy(Bucket=ARTIFACTS)
+    sagemaker.delete_model_package_group_policy(ModelPackageGroupName=NAMES.model_package_group)
+    assert world.deploy(first) == ("UPDATE_COMPLETE", [])  # as `git revert` does
+    assert world.answer() == 6.0
+    status, reasons = world.deploy(missing)
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    assert f"whether {missing.model_package_arn} is approved is not known" in reasons[0]
+    assert world.answer() == 6.0
+    world.destroy()
+    assert SEALED in world.existing(OWN)
+    assert world.deploy(second) == ("CREATE_COMPLETE", [])
+    assert world.answer() == 14.0
+
+
+def _version(world: World, bucket: str) -> str:
+    root = world.accounts.root(DEV.account if bucket == ARTIFACTS else STAGING.account, "s3")
+    return str(root.head_object(Bucket=bucket, Key=SEALED)["VersionId"])

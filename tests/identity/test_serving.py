@@ -15,14 +15,16 @@ from tests.identity.templates import ARNS, Templates
 from tests.stacks.test_serving import RELEASE
 
 PREFIX = "shoal-mnist-dev-us-east-1-"
-BUCKET = "arn:aws:s3:::shoal-mnist-dev-artifacts"
-ARCHIVE = f"{BUCKET}/training/abc/output/model.tar.gz"
-CAPTURED_OBJECT = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1/captured/shoal-mnist-dev/AllTraffic/x.jsonl"  # noqa: E501
+BUCKET = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1"
+ARCHIVE = f"{BUCKET}/models/{RELEASE['model_data_sha256']}/model.tar.gz"
+SOURCE = f"arn:aws:s3:::{RELEASE['model_data_url'].removeprefix('s3://')}"
+CAPTURED_OBJECT = f"{BUCKET}/captured/shoal-mnist-dev/AllTraffic/x.jsonl"
 THROUGH_S3 = {
     "kms:ViaService": "s3.us-east-1.amazonaws.com",
     "kms:EncryptionContext:aws:s3:arn": ARCHIVE,
     "kms:CallerAccount": "111122223333",
 }
+OWN_KEY = ARNS["AWS::KMS::Key"].format("StorageKeyBAA9457B")
 TRAINED_WITH = "arn:aws:kms:us-east-1:111122223333:key/of-the-trainer"
 KEY_POLICY = {
     "Statement": [
@@ -42,11 +44,17 @@ def arn(service: str, resource: str) -> str:
 
 
 READ = Question("s3:GetObject", ARCHIVE)
-DECRYPT = Question("kms:Decrypt", TRAINED_WITH, THROUGH_S3)
+DECRYPT = Question("kms:Decrypt", OWN_KEY, THROUGH_S3)
+BRING = Question("s3:GetObjectVersion", SOURCE)
+KEEP_BROUGHT = Question("s3:PutObject", ARCHIVE)
+DECRYPT_SOURCE = Question(
+    "kms:Decrypt", TRAINED_WITH, THROUGH_S3 | {"kms:EncryptionContext:aws:s3:arn": SOURCE}
+)
+ASK_REGISTRY = Question("sagemaker:DescribeModelPackage", RELEASE["model_package_arn"])
 KEEP = Question("s3:PutObject", CAPTURED_OBJECT)
 ENCRYPT = Question(
     "kms:GenerateDataKey",
-    ARNS["AWS::KMS::Key"].format("StorageKeyBAA9457B"),
+    OWN_KEY,
     THROUGH_S3 | {"kms:EncryptionContext:aws:s3:arn": CAPTURED_OBJECT},
 )
 PULL = Question(
@@ -65,7 +73,7 @@ CASES: dict[str, tuple[str, Question, Question]] = {
     "serve another archive": (
         "serving",
         READ,
-        replace(READ, resource=f"{BUCKET}/training/other/output/model.tar.gz"),
+        replace(READ, resource=f"{BUCKET}/models/other/model.tar.gz"),
     ),
     "write into the archive": ("serving", READ, replace(READ, action="s3:PutObject")),
     "list what else was trained": (
@@ -85,20 +93,58 @@ CASES: dict[str, tuple[str, Question, Question]] = {
         replace(DECRYPT, context={**THROUGH_S3, "kms:ViaService": "ssm.us-east-1.amazonaws.com"}),
     ),
     "decrypt another archive": (
-        "serving",
+        "serving-proof",
         DECRYPT,
         replace(
             DECRYPT,
             context={
                 **THROUGH_S3,
-                "kms:EncryptionContext:aws:s3:arn": ARCHIVE.replace("abc", "other"),
+                "kms:EncryptionContext:aws:s3:arn": f"{BUCKET}/models/other/model.tar.gz",
             },
         ),
     ),
-    "decrypt with a key of another account": (
+    "decrypt with the key of whoever trained it": (
         "serving",
         DECRYPT,
-        replace(DECRYPT, resource=TRAINED_WITH.replace("111122223333", "999988887777")),
+        replace(DECRYPT, resource=TRAINED_WITH),
+    ),
+    "read the archive where it was trained": ("serving", READ, replace(READ, resource=SOURCE)),
+    "bring what is not sealed": (
+        "bring",
+        BRING,
+        replace(BRING, resource=SOURCE.replace("/models/", "/training/")),
+    ),
+    "write into the source's store": ("bring", BRING, replace(BRING, action="s3:PutObject")),
+    "write elsewhere than sealed": (
+        "bring",
+        KEEP_BROUGHT,
+        replace(KEEP_BROUGHT, resource=ARCHIVE.replace("/models/", "/training/")),
+    ),
+    "delete what was brought": (
+        "bring",
+        KEEP_BROUGHT,
+        replace(KEEP_BROUGHT, action="s3:DeleteObject"),
+    ),
+    "decrypt other objects of the source": (
+        "bring",
+        DECRYPT_SOURCE,
+        replace(
+            DECRYPT_SOURCE,
+            context={
+                **THROUGH_S3,
+                "kms:EncryptionContext:aws:s3:arn": SOURCE.replace("/models/", "/training/"),
+            },
+        ),
+    ),
+    "ask another registry": (
+        "bring",
+        ASK_REGISTRY,
+        replace(ASK_REGISTRY, resource=ASK_REGISTRY.resource.replace("-dev/", "-other/")),
+    ),
+    "approve what it brings": (
+        "bring",
+        ASK_REGISTRY,
+        replace(ASK_REGISTRY, action="sagemaker:UpdateModelPackage"),
     ),
     "pull another image": (
         "serving",
@@ -136,7 +182,7 @@ CASES: dict[str, tuple[str, Question, Question]] = {
     "prove another archive": (
         "serving-proof",
         READ,
-        replace(READ, resource=f"{BUCKET}/training/other/output/model.tar.gz"),
+        replace(READ, resource=f"{BUCKET}/models/other/model.tar.gz"),
     ),
     "write into the archive that it proves": (
         "serving-proof",
@@ -179,7 +225,11 @@ def names(roles: Roles) -> dict[str, str]:
         for name in roles.identity
         if name.startswith(f"{PREFIX}serving-") and not name.endswith("-proof")
     ]
-    return {"serving": serving, "serving-proof": f"{PREFIX}serving-proof"}
+    return {
+        "serving": serving,
+        "serving-proof": f"{PREFIX}serving-proof",
+        "bring": f"{PREFIX}bring",
+    }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -191,7 +241,3 @@ def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(
         True,
         False,
     ]
-
-
-def test_the_archive_is_that_of_the_release() -> None:
-    assert RELEASE["model_data_url"] == ARCHIVE.replace("arn:aws:s3:::", "s3://")

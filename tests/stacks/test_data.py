@@ -96,11 +96,14 @@ def test_every_bucket_refuses_tls_before_1_2(data: Template) -> None:
 
 
 @pytest.mark.parametrize(
-    ("actions", "actor"),
-    [("s3:PutObject", "seal"), (["s3:DeleteObject", "s3:DeleteObjectVersion"], "empty-on-delete")],
+    ("actions", "actors"),
+    [
+        ("s3:PutObject", ["seal", "bring"]),
+        (["s3:DeleteObject", "s3:DeleteObjectVersion"], ["empty-on-delete"]),
+    ],
 )
-def test_sealed_models_are_closed_to_everybody_but_one_role(
-    data: Template, actions: str | list[str], actor: str
+def test_sealed_models_are_closed_to_everybody_but_these_roles(
+    data: Template, actions: str | list[str], actors: list[str]
 ) -> None:
     (refusal,) = [
         entry
@@ -112,8 +115,8 @@ def test_sealed_models_are_closed_to_everybody_but_one_role(
         {"AWS": "*"},
         "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1/models/*",
     )
-    role = f"arn:aws:iam::111122223333:role/shoal-mnist-dev-us-east-1-{actor}"
-    assert refusal["Condition"] == {"ArnNotEquals": {"aws:PrincipalArn": role}}
+    roles = [f"arn:aws:iam::111122223333:role/shoal-mnist-dev-us-east-1-{each}" for each in actors]
+    assert refusal["Condition"] == {"ArnNotEquals": {"aws:PrincipalArn": roles}}
 
 
 def test_nobody_is_allowed_into_a_bucket_by_its_policy_but_the_log_service(data: Template) -> None:

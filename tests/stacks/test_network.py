@@ -10,9 +10,7 @@ import pytest
 from aws_cdk.assertions import Match, Template
 
 from stacks.stage import EnvironmentStage
-from tests.config.releases import CONTENT
 from tests.stacks.reading import properties, resources
-from tests.stacks.variants import network_template, variant
 
 
 def _training_group(network: Template) -> str:
@@ -113,21 +111,6 @@ def test_uploads_in_parts_can_be_resumed_through_the_endpoint(network: Template)
     (endpoint,) = properties(network, "AWS::EC2::VPCEndpoint")
     (statement,) = endpoint["PolicyDocument"]["Statement"]
     assert {"s3:PutObject", "s3:ListMultipartUploadParts"} <= {*statement["Action"]}
-
-
-def test_an_archive_that_is_served_from_another_environment_can_be_loaded(tmp_path: Path) -> None:
-    """The instances load it through the endpoint, whose policy counts beside role and bucket."""
-    before = {
-        "model_package_arn": CONTENT["model_package_arn"],
-        "model_data_url": "s3://another-artifacts/models/1/model.tar.gz",
-    }
-    pinned = variant(tmp_path, "live", release=CONTENT | {"replaces": [before]}, serving={})
-    (endpoint,) = properties(network_template(pinned, tmp_path / "out"), "AWS::EC2::VPCEndpoint")
-    (statement,) = endpoint["PolicyDocument"]["Statement"]
-    assert {
-        "arn:aws:s3:::shoal-mnist-dev-artifacts/*",
-        "arn:aws:s3:::another-artifacts/*",
-    } <= set(statement["Resource"])
 
 
 def test_all_traffic_is_logged(network: Template) -> None:

@@ -31,13 +31,8 @@ NEXT = RELEASE | {
 ELSEWHERE = RELEASE | {
     "model_package_arn": RELEASE["model_package_arn"].replace("111122223333", "999988887777")
 }
-MOVED = NEXT | {"model_data_url": RELEASE["model_data_url"].replace("abc", "def")}
 OWN_BUCKET = "shoal-mnist-live-artifacts-111122223333-us-east-1"
-COPIED = RELEASE | {
-    "model_package_arn": RELEASE["model_package_arn"].replace("mnist-dev", "mnist-live"),
-    "model_data_url": f"s3://{OWN_BUCKET}/releases/111122223333/shoal-mnist-dev/3/abc/model.tar.gz",
-    "copied_from": RELEASE["model_package_arn"],
-}
+OWN_COPY = f"{OWN_BUCKET}/models/{RELEASE['model_data_sha256']}/model.tar.gz"
 SCALING = {"min": 2, "max": 4, "invocations_per_instance": 600}
 SERVERLESS = {
     "serverless": {"memory_mb": 3072, "max_concurrency": 7},
@@ -80,8 +75,6 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
             }
         },
         "elsewhere": {"release": ELSEWHERE},
-        "moved": {"release": MOVED},
-        "copied": {"release": COPIED},
     }
     by_name = {}
     for name, sections in sections_by_name.items():
@@ -106,7 +99,7 @@ def serving_role(template: Template) -> str:
     (name,) = [
         role["RoleName"]
         for role in properties(template, "AWS::IAM::Role")
-        if "serving-proof" not in role["RoleName"]
+        if "serving-proof" not in role["RoleName"] and "bring" not in role["RoleName"]
     ]
     assert re.fullmatch(rf"{PREFIX}serving-[0-9a-f]{{6}}", name)
     return str(name)
@@ -145,10 +138,48 @@ def test_what_the_other_stacks_export_stays_when_the_release_is_taken_back(
     assert exported == {stack.stack_name: stack.template.get("Outputs", {}) for stack in reverted}
 
 
-def test_the_model_is_made_of_the_pinned_package(plain: Template) -> None:
-    assert only(plain, "AWS::SageMaker::Model")["Containers"] == [
-        {"ModelPackageName": RELEASE["model_package_arn"]}
+def test_the_model_is_made_of_the_own_copy_once_it_is_here(plain: Template) -> None:
+    (model,) = resources(plain, "AWS::SageMaker::Model").values()
+    assert model["Properties"]["Containers"] == [
+        {
+            "Image": RELEASE["image_uri"],
+            "ModelDataUrl": f"s3://{OWN_COPY}",
+            "Environment": RELEASE["environment"],
+        }
     ]
+    assert logical_id(plain, "Custom::BroughtArchive") in model["DependsOn"]
+
+
+def test_what_brings_the_archive_knows_the_pin_and_keeps_what_it_brought(plain: Template) -> None:
+    (brought,) = resources(plain, "Custom::BroughtArchive").values()
+    timeouts = {"ServiceToken", "ServiceTimeout"}
+    assert {key: brought["Properties"][key] for key in brought["Properties"].keys() - timeouts} == {
+        "ModelPackageArn": RELEASE["model_package_arn"],
+        "ModelDataUrl": RELEASE["model_data_url"],
+        "ModelDataSha256": RELEASE["model_data_sha256"],
+        "ModelDataCompositeSha256": "",
+        "Bucket": OWN_BUCKET,
+    }
+
+
+def test_what_brings_the_archive_reads_sealed_ones_and_writes_them_at_home(
+    templates: dict[str, Template],
+) -> None:
+    allowed = statements(templates["elsewhere"], f"{PREFIX}bring")
+    own, source = (f"arn:aws:s3:::{each}" for each in (OWN_BUCKET, "shoal-mnist-dev-artifacts"))
+    assert allowed["ReadSealed"]["Resource"] == [f"{source}/models/*", f"{own}/models/*"]
+    assert allowed["WriteSealed"]["Resource"] == f"{own}/models/*"
+    versions = f"{ELSEWHERE['model_package_arn'].rpartition('/')[0]}/*"
+    assert allowed["AskRegistry"]["Resource"] == versions
+    assert allowed["DecryptSource"]["Resource"] == "arn:aws:kms:us-east-1:999988887777:key/*"
+    assert allowed.keys() == {
+        "WriteOwnLog",
+        "AskRegistry",
+        "ReadSealed",
+        "WriteSealed",
+        "UseKey",
+        "DecryptSource",
+    }
 
 
 def test_model_and_configuration_have_no_names_and_the_endpoint_has_one(plain: Template) -> None:
@@ -172,23 +203,35 @@ def test_configuration_endpoint_and_proof_follow_a_model_that_is_replaced(plain:
     assert proof["ModelName"] == variant["ModelName"]
 
 
-def test_a_new_release_changes_model_and_proof_in_place(templates: dict[str, Template]) -> None:
+def test_a_new_release_changes_nothing_that_has_to_keep_its_name(
+    templates: dict[str, Template],
+) -> None:
     old, new = (templates[name].to_json()["Resources"] for name in ("plain", "next"))
-    assert old.keys() == new.keys()
-    changed = {old[key]["Type"] for key in old if _untagged(old[key]) != _untagged(new[key])}
-    assert changed == {"AWS::SageMaker::Model", "Custom::ServingProof"}
+    same = old.keys() & new.keys()
+    changed = {old[key]["Type"] for key in same if _untagged(old[key]) != _untagged(new[key])}
+    assert changed == {
+        "AWS::IAM::Policy",
+        "AWS::SageMaker::Endpoint",
+        "AWS::SageMaker::Model",
+        "Custom::BroughtArchive",
+        "Custom::ServingProof",
+    }
+    assert {key[:4] for key in old.keys() ^ new.keys()} == {"Role"}
+
+
+def test_the_policy_of_what_brings_archives_is_the_same_for_every_release(
+    templates: dict[str, Template],
+) -> None:
+    """IAM takes moments to apply a change, and the function is called at once."""
+    plain, following = (statements(templates[each], f"{PREFIX}bring") for each in ("plain", "next"))
+    assert plain == following
 
 
 def test_another_archive_has_a_role_of_its_own_so_that_the_old_fleet_keeps_its(
     templates: dict[str, Template],
 ) -> None:
-    roles = {
-        kind: serving_role(templates[kind]) for kind in ("plain", "next", "moved", "elsewhere")
-    }
-    assert roles["plain"] == roles["next"]
-    assert len(set(roles.values())) == 3
-    old, new = (set(templates[name].to_json()["Resources"]) for name in ("plain", "moved"))
-    assert {key[:4] for key in old ^ new} == {"Role"}
+    roles = {kind: serving_role(templates[kind]) for kind in ("plain", "next", "elsewhere")}
+    assert roles["plain"] == roles["elsewhere"] != roles["next"]
 
 
 def _untagged(resource: dict[str, Any]) -> dict[str, Any]:
@@ -205,9 +248,8 @@ def test_the_proof_has_the_whole_release_and_comes_after_the_endpoint(plain: Tem
     by_aws = {"ServiceToken", "ServiceTimeout", "EndpointConfigName", "ModelName"}
     assert {key: value for key, value in proof["Properties"].items() if key not in by_aws} == {
         "EndpointName": ENDPOINT,
-        "ModelPackageArn": RELEASE["model_package_arn"],
         "ImageDigest": RELEASE["image_digest"],
-        "ModelDataUrl": RELEASE["model_data_url"],
+        "ModelDataUrl": f"s3://{OWN_COPY}",
         "ModelDataSha256": RELEASE["model_data_sha256"],
         "ContentSha256": RELEASE["content_sha256"],
     }
@@ -406,43 +448,22 @@ def test_serverless_inference_has_no_vpc_no_volumes_and_no_instances(
     assert {"AttachToVpc", "UseInterfaces", "SeeVpc"} & allowed_to_serve(template).keys() == set()
 
 
-@pytest.mark.parametrize(
-    ("kind", "account"), [("plain", "111122223333"), ("elsewhere", "999988887777")]
-)
-def test_the_role_reads_the_one_archive_under_a_key_of_whoever_trained_it(
-    templates: dict[str, Template], kind: str, account: str
+@pytest.mark.parametrize("kind", ["plain", "elsewhere"])
+def test_the_role_reads_the_one_own_copy_under_the_own_key_whoever_trained_it(
+    templates: dict[str, Template], kind: str
 ) -> None:
-    allowed = allowed_to_serve(templates[kind])
-    bucket, archive = (
-        "arn:aws:s3:::shoal-mnist-dev-artifacts",
-        "arn:aws:s3:::shoal-mnist-dev-artifacts/training/abc/output/model.tar.gz",
-    )
+    allowed, archive = allowed_to_serve(templates[kind]), f"arn:aws:s3:::{OWN_COPY}"
     assert (allowed["ReadArchive"]["Action"], allowed["ReadArchive"]["Resource"]) == (
         "s3:GetObject",
         archive,
     )
     decrypt = allowed["DecryptArchive"]
-    assert (decrypt["Action"], decrypt["Resource"]) == (
-        "kms:Decrypt",
-        f"arn:aws:kms:us-east-1:{account}:key/*",
-    )
+    assert decrypt["Action"] == "kms:Decrypt"
+    assert "StorageKey" in decrypt["Resource"]["Fn::ImportValue"]
     assert decrypt["Condition"]["StringEquals"] == {
         "kms:ViaService": "s3.us-east-1.amazonaws.com",
-        "kms:EncryptionContext:aws:s3:arn": [bucket, archive],
+        "kms:EncryptionContext:aws:s3:arn": [f"arn:aws:s3:::{OWN_BUCKET}", archive],
     }
-
-
-def test_of_a_copied_release_it_reads_the_environments_own_bucket_under_its_own_key(
-    templates: dict[str, Template],
-) -> None:
-    allowed = allowed_to_serve(templates["copied"])
-    archive = f"arn:aws:s3:::{COPIED['model_data_url'].removeprefix('s3://')}"
-    assert allowed["ReadArchive"]["Resource"] == archive
-    assert "StorageKey" in allowed["DecryptArchive"]["Resource"]["Fn::ImportValue"]
-    context = allowed["DecryptArchive"]["Condition"]["StringEquals"][
-        "kms:EncryptionContext:aws:s3:arn"
-    ]
-    assert context == [f"arn:aws:s3:::{OWN_BUCKET}", archive]
 
 
 def test_the_role_pulls_the_one_image_and_looks_at_the_three_alarms(plain: Template) -> None:
@@ -479,7 +500,7 @@ def test_the_proof_may_ask_this_endpoint_and_look_at_what_is_tagged_as_this_envi
     assert allowed["SeeWhatIsServed"]["Condition"] == {"StringEquals": tags}
 
 
-@pytest.mark.parametrize("kind", ["plain", "elsewhere", "copied"])
+@pytest.mark.parametrize("kind", ["plain", "elsewhere"])
 def test_the_proof_may_read_the_archive_that_the_container_may_read_and_nothing_else_of_s3(
     templates: dict[str, Template], kind: str
 ) -> None:

@@ -4,6 +4,8 @@ model.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
 import shutil
@@ -58,6 +60,21 @@ def test_the_report_holds_the_accuracy_that_training_measured(
     with (tmp_path / "model.tar.gz").open("rb") as archive:
         digests = {"archive_sha256": sha256(archive), "content_sha256": content_sha256(archive)}
     assert digests.items() <= report["model"].items()
+    whole = hashlib.sha256(bytes.fromhex(digests["archive_sha256"])).digest()
+    composite = f"{base64.b64encode(whole).decode()}-1"
+    assert report["model"]["archive_composite_sha256"] == composite
+
+
+def test_the_composite_checksum_is_that_of_the_parts(runtime: Runtime, tmp_path: Path) -> None:
+    (tmp_path / "archive").write_bytes(bytes(range(10)))
+    program = "import evaluate as e, pathlib; e.PART_BYTES = 4; e._BLOCK_BYTES = 3"
+    print_it = "print(e.composite_sha256(pathlib.Path('archive')))"
+    command = runtime.alone(
+        "-c", f"import sys; sys.path[:0] = [{str(CODE)!r}]\n{program}\n{print_it}"
+    )
+    parts = [hashlib.sha256(bytes(part)).digest() for part in (range(4), range(4, 8), range(8, 10))]
+    whole = base64.b64encode(hashlib.sha256(b"".join(parts)).digest()).decode()
+    assert runtime.run(command, tmp_path).output.split()[-1] == f"{whole}-3"
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,26 @@ def test_an_account_that_was_not_bootstrapped_has_nothing_to_remove(target: Targ
     assert (is_bootstrapped(target), of_bootstrap(target)) == (False, ())
 
 
+def test_a_bootstrap_that_could_not_be_created_is_none(target: Target) -> None:
+    """CloudFormation keeps its stack, and deployments look for the version in vain."""
+    cloudformation, ssm = target.client("cloudformation"), target.client("ssm")
+    version = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "30"}}
+    cloudformation.create_stack(
+        StackName="CDKToolkit", TemplateBody=json.dumps({"Resources": {"Any": version}})
+    )
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName="CDKToolkit", WaiterConfig={"Delay": 1}
+    )
+    without = is_bootstrapped(target)
+    ssm.put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+    assert (without, is_bootstrapped(target)) == (False, True)
+    ssm.delete_parameter(Name="/cdk-bootstrap/hnb659fds/version")
+    cloudformation.delete_stack(StackName="CDKToolkit")
+    cloudformation.get_waiter("stack_delete_complete").wait(
+        StackName="CDKToolkit", WaiterConfig={"Delay": 1}
+    )
+
+
 def test_executions_that_have_ended_are_not_stopped(target: Target) -> None:
     settings, events = environment(), list[Event]()
     pipeline = make_pipeline(target, [gate(met=True)], name=Names(settings).pipeline)
@@ -128,18 +148,19 @@ def test_what_an_execution_left_is_deleted_when_the_function_cannot(target: Targ
     assert target.client("sagemaker").list_models(NameContains=model)["Models"] == []
 
 
-def test_what_an_execution_left_of_which_there_is_no_record_is_found_by_name_and_by_tags(
+def test_what_an_execution_left_of_which_there_is_no_record_is_found_by_its_tags(
     target: Target,
 ) -> None:
     settings, events = environment(), list[Event]()
     names = Names(settings)
     pipeline = make_pipeline(target, [gate(met=True)], name=names.pipeline)
     of_an_execution = {"shoal:pipeline": names.pipeline, "shoal:execution": "abcdefghijkl"}
-    make_model(target, pipeline, f"{names.pipeline}-abcdefghijkl")
+    make_model(target, pipeline, f"{names.pipeline}-abcdefghijkl", of_an_execution)
     make_model(target, pipeline, f"{names.pipeline}-x9", of_an_execution)
     others = {
         f"{names.pipeline}-2-x9": of_an_execution | {"shoal:pipeline": f"{names.pipeline}-2"},
         f"{names.pipeline}-own": {},
+        f"{names.pipeline}-experimental": {},
     }
     for name, tags in others.items():
         make_model(target, pipeline, name, tags)
@@ -158,7 +179,8 @@ def test_what_another_deleter_takes_meanwhile_is_no_trouble(target: Target) -> N
     names = Names(settings)
     pipeline = make_pipeline(target, [gate(met=True)], name=names.pipeline)
     model = f"{names.pipeline}-abcdefghijkl"
-    make_model(target, pipeline, model)
+    tags = {"shoal:pipeline": names.pipeline, "shoal:execution": "abcdefghijkl"}
+    make_model(target, pipeline, model, tags)
 
     def take(event: Event) -> None:
         if isinstance(event, Note) and event.text == f"deleting model {model}":

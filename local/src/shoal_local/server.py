@@ -28,6 +28,7 @@ from shoal_local.control.loopback_guard import LoopbackGuard
 from shoal_local.control.moto_patches import patch_cloudwatch, patch_ecr, patch_s3, warm_up
 from shoal_local.control.object_bodies import stream_objects
 from shoal_local.control.object_events import send_object_events
+from shoal_local.control.part_checksums import patch_uploads
 from shoal_local.control.protocol import Answer
 from shoal_local.control.request_log import RequestLog
 from shoal_local.control.state import State
@@ -120,6 +121,7 @@ class Emulator:
         self.options = options
         patch_s3()
         stream_objects()
+        patch_uploads()
         patch_cloudwatch()
         patch_ecr()
         self.state = State(options.state_dir)

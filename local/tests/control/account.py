@@ -51,7 +51,9 @@ def zipped(source: str, name: str = "main.py") -> bytes:
     return buffer.getvalue()
 
 
-def allow(actions: str | list[str], resource: str = "*", **elements: Any) -> dict[str, Any]:
+def allow(
+    actions: str | list[str], resource: str | list[str] = "*", **elements: Any
+) -> dict[str, Any]:
     """Return a policy document with one statement."""
     return {
         "Version": "2012-10-17",

@@ -144,9 +144,9 @@ def test_a_mounted_directory_shows_the_associations_prefix(
 ) -> None:
     with deployed(account, resources(network, bucket)) as outputs:
         assert files(mounted(emulator, network, outputs, "/datasets/mnist/train")) == {"one"}
-        assert files(mounted(emulator, network, outputs, "/datasets")) == {
-            "mnist/train/one",
-            "mnist/test/two",
+        assert files(mounted(emulator, network, outputs, "/datasets/mnist")) == {
+            "train/one",
+            "test/two",
         }
 
 

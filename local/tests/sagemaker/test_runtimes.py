@@ -4,6 +4,7 @@ is missing.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,13 +12,13 @@ import pytest
 
 from shoal_local.errors import EmulatorError
 from shoal_local.runtimes import build as building
-from shoal_local.runtimes.catalog import Runtime, accelerators, image, image_patterns
+from shoal_local.runtimes.catalog import Runtime, accelerators, image, image_patterns, runtimes
 from shoal_local.runtimes.cli import chosen, main
 from shoal_local.sagemaker.jobs.containers import Machine, threads
 
 
 def small_runtime(folder: Path) -> Runtime:
-    """A runtime with nothing locked and one local package."""
+    """A runtime with one locked package and one local package."""
     package = folder / "greeter"
     package.mkdir()
     (package / "pyproject.toml").write_text(
@@ -27,8 +28,11 @@ def small_runtime(folder: Path) -> Runtime:
         "from setuptools import setup\nsetup(name='greeter', version='1', py_modules=['greeter'])\n"
     )
     (package / "greeter.py").write_text("WORD = 'hello'\n")
-    (folder / "empty.txt").write_text("setuptools==84.2.1\n")
-    return Runtime("small", folder / "empty.txt", (package,), "import greeter")
+    pytorch = runtimes()["pytorch"].lock.read_text()
+    match = re.search(r"^setuptools==.*(\n +--hash=.*)+$", pytorch, re.MULTILINE)
+    assert match
+    (folder / "lock.txt").write_text(match[0])
+    return Runtime("small", folder / "lock.txt", (package,), "import greeter")
 
 
 def word(runtime: Runtime, cache: Path) -> str:
@@ -54,6 +58,15 @@ def test_a_second_build_does_nothing(cache: Path, tmp_path: Path) -> None:
     runtime = small_runtime(tmp_path)
     building.build(runtime, cache, lines.append)
     assert (word(runtime, cache), lines) == ("hello", [f"small: ready in {runtime.folder(cache)}"])
+
+
+@pytest.mark.registry
+def test_a_package_that_is_not_what_was_locked_is_not_installed(tmp_path: Path) -> None:
+    runtime = small_runtime(tmp_path)
+    forged = re.sub(r"sha256:\w+", f"sha256:{'0' * 64}", runtime.lock.read_text())
+    runtime.lock.write_text(forged)
+    with pytest.raises(EmulatorError, match="DO NOT MATCH THE HASHES"):
+        building.build(runtime, tmp_path / "cache", lambda _line: None)
 
 
 @pytest.mark.registry

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.settings import SharedVersions
 from config.yaml_lines import parse
 from shoal.verbs.processes import output_of
 
@@ -80,12 +79,10 @@ class GitCheckout:
         project: Path,
         environ: Mapping[str, str],
         server_state: Path,
-        shared_versions: SharedVersions = SharedVersions.PINNED,
     ) -> GitCheckout:
         """Make the checkout in the empty `folder`.
 
-        `server_state` is the state directory that `--local` will find. `shared_versions` is what
-        dev lets the others read.
+        `server_state` is the state directory that `--local` will find.
         """
         checkout = cls(folder / "checkout", folder / "origin.git", environ)
         checkout.root.mkdir(parents=True)
@@ -93,9 +90,7 @@ class GitCheckout:
             _copy(project / name, checkout.root / name)
         (checkout.root / "environments").mkdir()
         for name in ENVIRONMENTS:
-            checkout._write_environment(
-                project, name, {"shared_versions": shared_versions.value} if name == "dev" else {}
-            )
+            checkout._write_environment(project, name)
         (checkout.root / ".shoal").mkdir()
         (checkout.root / ".shoal" / "local").symlink_to(server_state)
         cache = project / ".shoal" / "jsii"
@@ -148,14 +143,13 @@ class GitCheckout:
         self.git("push", "--quiet", "origin", "main")
         return self.head()
 
-    def _write_environment(self, project: Path, name: str, changes: dict[str, Any]) -> None:
+    def _write_environment(self, project: Path, name: str) -> None:
         settings = parse(
             (project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")
         ).data
         settings.pop("release", None)
         text = "".join(
-            f"{key}: {json.dumps(value)}\n"
-            for key, value in (settings | CHANGES[name] | changes).items()
+            f"{key}: {json.dumps(value)}\n" for key, value in (settings | CHANGES[name]).items()
         )  # JSON is YAML
         (self.root / "environments" / f"{name}.yaml").write_text(text, encoding="utf-8")
 

@@ -11,11 +11,10 @@ import json
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from config.names import Names
-from config.settings import SharedVersions
 from shoal.demo.gitops.broken_release import register_changed_archive, with_mistake
 from shoal.demo.gitops.checkout import ENVIRONMENTS, GitCheckout
 from shoal.demo.gitops.report import Canary, Rollback, clear, write_summary
@@ -138,15 +137,11 @@ def _remaining(state: GitOps) -> list[str]:
 
 def _make_repository(state: GitOps) -> None:
     shutil.rmtree(state.folder / "git", ignore_errors=True)
-    shared_versions = (
-        SharedVersions.PINNED if state.enforce_iam else SharedVersions.EVERY
-    )  # six deployments of dev fewer, a minute of six
     state.checkout = GitCheckout.new(
         state.folder / "git",
         state.workspace.root,
         state.workspace.environ,
         state.local_server.state,
-        shared_versions,
     )
     state.facts.commits.append({"what": "begin", "id": state.checkout.head()})
 
@@ -157,16 +152,11 @@ def _remove_bootstraps(state: GitOps) -> None:
 
 
 def _destroy_environments(state: GitOps) -> None:
-    """Destroy the environments that serve in parallel, then the one with the models."""
-    first, *serving = ENVIRONMENTS
-    destructions: list[Future[str]] = []
-    for wave in (serving, [first]):
-        with ThreadPoolExecutor(len(ENVIRONMENTS)) as pool:
-            destructions += [
-                pool.submit(state.shoal, "destroy", name, "--local")
-                for name in wave
-                if name in state.deployed
-            ]
+    """Destroy the environments in parallel: none needs another."""
+    with ThreadPoolExecutor(len(ENVIRONMENTS)) as pool:
+        destructions = [
+            pool.submit(state.shoal, "destroy", name, "--local") for name in state.deployed
+        ]
     failures = [error for each in destructions if (error := each.exception())]
     for bug in (each for each in failures if not isinstance(each, ShoalError)):
         raise bug
@@ -226,8 +216,6 @@ def _promote(state: GitOps, source: str, destination: str) -> None:
         "content_sha256": state.content(destination),
     }
     state.facts.promoted.append({"environment": destination, **pinned})
-    if state.environment("dev").shared_versions is SharedVersions.PINNED:
-        state.shoal("deploy", "dev", "--data", "--local")
 
 
 def _release_to_staging(state: GitOps) -> None:

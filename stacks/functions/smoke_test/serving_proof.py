@@ -1,8 +1,8 @@
 """CloudFormation custom resource: proves that a deployment of the serving endpoint took effect, and
 fails it otherwise.
 
-Its properties are `EndpointName`, `EndpointConfigName`, `ModelName`, `ModelPackageArn`,
-`ImageDigest`, `ModelDataUrl`, `ModelDataSha256` and `ContentSha256`.
+Its properties are `EndpointName`, `EndpointConfigName`, `ModelName`, `ImageDigest`, `ModelDataUrl`,
+`ModelDataSha256` and `ContentSha256`.
 The reason of a failure begins with "rolled back:". Nothing is proven on Delete, nor while a stack
 rolls back: what it returns to was proven when it was deployed.
 """
@@ -94,13 +94,11 @@ def _wrong_model(sagemaker: Any, expected: dict[str, str]) -> Iterator[str]:
         return
     model = sagemaker.describe_model(ModelName=expected["ModelName"])
     containers = [model.get("PrimaryContainer", {}), *model.get("Containers", [])]
-    packages = [
-        container["ModelPackageName"] for container in containers if "ModelPackageName" in container
-    ]
-    if packages != [expected["ModelPackageArn"]]:
+    archives = [container.get("ModelDataUrl") for container in containers if container]
+    if archives != [expected["ModelDataUrl"]]:
         yield (
-            f"{expected['ModelName']} is made of {', '.join(packages) or 'no package'}, not of"
-            f" {expected['ModelPackageArn']}"
+            f"{expected['ModelName']} is made of {', '.join(map(str, archives))}, not of"
+            f" {expected['ModelDataUrl']}"
         )
 
 
@@ -127,7 +125,7 @@ def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str
 def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterator[str]:
     """Compare the hash of the newest object with the pinned one.
 
-    The package names a URL without a version, so SageMaker loads the newest object, code and all.
+    The model names a URL without a version, so SageMaker loads the newest object, code and all.
     """
     url, pinned = expected["ModelDataUrl"], expected["ModelDataSha256"]
     bucket, _, key = url.removeprefix("s3://").partition("/")

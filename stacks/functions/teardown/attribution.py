@@ -48,6 +48,8 @@ class Resource:
     name: str
     created_at: datetime | None = field(default=None, compare=False)
     """None where only a step or a reference says that it was made: it may be deleted by now."""
+    arn: str = field(default="", compare=False)
+    """Where it was listed."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -107,11 +109,13 @@ class Search:
 
     def of_pipeline(self, pipeline_arn: str, execution_ids: Iterable[str]) -> set[Resource]:
         """Return what the executions made: those of `execution_ids`, and those without a record,
-        which only names and tags tell.
+        which only tags tell.
         """
-        tagged = self.by_tags()
+        tagged, named = self.by_tags(), self.by_names()
+        known = {*execution_ids, *tagged}
+        known |= {each for each in {*named} - known if self.has_tagged(named[each])}
         resources: set[Resource] = set()
-        for execution_id in sorted({*execution_ids, *self.by_names(), *tagged}):
+        for execution_id in sorted(known):
             arn = f"{pipeline_arn}/execution/{execution_id}"
             resources |= self.of_execution(arn)
             resources |= self.with_referred(tagged.get(execution_id, ()), arn)
@@ -120,6 +124,18 @@ class Search:
     def by_names(self) -> dict[str, set[Resource]]:
         """Return what is named after the pipeline and an execution, by the execution's id."""
         return self._by_name(self._pipeline, KINDS)
+
+    def has_tagged(self, resources: Iterable[Resource]) -> bool:
+        """Return whether the tags of one say that the pipeline made it, or could not be read.
+
+        A name alone does not: a person may call something `dev-experimental`.
+        """
+        for resource in resources:
+            with self.attempt(TAGS, str(resource)):
+                if self._tags(resource.arn).get(_PIPELINE_TAG) != self._pipeline:
+                    continue
+            return True
+        return False
 
     def by_generated_names(self) -> dict[str, set[Resource]]:
         """Return the models that SageMaker named after an execution, by the execution's id.
@@ -140,7 +156,7 @@ class Search:
             with self.attempt(TAGS, str(resource)):
                 if execution_id := self._tagged_execution(arn):
                     resources[execution_id].add(resource)
-            if not all(_is_refusal(failure.error) for failure in self.failures[failures:]):
+            if not all(is_refusal(failure.error) for failure in self.failures[failures:]):
                 # A refusal concerns this resource. Anything else, such as throttling, would take
                 # the caller's time again with each of the others.
                 break
@@ -217,21 +233,25 @@ class Search:
                 for page in self._sagemaker.get_paginator(_LISTS[kind]).paginate(NameContains=part):
                     for item in page[f"{shape}s"]:
                         if self._is_our_name(item[f"{shape}Name"]):
-                            resource = Resource(kind, item[f"{shape}Name"], item["CreationTime"])
-                            yield resource, item[f"{shape}Arn"]
+                            name, arn = item[f"{shape}Name"], item[f"{shape}Arn"]
+                            yield Resource(kind, name, item["CreationTime"], arn), arn
 
     def _tagged_execution(self, arn: str) -> str | None:
+        tags = self._tags(arn)
+        execution_id = tags.get(_EXECUTION_TAG, "")
+        is_ours = tags.get(_PIPELINE_TAG) == self._pipeline and is_execution_id(execution_id)
+        return execution_id if is_ours else None
+
+    def _tags(self, arn: str) -> dict[str, str]:
+        """Return the tags of a resource; none if it was deleted meanwhile."""
         try:
             pages = list(self._sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn))
         except ClientError as error:
             if error.response["Error"]["Code"] not in _NOT_FOUND:
                 raise
             log.info("%s was deleted meanwhile: %s", arn, error)
-            return None
-        tags = {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
-        execution_id = str(tags.get(_EXECUTION_TAG, ""))
-        is_ours = tags.get(_PIPELINE_TAG) == self._pipeline and is_execution_id(execution_id)
-        return execution_id if is_ours else None
+            return {}
+        return {tag["Key"]: str(tag["Value"]) for page in pages for tag in page["Tags"]}
 
     def _ours(self, kind: str, names: Iterable[str], execution_arn: str) -> set[Resource]:
         return {
@@ -298,7 +318,7 @@ def _of_kind(kind: str, resources: Collection[Resource]) -> list[Resource]:
     return [resource for resource in resources if resource.kind == kind]
 
 
-def _is_refusal(error: Exception) -> bool:
+def is_refusal(error: Exception) -> bool:
     return isinstance(error, ClientError) and error.response["Error"]["Code"].startswith(
         "AccessDenied"
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import boto3
 import container_logs
-from attribution import KINDS, Resource, Search, status_of, unless_missing
+from attribution import KINDS, Resource, Search, is_refusal, status_of, unless_missing
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from scaling import stop_scaling
@@ -25,7 +25,7 @@ moments to minutes.
 """
 CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 8})
 """Explicit, because the default number of attempts (3 or 5) depends on the runtime's boto3."""
-_RUNNING = ("Executing", "Stopping")
+RUNNING = ("Executing", "Stopping")
 _DELETION = "deletion"
 
 log = logging.getLogger()
@@ -46,7 +46,8 @@ def tear_down(
 
     Return whether nothing is left, and what was deleted now, as kind/name. Where a search or a
     deletion failed, something may be left. `deadline` is a time.monotonic() value. Raise ValueError
-    for an ARN that is not an execution's, and the API's error if every search failed.
+    for an ARN that is not an execution's, and the API's error if every search failed, or if the
+    role may not delete something: no time cures that, so a person is to be told at once.
     """
     search, deleted = Search(sagemaker, os.environ["PIPELINE_NAME"]), list[str]()
     resources = search.of_execution(execution_arn)
@@ -60,6 +61,10 @@ def tear_down(
     search.raise_if_all_failed()
     for failure in search.failures:
         log.error("%s", failure)
+    for failure in search.failures:
+        if failure.search == _DELETION and is_refusal(failure.error):
+            log.error("deleted %s before that", deleted)
+            raise failure.error
     return finished and not search.failures, deleted
 
 
@@ -119,7 +124,7 @@ def _may_exist(call: Any, **arguments: str) -> bool:
 
 def is_running(sagemaker: Any, execution_arn: str) -> bool:
     """Return whether the execution has not ended; one without a record has."""
-    return status_of(sagemaker, execution_arn) in _RUNNING
+    return status_of(sagemaker, execution_arn) in RUNNING
 
 
 def _delete_endpoint(sagemaker: Any, name: str, deadline: float, deleted: list[str]) -> bool:

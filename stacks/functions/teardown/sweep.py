@@ -18,7 +18,7 @@ from typing import Any
 import boto3
 from attribution import NAMES, STEPS, Resource, Search, status_of
 from botocore.exceptions import BotoCoreError, ClientError
-from deletion import CLIENT, is_running, tear_down
+from deletion import CLIENT, RUNNING, tear_down
 
 # How long one execution's endpoint is waited for; the next sweep comes anyway.
 _PATIENCE_S = 60.0
@@ -77,13 +77,17 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
     search = Search(sagemaker, os.environ["PIPELINE_NAME"])
     tagged = search.by_tags()
     for execution_id, resources in sorted(_by_execution(sagemaker, search, tagged).items()):
+        past_ttl = _oldest(resources) < limit
+        status: str | None = RUNNING[0]  # if nobody can tell whether it runs
+        with search.attempt(STEPS, f"execution {execution_id}"):
+            status = status_of(sagemaker, _arn(execution_id))
+        if status is None and not search.has_tagged(resources):
+            log.info("%s is no execution, and nobody tagged what is called so", execution_id)
+            continue
         endpoints = sum(resource.kind == "endpoint" for resource in resources)
         report.endpoints += endpoints
-        past_ttl = _oldest(resources) < limit
         report.endpoints_past_ttl += endpoints if past_ttl else 0
-        stays = True  # if nobody can tell whether it runs
-        with search.attempt(STEPS, f"execution {execution_id}"):
-            stays = not past_ttl or is_running(sagemaker, _arn(execution_id))
+        stays = not past_ttl or status in RUNNING
         if stays:
             report.kept.append(execution_id)
             continue

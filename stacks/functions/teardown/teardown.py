@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 import boto3
+from botocore.exceptions import ClientError
 from deletion import CLIENT, is_running, tear_down
 
 _SPARE_S = 15.0
@@ -50,6 +51,7 @@ def _finish(record: dict[str, Any], context: Any) -> bool:
     """
     execution_arn = json.loads(record["body"])["detail"]["pipelineExecutionArn"]
     received = int(record["attributes"]["ApproximateReceiveCount"])
+    pause_s = min(int(os.environ["RETRY_AFTER_S"]) * 2 ** (received - 1), _MAX_PAUSE_S)
     sagemaker = boto3.client("sagemaker", config=CLIENT)
     if is_running(sagemaker, execution_arn):
         log.info(
@@ -58,7 +60,13 @@ def _finish(record: dict[str, Any], context: Any) -> bool:
         )
         finished = received >= _MAX_LOOKS
     else:
-        finished, deleted = tear_down(sagemaker, execution_arn, _deadline(context))
+        try:
+            finished, deleted = tear_down(sagemaker, execution_arn, _deadline(context))
+        except ClientError:
+            # The error makes the function's alarm ring. The message comes back all the same, until
+            # the queue gives it up: a person may cure it meanwhile.
+            _bring_back(record, pause_s)
+            raise
         log.info(
             "%s: %s, deleted %s",
             execution_arn,
@@ -66,9 +74,7 @@ def _finish(record: dict[str, Any], context: Any) -> bool:
             deleted,
         )
     if not finished:
-        _bring_back(
-            record, min(int(os.environ["RETRY_AFTER_S"]) * 2 ** (received - 1), _MAX_PAUSE_S)
-        )
+        _bring_back(record, pause_s)
     return finished
 
 

@@ -32,6 +32,7 @@ def main() -> None:
     packed = (given.model_dir / "model.tar.gz").read_bytes()
     digests = {
         "archive_sha256": hashlib.sha256(packed).hexdigest(),
+        "archive_composite_sha256": "",
         "content_sha256": hashlib.sha256(content).hexdigest(),
     }
     (given.output_dir / "evaluation.json").write_text(

@@ -49,6 +49,19 @@ def test_install_names_the_parts_it_knows() -> None:
     assert "tests, runtimes" in result.stderr
 
 
+def test_a_disk_that_takes_no_files_is_one_line() -> None:
+    pretend = (
+        "import errno, os, pathlib, runpy, sys; sys.argv = ['install.py']\n"
+        "def refuse(path, *_): raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))\n"
+        "pathlib.Path.write_text = refuse"
+    )
+    program = f"{pretend}; runpy.run_path('dev/tools/install.py', run_name='__main__')"
+    result = _run(sys.executable, "-c", program)
+    assert result.returncode == 1
+    assert result.stderr.startswith("shoal install: [Errno 30] Read-only file system: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_a_second_installation_reuses_the_first() -> None:
     started_at = time.monotonic()
     result = _run("make", "install")

@@ -175,10 +175,11 @@ def _sha(name: str) -> Callable[[Iterable[bytes]], bytes]:
     return digest
 
 
+sha256 = _sha("sha256")
 _ALGORITHMS: dict[str, Callable[[Iterable[bytes]], bytes]] = {
     "CRC32": _crc32,
     "SHA1": _sha("sha1"),
-    "SHA256": _sha("sha256"),
+    "SHA256": sha256,
 }
 
 

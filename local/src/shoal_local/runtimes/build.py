@@ -69,13 +69,11 @@ def _install_locked(runtime: Runtime, folder: Path, progress: Progress) -> None:
         f"{runtime.name}: installing {locked} locked packages (a framework among them: this takes a"
         " minute or two)"
     )
-    _pip(folder, ["--requirement", str(runtime.lock)], progress)
-    if runtime.without_dependencies:
-        progress(
-            f"{runtime.name}: installing without their dependencies:"
-            f" {', '.join(runtime.without_dependencies)}"
-        )
-        _pip(folder, ["--no-deps", *runtime.without_dependencies], progress)
+    # The lock is complete, and some of its packages ask for what contradicts it.
+    _pip(folder, ["--require-hashes", "--no-deps", "--requirement", str(runtime.lock)], progress)
+    if runtime.any_build:
+        # With what the build needs: one for GPUs brings NVIDIA's libraries.
+        _pip(folder, list(runtime.any_build), progress)
     base_marker(folder).touch()
 
 

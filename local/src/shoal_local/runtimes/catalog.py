@@ -44,8 +44,8 @@ class Runtime:
     lock: Path
     stand_ins: tuple[Path, ...]
     check: str
-    without_dependencies: tuple[str, ...] = ()
-    """Exact requirements of packages whose own requirements contradict the lock."""
+    any_build: tuple[str, ...] = ()
+    """Exact requirements of packages of which any build will do, and which so have no hash."""
     on_first_use: bool = False
     """Built when a job needs it, and not by `runtime build` without a name."""
 
@@ -56,7 +56,7 @@ class Runtime:
         """
         digest = hashlib.sha256(f"{sys.version_info[:2]} {platform.machine()}".encode())
         digest.update(self.lock.read_bytes())
-        digest.update("\n".join(self.without_dependencies).encode())
+        digest.update("\n".join(self.any_build).encode())
         return digest.hexdigest()[:12]
 
     @property
@@ -163,13 +163,13 @@ def runtimes() -> dict[str, Runtime]:
 def _runtime(name: str) -> Runtime:
     entry = _catalog()["runtimes"][name]
     packages = tuple(stand_ins_folder() / package for package in entry["stand_ins"])
-    apart = tuple(entry.get("without_dependencies", ()))
+    any_build = tuple(entry.get("any_build", ()))
     return Runtime(
         name,
         PACKAGE / entry["lock"],
         packages,
         entry["check"],
-        apart,
+        any_build,
         entry["build"] == "on first use",
     )
 

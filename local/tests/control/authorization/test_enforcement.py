@@ -109,11 +109,12 @@ def test_a_key_may_name_the_roles_at_a_path(strict: Account) -> None:
 
 
 def test_a_listing_is_limited_by_its_prefix(strict: Account, bucket: str) -> None:
-    condition = {"StringLike": {"s3:prefix": "in/*"}}
+    strict.client("s3").put_object(Bucket=bucket, Key="listed/one", Body=b"")
+    condition = {"StringLike": {"s3:prefix": "listed/*"}}
     s3 = strict.as_role(
         "s3", role(strict, allow("s3:ListBucket", f"arn:aws:s3:::{bucket}", Condition=condition))
     )
-    assert s3.list_objects_v2(Bucket=bucket, Prefix="in/")["KeyCount"] == 1
+    assert s3.list_objects_v2(Bucket=bucket, Prefix="listed/")["KeyCount"] == 1
     assert refused(s3.list_objects_v2, Bucket=bucket, Prefix="")[0] == "AccessDenied"
 
 
@@ -182,7 +183,11 @@ def test_an_encrypted_object_needs_its_key(strict: Account, may_decrypt: bool) -
     s3 = strict.as_role("s3", role(strict, *policies))
     if may_decrypt:
         assert s3.get_object(Bucket=name, Key="x")["ContentLength"] == 1
+        s3.head_object(Bucket=name, Key="x", ChecksumMode="ENABLED")
     else:
+        assert s3.head_object(Bucket=name, Key="x")["ContentLength"] == 1
+        with pytest.raises(ClientError, match="403"):
+            s3.head_object(Bucket=name, Key="x", ChecksumMode="ENABLED")
         assert f"kms:Decrypt on resource: {key}" in refused(s3.get_object, Bucket=name, Key="x")[1]
 
 

@@ -6,7 +6,7 @@ These are encryption keys, tags, networks, resource policies, and the policies o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +129,29 @@ class AccountState:
         return next(
             (str(vpc_ids[id_]) for vpc_ids in (subnets, groups, tables) if vpc_ids.get(id_)), None
         )
+
+    def s3_gateway_policy(self, subnets: Sequence[str]) -> Policy | None:
+        """Return the policy of the gateway endpoint that routes the first of the subnets to S3.
+
+        None without such an endpoint: there the way to S3, if any, has no policy.
+        """
+        if not subnets:
+            return None
+        backend = _ec2(self.account, self.region)
+        tables = [
+            table
+            for table in backend.route_tables.values()
+            if subnets[0] in table._associations.values()
+        ]
+        # A subnet without a table of its own has its VPC's main one.
+        vpc = self.vpc_of(subnets[0])
+        main = (each for each in backend.route_tables.values() if each.main_association_id)
+        tables = tables or [table for table in main if table.vpc_id == vpc]
+        ids = {table.id for table in tables}
+        for gateway in backend.vpc_end_points.values():
+            if gateway.service_name.endswith(".s3") and ids & set(gateway.route_table_ids or ()):
+                return _document(gateway.policy_document)
+        return None
 
     def tags(self, arn: str) -> Tags:
         owner = self.owner(arn)

@@ -2,13 +2,14 @@
 
 The questions are always recorded with the request. A resource of another account can be reached
 only if a policy on it allows the caller. With `enforce`, the caller's own policies must allow every
-request, too. A refusal has the words and the error code of its service.
+request, too, as must the policy of the S3 gateway endpoint of the VPC that the caller's host is in.
+A refusal has the words and the error code of its service.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shoal_local.context import RoleCredentials
@@ -17,7 +18,10 @@ from shoal_local.control.authorization.evaluator import Decision, Evaluator, Pol
 from shoal_local.control.authorization.iam_request import ANY, OWNER, Question, account_of
 from shoal_local.control.authorization.rule_input import RuleInput
 from shoal_local.control.authorization.rules import UnmappedError, questions
-from shoal_local.control.authorization.service_role_actions import service_role_questions
+from shoal_local.control.authorization.service_role_actions import (
+    service_role_questions,
+    subnets_of,
+)
 from shoal_local.control.identity import Identity
 from shoal_local.control.policies import allows
 from shoal_local.control.protocol import ApiCall
@@ -58,6 +62,8 @@ class Authorizer:
     evaluator: Evaluator
     requests: RequestLog
     enforce: bool = False
+    _subnets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of the hosts that hold a role's credentials, by the access key's id."""
 
     def with_questions(self, call: ApiCall) -> ApiCall:
         """Return the call with its questions, None when nobody knows them.
@@ -151,6 +157,7 @@ class Authorizer:
         Raise AwsError for the first that the role may not do.
         """
         caller = self.identity.caller_arn(credentials.access_key_id)
+        self._subnets[credentials.access_key_id] = subnets_of(kind, request)
         origin = ApiCall(
             "sagemaker", "", self.state.region, caller, request, credentials.access_key_id
         )
@@ -174,6 +181,7 @@ class Authorizer:
                 call.caller_arn, question, self.identity.session_policy(call.access_key_id)
             )
         )
+        subnets = self._subnets.get(call.access_key_id, ()) if question.service == "s3" else ()
         question = replace(
             question, context={**self.state.caller_context(call.caller_arn), **question.context}
         )
@@ -185,6 +193,7 @@ class Authorizer:
                 policies.boundary,
                 policies.resource,
                 policies.session,
+                self.state.s3_gateway_policy(subnets),
             )
         except EmulatorError as error:  # better a refusal by name than a permission by accident
             raise refusal(call.service, str(error)) from error

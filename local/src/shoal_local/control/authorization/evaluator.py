@@ -72,6 +72,8 @@ class Policies:
     boundary: Policy | None = None
     resource: Policy | None = None
     session: Policy | None = None
+    gateway: Policy | None = None
+    """Of the VPC endpoint through which the request travels."""
 
 
 @dataclass
@@ -100,6 +102,7 @@ class Evaluator:
         boundary: Policy | None = None,
         resource_policy: Policy | None = None,
         session_policy: Policy | None = None,
+        gateway_policy: Policy | None = None,
     ) -> Decision:
         """Return what IAM answers when `principal_arn` (a role session, role or user) asks.
 
@@ -108,7 +111,9 @@ class Evaluator:
         Raise EmulatorError for a question that IAM does not know: the action does not exist, it
         does not take such a resource, or a policy is not valid.
         """
-        policies = Policies(identity_policies, boundary, resource_policy, session_policy)
+        policies = Policies(
+            identity_policies, boundary, resource_policy, session_policy, gateway_policy
+        )
         line = json.dumps(_simulation(question, principal_arn, policies), sort_keys=True)
         decision = self._decisions.get(line)
         if decision is None:
@@ -209,6 +214,30 @@ def _simulation(question: Question, principal_arn: str, policies: Policies) -> d
             else {}
         ),
         **({"sessionPolicy": policies.session} if policies.session else {}),
+        **(
+            {
+                "vpcEndpointPolicies": [
+                    {"name": "VPC endpoint", "policy": _of_anybody(policies.gateway)}
+                ]
+            }
+            if policies.gateway
+            else {}
+        ),
+    }
+
+
+def _of_anybody(policy: Policy) -> Policy:
+    """Return the policy with `*` for `{"AWS": "*"}`, which means the same.
+
+    CDK writes the latter into endpoint policies, and the evaluator takes the former only.
+    """
+    statements = policy["Statement"]
+    return {
+        **policy,
+        "Statement": [
+            {**each, "Principal": "*"} if each.get("Principal") == {"AWS": "*"} else each
+            for each in (statements if isinstance(statements, list) else [statements])
+        ],
     }
 
 
@@ -275,12 +304,13 @@ KINDS = {
     "resource": ("a resource-based policy", "resource-based policy"),
     "boundary": ("a permissions boundary", "permissions boundary"),
     "session": ("a session policy", "session policy"),
+    "gateway": ("a VPC endpoint policy", "VPC endpoint policy"),
 }
 
 
 def _missing_policy_kind(analyses: Mapping[str, Any]) -> str:
     """Return the kind of policy that should have allowed it, as AWS's messages name it."""
-    for kind in ("identity", "boundary", "session"):
+    for kind in ("gateway", "identity", "boundary", "session"):
         if kind in analyses and analyses[kind]["result"] != "Allowed":
             return KINDS[kind][1]
     return KINDS["resource" if analyses else "identity"][1]

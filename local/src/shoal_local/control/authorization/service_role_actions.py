@@ -62,6 +62,12 @@ RESOURCE_KINDS: Mapping[str, ResourceKind] = {
 }
 
 
+def subnets_of(kind: str, request: Request) -> tuple[str, ...]:
+    """Return the subnets of the hosts that the request creates; none outside of a VPC."""
+    vpc = _member(request, RESOURCE_KINDS[kind].vpc)
+    return tuple(map(str, vpc.get("Subnets", []))) if isinstance(vpc, Mapping) else ()
+
+
 def service_role_questions(kind: str, name: str, rule_input: RuleInput) -> Iterator[Question]:
     """Yield the questions in the order in which a job meets them.
 

@@ -37,6 +37,7 @@ function verdictOf(answer) {
     resource: partOf(analysis.resourceAnalysis),
     boundary: partOf(analysis.permissionBoundaryAnalysis),
     session: partOf(analysis.sessionAnalysis),
+    gateway: partOf(analysis.endpointAnalysis),
     ignored: (ignoredContextKeys ?? []).map((key) => key.replace(CARRIER, CONTEXT)),
   }
 }

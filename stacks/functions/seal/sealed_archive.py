@@ -1,0 +1,164 @@
+"""Sealed archives: copied by S3 to a key that is named by their SHA-256, and proven by S3's own.
+
+S3 copies and hashes, so nothing passes through here. Sources: S3 API reference, CopyObject ("you
+can optionally specify a different checksum algorithm to use", the answer has ChecksumSHA256, and
+"up to 5 GB in size in a single atomic action"); CopyPartResult (ChecksumSHA256 is there "if the
+multipart upload request was created with the SHA256 checksum algorithm"); S3 user guide, "Checking
+object integrity" (what is stored in one piece has a checksum of the whole object, what was uploaded
+in parts the composite of the parts' checksums). Run against shoal-local, whose S3 computes both
+likewise; only read for AWS.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError
+
+MAX_BYTES = 5 * 1024**3
+"""What S3 copies in one piece."""
+PART_BYTES = 512 * 1024**2
+"""As `training_code/*/evaluate.py` measures parts."""
+PARTS_AT_ONCE = 8
+SEALED = "models"
+_COMPOSITE = re.compile(r"[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}")
+_UNSEEN = ("403", "404")
+"""Codes for what does not exist: the first without the right to list the whole bucket (S3 API
+reference, HeadObject).
+"""
+
+
+class SealError(Exception):
+    """The archive is not the one that was evaluated, or cannot be sealed."""
+
+
+@dataclass(frozen=True)
+class Digests:
+    """Of an archive, as the evaluation measured them."""
+
+    sha256: str
+    """Of all its bytes, as hexadecimal digits."""
+    composite: str
+    """S3's composite SHA-256 of its parts, `<base64>-<parts>`; only needed above `MAX_BYTES`."""
+
+    def of(self, size: int) -> str:
+        """Return the one by which S3 proves a copy of so many bytes. Raises SealError without."""
+        if size <= MAX_BYTES:
+            return self.sha256
+        if not _COMPOSITE.fullmatch(self.composite):
+            raise SealError(
+                f"an archive of {size} bytes is copied in parts, and their composite SHA-256 is"
+                f" {self.composite!r}: what does evaluation.json say at"
+                " model.archive_composite_sha256?"
+            )
+        return self.composite
+
+
+def seal(s3: Any, url: str, bucket: str, digests: Digests, execution: str) -> None:
+    """Copy the newest object at `url` to the sealed key in `bucket`.
+
+    A repeated call finds it there, and copies nothing. `execution` names the candidate. Raises
+    SealError for an object with another hash.
+    """
+    if is_sealed(s3, bucket, digests):
+        return
+    location = urlsplit(url)
+    source = location.netloc, location.path.lstrip("/")
+    head = s3.head_object(Bucket=source[0], Key=source[1])
+    expected = digests.of(head["ContentLength"])
+    # Under a name of its own first: the final name never has other bytes, not for a moment.
+    candidate = bucket, f"{SEALED}/candidates/{execution}/model.tar.gz"
+    version = _copy(s3, source, str(head["VersionId"]), candidate, expected)
+    _copy(s3, candidate, version, (bucket, sealed_key(digests.sha256)), expected)
+
+
+def sealed_key(sha256: str) -> str:
+    return f"{SEALED}/{sha256}/model.tar.gz"
+
+
+def is_sealed(s3: Any, bucket: str, digests: Digests) -> bool:
+    """Return whether the newest object at the sealed key has the hash, as S3 computed it."""
+    key = sealed_key(digests.sha256)
+    try:
+        head = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _UNSEEN:
+            return False
+        raise
+    checksum = _hex(head.get("ChecksumSHA256", ""))
+    return bool(checksum) and checksum in {digests.sha256, digests.composite}
+
+
+def _copy(
+    s3: Any, source: tuple[str, str], version: str, target: tuple[str, str], expected: str
+) -> str:
+    """Copy one version of an object, and return the version of the copy.
+
+    Where `expected` is the composite checksum of an object in parts, it is copied in parts. Raises
+    SealError unless S3 computes the expected hash. Tags and metadata, which a job may have written,
+    stay behind.
+    """
+    copied = {"Bucket": source[0], "Key": source[1], "VersionId": version}
+    if "-" in expected:
+        return _copy_in_parts(s3, copied, target, expected)
+    answer = s3.copy_object(
+        Bucket=target[0],
+        Key=target[1],
+        CopySource=copied,
+        ChecksumAlgorithm="SHA256",
+        MetadataDirective="REPLACE",
+        TaggingDirective="REPLACE",
+    )
+    _require(_hex(answer["CopyObjectResult"].get("ChecksumSHA256", "")), expected, copied)
+    return str(answer["VersionId"])
+
+
+def _copy_in_parts(s3: Any, copied: dict[str, str], target: tuple[str, str], expected: str) -> str:
+    """Copy as `_copy` does; nothing is under the name before S3 has hashed every part."""
+    size = s3.head_object(**copied)["ContentLength"]
+    place = {"Bucket": target[0], "Key": target[1]}
+    upload = s3.create_multipart_upload(**place, ChecksumAlgorithm="SHA256")
+    place["UploadId"] = upload["UploadId"]
+
+    def copy_part(number: int) -> dict[str, Any]:
+        first, end = (number - 1) * PART_BYTES, min(number * PART_BYTES, size)
+        answer = s3.upload_part_copy(
+            **place,
+            PartNumber=number,
+            CopySource=copied,
+            CopySourceRange=f"bytes={first}-{end - 1}",
+        )["CopyPartResult"]
+        return {"PartNumber": number, **{name: answer[name] for name in ("ETag", "ChecksumSHA256")}}
+
+    try:
+        with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+            parts = list(pool.map(copy_part, range(1, -(-size // PART_BYTES) + 1)))
+        hashes = b"".join(base64.b64decode(part["ChecksumSHA256"]) for part in parts)
+        composite = base64.b64encode(hashlib.sha256(hashes).digest()).decode()
+        _require(f"{composite}-{len(parts)}", expected, copied)
+        answer = s3.complete_multipart_upload(**place, MultipartUpload={"Parts": parts})
+    except BaseException:
+        s3.abort_multipart_upload(**place)
+        raise
+    return str(answer["VersionId"])
+
+
+def _require(actual: str, expected: str, copied: dict[str, str]) -> None:
+    """Raise SealError unless S3 computed the hash that the evaluation measured."""
+    if actual != expected:
+        raise SealError(
+            f"the sha256 of s3://{copied['Bucket']}/{copied['Key']} (version"
+            f" {copied['VersionId']}) is {actual}, evaluated was {expected}: it was written again"
+            " after it was evaluated"
+        )
+
+
+def _hex(checksum: str) -> str:
+    """Return S3's base64 as hexadecimal digits, the composite of an object in parts as it is."""
+    return checksum if "-" in checksum else base64.b64decode(checksum).hex()
