@@ -179,7 +179,7 @@ class Training(Settings):
     """
     require_efa: bool = False
     """Fail the job at its start unless EFA carries its traffic; the shipped PyTorch scripts look
-    (training_code/pytorch/fabric.py).
+    (training_code/mnist/pytorch/fabric.py).
     """
     environment: dict[str, str] = Field(default_factory=dict)
     """Extra environment variables of the training container.

@@ -27,7 +27,7 @@ from dev.tools.changed import tests_of_changes
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
-TENSORFLOW = "training_code/tensorflow"
+TENSORFLOW = "training_code/mnist/tensorflow"
 _TENSORFLOW_CACHE = ("--cache-dir", ".mypy_cache/tensorflow")
 WITHOUT_AWS = (
     "tests/config",

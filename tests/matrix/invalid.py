@@ -228,7 +228,7 @@ CASES: tuple[Wrong, ...] = (
     Wrong(
         {"training": {"entry_point": "run.py"}},
         'training.entry_point = "run.py"',
-        "training_code/pytorch",
+        "training_code/mnist/pytorch",
     ),
     Wrong(
         {"training": {"source_dir": "no/such"}},
