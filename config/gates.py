@@ -63,10 +63,14 @@ def bounds(gates: tuple[Gate, ...]) -> Iterator[Bound]:
 
 
 def problems(environment: Environment) -> Iterator[Problem]:
-    """Yield what is wrong between the keys of the gates."""
-    gates = environment.evaluation.gates
+    """Yield what is wrong between the keys of an environment's gates."""
+    return problems_of(environment.evaluation.gates, "evaluation.gates")
+
+
+def problems_of(gates: tuple[Gate, ...], where: str) -> Iterator[Problem]:
+    """Yield what is wrong between the keys of gates, which stand at the key `where`."""
     for index, gate in enumerate(gates):
-        key = f"evaluation.gates[{index}]"
+        key = f"{where}[{index}]"
         if gate.at_least is None and gate.at_most is None:
             yield Problem(key, "lets everything pass", "give it `at_least` or `at_most`")
         elif (
@@ -76,10 +80,10 @@ def problems(environment: Environment) -> Iterator[Problem]:
             yield Problem(key, message, "correct one of the two")
     if (count := len(list(bounds(gates)))) > MAX_BOUNDS:
         message = f"have {count} limits; the registry's entry has room for {MAX_BOUNDS}"
-        yield Problem("evaluation.gates", message, "keep those that decide")
+        yield Problem(where, message, "keep those that decide")
     for (metric, kind), count in Counter(
         (bound.metric, bound.kind) for bound in bounds(gates)
     ).items():
         if count > 1:
             message = f"{count} gates say what {metric} is {kind}"
-            yield Problem("evaluation.gates", message, "keep one of them")
+            yield Problem(where, message, "keep one of them")

@@ -18,6 +18,7 @@ from config.errors import ConfigError, Problem, place_of, shorten
 from config.pydantic_errors import problems_of, without_keys
 from config.rules import problems_between
 from config.settings import Environment
+from config.workload import beneath, unknown_workload
 from config.yaml_file import ParsedFile, parse_file
 
 FOLDER = "environments"
@@ -50,7 +51,7 @@ def load_environment(name: str, root: Path, strategy: str | None = None) -> Envi
     Raises ConfigError, also when there is no such environment or overlay.
     """
     sources = _sources(name, root, strategy)
-    environment, names = _environment(sources, name), environment_names(root)
+    environment, names = _environment(sources, name, root), environment_names(root)
     if environment.promoted_from not in {None, *names}:
         message = f"there is no such environment; there are: {', '.join(names)}"
         problem = Problem(
@@ -112,8 +113,9 @@ def _sources(name: str, root: Path, strategy: str | None) -> list[_Source]:
     return [_Source(file, root / file) for _, _, file, _ in files]
 
 
-def _environment(sources: list[_Source], stem: str) -> Environment:
-    """Return the environment that the files make together; later files go over earlier ones.
+def _environment(sources: list[_Source], stem: str, root: Path | None = None) -> Environment:
+    """Return the environment that the files make together; later files go over earlier ones, and
+    all of them over what the workload of the repository at `root` says.
 
     Raises ConfigError with all mistakes.
     """
@@ -137,7 +139,12 @@ def _environment(sources: list[_Source], stem: str) -> Environment:
                     )
                 ],
             )
-    environment, rule_problems = _validate(_merged([part.document.data for part in parsed]), stem)
+    document = _merged([part.document.data for part in parsed])
+    unknown = list(unknown_workload(document, root)) if root else []
+    if root and not unknown:
+        document = _merged([beneath(document, root), document])
+    environment, rule_problems = _validate(document, stem)
+    rule_problems += unknown
     problems = [problem for part in parsed for problem in part.document.problems] + rule_problems
     if environment is None or problems:
         raise ConfigError(parsed[0].file, _in_file_order(problems, parsed), _places(parsed))

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from config.base import InstanceType, Settings, Slug
+from config.base import InstanceType, MediaType, Settings, Slug
 from config.delivery import Delivery
 from config.file_system import FileSystem
 from config.gates import Gate
@@ -228,6 +228,11 @@ class Endpoint(Settings):
     """When the step Teardown runs: after the smoke test's success, always (run condition Any, in
     the service since October 2026), never.
     """
+    content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] = (
+        "application/json",
+        "application/x-npy",
+    )
+    """What the model's container takes and answers; the registry's entry says so."""
     max_latency_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
     """The smoke test fails when the slowest answer took longer than this many milliseconds."""
 
@@ -251,7 +256,9 @@ class Environment(Settings):
     project: Slug = "mnist"
     """What is trained; part of every name."""
     workload: Slug = "mnist"
-    """The workload, a folder in training_code/, whose smoke test the endpoint must pass."""
+    """The workload: a folder in training_code/. Its file says what is trained, which gates it must
+    pass and what its endpoint is asked.
+    """
     account: AccountId
     """AWS account id, in quotes."""
     region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = "us-east-1"

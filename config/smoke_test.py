@@ -11,14 +11,10 @@ from typing import Annotated, Any
 from pydantic import Field, GetJsonSchemaHandler, JsonValue, StringConstraints, model_validator
 from pydantic_core import CoreSchema
 
-from config.base import Settings
+from config.base import MediaType, Settings
 
 RelativePath = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$")
-]
-MediaType = Annotated[
-    str,
-    StringConstraints(pattern=r"^[a-z]+/[A-Za-z0-9.+-]+(; ?[a-z-]+=[A-Za-z0-9._-]+)*$"),
 ]
 
 

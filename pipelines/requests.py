@@ -227,7 +227,7 @@ class Requests:
 
         It has no tags: a version in a group has those of the group, and the call refuses its own.
         """
-        content_types = ["application/json", "application/x-npy"]
+        content_types = list(self.environment.endpoint.content_types)
         report = self._artifacts("evaluation", EVALUATION_FILE)
         manifest = (
             {"data_manifest": self.parameters.data_manifest}

@@ -78,7 +78,7 @@ _COMMANDS = (
     Deferred(
         "invoke",
         "shoal.cli.invoke:invoke_endpoint",
-        "Send test digit N to a running endpoint and print its answer as JSON.",
+        "Send a file to a running endpoint and print its answer.",
     ),
     Deferred("local", "shoal.cli.local:local", "AWS on this machine: the emulator."),
     Deferred(

@@ -9,18 +9,25 @@ import pytest
 import yaml
 
 from config.errors import ConfigError
+from config.loader import load_environment
+from config.settings import Environment
 from config.workload import load_workload, workload_names
 from tests.repository import CHECKOUT
 
 REQUEST = {"body": "row.json", "expect": {"predictions[0]": 7}}
-VALID: dict[str, Any] = {"name": "houses", "smoke_test": {"requests": [REQUEST]}}
+VALID: dict[str, Any] = {
+    "name": "houses",
+    "frameworks": {"pytorch": {}},
+    "gates": [{"metric": "rmse", "at_most": 60}],
+    "smoke_test": {"requests": [REQUEST]},
+}
 FILE = "training_code/houses/workload.yaml"
 
 
 def lines_of(root: Path, text: str) -> list[str]:
     """Return what a user reads when the file has this text."""
     folder = root / "training_code" / "houses"
-    folder.mkdir(parents=True)
+    (folder / "pytorch").mkdir(parents=True)
     (folder / "row.json").write_text("[1]")
     (folder / "row.csv").write_text("1,2\n")
     (folder / "workload.yaml").write_text(text)
@@ -62,10 +69,15 @@ def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
         ("name: [", f"{FILE}:1: not valid YAML"),
         ("name: a\nname: b", f"{FILE}:1: name: the key is given twice, on lines 1 and 2"),
         ("name: houses\nsmoke_tests: 1", "did you mean `smoke_test`?"),
+        (yaml.safe_dump(VALID | {"name": "barns"}), "differs from the folder's name, houses"),
+        (yaml.safe_dump(VALID | {"gates": [{"metric": "r2"}]}), "gates[0]: lets everything pass"),
+        (yaml.safe_dump(VALID | {"frameworks": {}}), "frameworks = {}: must have at least 1"),
+        (yaml.safe_dump(VALID | {"frameworks": {"jax": {}}}), "pytorch, tensorflow"),
         (
-            "name: barns\nsmoke_test: {requests: [{body: row.json}]}",
-            "differs from the folder's name",
+            yaml.safe_dump(VALID | {"frameworks": {"tensorflow": {}}}),
+            "frameworks.tensorflow: there is no folder tensorflow in houses",
         ),
+        (yaml.safe_dump(VALID | {"prepare": "gone.py"}), 'prepare = "gone.py": there is no such'),
     ],
 )
 def test_a_wrong_file_is_told_line_by_line(tmp_path: Path, text: str, line: str) -> None:
@@ -136,8 +148,65 @@ def test_a_wrong_smoke_test_is_one_line(tmp_path: Path, changes: dict[str, Any],
 
 def test_a_body_that_no_endpoint_takes_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "training_code" / "houses"
-    folder.mkdir(parents=True)
+    (folder / "pytorch").mkdir(parents=True)
     (folder / "row.json").write_text(f'"{"x" * 6 * 1024 * 1024}"')
     (folder / "workload.yaml").write_text(yaml.safe_dump(VALID))
     with pytest.raises(ConfigError, match=r"has 6,291,458 bytes; an endpoint takes 6,291,456"):
         load_workload("houses", tmp_path)
+
+
+def environment(root: Path, **changes: Any) -> Environment:
+    """Return an environment of the repository at `root`, with `changes` in its file."""
+    (root / "environments").mkdir()
+    text = yaml.safe_dump({"name": "dev", "account": "111122223333", **changes})
+    (root / "environments" / "dev.yaml").write_text(text)
+    return load_environment("dev", root)
+
+
+def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(VALID | {"content_types": ["text/csv"]})) == []
+    found = environment(tmp_path, workload="houses")
+    assert (found.project, found.data.dataset) == ("houses", "houses")
+    assert found.training.source_dir == "training_code/houses/pytorch"
+    assert [(gate.metric, gate.at_most) for gate in found.evaluation.gates] == [("rmse", 60)]
+    assert found.endpoint.content_types == ("text/csv",)
+
+
+def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    found = environment(
+        tmp_path,
+        workload="houses",
+        project="lab",
+        data={"input_mode": "FastFile"},
+        evaluation={"gates": [{"metric": "r2", "at_least": 0.5}]},
+    )
+    assert (found.project, found.data.dataset) == ("lab", "houses")
+    assert [gate.metric for gate in found.evaluation.gates] == ["r2"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"workload": "barns"}, 'workload = "barns": there is no such workload; there are: houses'),
+        (
+            {"workload": "houses", "training": {"framework": "tensorflow"}},
+            "frameworks: have no tensorflow, which an environment names",
+        ),
+        ({"workload": "houses", "training": {"framework": "jax"}}, "training.framework"),
+        ({"workload": 3}, "workload = 3: must be text"),
+        ({"workload": "houses", "training": 3}, "training = 3: must be a mapping"),
+    ],
+)
+def test_an_environment_that_does_not_fit_its_workload_is_one_line(
+    tmp_path: Path, changes: dict[str, Any], line: str
+) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    with pytest.raises(ConfigError) as error:
+        environment(tmp_path, **changes)
+    assert [each for each in error.value.lines if line in each] == list(error.value.lines)
+    assert len(error.value.lines) == 1
+
+
+def test_without_a_name_and_a_file_an_environment_stands_for_itself(tmp_path: Path) -> None:
+    assert environment(tmp_path).workload == "mnist"

@@ -41,7 +41,10 @@ class Workload:
         (root / "row.csv").write_bytes(row)
         (root / "row.npy").write_bytes(NPY)
         (root / "row.json").write_text("[1]")
-        text = yaml.safe_dump({"name": "houses", "smoke_test": test})
+        (root / "pytorch").mkdir()
+        gates = [{"metric": "rmse", "at_most": 60}]
+        keys = {"name": "houses", "frameworks": {"pytorch": {}}, "gates": gates}
+        text = yaml.safe_dump(keys | {"smoke_test": test})
         (root / "workload.yaml").write_text(text)
         packed = package(self.folder, "houses", self.folder)
         with serving(answer) as url:
