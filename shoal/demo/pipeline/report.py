@@ -63,7 +63,11 @@ def clear(output: Path) -> None:
 
 
 def write_pictures(facts: Facts, root: Path, output: Path) -> None:
-    """Draw the smoke test's digits with their answers, and the training curve."""
+    """Draw the smoke test's digits with their answers, and the training curve; nothing for another
+    workload than MNIST.
+    """
+    if not all("digit" in answer.shown for answer in facts.answers):
+        return
     from shoal.demo.pipeline.pictures import (
         draw_curve,
         draw_digits,
@@ -98,6 +102,7 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
         ],
         "accuracy": _measured(facts, "accuracy"),
         "images": _measured(facts, "images"),
+        "metrics": dict(facts.evaluation.metrics) if facts.evaluation else None,
         "steps": step_rows(execution) if execution else [],
         "endpoint_answers": [asdict(answer) for answer in facts.answers],
         "images_per_second": throughput_of(facts.metrics),
@@ -150,6 +155,9 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
     if facts["accuracy"] is not None:
         of = f" of {facts['images']:,} images" if facts["images"] is not None else ""
         console.print(f"test accuracy   {facts['accuracy']:.2%}{of}")
+    elif facts["metrics"]:
+        values = ", ".join(f"{name} {value:g}" for name, value in facts["metrics"].items())
+        console.print(f"evaluation      {values}")
     if facts["images_per_second"] is not None:
         console.print(
             f"training        {facts['images_per_second']:,.0f} images/s on"
@@ -174,6 +182,10 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
 
 
 def _answer_text(answer: dict[str, Any]) -> str:
+    if "digit" not in answer["shown"]:
+        shown = {name: value for name, value in answer["shown"].items() if value is not None}
+        values = ", ".join(f"{name} {value}" for name, value in shown.items()) or "as expected"
+        return f"{answer['request']}: {values if answer['passed'] else 'not as expected'};"
     label, digit = Path(answer["request"]).stem, answer["shown"]["digit"]
     return str(digit) if answer["passed"] else f"{digit} (is {label})"
 
