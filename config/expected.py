@@ -9,6 +9,10 @@ FORMS = {
     r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$": (
         "lower-case letters and digits with single underscores between, as in f1_score"
     ),
+    r"^[a-z][a-z0-9]*(_[a-z0-9]+)*(:[a-z][a-z0-9]*(_[a-z0-9]+)*)?$": (
+        "lower-case words with single underscores between, after a first part if there is one,"
+        " as in train:loss"
+    ),
     r"^[a-z]{3,4}[0-9]-az[0-9]$": "an availability zone id, as in use1-az4",
     r"^ml\.[a-z0-9-]+\.[a-z0-9]+$": "an instance type of SageMaker, as in ml.p4d.24xlarge",
     r"^[0-9]{12}$": 'twelve digits in quotes, as in "111122223333"',

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from config import (
     file_system_rules,
     gates,
+    metrics,
     network_rules,
     region_rules,
     release_rules,
@@ -74,6 +75,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         *schedule_rules.RULES,
         *serving_rules.RULES,
         gates.problems,
+        _metrics,
         _alerts,
         _spot,
         _hyperparameters,
@@ -198,6 +200,10 @@ def _spot(environment: Environment) -> Iterator[Problem]:
             training.max_wait_s,
             ("training.spot", "training.max_runtime_s"),
         )
+
+
+def _metrics(environment: Environment) -> Iterator[Problem]:
+    return metrics.problems_of(environment.training.metrics, "training.metrics")
 
 
 def _hyperparameters(environment: Environment) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ from config.delivery import Delivery
 from config.file_system import FileSystem
 from config.gates import Gate
 from config.manifest import OnManifest
+from config.metrics import LogMetricName, Metric
 from config.network import Network
 from config.observability import Observability
 from config.release import Release
@@ -90,7 +91,7 @@ class Data(Settings):
     dataset: Slug = "mnist"
     """Name of the dataset; it is the prefix in the data bucket.
 
-    `shoal data upload` brings mnist; others are copied there by you.
+    `shoal data upload` brings what the workload's script writes, or a folder of yours.
     """
     input_mode: InputMode = InputMode.FILE
     """How the channels come to the container: copied before the start (File), streamed (FastFile),
@@ -176,6 +177,10 @@ class Training(Settings):
     """Command line arguments of the entry point (`name: value` becomes `--name value`).
 
     Numbers, true and false become pipeline parameters; text has no character that a shell reads.
+    """
+    metrics: dict[LogMetricName, Metric] = Field(default_factory=dict)
+    """Name, as in train:loss, to where the number stands in a log line; those of the workload's
+    file count too.
     """
     require_efa: bool = False
     """Fail the job at its start unless EFA carries its traffic; the shipped PyTorch scripts look

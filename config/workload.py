@@ -13,10 +13,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from config import gates
+from config import gates, metrics
 from config.base import MediaType, Settings, Slug
 from config.errors import ConfigError, Problem, shorten
 from config.gates import Gate
+from config.metrics import LogMetricName, Metric
 from config.pydantic_errors import problems_of
 from config.settings import Environment, Framework
 from config.smoke_test import RelativePath, SmokeTest
@@ -49,6 +50,10 @@ class Workload(Settings):
     """
     content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] = ("application/json",)
     """What the model's container takes and answers; the registry's entry says so."""
+    metrics: dict[LogMetricName, Metric] = Field(default_factory=dict)
+    """Name, as in train:loss, to where the number stands in the log lines of rank 0; CloudWatch and
+    the dashboard show it.
+    """
     gates: Annotated[tuple[Gate, ...], Field(min_length=1)]
     """What numbers of evaluation.json must be, unless an environment says otherwise at
     evaluation.gates.
@@ -136,7 +141,13 @@ def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
     return {
         "project": name,
         "data": {"dataset": name},
-        "training": _source(workload, framework),
+        "training": _source(workload, framework)
+        | {
+            "metrics": {
+                name: metric.model_dump(exclude_unset=True)
+                for name, metric in workload.metrics.items()
+            }
+        },
         "endpoint": {"content_types": list(workload.content_types)},
         "evaluation": {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
     }
@@ -178,6 +189,7 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
         *_missing_script(workload, folder),
         *_missing_folders(workload, folder),
         *gates.problems_of(workload.gates, "gates"),
+        *metrics.problems_of(workload.metrics, "metrics"),
         *problems_of_smoke_test(workload.smoke_test, folder),
     ]
     if workload.name != name:

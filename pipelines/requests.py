@@ -20,15 +20,13 @@ _EVALUATION = "/opt/ml/processing/output/evaluation"
 _NUMBER = "([0-9.eE+-]+)"
 EVALUATION_OUTPUT = "evaluation"
 EVALUATION_FILE = "evaluation.json"
-METRICS = {
-    "train:loss": f"train_loss={_NUMBER}",
-    "train:images_per_second": f"images_per_second={_NUMBER}",
-    "test:loss": f"test_loss={_NUMBER}",
-    "test:accuracy": f"test_accuracy={_NUMBER}",
+FABRIC_METRICS = {
     "fabric:efa": "efa=([01])",
     "fabric:allreduce_gigabytes_per_second": f"allreduce_gigabytes_per_second={_NUMBER}",
 }
-"""CloudWatch metric to the part of a log line (of rank 0) that has its value."""
+"""CloudWatch metric to the part of a log line (of rank 0) that has its value: what a script that
+calls `fabric.prove` prints, whatever it trains.
+"""
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ class Requests:
                 "TrainingImage": self.infrastructure.training_image_uri or self.launch.image_uri,
                 "TrainingInputMode": self._input_mode(),
                 "MetricDefinitions": [
-                    {"Name": name, "Regex": regex} for name, regex in METRICS.items()
+                    {"Name": name, "Regex": regex} for name, regex in self._metrics().items()
                 ],
             },
             "HyperParameters": self._hyperparameters(),
@@ -306,8 +304,12 @@ class Requests:
             "Tags": self._tags(),
         }
 
+    def _metrics(self) -> dict[str, str]:
+        own = self.environment.training.metrics
+        return {name: metric.regex for name, metric in own.items()} | FABRIC_METRICS
+
     def _gates(self) -> Join:
-        """Return what the evaluation had to reach, as in `accuracy at least 0.98`.
+        """Return what the evaluation had to reach, as in `rmse at most 60`.
 
         What it reached is in the report that the entry names: nowhere is it said that RegisterModel
         takes `Std:JsonGet`.

@@ -200,8 +200,7 @@ def _inner_section(root: Schema, described: Schema) -> tuple[Schema | None, str]
     kind, suffix = _resolved(root, described), ""
     if kind.get("type") == "array":
         kind, suffix = _resolved(root, kind["items"]), "[]"
-    elif kind.get("type") == "object" and isinstance(kind.get("additionalProperties"), dict):
-        values = kind["additionalProperties"]
+    elif kind.get("type") == "object" and isinstance(values := _values(kind), dict):
         kind, suffix = _resolved(root, values.get("anyOf", [values])[0]), ".*"
     return (kind, suffix) if "properties" in kind else (None, "")
 
@@ -247,14 +246,11 @@ def _type(root: Schema, described: Schema, path: str) -> str:
     return _WORDS.get(kind_name, kind_name)
 
 
-def _values(kind: Schema) -> Schema:
+def _values(kind: Schema) -> Any:
     """Return what describes the values of a map, whose keys may have to match a pattern."""
-    values: Schema = (
-        next(iter(kind["patternProperties"].values()))
-        if "patternProperties" in kind
-        else kind["additionalProperties"]
-    )
-    return values
+    if "patternProperties" in kind:
+        return next(iter(kind["patternProperties"].values()))
+    return kind.get("additionalProperties")
 
 
 def _default(root: Schema, section: Schema, key: str) -> str:

@@ -77,6 +77,15 @@ def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
             yaml.safe_dump(VALID | {"frameworks": {"tensorflow": {}}}),
             "frameworks.tensorflow: there is no folder tensorflow in houses",
         ),
+        (
+            yaml.safe_dump(VALID | {"metrics": {"loss": {"regex": "loss=([0-9"}}}),
+            'metrics.loss.regex = "loss=([0-9": is no regular expression',
+        ),
+        (
+            yaml.safe_dump(VALID | {"metrics": {"loss": {"regex": "loss=[0-9]+"}}}),
+            "has 0 groups, and the one is the number",
+        ),
+        (yaml.safe_dump(VALID | {"metrics": {"Loss": {"regex": "(.)"}}}), "as in train:loss"),
         (yaml.safe_dump(VALID | {"prepare": "gone.py"}), 'prepare = "gone.py": there is no such'),
     ],
 )
@@ -164,12 +173,14 @@ def environment(root: Path, **changes: Any) -> Environment:
 
 
 def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> None:
-    assert lines_of(tmp_path, yaml.safe_dump(VALID | {"content_types": ["text/csv"]})) == []
+    more = {"content_types": ["text/csv"], "metrics": {"loss": {"regex": "loss=([0-9.]+)"}}}
+    assert lines_of(tmp_path, yaml.safe_dump(VALID | more)) == []
     found = environment(tmp_path, workload="houses")
     assert (found.project, found.data.dataset) == ("houses", "houses")
     assert found.training.source_dir == "training_code/houses/pytorch"
     assert [(gate.metric, gate.at_most) for gate in found.evaluation.gates] == [("rmse", 60)]
     assert found.endpoint.content_types == ("text/csv",)
+    assert found.training.metrics["loss"].regex == "loss=([0-9.]+)"
 
 
 def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
