@@ -112,13 +112,6 @@ class Names:
     def serving_endpoint_arn(self) -> str:
         return self.arn("sagemaker", f"endpoint/{self.serving_endpoint}")
 
-    @property
-    def serving_role_arn(self) -> str:
-        """ARN pattern of the roles of the containers that serve a release: each archive has its own
-        role.
-        """
-        return self.role_arn(f"serving-{'?' * SERVED_CHARACTERS}")
-
     def serving_role(self, served: str) -> str:
         """Return the actor whose role reads one archive; `served` is the archive's mark."""
         return f"serving-{served[:SERVED_CHARACTERS]}"

@@ -160,7 +160,7 @@ class DeliveryStack(cdk.Stack):
             [
                 *(
                     f"arn:aws:s3:::{names.bucket('artifacts')}/{part}"
-                    for part in ("models/*", "evaluation/*", "releases/*")
+                    for part in ("models/*", "evaluation/*")
                 ),
                 f"arn:aws:s3:::{assets}/*",
             ],

@@ -29,14 +29,14 @@ def replacement_of(target: Target, url: str, version_id: str) -> str | None:
     except ClientError as error:
         if error.response["ResponseMetadata"]["HTTPStatusCode"] == _NOT_FOUND:
             return (
-                f"{url} was removed after it was pinned (version {version_id}), and SageMaker loads"
-                " the newest version"
+                f"{url} was removed after it was pinned (version {version_id}), and a deployment"
+                " brings the newest version"
             )
         raise
     if newest == version_id:
         return None
     versions = f"its newest version is {newest}, pinned is {version_id}"
     return (
-        f"{url} was written again after it was pinned, and SageMaker loads the newest version:"
-        f" {versions}"
+        f"{url} was written again after it was pinned, and a deployment brings the newest"
+        f" version: {versions}"
     )

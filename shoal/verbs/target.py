@@ -33,8 +33,6 @@ class Target:
     account: str
     region: str
     endpoint_url: str | None = None
-    profile: str | None = None
-    """A profile of the user's AWS configuration, to use other credentials; unused on loopback."""
     secret: str = field(default="", repr=False)
     """The secret access key of the accounts' roots in shoal-local; unused on AWS."""
     _session: Session = field(init=False, repr=False, compare=False)
@@ -57,7 +55,7 @@ class Target:
             (
                 _loopback_session(self.account, self.region, self.secret)
                 if self.is_local
-                else _session(botocore.session.Session(profile=self.profile), self.region)
+                else _session(botocore.session.Session(), self.region)
             ),
         )
 

@@ -32,13 +32,13 @@ class Workspace:
     root: Path
     environ: Mapping[str, str]
 
-    def open(self, name: str, local: bool, profile: str | None = None) -> Session:
-        """Return the environment `name` and its target, on AWS with the credentials of `profile`.
+    def open(self, name: str, local: bool) -> Session:
+        """Return the environment `name` and its target.
 
         Raises ConfigError, NotFoundError (no shoal-local runs), WrongAccountError.
         """
         environment = load_environment(name, self.root)
-        target = self.target_of(environment, local, profile)
+        target = self.target_of(environment, local)
         target.check_account()
         return Session(self, environment, target)
 
@@ -55,15 +55,13 @@ class Workspace:
             self.root, self.environ, assembly, logs, scratch, lambda line: report(Detail(line))
         )
 
-    def target_of(
-        self, environment: Environment, local: bool, profile: str | None = None
-    ) -> Target:
+    def target_of(self, environment: Environment, local: bool) -> Target:
         """Return where requests for `environment` go, without sending any.
 
         Raises NotFoundError if that is shoal-local and none runs.
         """
         if not local and environment.target is TargetKind.AWS:
-            return Target(environment.account, environment.region, profile=profile)
+            return Target(environment.account, environment.region)
         running = self.local_server.require()
         if environment.account not in running.accounts or environment.region != running.region:
             request = (

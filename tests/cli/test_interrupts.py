@@ -18,7 +18,8 @@ with interrupted_once() as shield:
         shield()
     try:
         print("up", flush=True)
-        time.sleep(20)
+        while True:  # a signal just before a long sleep would be seen after it only
+            time.sleep(0.1)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
         time.sleep(float(sys.argv[1]))

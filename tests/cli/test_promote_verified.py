@@ -208,8 +208,8 @@ def test_what_was_written_again_after_staging_does_not_reach_prod(
     )
     line = refusal(released, capsys, *TO_PROD)
     assert (
-        f"{package.model} was written again after it was pinned, and SageMaker loads the newest"
-        " version" in line
+        f"{package.model} was written again after it was pinned, and a deployment brings the"
+        " newest version" in line
     )
     assert f"pinned is {pinned(released).model_data_version_id}" in line
 

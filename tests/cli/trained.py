@@ -145,19 +145,17 @@ class Registry:
         served: Mapping[str, bytes] = SERVED,
         environment: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
-        measured: bytes | None = None,
         report: bytes | None = None,
         container: Mapping[str, str] | None = None,
         is_measured: bool = True,
     ) -> Package:
         """Register a pending version as the pipeline's step Register does.
 
-        `container` adds or replaces settings of its container; `measured` is the archive that was
-        evaluated, if it was another one.
+        `container` adds or replaces settings of its container.
         """
         content = archive({"model.pt": WEIGHTS, **served})
         model = self.put("model.tar.gz", content)
-        evaluated = io.BytesIO(measured or content)
+        evaluated = io.BytesIO(content)
         well_formed = {
             "metrics": {"accuracy": {"value": 0.9918}, "images": {"value": 10000}},
             "model": {

@@ -20,7 +20,7 @@ TIMED = {"PutLogEvents", "GetQueueUrl", "ReceiveMessage"}
 LIMITS = {
     role: count * 5 // 4
     for role, count in {
-        "pipeline": 15,
+        "pipeline": 16,
         "training": 42,
         "evaluation": 31,
         "endpoint": 27,

@@ -35,6 +35,7 @@ def ended(process: subprocess.Popen[str]) -> Finished:
     return Finished(process.returncode, output)
 
 
+@pytest.mark.nightly
 def test_ctrl_c_during_a_deployment_removes_what_was_begun(checkout: Checkout) -> None:
     """While stacks are being made.
 

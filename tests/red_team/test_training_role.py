@@ -25,7 +25,6 @@ EXECUTION = "abcdefghijkl"
 OBJECTS = (
     f"evaluation/{EXECUTION}/evaluation.json",
     "models/0/model.tar.gz",
-    "releases/0/model.tar.gz",
     "captured/x.jsonl",
 )
 OUTPUT = {"Bucket": ARTIFACTS, "Key": f"training/{EXECUTION}/output/model.tar.gz"}

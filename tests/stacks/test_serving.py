@@ -150,7 +150,7 @@ def test_the_model_is_made_of_the_own_copy_once_it_is_here(plain: Template) -> N
     assert logical_id(plain, "Custom::BroughtArchive") in model["DependsOn"]
 
 
-def test_what_brings_the_archive_knows_the_pin_and_keeps_what_it_brought(plain: Template) -> None:
+def test_what_brings_the_archive_knows_the_pin(plain: Template) -> None:
     (brought,) = resources(plain, "Custom::BroughtArchive").values()
     timeouts = {"ServiceToken", "ServiceTimeout"}
     assert {key: brought["Properties"][key] for key in brought["Properties"].keys() - timeouts} == {

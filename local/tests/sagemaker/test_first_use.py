@@ -15,6 +15,9 @@ from shoal_local.runtimes.catalog import CACHE_VARIABLE, CATALOG_VARIABLE
 from shoal_local.testing import emulator
 
 GROUP = "/aws/sagemaker/TrainingJobs"
+LOCK = """setuptools==84.2.1 \\
+    --hash=sha256:ca140b45d5325a9478f880e351484f62fef15f336462e449ca0c03c873d589c2
+"""
 CATALOG = """
 runtimes:
   little: {{build: on first use, lock: {lock}, stand_ins: [], check: import setuptools}}
@@ -29,7 +32,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     """The account of an emulator with one image, whose runtime has one package and is not built."""
     folder = tmp_path_factory.mktemp("first-use")
     lock = folder / "little.txt"
-    lock.write_text("setuptools==84.2.1\n")
+    lock.write_text(LOCK)
     (folder / "images.yaml").write_text(CATALOG.format(lock=lock))
     variables = {
         CATALOG_VARIABLE: str(folder / "images.yaml"),

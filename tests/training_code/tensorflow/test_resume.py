@@ -48,10 +48,10 @@ def killed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPath
 
 NIGHTLY = pytest.mark.nightly
 SIGTERM = ["none", pytest.param("smddp", marks=NIGHTLY), pytest.param("horovod", marks=NIGHTLY)]
-KILLED = [name if name == "smddp" else pytest.param(name, marks=NIGHTLY) for name in START]
 
 
-@pytest.mark.parametrize("strategy", KILLED)
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", START)
 def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
     tensorflow: Runtime,
     dataset: Path,
