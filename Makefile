@@ -16,9 +16,9 @@ python:
 install: python ## Sets up .venv (with .venv/bin/shoal) and the CDK CLI.
 	@$(PYTHON) dev/tools/install.py
 
-demo: python ## Runs the main job on this machine: deploy, train, evaluate, register, serve, tear down.
+demo: python ## Runs the main job on this machine: deploy, train, evaluate, register, serve, tear down (WORKLOAD=houses: another model).
 	@$(PYTHON) dev/tools/install.py runtimes
-	@.venv/bin/shoal demo
+	@.venv/bin/shoal demo $(WORKLOAD)
 
 demo-gitops: python ## Takes three releases from a commit to prod in three emulated accounts: canary, rollback, revert.
 	@$(PYTHON) dev/tools/install.py runtimes

@@ -1,5 +1,5 @@
-"""`python -m config schema` writes environments/schema.json again, after a change of
-`config.settings`.
+"""`python -m config schema` writes the schemas of YAML files again, after a change of
+`config.settings` or `config.workload`.
 """
 
 from __future__ import annotations
@@ -7,16 +7,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from config.schema import FILE, schema_text
+from config.schema import schema_texts
 
 
 def main(arguments: list[str], root: Path) -> int:
-    """Write the schema; return 0, or 2 for wrong usage."""
+    """Write the schemas; return 0, or 2 for wrong usage."""
     if arguments != ["schema"]:
         print("usage: python -m config schema", file=sys.stderr)
         return 2
-    (root / FILE).write_text(schema_text(), encoding="utf-8")
-    print(f"wrote {FILE}")
+    for file, text in schema_texts().items():
+        (root / file).write_text(text, encoding="utf-8")
+        print(f"wrote {file}")
     return 0
 
 

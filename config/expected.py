@@ -6,6 +6,13 @@ FORMS = {
     r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$": (
         "lower-case letters and digits with single hyphens between, as in my-project"
     ),
+    r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$": (
+        "lower-case letters and digits with single underscores between, as in f1_score"
+    ),
+    r"^[a-z][a-z0-9]*(_[a-z0-9]+)*(:[a-z][a-z0-9]*(_[a-z0-9]+)*)?$": (
+        "lower-case words with single underscores between, after a first part if there is one,"
+        " as in train:loss"
+    ),
     r"^[a-z]{3,4}[0-9]-az[0-9]$": "an availability zone id, as in use1-az4",
     r"^ml\.[a-z0-9-]+\.[a-z0-9]+$": "an instance type of SageMaker, as in ml.p4d.24xlarge",
     r"^[0-9]{12}$": 'twelve digits in quotes, as in "111122223333"',
@@ -48,6 +55,10 @@ FORMS = {
         " arn:aws:codeconnections:us-east-1:111122223333:connection/01234567-89ab-cdef-0123-456789abcdef"  # noqa: E501
     ),
     r"^[A-Za-z0-9][A-Za-z0-9._/-]*$": "a branch, as in main",
+    r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$": (
+        "a path below the workload's folder, as in smoke_test/row.csv"
+    ),
+    r"^[a-z]+/[A-Za-z0-9.+-]+(; ?[a-z-]+=[A-Za-z0-9._-]+)*$": "a media type, as in text/csv",
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$": "a file name without a folder, as in manifest.json",
 }
 """Every pattern of the settings; a test compares them."""

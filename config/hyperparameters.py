@@ -25,9 +25,10 @@ PIPELINE_PARAMETERS = (
     "CodeUri",
     "InstanceType",
     "InstanceCount",
-    "MinAccuracy",
 )
-"""The parameters of a pipeline that reads S3. A hyperparameter may not take their names."""
+"""The parameters of a pipeline that reads S3, whatever its gates. A hyperparameter may not take
+their names.
+"""
 FILE_SYSTEM_PARAMETERS = ("TrainDataPath", "TestDataPath")
 """The parameters that a pipeline with a file system has instead of TrainDataUri."""
 

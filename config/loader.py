@@ -7,7 +7,6 @@ the file that is right. One `ConfigError` has every problem.
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from config import yaml_lines
 from config.errors import ConfigError, Problem, place_of, shorten
 from config.pydantic_errors import problems_of, without_keys
 from config.rules import problems_between
 from config.settings import Environment
+from config.workload import beneath, unknown_workload
+from config.yaml_file import ParsedFile, parse_file
 
 FOLDER = "environments"
 OVERLAYS = "strategies"
@@ -51,7 +51,7 @@ def load_environment(name: str, root: Path, strategy: str | None = None) -> Envi
     Raises ConfigError, also when there is no such environment or overlay.
     """
     sources = _sources(name, root, strategy)
-    environment, names = _environment(sources, name), environment_names(root)
+    environment, names = _environment(sources, name, root), environment_names(root)
     if environment.promoted_from not in {None, *names}:
         message = f"there is no such environment; there are: {', '.join(names)}"
         problem = Problem(
@@ -87,20 +87,8 @@ class _Source:
     file: str
     path: Path
 
-    def parse(self) -> _ParsedFile:
-        return _ParsedFile(self.file, yaml_lines.parse(_read(self.path, self.file)))
-
-
-@dataclass(frozen=True)
-class _ParsedFile:
-    """A file's content."""
-
-    file: str
-    document: yaml_lines.Document
-
-    def place(self, key: str) -> str:
-        number = place_of(key, self.document.lines, 0)
-        return f"{self.file}:{number}" if number else self.file
+    def parse(self) -> ParsedFile:
+        return parse_file(self.path, self.file)
 
 
 def _sources(name: str, root: Path, strategy: str | None) -> list[_Source]:
@@ -125,8 +113,9 @@ def _sources(name: str, root: Path, strategy: str | None) -> list[_Source]:
     return [_Source(file, root / file) for _, _, file, _ in files]
 
 
-def _environment(sources: list[_Source], stem: str) -> Environment:
-    """Return the environment that the files make together; later files go over earlier ones.
+def _environment(sources: list[_Source], stem: str, root: Path | None = None) -> Environment:
+    """Return the environment that the files make together; later files go over earlier ones, and
+    all of them over what the workload of the repository at `root` says.
 
     Raises ConfigError with all mistakes.
     """
@@ -150,7 +139,12 @@ def _environment(sources: list[_Source], stem: str) -> Environment:
                     )
                 ],
             )
-    environment, rule_problems = _validate(_merged([part.document.data for part in parsed]), stem)
+    document = _merged([part.document.data for part in parsed])
+    unknown = list(unknown_workload(document, root)) if root else []
+    if root and not unknown:
+        document = _merged([beneath(document, root), document])
+    environment, rule_problems = _validate(document, stem)
+    rule_problems += unknown
     problems = [problem for part in parsed for problem in part.document.problems] + rule_problems
     if environment is None or problems:
         raise ConfigError(parsed[0].file, _in_file_order(problems, parsed), _places(parsed))
@@ -167,11 +161,11 @@ def _merged(layers: list[Any]) -> dict[str, Any]:
     return merged
 
 
-def _places(parsed: list[_ParsedFile]) -> dict[str, str]:
+def _places(parsed: list[ParsedFile]) -> dict[str, str]:
     return {key: part.place(key) for part in parsed for key in part.document.lines}
 
 
-def _in_file_order(problems: list[Problem], parsed: list[_ParsedFile]) -> list[Problem]:
+def _in_file_order(problems: list[Problem], parsed: list[ParsedFile]) -> list[Problem]:
     """Sort by the line in the file that has the last word on a key; overlays come last."""
     order = {
         key: (index, line)
@@ -179,24 +173,6 @@ def _in_file_order(problems: list[Problem], parsed: list[_ParsedFile]) -> list[P
         for key, line in part.document.lines.items()
     }
     return sorted(problems, key=lambda problem: place_of(problem.key, order, (0, 0)))
-
-
-def _read(path: Path, file: str) -> str:
-    try:
-        with path.open("rb") as opened:
-            content = opened.read(yaml_lines.MAX_BYTES + 1)
-        if len(content) > yaml_lines.MAX_BYTES:
-            message = f"has more than the {yaml_lines.MAX_BYTES} bytes that are read"
-            raise ConfigError(file, [Problem("", message, "keep in it what the schema names")])
-        return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
-    except OSError as error:
-        raise ConfigError(
-            file, [Problem("", f"cannot be read: {error.strerror}", "check the path")]
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            file, [Problem("", f"is not UTF-8 text: {error.reason}", "save it as UTF-8")]
-        ) from error
 
 
 def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list[Problem]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -38,9 +39,11 @@ _LENGTHS = {"min_length": "at least", "max_length": "at most"}
 _SYMBOLS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
-def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
-    """Return one problem per wrong key of `data`; a union that matches none of its types counts
-    once.
+def problems_of(
+    error: ValidationError, data: dict[str, Any], model: type[BaseModel] = Environment
+) -> list[Problem]:
+    """Return one problem per wrong key of `data`, which should be a `model`; a union that matches
+    none of its types counts once.
     """
     grouped: dict[str, list[tuple[tuple[int | str, ...], Details]]] = {}
     for details in error.errors():
@@ -52,8 +55,8 @@ def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
             place = place[:1]
         grouped.setdefault(_path(place), []).append((place, details))
     # A list with a wrong item also counts as too short; the item is what to correct.
-    inner = {key.rpartition("[")[0] for key in grouped if "[" in key}
-    return [_problem(key, errors) for key, errors in grouped.items() if key not in inner]
+    inner = {key[: mark.start()] for key in grouped for mark in re.finditer(r"\[", key)}
+    return [_problem(key, errors, model) for key, errors in grouped.items() if key not in inner]
 
 
 def without_keys(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -92,7 +95,9 @@ def _path(place: Sequence[int | str]) -> str:
     ).removeprefix(".")
 
 
-def _problem(key: str, errors: list[tuple[tuple[int | str, ...], Details]]) -> Problem:
+def _problem(
+    key: str, errors: list[tuple[tuple[int | str, ...], Details]], model: type[BaseModel]
+) -> Problem:
     place, details = errors[0]
     if place == ("release",) and details["type"] in {kind for _, kind in _OLD_RELEASES}:
         what = "was pinned by a Shoal that served archives in place, or copies of them"
@@ -102,9 +107,9 @@ def _problem(key: str, errors: list[tuple[tuple[int | str, ...], Details]]) -> P
         advice = "remove it: each environment that serves brings its own copy of what it pins"
         return Problem(key, "there is no such key any more", advice)
     if details["type"] == "extra_forbidden":
-        return _unknown_key(key, place)
+        return _former_key(key, details) or _unknown_key(key, place, model)
     if details["type"] == "missing":
-        return Problem(key, "the key is missing", f"add it: {_description(place)}")
+        return Problem(key, "the key is missing", f"add it: {_description(place, model)}")
     if len(errors) > 1:
         return Problem(
             key,
@@ -112,16 +117,23 @@ def _problem(key: str, errors: list[tuple[tuple[int | str, ...], Details]]) -> P
             "give one value, not a list or a mapping",
             details["input"],
         )
-    return Problem(key, _rule(details), _description(place), details["input"])
+    return Problem(key, _rule(details), _description(place, model), details["input"])
 
 
-def _unknown_key(key: str, place: tuple[int | str, ...]) -> Problem:
-    section = _walk(place[:-1])[0] or Environment
+def _former_key(key: str, details: Details) -> Problem | None:
+    """Return how to write now what older files say, as in `evaluation.min_NAME: 0.9`."""
+    former = re.fullmatch(r"evaluation\.min_([a-z][a-z0-9_]*)", key)
+    if former is None:
+        return None
+    now = f"`gates: [{{metric: {former[1]}, at_least: {details['input']}}}]`"
+    return Problem(key, "gates have names and two sides now", f"write {now} instead of it")
+
+
+def _unknown_key(key: str, place: tuple[int | str, ...], model: type[BaseModel]) -> Problem:
+    section = _walk(place[:-1], model)[0] or model
     names = list(section.model_fields)
     nearest = difflib.get_close_matches(str(place[-1]), names, n=1)
-    elsewhere = [
-        path for path in _all_keys(Environment) if path.rsplit(".", 1)[-1] == str(place[-1])
-    ]
+    elsewhere = [path for path in _all_keys(model) if path.rsplit(".", 1)[-1] == str(place[-1])]
     advice = (
         f"did you mean `{nearest[0]}`?"
         if nearest
@@ -152,32 +164,43 @@ def _rule(details: Details) -> str:
     return message[0].lower() + message[1:]
 
 
-def _description(place: Sequence[int | str]) -> str:
-    """Return what the key is for, as its docstring in `config.settings` says."""
-    info = _walk(place)[1]
+def _description(place: Sequence[int | str], model: type[BaseModel]) -> str:
+    """Return what the key is for, as its docstring says."""
+    info = _walk(place, model)[1]
     text = " ".join((info.description or "").split()) if info else ""
-    return text.rstrip(".") if text else "see environments/schema.json"
+    return text.rstrip(".") if text else "see docs/reference"
 
 
-def _walk(place: Sequence[int | str]) -> tuple[type[BaseModel] | None, FieldInfo | None]:
+def _walk(
+    place: Sequence[int | str], model: type[BaseModel]
+) -> tuple[type[BaseModel] | None, FieldInfo | None]:
     """Return the section and the last known key on the way along `place`.
 
     There is no section where the way ends at a value.
     """
-    section: type[BaseModel] | None = Environment
+    section: type[BaseModel] | None = model
     info: FieldInfo | None = None
+    is_name = False  # whether the next step is a name that the user chose
     for name in (step for step in place if isinstance(step, str)):
         if section is None:
             break
+        if is_name:
+            is_name = False
+            continue
         info = section.model_fields.get(name)
         section = _section_type(info)
+        is_name = info is not None and get_origin(info.annotation) is dict
     return section, info
 
 
 def _section_type(info: FieldInfo | None) -> type[BaseModel] | None:
-    """Return the section that a key holds; an optional one is annotated `Section | None`."""
+    """Return the section that a key holds; an optional one is annotated `Section | None`.
+
+    A list or a map holds sections.
+    """
     kind = info.annotation if info else None
-    kinds = [kind, *get_args(kind)]
+    inner = get_args(kind)
+    kinds = [kind, *inner, *(each for annotated in inner for each in get_args(annotated))]
     return next(
         (known for known in kinds if isinstance(known, type) and issubclass(known, BaseModel)), None
     )

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 from config import (
     file_system_rules,
+    gates,
+    metrics,
     network_rules,
     region_rules,
     release_rules,
@@ -72,6 +74,8 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         *release_rules.RULES,
         *schedule_rules.RULES,
         *serving_rules.RULES,
+        gates.problems,
+        _metrics,
         _alerts,
         _spot,
         _hyperparameters,
@@ -198,6 +202,10 @@ def _spot(environment: Environment) -> Iterator[Problem]:
         )
 
 
+def _metrics(environment: Environment) -> Iterator[Problem]:
+    return metrics.problems_of(environment.training.metrics, "training.metrics")
+
+
 def _hyperparameters(environment: Environment) -> Iterator[Problem]:
     hyperparameters = environment.training.hyperparameters
     section = "training.hyperparameters"
@@ -210,7 +218,7 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
         )
     users: dict[str, str] = dict.fromkeys(
         (*PIPELINE_PARAMETERS, *FILE_SYSTEM_PARAMETERS, MANIFEST_PARAMETER), "the pipeline itself"
-    )
+    ) | {bound.parameter: "a gate" for bound in gates.bounds(environment.evaluation.gates)}
     for name, value in hyperparameters.items():
         key, shown = f"{section}.{name}", as_text(value)
         if name.lower().startswith("sagemaker_"):

@@ -1,21 +1,24 @@
-"""The JSON schema of an environment file, by which editors complete and check YAML."""
+"""The JSON schemas of the files that people write, by which editors complete and check YAML."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from config.base import Settings
 from config.settings import Environment
+from config.workload import Workload
 
 FILE = "environments/schema.json"
+WORKLOAD_FILE = "training_code/schema.json"
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of an environment file.
+def schema(model: type[Settings] = Environment) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of an environment file, or of another model's.
 
     It knows types and limits; the rules between keys are in `config.rules`.
     """
-    generated = Environment.model_json_schema()
+    generated = model.model_json_schema()
     for section in (generated, *generated["$defs"].values()):
         section.pop("title", None)
         _in_one_line(section)
@@ -26,14 +29,18 @@ def schema() -> dict[str, Any]:
                 del described["default"]  # the section's own keys carry theirs
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Shoal environment",
+        "title": f"Shoal {model.__name__.lower()}",
         **generated,
     }
 
 
-def schema_text() -> str:
-    """Return the content of `environments/schema.json`."""
-    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+def schema_texts() -> dict[str, str]:
+    """Return the content of each schema by its file."""
+    return {FILE: _text(Environment), WORKLOAD_FILE: _text(Workload)}
+
+
+def _text(model: type[Settings]) -> str:
+    return json.dumps(schema(model), indent=2, ensure_ascii=False) + "\n"
 
 
 def _in_one_line(described: dict[str, Any]) -> None:

@@ -12,10 +12,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from config.base import InstanceType, Settings, Slug
+from config.base import InstanceType, MediaType, Settings, Slug
 from config.delivery import Delivery
 from config.file_system import FileSystem
+from config.gates import Gate
 from config.manifest import OnManifest
+from config.metrics import LogMetricName, Metric
 from config.network import Network
 from config.observability import Observability
 from config.release import Release
@@ -89,7 +91,7 @@ class Data(Settings):
     dataset: Slug = "mnist"
     """Name of the dataset; it is the prefix in the data bucket.
 
-    `shoal data upload` brings mnist; others are copied there by you.
+    `shoal data upload` brings what the workload's script writes, or a folder of yours.
     """
     input_mode: InputMode = InputMode.FILE
     """How the channels come to the container: copied before the start (File), streamed (FastFile),
@@ -176,9 +178,13 @@ class Training(Settings):
 
     Numbers, true and false become pipeline parameters; text has no character that a shell reads.
     """
+    metrics: dict[LogMetricName, Metric] = Field(default_factory=dict)
+    """Name, as in train:loss, to where the number stands in a log line; those of the workload's
+    file count too.
+    """
     require_efa: bool = False
     """Fail the job at its start unless EFA carries its traffic; the shipped PyTorch scripts look
-    (training_code/pytorch/fabric.py).
+    (training_code/mnist/pytorch/fabric.py).
     """
     environment: dict[str, str] = Field(default_factory=dict)
     """Extra environment variables of the training container.
@@ -188,7 +194,7 @@ class Training(Settings):
 
 
 class Evaluation(Settings):
-    """The processing job that measures the trained model, and the gate behind it."""
+    """The processing job that measures the trained model, and the gates behind it."""
 
     entry_point: str = "evaluate.py"
     """Script in the training source_dir that writes evaluation.json."""
@@ -196,8 +202,12 @@ class Evaluation(Settings):
     """SageMaker instance type of the processing job."""
     max_runtime_s: Annotated[int, Field(ge=60, le=432_000)] = 1800
     """The job is stopped after this many seconds."""
-    min_accuracy: Annotated[float, Field(ge=0.0, le=1.0)] = 0.98
-    """Test accuracy (0 to 1) below which the model is not registered and the execution fails."""
+    gates: Annotated[tuple[Gate, ...], Field(min_length=1)] = (
+        Gate(metric="accuracy", at_least=0.98),
+    )
+    """What numbers of evaluation.json must be; else the model is not registered, and the execution
+    fails.
+    """
 
 
 class TeardownStep(StrEnum):
@@ -223,6 +233,11 @@ class Endpoint(Settings):
     """When the step Teardown runs: after the smoke test's success, always (run condition Any, in
     the service since October 2026), never.
     """
+    content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] = (
+        "application/json",
+        "application/x-npy",
+    )
+    """What the model's container takes and answers; the registry's entry says so."""
     max_latency_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
     """The smoke test fails when the slowest answer took longer than this many milliseconds."""
 
@@ -245,6 +260,10 @@ class Environment(Settings):
     """Name of the environment; must equal the file's name without `.yaml`."""
     project: Slug = "mnist"
     """What is trained; part of every name."""
+    workload: Slug = "mnist"
+    """The workload: a folder in training_code/. Its file says what is trained, which gates it must
+    pass and what its endpoint is asked.
+    """
     account: AccountId
     """AWS account id, in quotes."""
     region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = "us-east-1"
@@ -269,7 +288,7 @@ class Environment(Settings):
     training: Training = Training()
     """The training job."""
     evaluation: Evaluation = Evaluation()
-    """The evaluation job and the accuracy gate."""
+    """The evaluation job and the gates behind it."""
     endpoint: Endpoint = Endpoint()
     """The temporary endpoint."""
     observability: Observability = Observability()

@@ -200,16 +200,16 @@ print(endpoint.endpoint_status)
 # Real test images, which the model has not seen. The answer says which model gave it.
 
 # %%
-digits = json.loads((ROOT / "stacks" / "functions" / "smoke_test" / "digits.json").read_text())[
-    "digits"
-]
-body = json.dumps({"instances": [digit["pixels"] for digit in digits]})
+requests = [ROOT / "training_code" / "mnist" / "smoke_test" / f"{n}.json" for n in range(10)]
+body = json.dumps(
+    {"instances": [json.loads(each.read_text())["instances"][0] for each in requests]}
+)
 answer = json.loads(
     endpoint.invoke(
         body=body, content_type="application/json", accept="application/json"
     ).body.read()
 )
-print("asked:   ", [digit["label"] for digit in digits])
+print("asked:   ", [int(each.stem) for each in requests])
 print("answered:", [prediction["digit"] for prediction in answer["predictions"]])
 print("by:      ", answer["model"]["training_job_name"])
 

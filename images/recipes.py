@@ -31,7 +31,7 @@ def build_command(name: str, region: str, tag: str) -> str:
         for key, value in build_arguments(name, region).items()
         for part in ("--build-arg", f"{key}={value}")
     ]
-    code = f"code=training_code/{recipe(name).framework}"
+    code = f"code=training_code/mnist/{recipe(name).framework}"
     contexts = (
         ["--build-context", code]
         if "with-code" in dockerfile_of(name).read_text(encoding="utf-8")

@@ -1,9 +1,9 @@
 """The pipeline of an environment, from top to bottom.
 
-    Train -> Evaluate -> AccuracyGate -+-> Seal -> Register -> CreateModel ->
-                                       |   CreateEndpointConfig -> CreateEndpoint -> SmokeTest ->
-                                       |   Teardown
-                                       +-> AccuracyTooLow (the execution fails)
+    Train -> Evaluate -> Gate -+-> Seal -> Register -> CreateModel ->
+                               |   CreateEndpointConfig -> CreateEndpoint -> SmokeTest ->
+                               |   Teardown
+                               +-> GateFailed (the execution fails)
 
 `pipelines.requests` has what each step asks of SageMaker. What may change per execution is a
 parameter.
@@ -11,8 +11,10 @@ parameter.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from config.gates import Bound, bounds
 from config.hyperparameters import (
     HyperparameterValue,
     as_text,
@@ -49,6 +51,7 @@ from pipelines.steps import (
     Fail,
     GreaterThanOrEqualTo,
     Lambda,
+    LessThanOrEqualTo,
     Model,
     Processing,
     RegisterModel,
@@ -61,6 +64,10 @@ __all__ = ["Infrastructure", "MountedFileSystem", "build"]
 # what the registry keeps of an execution that a person or a schedule started: it takes no empty
 # text
 _NO_MANIFEST = "none"
+_COMPARISONS: dict[str, type[GreaterThanOrEqualTo] | type[LessThanOrEqualTo]] = {
+    "at least": GreaterThanOrEqualTo,
+    "at most": LessThanOrEqualTo,
+}
 
 
 def build(
@@ -100,7 +107,6 @@ def build(
     create_endpoint_config = EndpointConfig("CreateEndpointConfig", requests.endpoint_config())
     create_endpoint = Endpoint("CreateEndpoint", requests.endpoint())
 
-    accuracy = PropertyFile(evaluate.name, report.name, "metrics.accuracy.value")
     smoke_test = Lambda(
         "SmokeTest",
         {
@@ -119,10 +125,16 @@ def build(
     )
     teardown = _teardown(environment, infrastructure, smoke_test)
 
-    too_low = ("Test accuracy", accuracy, "is below the threshold", parameters.min_accuracy)
+    measured = {
+        bound: PropertyFile(evaluate.name, report.name, f"metrics.{bound.metric}.value")
+        for bound in parameters.gates
+    }
     gate = Condition(
-        "AccuracyGate",
-        conditions=(GreaterThanOrEqualTo(accuracy, parameters.min_accuracy),),
+        "Gate",
+        conditions=tuple(
+            _COMPARISONS[bound.kind](value, parameters.gates[bound])
+            for bound, value in measured.items()
+        ),
         if_true=(
             seal,
             register,
@@ -132,9 +144,18 @@ def build(
             smoke_test,
             *teardown,
         ),
-        if_false=(Fail("AccuracyTooLow", message=Join(" ", too_low)),),
+        if_false=(Fail("GateFailed", message=_failure(parameters, measured)),),
     )
     return Pipeline(parameters.all(), (train, evaluate, gate)).to_dict()
+
+
+def _failure(parameters: Parameters, measured: Mapping[Bound, PropertyFile]) -> Join:
+    """Return the sentence that has the value and the limit of every gate."""
+    parts: list[Any] = ["The model does not pass its gates: "]
+    for bound, value in measured.items():
+        parts += [f"{bound.metric} is ", value, f" and must be {bound.kind} "]
+        parts += [parameters.gates[bound], "; "]
+    return Join("", tuple(parts[:-1]))
 
 
 def _teardown(
@@ -171,7 +192,10 @@ def declare(environment: Environment, infrastructure: Infrastructure, launch: La
             "InstanceType", "String", training.instance_type, training.other_instance_types
         ),
         instance_count=Parameter("InstanceCount", "Integer", training.instance_count),
-        min_accuracy=Parameter("MinAccuracy", "Float", environment.evaluation.min_accuracy),
+        gates={
+            bound: Parameter(bound.parameter, "Float", bound.value)
+            for bound in bounds(environment.evaluation.gates)
+        },
         hyperparameters={
             name: _hyperparameter(name, value)
             for name, value in launch.script_arguments(training.hyperparameters).items()

@@ -23,7 +23,7 @@ _PARAMETER_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,256}$")
 MAX_PARAMETERS = 200  # botocore, sagemaker ParameterList
 MAX_DEFAULT = 4096
 PlacedStep = tuple[Step, tuple[str, ...]]
-"""A step and the branches around it, outermost first, as in `("AccuracyGate/0",)`."""
+"""A step and the branches around it, outermost first, as in `("Gate/0",)`."""
 
 
 @dataclass(frozen=True)

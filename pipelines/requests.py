@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.file_system import DATASETS_PATH
+from config.gates import Bound
 from config.names import EXECUTION_TAG, PIPELINE_TAG, Names
 from config.settings import Environment, Framework, InputMode
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
@@ -19,15 +20,13 @@ _EVALUATION = "/opt/ml/processing/output/evaluation"
 _NUMBER = "([0-9.eE+-]+)"
 EVALUATION_OUTPUT = "evaluation"
 EVALUATION_FILE = "evaluation.json"
-METRICS = {
-    "train:loss": f"train_loss={_NUMBER}",
-    "train:images_per_second": f"images_per_second={_NUMBER}",
-    "test:loss": f"test_loss={_NUMBER}",
-    "test:accuracy": f"test_accuracy={_NUMBER}",
+FABRIC_METRICS = {
     "fabric:efa": "efa=([01])",
     "fabric:allreduce_gigabytes_per_second": f"allreduce_gigabytes_per_second={_NUMBER}",
 }
-"""CloudWatch metric to the part of a log line (of rank 0) that has its value."""
+"""CloudWatch metric to the part of a log line (of rank 0) that has its value: what a script that
+calls `fabric.prove` prints, whatever it trains.
+"""
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Parameters:
     code_uri: Parameter
     instance_type: Parameter
     instance_count: Parameter
-    min_accuracy: Parameter
+    gates: Mapping[Bound, Parameter]
     hyperparameters: Mapping[str, Parameter | str]
     """Hyperparameter, as the script knows it, to its parameter, or to its text, which stays."""
     data_manifest: Parameter | None = None
@@ -95,7 +94,7 @@ class Parameters:
             *manifest,
             self.instance_type,
             self.instance_count,
-            self.min_accuracy,
+            *self.gates.values(),
             *(each for each in self.hyperparameters.values() if isinstance(each, Parameter)),
         )
 
@@ -143,7 +142,7 @@ class Requests:
                 "TrainingImage": self.infrastructure.training_image_uri or self.launch.image_uri,
                 "TrainingInputMode": self._input_mode(),
                 "MetricDefinitions": [
-                    {"Name": name, "Regex": regex} for name, regex in METRICS.items()
+                    {"Name": name, "Regex": regex} for name, regex in self._metrics().items()
                 ],
             },
             "HyperParameters": self._hyperparameters(),
@@ -226,7 +225,7 @@ class Requests:
 
         It has no tags: a version in a group has those of the group, and the call refuses its own.
         """
-        content_types = ["application/json", "application/x-npy"]
+        content_types = list(self.environment.endpoint.content_types)
         report = self._artifacts("evaluation", EVALUATION_FILE)
         manifest = (
             {"data_manifest": self.parameters.data_manifest}
@@ -254,6 +253,7 @@ class Requests:
                 "execution_id": EXECUTION_ID,
                 "archive_sha256": self.sealed("archive_sha256"),
                 "content_sha256": self.sealed("content_sha256"),
+                "gates": self._gates(),
                 **manifest,
             },
         }
@@ -303,6 +303,21 @@ class Requests:
             "EndpointConfigName": config_name,
             "Tags": self._tags(),
         }
+
+    def _metrics(self) -> dict[str, str]:
+        own = self.environment.training.metrics
+        return {name: metric.regex for name, metric in own.items()} | FABRIC_METRICS
+
+    def _gates(self) -> Join:
+        """Return what the evaluation had to reach, as in `rmse at most 60`.
+
+        What it reached is in the report that the entry names: nowhere is it said that RegisterModel
+        takes `Std:JsonGet`.
+        """
+        parts: list[Any] = []
+        for bound, limit in self.parameters.gates.items():
+            parts += [f"{bound.metric} {bound.kind} ", limit, ", "]
+        return Join("", tuple(parts[:-1]))
 
     def _hyperparameters(self) -> dict[str, Any]:
         """Return the launch's hyperparameters and the script's, with the pipeline's parameters in

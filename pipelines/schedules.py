@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
 
 from config.base import Settings
 from config.errors import Problem
+from config.gates import bounds
 from config.hyperparameters import as_text
 from config.manifest import MANIFEST_PARAMETER
 from config.schedule_expressions import last_year
 from config.schedule_rules import execution_parameters
 from config.schedules import MAX_SILENT_DAYS, silent_hours
-from config.settings import Environment, Evaluation, Training
+from config.settings import Environment, Training
 from pipelines.script_options import Option
 
 _LIMITED: dict[str, tuple[type[Settings], str]] = {
     "InstanceCount": (Training, "instance_count"),
-    "MinAccuracy": (Evaluation, "min_accuracy"),
 }
 """Parameter of Shoal's pipeline to the setting that has its limits."""
 _CONVERSIONS = {"Integer": int, "Float": float}
@@ -85,6 +86,8 @@ def _limit_mistake(
         return instance_type_mistake(text, environment)
     if name in options:
         return options[name].mistake_in(text) or ""
+    if name in {bound.parameter for bound in bounds(environment.evaluation.gates)}:
+        return "" if math.isfinite(float(text)) else "must be a finite number"
     if name not in _LIMITED:
         return ""
     section, setting = _LIMITED[name]

@@ -198,11 +198,26 @@ class GreaterThanOrEqualTo:
 
 
 @dataclass(frozen=True)
+class LessThanOrEqualTo:
+    """A condition: `left` <= `right`."""
+
+    left: Expression | float
+    right: Expression | float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "Type": "LessThanOrEqualTo",
+            "LeftValue": render(self.left),
+            "RightValue": render(self.right),
+        }
+
+
+@dataclass(frozen=True)
 class Condition(Step):
     """Goes on with `if_true` when all `conditions` hold, else with `if_false`."""
 
     type = "Condition"
-    conditions: tuple[GreaterThanOrEqualTo, ...] = field(kw_only=True)
+    conditions: tuple[GreaterThanOrEqualTo | LessThanOrEqualTo, ...] = field(kw_only=True)
     if_true: tuple[Step, ...] = field(default=(), kw_only=True)
     if_false: tuple[Step, ...] = field(default=(), kw_only=True)
 

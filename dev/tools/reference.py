@@ -1,5 +1,5 @@
-"""Writes docs/reference: every command, as click has it, and every key of an environment file, as
-its schema has it.
+"""Writes docs/reference: every command, as click has it, and every key of the YAML files that
+people write, as their schemas have it.
 
 .venv/bin/python -m dev.tools.reference
 """
@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from config.schema import schema
+from config.workload import Workload
 from shoal.cli.lazy import Deferred
 from shoal.cli.main import shoal
 
@@ -37,7 +38,11 @@ def main() -> None:
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its file name."""
-    return {"cli.md": cli_page(shoal, "shoal"), "environment.md": environment_page(schema())}
+    return {
+        "cli.md": cli_page(shoal, "shoal"),
+        "environment.md": environment_page(schema()),
+        "workload.md": workload_page(schema(Workload)),
+    }
 
 
 def cli_page(group: click.Group, name: str) -> str:
@@ -144,17 +149,41 @@ def environment_page(root: Schema) -> str:
         " the description says which.",
         "",
     ]
+    return _page([*lines, *_tables(root)])
+
+
+def workload_page(root: Schema) -> str:
+    """Return a page with a table of keys for each section of the file that `root` describes."""
+    lines = [
+        "# Keys of a workload file",
+        "",
+        _NOTE,
+        "",
+        "One folder in `training_code/` with a `workload.yaml` is one workload. Editors complete"
+        " and check its keys by `training_code/schema.json`, where the file begins with"
+        " `# yaml-language-server: $schema=../schema.json`. `shoal check` also reads the files that"
+        " it names, and its expressions.",
+        "",
+    ]
+    return _page([*lines, *_tables(root)])
+
+
+def _page(lines: list[str]) -> str:
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _tables(root: Schema) -> Iterator[str]:
     for path, section in _sections(root, root, ""):
         heading = f"`{path}`" if path else "Top level"
-        lines += [f"## {heading}", ""]
-        lines += [_text(section["description"]), ""] if path and "description" in section else []
-        lines += [
+        yield from (f"## {heading}", "")
+        if path and "description" in section:
+            yield from (_text(section["description"]), "")
+        yield from (
             "| key | type | default | limits | description |",
             "| --- | --- | --- | --- | --- |",
-        ]
-        lines += [_row(root, section, path, key) for key in section["properties"]]
-        lines += [""]
-    return "\n".join(lines).rstrip() + "\n"
+        )
+        yield from (_row(root, section, path, key) for key in section["properties"])
+        yield ""
 
 
 def _sections(root: Schema, section: Schema, path: str) -> Iterator[tuple[str, Schema]]:
@@ -167,10 +196,12 @@ def _sections(root: Schema, section: Schema, path: str) -> Iterator[tuple[str, S
 
 
 def _inner_section(root: Schema, described: Schema) -> tuple[Schema | None, str]:
-    """Return the section that a key holds, and `[]` where it holds a list of them."""
+    """Return the section that a key holds, and `[]` or `.*` for a list or a map of them."""
     kind, suffix = _resolved(root, described), ""
     if kind.get("type") == "array":
         kind, suffix = _resolved(root, kind["items"]), "[]"
+    elif kind.get("type") == "object" and isinstance(values := _values(kind), dict):
+        kind, suffix = _resolved(root, values.get("anyOf", [values])[0]), ".*"
     return (kind, suffix) if "properties" in kind else (None, "")
 
 
@@ -210,18 +241,16 @@ def _type(root: Schema, described: Schema, path: str) -> str:
     if kind.get("type") == "array":
         return f"list of {_type(root, kind['items'], f'{path}[]')}"
     if kind.get("type") == "object":
-        return f"map of {_type(root, _values(kind), path)}"
-    return _WORDS.get(kind["type"], str(kind["type"]))
+        return f"map of {_type(root, _values(kind), f'{path}.*')}"
+    kind_name = str(kind.get("type", "any value"))
+    return _WORDS.get(kind_name, kind_name)
 
 
-def _values(kind: Schema) -> Schema:
+def _values(kind: Schema) -> Any:
     """Return what describes the values of a map, whose keys may have to match a pattern."""
-    values: Schema = (
-        next(iter(kind["patternProperties"].values()))
-        if "patternProperties" in kind
-        else kind["additionalProperties"]
-    )
-    return values
+    if "patternProperties" in kind:
+        return next(iter(kind["patternProperties"].values()))
+    return kind.get("additionalProperties")
 
 
 def _default(root: Schema, section: Schema, key: str) -> str:

@@ -15,7 +15,7 @@ from pipelines.launch.mpi_options import variables_in
 
 PROVIDER = "FI_PROVIDER"
 REQUIRE = "SHOAL_REQUIRE_EFA"
-"""The variable that training_code/pytorch/fabric.py reads."""
+"""The variable that training_code/mnist/pytorch/fabric.py reads."""
 LOG = "NCCL_DEBUG_FILE"
 _NETWORK = "NCCL_NET"
 _NETWORKS = ("AWS Libfabric", "Libfabric", "OFI")
@@ -144,5 +144,5 @@ def notices(training: Training) -> Iterator[str]:
     ):
         yield (
             f"training.require_efa: nothing is required unless the script in {training.source_dir}"
-            " calls fabric.prove, as training_code/pytorch/train.py does"
+            " calls fabric.prove, as training_code/mnist/pytorch/train.py does"
         )

@@ -1,4 +1,4 @@
-"""`shoal check`: what is wrong with the environment files, and what soon will be."""
+"""`shoal check`: what is wrong with the files that people write, and what soon will be."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from config.errors import ConfigError
 from config.loader import environment_file, environment_names, load_environment
+from config.workload import load_workload, require_workload, workload_file, workload_names
 from pipelines.check import check as check_environment
 from pipelines.launch.notices import patch_warnings
 from pipelines.schedules import outdated
@@ -19,22 +20,46 @@ from shoal.verbs.workspace import Workspace
 @click.command()
 @click.pass_obj
 def check(workspace: Workspace) -> None:
-    """Validate every environment file."""
+    """Validate every environment file and every workload's file."""
     names = environment_names(workspace.root)
     if not names:
         raise UsageError(f"there are no environment files in {workspace.root / 'environments'}")
-    failed = [name for name in names if not _is_valid(workspace, name)]
-    if failed:
+    told: set[str] = set()
+    for name in workload_names(workspace.root):
+        told |= _check_workload(workspace, name)
+    for name in names:
+        told |= _check_environment(workspace, name, told)
+    if told:
         raise click.exceptions.Exit(USAGE)
 
 
-def _is_valid(workspace: Workspace, name: str) -> bool:
+def _check_workload(workspace: Workspace, name: str) -> set[str]:
+    """Return the mistakes, which are printed."""
+    try:
+        workload = load_workload(name, workspace.root)
+    except ConfigError as error:
+        return _tell(error, set())
+    count = len(workload.smoke_test.requests)
+    click.echo(f"{workload_file(name)}: ok ({count} request{'s' if count > 1 else ''})")
+    return set()
+
+
+def _tell(error: ConfigError, told: set[str]) -> set[str]:
+    """Print the lines that are not `told` yet: every environment of a workload has its mistakes."""
+    for line in error.lines:
+        if line not in told:
+            click.echo(line, err=True)
+    return set(error.lines)
+
+
+def _check_environment(workspace: Workspace, name: str, told: set[str]) -> set[str]:
+    """Return the mistakes, which are printed unless they are `told`."""
     try:
         environment = load_environment(name, workspace.root)
         checked = check_environment(environment, root=workspace.root)
+        require_workload(environment.workload, workspace.root)
     except ConfigError as error:
-        click.echo(str(error), err=True)
-        return False
+        return _tell(error, told)
     training = environment.training
     click.echo(
         f"{environment_file(name)}: ok ({checked.launch.case.strategy} on"
@@ -47,4 +72,4 @@ def _is_valid(workspace: Workspace, name: str) -> bool:
     patches = patch_warnings(checked.launch.case, today)
     for warning in (*patches, *outdated(environment, today)):
         click.echo(f"{environment_file(name)}: warning: {warning}")
-    return True
+    return set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from shoal.cli.options import environment_argument, local_option
@@ -18,14 +20,18 @@ def data() -> None:
 @data.command()
 @environment_argument
 @local_option
+@click.option(
+    "--from",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="Upload what is in FOLDER/train/ and FOLDER/test/ instead.",
+)
 @click.pass_obj
-def upload(workspace: Workspace, environment: str, local: bool) -> None:
-    """Check the four MNIST files against their published md5 sums and upload those that are not
-    there yet.
+def upload(workspace: Workspace, environment: str, local: bool, folder: Path | None) -> None:
+    """Upload the dataset of ENV's workload, as its script `prepare` writes it; files that are there
+    already stay.
     """
     session = workspace.open(environment, local)
-    dataset.require_known(session.environment.data.dataset, session.names.dataset_uri)
     with open_view() as view:
-        dataset.upload(
-            session.target, workspace.root / dataset.FOLDER, session.names.dataset_uri, view
-        )
+        dataset.upload_workload(session.target, session.environment, workspace.root, view, folder)

@@ -13,9 +13,11 @@ from typing import Any
 
 import click
 
+from config.smoke_test import Accept
+from config.workload import load_workload, workload_folder
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
-from shoal.verbs import dataset, drift, drift_serving, invoke, release_status
+from shoal.verbs import drift, drift_serving, invoke, release_status
 from shoal.verbs.assembly import stacks_of
 from shoal.verbs.deployed_stack import DeployedStack
 from shoal.verbs.drift import Item
@@ -87,9 +89,12 @@ def items_of(session: Session, local: bool, *, asks: bool = True) -> Iterator[It
 
 
 def _asker(session: Session) -> drift_serving.Ask:
+    root, name = session.workspace.root, session.environment.workload
+
     def ask(endpoint: str) -> Mapping[str, Any]:
-        digit = dataset.read_digit(session.workspace.root / dataset.FOLDER, 0)
-        return invoke.ask(session.target, endpoint, digit).model
+        requests = load_workload(name, root).smoke_test.requests
+        request = next(each for each in requests if each.accept is Accept.JSON)
+        return invoke.model_of(session.target, endpoint, request, workload_folder(name, root))
 
     return ask
 

@@ -13,6 +13,7 @@ from shoal.verbs import serving
 from shoal.verbs.errors import NotFoundError, UsageError
 from shoal.verbs.execution import Execution
 from shoal.verbs.follow import Follower, plan_of
+from shoal.verbs.gates import gates_of
 from shoal.verbs.logs import LogTail, location_of
 from shoal.verbs.parameters import check_values, parse_parameters
 from shoal.verbs.workspace import Session, Workspace
@@ -58,7 +59,10 @@ def status(workspace: Workspace, environment: str, execution: str | None, local:
     session = workspace.open(environment, local)
     console = Console(soft_wrap=True)
     if execution:
-        print_execution(console, session.pipeline.look(session.pipeline.find(execution)))
+        state = session.pipeline.look(session.pipeline.find(execution))
+        print_execution(console, state)
+        for gate in gates_of(session.target, state):
+            console.print(one_line(f"gate: {gate}"), markup=False)
         return
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
         console.print(

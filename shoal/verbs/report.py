@@ -5,13 +5,14 @@ execution.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
 from shoal.verbs.errors import ShoalError
+from shoal.verbs.evaluation import MAX_BYTES, Evaluation
 from shoal.verbs.execution import Execution
 from shoal.verbs.inventory import Resource
 from shoal.verbs.jobs import job_name
@@ -31,11 +32,13 @@ _MADE_BY_STEPS = {
 
 @dataclass(frozen=True)
 class EndpointAnswer:
-    """The endpoint's answer about one of the smoke test's digits."""
+    """The endpoint's answer to one request of the smoke test."""
 
-    label: int
-    digit: int
-    probability: float
+    request: str
+    """Name of the file with the request's body."""
+    passed: bool
+    shown: Mapping[str, Any]
+    """What the workload's file has under `smoke_test.show`."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +49,10 @@ class ModelPackage:
     approval_status: str
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The content of evaluation.json: accuracy (0 to 1), and the number of images if it says so."""
-
-    accuracy: float
-    images: int | None
-
-
 def evaluation_of(target: Target, execution: Execution) -> Evaluation:
     """Return the evaluation.json that the processing job wrote to S3.
 
-    Raises ShoalError if there is none.
+    Raises ShoalError if there is none, ValueError if it has another form.
     """
     step = execution.step(_EVALUATE)
     arn = step.resource("ProcessingJob") if step else None
@@ -70,26 +65,20 @@ def evaluation_of(target: Target, execution: Execution) -> Evaluation:
         for output in job["ProcessingOutputConfig"]["Outputs"]
     }
     place = urlsplit(f"{uris['evaluation'].rstrip('/')}/evaluation.json")
-    body = (
-        target.client("s3")
-        .get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"]
-        .read()
-    )
-    metrics = json.loads(body)["metrics"]
-    images = metrics.get("images", {}).get("value")
-    return Evaluation(float(metrics["accuracy"]["value"]), None if images is None else int(images))
+    report = target.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))
+    return Evaluation.of(report["Body"].read(MAX_BYTES))
 
 
 def answers_of(execution: Execution) -> tuple[EndpointAnswer, ...]:
     """Return the smoke test's output parameter `answers`; empty if the execution did not get that
-    far.
+    far. It has the first answers only where all are too long for a parameter.
     """
     step = execution.step(_SMOKE_TEST)
     text = step.output("answers") if step else None
     if not text:
         return ()
     return tuple(
-        EndpointAnswer(int(item["label"]), int(item["digit"]), float(item["probability"]))
+        EndpointAnswer(str(item["request"]), bool(item["passed"]), dict(item["shown"]))
         for item in json.loads(text)
     )
 

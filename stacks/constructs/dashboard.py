@@ -1,14 +1,15 @@
 """The CloudWatch dashboard of one environment: four rows, from its health to its costs.
 
 Namespaces, metrics and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in
-Amazon CloudWatch". Training's metrics are those in `pipelines.requests.METRICS`, the sweeper's are
-our own. SageMaker generates the names of jobs, so their metrics are found by SEARCH: it shows every
-pipeline job of this account and region that has such metrics.
+Amazon CloudWatch". Training's metrics are those of the workload and
+`pipelines.requests.FABRIC_METRICS`, the sweeper's are our own. SageMaker generates the names of
+jobs, so their metrics are found by SEARCH: it shows every pipeline job of this account and region
+that has such metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import aws_cdk as cdk
@@ -86,21 +87,7 @@ class Dashboard(Construct):
             for purpose in ("seal", "smoke-test", "teardown", PURPOSE)
         ]
         return [
-            self._graph(
-                "Training throughput (images/s)",
-                [_job_metric("train:images_per_second", "Average")],
-                "Average",
-                _MINUTE,
-            ),
-            self._graph(
-                "Loss",
-                [_job_metric("train:loss", "Average"), _job_metric("test:loss", "Average")],
-                "Average",
-                _MINUTE,
-            ),
-            self._graph(
-                "Test accuracy", [_job_metric("test:accuracy", "Maximum")], "Maximum", _MINUTE
-            ),
+            *self._workload(),
             self._graph(
                 "Ranks all on EFA (1 = yes)",
                 [_job_metric("fabric:efa", "Minimum")],
@@ -130,6 +117,19 @@ class Dashboard(Construct):
                 _MINUTE,
             ),
         ]
+
+    def _workload(self) -> Iterator[dict[str, Any]]:
+        """Yield a graph for each number that the workload's log lines carry; train:loss and
+        test:loss are two lines of one.
+        """
+        graphs: dict[tuple[str, str], list[Series]] = {}
+        for name, metric in self._names.environment.training.metrics.items():
+            key = (name.rpartition(":")[2], metric.unit)
+            graphs.setdefault(key, []).append(_job_metric(name, "Average"))
+        for (name, unit), series in graphs.items():
+            words = name.replace("_", " ").capitalize()
+            title = f"{words} ({unit})" if unit else words
+            yield self._graph(title, series, "Average", _MINUTE)
 
     def _serving(self) -> list[dict[str, Any]]:
         errors = [

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -31,7 +34,9 @@ class PythonFunction(Construct):
         environment: Mapping[str, str] | None = None,
         module: str = "handler",
         memory_mb: int = 256,
+        files: Mapping[str, bytes] | None = None,
     ) -> None:
+        """`files`, by their names, are packed with the folder."""
         super().__init__(scope, construct_id)
         self.purpose = purpose
         self.role = ActorRole(
@@ -50,20 +55,21 @@ class PythonFunction(Construct):
             on=[names.arn("logs", f"log-group:/aws/lambda/{names.function(purpose)}:*")],
             because="The streams of the function's own log group; Lambda makes up their names.",
         )
-        self.function = lambda_.Function(
-            self,
-            "Function",
-            function_name=names.function(purpose),
-            description=description,
-            runtime=lambda_.Runtime.PYTHON_3_12,
-            handler=f"{module}.handler",
-            code=lambda_.Code.from_asset(str(folder), exclude=["__pycache__", "*.pyc"]),
-            role=self.role,
-            log_group=log_group,
-            timeout=timeout,
-            memory_size=memory_mb,
-            environment=dict(environment or {}),
-        )
+        with _code(folder, files or {}) as code:
+            self.function = lambda_.Function(
+                self,
+                "Function",
+                function_name=names.function(purpose),
+                description=description,
+                runtime=lambda_.Runtime.PYTHON_3_12,
+                handler=f"{module}.handler",
+                code=code,
+                role=self.role,
+                log_group=log_group,
+                timeout=timeout,
+                memory_size=memory_mb,
+                environment=dict(environment or {}),
+            )
         acknowledge(
             self.function,
             {
@@ -73,3 +79,21 @@ class PythonFunction(Construct):
                 )
             },
         )
+
+
+@contextmanager
+def _code(folder: Path, files: Mapping[str, bytes]) -> Iterator[lambda_.AssetCode]:
+    """Yield the folder's code with `files` in it.
+
+    The CDK copies it into the cloud assembly inside the function's constructor.
+    """
+    ignored = ["__pycache__", "*.pyc"]
+    if not files:
+        yield lambda_.Code.from_asset(str(folder), exclude=ignored)
+        return
+    with tempfile.TemporaryDirectory(prefix="shoal-function-") as temporary:
+        packed = Path(temporary, folder.name)
+        shutil.copytree(folder, packed, ignore=shutil.ignore_patterns(*ignored))
+        for name, content in files.items():
+            (packed / name).write_bytes(content)
+        yield lambda_.Code.from_asset(str(packed))

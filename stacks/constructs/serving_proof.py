@@ -18,6 +18,7 @@ from config.release import Release
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.served_model import ServedModel
 from stacks.constructs.serving_role import allow_archive
+from stacks.constructs.smoke_test_file import REQUESTS
 
 _TIMEOUT = cdk.Duration.minutes(10)
 _MEMORY_MB = 1769
@@ -37,11 +38,14 @@ class ServingProof(Construct):
         *,
         names: Names,
         functions: Path,
+        requests: bytes,
         release: Release,
         served: ServedModel,
         key: kms.IKey,
     ) -> None:
-        """`key` is the environment's own."""
+        """`key` is the environment's own; `requests` is what stacks.constructs.smoke_test_file
+        returns.
+        """
         super().__init__(scope, construct_id)
         self._names = names
         self.prover = PythonFunction(
@@ -51,6 +55,7 @@ class ServingProof(Construct):
             purpose=SERVING_PROOF,
             folder=functions / "smoke_test",
             module="serving_proof",
+            files={REQUESTS: requests},
             description=(
                 f"Proves that the endpoint {names.serving_endpoint} serves the pinned release"
             ),

@@ -10,6 +10,7 @@ from constructs import Construct
 from config.names import Names
 from stacks.constructs.guard_rails import ours
 from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.smoke_test_file import REQUESTS
 
 PURPOSE = "smoke-test"
 
@@ -18,8 +19,15 @@ class SmokeTest(Construct):
     """It may call this pipeline's endpoints, and nothing else."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        functions: Path,
+        requests: bytes,
     ) -> None:
+        """`requests` is what stacks.constructs.smoke_test_file returns."""
         super().__init__(scope, construct_id)
         self.caller = PythonFunction(
             self,
@@ -28,8 +36,9 @@ class SmokeTest(Construct):
             purpose=PURPOSE,
             folder=functions / "smoke_test",
             module="step",
+            files={REQUESTS: requests},
             description=(
-                f"Sends ten digits to the endpoint of an execution of {names.pipeline} and judges"
+                f"Sends requests to the endpoint of an execution of {names.pipeline} and judges"
                 " the answers"
             ),
             timeout=cdk.Duration.minutes(2),

@@ -97,7 +97,7 @@ TYPES = st.sampled_from(
 def pytorch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     """input_fn of the PyTorch model, in a process of its image's stand-in."""
     runtime = find_runtime()
-    command = runtime.alone(SCRIPT, ROOT / "training_code" / "pytorch")
+    command = runtime.alone(SCRIPT, ROOT / "training_code" / "mnist" / "pytorch")
     process = subprocess.Popen(
         command, env=runtime.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -128,7 +128,7 @@ PROMISES_TERABYTES = b"\x93NUMPY\x01\x00" + len(HEADER).to_bytes(2, "little") + 
 def tensorflow() -> Judge:
     """input_handler of the TensorFlow model, which needs no more than Python."""
     specification = importlib.util.spec_from_file_location(
-        "tensorflow_inference", ROOT / "training_code" / "tensorflow" / "inference.py"
+        "tensorflow_inference", ROOT / "training_code" / "mnist" / "tensorflow" / "inference.py"
     )
     assert specification is not None
     assert specification.loader is not None

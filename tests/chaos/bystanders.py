@@ -150,7 +150,7 @@ def _waiting(definition: dict[str, Any]) -> dict[str, Any]:
     """
     changed = copy.deepcopy(definition)
     evaluate = next(each for each in changed["Steps"] if each["Name"] == "Evaluate")
-    gate = next(each for each in changed["Steps"] if each["Name"] == "AccuracyGate")
+    gate = next(each for each in changed["Steps"] if each["Name"] == "Gate")
     kept = (
         "RoleArn",
         "ProcessingResources",

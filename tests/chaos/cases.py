@@ -244,7 +244,7 @@ def troubles() -> Iterator[Trouble]:
     yield Trouble("nothing", "wrong", "Succeeded", packages=(1, 1))
     for step in JOBS:
         yield from _of_jobs(step)
-    yield Trouble("AccuracyGate", "fails", script="AccuracyGate:fails")
+    yield Trouble("Gate", "fails", script="Gate:fails")
     for step in CALLS:
         yield from _of_calls(step)
     yield from _of_the_endpoint()

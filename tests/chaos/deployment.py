@@ -22,10 +22,10 @@ from config.names import Names
 from config.settings import Environment
 from pipelines.launch import launch_of
 from stacks.node import use_installed_node
+from tests.functions.make_digits import digits_file
 from tests.repository import ROOT
 
 SOURCE = "tests/chaos/source"
-DIGITS = ROOT / "stacks" / "functions" / "smoke_test" / "digits.json"
 _LIMIT_S = 240.0
 _POLL_S = 0.1
 
@@ -77,9 +77,7 @@ class Deployment:
             _create(client("cloudformation"), name, template)
         for channel in ("train", "test"):
             bucket, _, prefix = self.names.dataset_uri.removeprefix("s3://").partition("/")
-            s3.put_object(
-                Bucket=bucket, Key=f"{prefix}/{channel}/digits.json", Body=DIGITS.read_bytes()
-            )
+            s3.put_object(Bucket=bucket, Key=f"{prefix}/{channel}/digits.json", Body=digits_file())
 
 
 def environment() -> Environment:

@@ -309,7 +309,7 @@ def variant(
                 [{"Step": "SmokeTest", "Trigger": "Any"}] if step == "any" else ["SmokeTest"]
             )
     if step == "none":
-        gate = next(each for each in changed["Steps"] if each["Name"] == "AccuracyGate")
+        gate = next(each for each in changed["Steps"] if each["Name"] == "Gate")
         gate["Arguments"]["IfSteps"] = [
             each for each in gate["Arguments"]["IfSteps"] if each["Name"] != "Teardown"
         ]

@@ -23,7 +23,7 @@ AT_ONCE = 5
 UNPROTECTED = Circumstance("nothing on", step="none", rule=False, sweeper=False)
 ONLY_THE_STEP = Circumstance("neither deleter nor sweeper", step="any", rule=False, sweeper=False)
 MISJUDGED = Case(
-    Trouble("AccuracyGate", "lets pass what is said to fail", "Failed"), Circumstance("all layers")
+    Trouble("Gate", "lets pass what is said to fail", "Failed"), Circumstance("all layers")
 )
 """Nothing is wrong with its execution; the rig is told that the gate lets nothing through."""
 
@@ -150,7 +150,7 @@ def test_a_variant_of_the_definition_has_no_teardown_step_or_one_after_anything(
     definition = {
         "Steps": [
             {
-                "Name": "AccuracyGate",
+                "Name": "Gate",
                 "Arguments": {"IfSteps": [smoke_test, teardown], "ElseSteps": []},
             }
         ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +48,7 @@ def test_check_accepts_the_environments_of_this_repository(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["--root", str(ROOT), "check"]) == 0
-    assert capsys.readouterr().out.count(": ok") == 3
+    assert len(re.findall(r"^environments/\w+.yaml: ok", capsys.readouterr().out, re.M)) == 3
 
 
 def test_check_refuses_smddp_where_it_cannot_run(
@@ -88,7 +90,30 @@ def test_check_goes_on_after_a_wrong_file(
 ) -> None:
     (checkout / "environments" / "dev.yaml").write_text("name: dev\n")
     assert main(["--root", str(checkout), "check"]) == 2
-    assert capsys.readouterr().out.count(": ok") == 2
+    assert len(re.findall(r"^environments/\w+.yaml: ok", capsys.readouterr().out, re.M)) == 2
+
+
+def test_check_refuses_a_workload_that_there_is_not(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (checkout / "environments" / "dev.yaml").open("a") as file:
+        file.write("workload: mnst\n")
+    assert main(["--root", str(checkout), "check"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(
+        r'environments/dev.yaml:\d+: workload = "mnst": there is no such workload', line
+    )
+
+
+def test_check_reads_workloads_too(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = checkout / "training_code"
+    code.unlink()
+    shutil.copytree(ROOT / "training_code", code)
+    file = code / "mnist" / "workload.yaml"
+    file.write_text(file.read_text().replace("must_pass: 9", "must_pass: 11"))
+    assert main(["--root", str(checkout), "check"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(r"workload.yaml:\d+: smoke_test.must_pass = 11: is more than", line)
 
 
 @pytest.mark.parametrize(
@@ -99,14 +124,14 @@ def test_check_goes_on_after_a_wrong_file(
         (["destroy", "dev", "--local"], "start one with `shoal local up`"),
         (["frobnicate"], "No such command"),
         (["invoke", "dev", "--local", "--digit", "10000"], "numbered 0 to 9999"),
-        (["invoke", "dev", "--local"], "Missing option '--digit'"),
+        (["invoke", "dev", "--local"], "give either --body FILE or --digit N"),
         (
             ["demo", "-p", "Foo=1"],
             "parameter 'Foo': the pipeline declares no such parameter; it declares: ",
         ),
         (
-            ["demo", "-p", "MinAccuracy=2"],
-            "parameter 'MinAccuracy': '2' is not allowed; it must be from 0 to 1",
+            ["demo", "-p", "MinAccuracy=inf"],
+            "parameter 'MinAccuracy': 'inf' is not allowed; it must be a finite number",
         ),
         (["demo", "-p", "Epochs=0"], "parameter 'Epochs': '0' is not a number above 0"),
         (["demo", "prod"], "prod is protected"),

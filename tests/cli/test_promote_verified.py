@@ -253,8 +253,8 @@ def test_code_that_is_in_no_commit_is_refused(
     package = registry.approved(code={**CODE, "train.py": "print('not committed')\n"})
     line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
     assert (
-        "no commit up to the one checked out has the files in training_code/pytorch that trained it"
-        in line
+        "no commit up to the one checked out has the files in training_code/mnist/pytorch that"
+        " trained it" in line
     )
 
 
@@ -263,13 +263,18 @@ def test_code_that_is_in_no_commit_is_refused(
     [
         (
             {"code/inference.py": b"changed by hand"},
-            "code/inference.py is not training_code/pytorch/inference.py of the commit {head}",
+            "code/inference.py is not training_code/mnist/pytorch/inference.py of the commit"
+            " {head}",
         ),
         (
             {**SERVED, "code/sitecustomize.py": b""},
             "code/sitecustomize.py is not in the commit {head}, which has no training_code/",
         ),
-        ({}, "code/inference.py is missing, which the commit {head} has in training_code/pytorch"),
+        (
+            {},
+            "code/inference.py is missing, which the commit {head} has in"
+            " training_code/mnist/pytorch",
+        ),
     ],
 )
 def test_serving_code_that_is_not_the_commits_is_refused_and_the_file_named(

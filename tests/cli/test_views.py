@@ -27,7 +27,7 @@ from shoal.verbs.metrics import Epoch, Parts, Progress
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TRAIN = Step("Train", "Training", "Executing", BEGAN)
 TRAINED = Step("Train", "Training", "Succeeded", BEGAN, BEGAN + timedelta(seconds=12.5))
-REFUSED = Step("AccuracyTooLow", "Fail", "Failed", BEGAN, BEGAN, "0.5 is below 0.98")
+REFUSED = Step("GateFailed", "Fail", "Failed", BEGAN, BEGAN, "0.5 is below 0.98")
 PROGRESS = Trained("Train", Progress(1, 120, 470, 0.25, 3456.7, 4.1, 2))
 
 RANKS = Trained("Train", Parts(2, (("ranks", 2),)))
@@ -65,7 +65,7 @@ def live(*events: Event) -> str:
             "steps: Train -> Evaluate",
         ),
         (changed(TRAINED), "step Train (Training): Succeeded after 12.5 s"),
-        (changed(REFUSED), "AccuracyTooLow (Fail): Failed after 0.0 s: 0.5 is below 0.98"),
+        (changed(REFUSED), "GateFailed (Fail): Failed after 0.0 s: 0.5 is below 0.98"),
         (PROGRESS, "epoch 1 step 120/470: loss 0.2500, 3,457 images/s on a world of 2, 4 s"),
         (
             Trained("Train", Epoch(1, 0.03, 0.9876, 8.2)),
@@ -153,4 +153,4 @@ def test_the_live_display_marks_what_failed() -> None:
         failed,
     )
     assert display.count("✗") >= 2
-    assert "AccuracyTooLow" in display
+    assert "GateFailed" in display

@@ -65,8 +65,8 @@ class Checkout:
             text = (ROOT / f"environments/{name}.yaml").read_text()
             (root / f"environments/{name}.yaml").write_text(text.replace("222233334444", staging))
         for name, content in CODE.items():
-            (root / "training_code/pytorch").mkdir(parents=True, exist_ok=True)
-            (root / "training_code/pytorch" / name).write_text(content)
+            (root / "training_code/mnist/pytorch").mkdir(parents=True, exist_ok=True)
+            (root / "training_code/mnist/pytorch" / name).write_text(content)
         (root / ".gitignore").write_text(".shoal/\n")
         (root / ".shoal").mkdir()
         (root / ".shoal/local").symlink_to(state)

@@ -9,13 +9,16 @@ import pytest
 
 from config.expected import FORMS
 from config.schema import schema
+from config.settings import Environment
+from config.workload import Workload
 
 
 def test_every_pattern_of_the_settings_has_words_and_no_other_has() -> None:
-    assert {
-        json.loads(text)
-        for text in re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps(schema()))
-    } == set(FORMS)
+    text = json.dumps([schema(Environment), schema(Workload)])
+    string = r'("(?:[^"\\]|\\.)*")'
+    of_values = {json.loads(each) for each in re.findall(rf'"pattern": {string}', text)}
+    of_names = {json.loads(each) for each in re.findall(rf'"patternProperties": {{{string}', text)}
+    assert of_values <= set(FORMS) <= of_values | of_names
 
 
 @pytest.mark.parametrize("pattern", FORMS)

@@ -99,8 +99,8 @@ def test_an_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
 
 
 def test_a_key_in_the_wrong_section_names_the_right_one(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"training": {"min_accuracy": 0.9}})
-    assert line.endswith("did you mean `evaluation.min_accuracy`?")
+    (line,) = lines_with(tmp_path, {"training": {"ttl_minutes": 60}})
+    assert line.endswith("did you mean `endpoint.ttl_minutes`?")
 
 
 def test_an_unknown_key_like_no_other_lists_what_is_allowed(tmp_path: Path) -> None:
@@ -116,14 +116,17 @@ def test_a_missing_key_says_what_it_is_for(tmp_path: Path) -> None:
 
 
 def test_a_number_outside_its_limits_names_the_limit(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"evaluation": {"min_accuracy": 98}})
-    assert "evaluation.min_accuracy = 98: must be at most 1" in line
+    (line,) = lines_with(tmp_path, {"endpoint": {"ttl_minutes": 5}})
+    assert "endpoint.ttl_minutes = 5: must be at least 10" in line
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("evaluation: {min_accuracy: .nan}", "min_accuracy = nan: must be a finite number;"),
+        (
+            "evaluation: {gates: [{metric: f1, at_least: .nan}]}",
+            "evaluation.gates[0].at_least = nan: must be a finite number;",
+        ),
         ("observability: {log_retention_days: 8}", "log_retention_days = 8: must be 7, 14, 30"),
     ],
 )

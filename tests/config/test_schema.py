@@ -11,29 +11,35 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from config.__main__ import main
-from config.schema import FILE, schema, schema_text
+from config.base import Settings
+from config.schema import FILE, WORKLOAD_FILE, schema, schema_texts
+from config.settings import Environment
+from config.workload import Workload, workload_file, workload_names
 from tests.repository import CHECKOUT, ENVIRONMENTS
 
 FILES = sorted(ENVIRONMENTS.glob("*.yaml"))
 
 
-def _descriptions() -> Iterator[tuple[str, str]]:
+def _descriptions(model: type[Settings]) -> Iterator[tuple[str, str]]:
     """Yield every key with its description: its own, or that of the section it leads to."""
-    document = schema()
+    document = schema(model)
     for part in (document, *document["$defs"].values()):
         for name, described in part.get("properties", {}).items():
             section = document["$defs"].get(described.get("$ref", "").rpartition("/")[2], {})
             yield name, described.get("description") or section.get("description", "")
 
 
-def test_the_committed_schema_is_current() -> None:
-    assert (CHECKOUT / FILE).read_text(encoding="utf-8") == schema_text(), (
+@pytest.mark.parametrize("file", [FILE, WORKLOAD_FILE])
+def test_the_committed_schema_is_current(file: str) -> None:
+    assert (CHECKOUT / file).read_text(encoding="utf-8") == schema_texts()[file], (
         "run `python -m config schema`"
     )
 
 
-def test_every_key_is_described() -> None:
-    assert [name for name, description in _descriptions() if not description.endswith(".")] == []
+@pytest.mark.parametrize("model", [Environment, Workload])
+def test_every_key_is_described(model: type[Settings]) -> None:
+    undescribed = [name for name, text in _descriptions(model) if not text.endswith(".")]
+    assert undescribed == []
 
 
 def test_unknown_keys_are_errors_in_the_editor_too() -> None:
@@ -45,6 +51,12 @@ def test_unknown_keys_are_errors_in_the_editor_too() -> None:
 def test_the_schema_accepts_environments(file: Path) -> None:
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert list(Draft202012Validator(schema()).iter_errors(content)) == []
+
+
+@pytest.mark.parametrize("name", workload_names(CHECKOUT))
+def test_the_schema_accepts_workloads(name: str) -> None:
+    content = yaml.safe_load((CHECKOUT / workload_file(name)).read_text(encoding="utf-8"))
+    assert list(Draft202012Validator(schema(Workload)).iter_errors(content)) == []
 
 
 def test_the_schema_finds_what_an_editor_should_underline() -> None:
@@ -62,7 +74,8 @@ def test_the_schema_finds_what_an_editor_should_underline() -> None:
 
 
 def test_the_command_writes_it(tmp_path: Path) -> None:
-    (tmp_path / "environments").mkdir()
+    for folder in ("environments", "training_code"):
+        (tmp_path / folder).mkdir()
     assert main(["schema"], tmp_path) == 0
     assert json.loads((tmp_path / FILE).read_text(encoding="utf-8")) == schema()
 

@@ -54,7 +54,7 @@ def test_every_strategy_belongs_to_a_framework() -> None:
 def test_tensorflow_brings_its_folder_script_and_version() -> None:
     training = Training(framework=Framework.TENSORFLOW)
     assert (training.source_dir, training.entry_point, training.framework_version) == (
-        "training_code/tensorflow",
+        "training_code/mnist/tensorflow",
         "train_smddp.py",
         "2.11.0",
     )
@@ -65,7 +65,7 @@ def test_what_the_file_says_wins_over_the_defaults() -> None:
     assert (training.entry_point, training.framework_version, training.source_dir) == (
         "mine.py",
         "2.3.0",
-        "training_code/pytorch",
+        "training_code/mnist/pytorch",
     )
 
 

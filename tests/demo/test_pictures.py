@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
 
 from shoal.demo.pipeline.pictures import draw_curve, draw_digits
-from shoal.demo.pipeline.report import SMOKE_TEST_DIGITS
 from shoal.verbs.metrics import Epoch, Progress
 from shoal.verbs.report import EndpointAnswer
-from tests.repository import ROOT
+from tests.functions.make_digits import digits
 
 METRICS = [Progress(1, step, 100, 1 / step, 100.0, 1.0, 2) for step in range(10, 101, 10)] + [
     Epoch(1, 0.2, 0.97, 2.0)
@@ -25,10 +23,14 @@ def size(path: Path) -> tuple[int, int]:
     return width, height
 
 
+def answer(label: int, digit: int) -> EndpointAnswer:
+    shown = {"digit": digit, "probability": 0.9}
+    return EndpointAnswer(f"{label}.json", digit == label, shown)
+
+
 def test_the_digits_are_drawn_in_two_rows_of_five(tmp_path: Path) -> None:
-    digits = json.loads((ROOT / SMOKE_TEST_DIGITS).read_text())["digits"]
-    answers = [EndpointAnswer(digit["label"], digit["label"], 0.99) for digit in digits]
-    draw_digits([digit["pixels"] for digit in digits], answers, tmp_path / "digits.png")
+    answers = [answer(digit["label"], digit["label"]) for digit in digits()]
+    draw_digits([digit["pixels"] for digit in digits()], answers, tmp_path / "digits.png")
     width, height = size(tmp_path / "digits.png")
     assert width > 1000
     assert 0.4 < height / width < 0.8
@@ -36,8 +38,8 @@ def test_the_digits_are_drawn_in_two_rows_of_five(tmp_path: Path) -> None:
 
 def test_a_wrong_answer_changes_the_picture(tmp_path: Path) -> None:
     image = [[0] * 28] * 28
-    draw_digits([image], [EndpointAnswer(3, 3, 0.9)], tmp_path / "right.png")
-    draw_digits([image], [EndpointAnswer(3, 5, 0.9)], tmp_path / "wrong.png")
+    draw_digits([image], [answer(3, 3)], tmp_path / "right.png")
+    draw_digits([image], [answer(3, 5)], tmp_path / "wrong.png")
     assert (tmp_path / "right.png").read_bytes() != (tmp_path / "wrong.png").read_bytes()
 
 

@@ -48,7 +48,7 @@ class Strategies:
         for name in ("pytorch", "tensorflow"):
             files = {
                 path.name: path.read_bytes()
-                for path in (ROOT / "training_code" / name).glob("*.py")
+                for path in (ROOT / "training_code" / "mnist" / name).glob("*.py")
             }
             self.account.put(f"code/{name}.tar.gz", archive(files))
         names = Names(self.environment("none"))

@@ -30,7 +30,7 @@ protect: false
 data: {input_mode: FSx}
 file_system: {}
 training: {strategy: none, instance_type: ml.m5.xlarge, hyperparameters: {epochs: 2, batch-size: 64, learning-rate: 0.01, seed: 1}}
-evaluation: {min_accuracy: 0.9}
+evaluation: {gates: [{metric: accuracy, at_least: 0.9}]}
 """  # noqa: E501
 
 

@@ -23,7 +23,7 @@ from shoal_local.runtimes.catalog import runtimes
 from tests.repository import ROOT
 from tests.training_code.mnist import write_subset
 
-CODE = ROOT / "training_code" / "pytorch"
+CODE = ROOT / "training_code" / "mnist" / "pytorch"
 # 1024 steps without a checkpoint of its own before the end.
 HYPERPARAMETERS = {
     "epochs": "1",

@@ -200,6 +200,12 @@ def test_an_execution_without_data_fails_and_is_told_by_run_and_status(
     assert re.search(r"Train +Training +Failed", status), status
 
 
+@pytest.mark.usefixtures("trained")
+def test_the_status_of_an_execution_has_its_gates(checkout: Checkout) -> None:
+    status = checkout.run("status", "dev", "latest", "--local").output
+    assert re.search(r"gate: accuracy 0\.\d+, must be at least 0.5$", status, re.M), status
+
+
 @pytest.mark.usefixtures("without_data")
 def test_an_execution_that_has_ended_is_not_stopped(
     emulator: dict[str, str], checkout: Checkout
@@ -255,7 +261,7 @@ def test_a_trained_model_can_be_served_and_invoked(
 @pytest.mark.usefixtures("trained")
 @pytest.mark.parametrize(
     "title",
-    ["Training throughput (images/s)", "Duration of steps (ms)", "Endpoint calls", "Loss"],
+    ["Images per second", "Duration of steps (ms)", "Endpoint calls", "Loss"],
 )
 def test_what_was_trained_has_the_metrics_of_the_dashboard(
     emulator: dict[str, str], title: str

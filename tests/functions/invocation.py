@@ -31,7 +31,7 @@ class Outcome:
 
 
 def invoke(
-    folder: str,
+    folder: str | Path,
     event: Mapping[str, Any],
     *,
     endpoint_url: str,
@@ -39,7 +39,9 @@ def invoke(
     environment: Mapping[str, str] | None = None,
     module: str = "handler",
 ) -> Outcome:
-    """Call the handler of `stacks/functions/<folder>/<module>.py` as Lambda would."""
+    """Call the handler of `stacks/functions/<folder>/<module>.py` as Lambda would; a `folder` that
+    is a whole path stands for itself.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         output = Path(temporary)
         variables = (

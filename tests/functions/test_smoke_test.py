@@ -1,22 +1,25 @@
-"""The smoke test: passes on a right endpoint, and says what is wrong with any other."""
+"""MNIST's smoke test: passes on a right endpoint, and says what is wrong with any other."""
 
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.functions.invocation import Outcome, invoke
 from tests.functions.loopback import Request, serving
-from tests.functions.make_digits import TARGET
+from tests.functions.make_digits import digits
+from tests.functions.smoke_test_package import package
 
 JOB = "pipelines-abcdefghijkl-Train-x1y2z3"
 CONTENT = "4f" * 32
-DIGITS = json.loads(TARGET.read_text())["digits"]
+DIGITS = digits()
 EVENT = {
     "endpoint_name": "shoal-mnist-dev-abcdefghijkl",
     "training_job_name": JOB,
@@ -59,10 +62,13 @@ def endpoint() -> Endpoint:
     return Endpoint()
 
 
+_FOLDER = tempfile.TemporaryDirectory(prefix="shoal-tests-")
+PACKAGE = package(Path(_FOLDER.name))
+
+
 def _test(endpoint: Endpoint, **arguments: Any) -> Outcome:
-    event = {**EVENT, **arguments}
     with serving(endpoint.answer) as url:
-        return invoke("smoke_test", event, endpoint_url=url, module="step")
+        return invoke(PACKAGE, {**EVENT, **arguments}, endpoint_url=url, module="step")
 
 
 def _wrong(labels: set[int]) -> Callable[[int, dict[str, Any]], Any]:
@@ -76,7 +82,12 @@ def test_a_right_endpoint_passes_with_the_answers_it_gave(endpoint: Endpoint) ->
     result = _test(endpoint).result
     assert result["status"] == "Passed"
     assert json.loads(result["answers"]) == [
-        {"label": label, "digit": label, "probability": 0.91} for label in range(10)
+        {
+            "request": f"{label}.json",
+            "passed": True,
+            "shown": {"digit": label, "probability": 0.91},
+        }
+        for label in range(10)
     ]
 
 
@@ -106,7 +117,18 @@ def test_one_wrong_digit_is_tolerated(endpoint: Endpoint) -> None:
 
 def test_two_wrong_digits_fail_with_what_was_taken_for_what(endpoint: Endpoint) -> None:
     endpoint.spoil = _wrong({5, 8})
-    assert "8 of 10 digits right, 9 needed (took 5 as 6, 8 as 9)" in _test(endpoint).error
+    error = _test(endpoint).error
+    assert (
+        "8 of 10 requests passed, 9 needed (5.json: predictions[0].digit is 6, must be 5" in error
+    )
+    assert "; 8.json: predictions[0].digit is 9, must be 8" in error
+
+
+def test_of_many_failures_three_are_told(endpoint: Endpoint) -> None:
+    endpoint.spoil = _wrong(set(range(10)))
+    error = _test(endpoint).error
+    assert "0 of 10 requests passed" in error
+    assert error.endswith("must be true; and 7 more)")
 
 
 def test_the_model_of_another_training_job_fails(endpoint: Endpoint) -> None:
@@ -161,27 +183,41 @@ def test_an_answer_over_the_limit_fails(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    ("spoilt", "why"),
     [
-        {"predictions": []},
-        {"predictions": [{"digit": 0, "probabilities": [1.0]}]},
-        {"predictions": [{"digit": 0, "probabilities": [0.5] * 10}]},
-        {"predictions": [{"digit": 3, "probabilities": [1.0] + [0.0] * 9}]},
-        {"predictions": [{"digit": 0}]},
-        {"model": {}},
+        ({"predictions": []}, "0.json: length(predictions) is 0, must be 1"),
+        (
+            {"predictions": [{"digit": 0, "probabilities": [1.0]}]},
+            "length(predictions[0].probabilities) is 1, must be 10",
+        ),
+        (
+            {"predictions": [{"digit": 0, "probabilities": [0.5] * 10}]},
+            "sum(predictions[0].probabilities) is 5.0, must be within 0.001 of 1",
+        ),
+        ({"predictions": [{"digit": 0}]}, "length(predictions[0].probabilities) has no value: "),
+        ({"model": {}}, "the model comes from training job ['None']"),
+        ({"model": []}, "the model comes from training job ['None']"),
     ],
     ids=[
         "no prediction",
         "one probability",
         "sum of five",
-        "not the most probable",
         "no probabilities",
         "no training job",
+        "no model",
     ],
 )
-def test_an_answer_in_another_form_fails(endpoint: Endpoint, spoilt: dict[str, Any]) -> None:
+def test_an_answer_in_another_form_fails(
+    endpoint: Endpoint, spoilt: dict[str, Any], why: str
+) -> None:
     endpoint.spoil = lambda _, answer: answer | spoilt
-    assert "answered in an unknown form" in _test(endpoint).error
+    assert why in _test(endpoint).error
+
+
+def test_a_digit_that_is_not_the_most_probable_one_is_not_right(endpoint: Endpoint) -> None:
+    predictions = [{"digit": 3, "probabilities": [1.0] + [0.0] * 9}]
+    endpoint.spoil = lambda _, answer: answer | {"predictions": predictions}
+    assert "0 of 10 requests passed" in _test(endpoint).error
 
 
 def test_an_endpoint_that_refuses_fails_with_its_message() -> None:
@@ -189,7 +225,7 @@ def test_an_endpoint_that_refuses_fails_with_its_message() -> None:
         {"__type": "ValidationError", "message": "Endpoint shoal-mnist-dev-abcdefghijkl not found."}
     ).encode()
     with serving(lambda _: (400, refusal)) as url:
-        assert "not found" in invoke("smoke_test", EVENT, endpoint_url=url, module="step").error
+        assert "not found" in invoke(PACKAGE, EVENT, endpoint_url=url, module="step").error
 
 
 def test_the_digits_are_ten_classes_of_28_by_28_bytes() -> None:

@@ -15,7 +15,7 @@ from tests.functions.fake_sagemaker import ARN, FakeSageMaker
 from tests.functions.invocation import invoke
 from tests.functions.loopback import serving
 from tests.functions.test_seal import EVENT, RESULT
-from tests.functions.test_smoke_test import CONTENT, JOB, Endpoint
+from tests.functions.test_smoke_test import CONTENT, JOB, PACKAGE, Endpoint
 from tests.repository import ROOT
 
 # What the service puts in for expressions, by the step's argument.
@@ -60,7 +60,7 @@ def test_the_smoke_test_understands_its_step_and_answers_every_output(
     steps: dict[str, dict[str, Any]],
 ) -> None:
     with serving(Endpoint().answer) as url:
-        outcome = invoke("smoke_test", _event(steps["SmokeTest"]), endpoint_url=url, module="step")
+        outcome = invoke(PACKAGE, _event(steps["SmokeTest"]), endpoint_url=url, module="step")
     assert not outcome.error
     assert _expected(steps["SmokeTest"]) <= outcome.result.keys()
 

@@ -59,7 +59,10 @@ from sagemaker.core.training.configs import (  # noqa: E402
     StoppingCondition,
     Tag,
 )
-from sagemaker.core.workflow.conditions import ConditionGreaterThanOrEqualTo  # noqa: E402
+from sagemaker.core.workflow.conditions import (  # noqa: E402
+    ConditionGreaterThanOrEqualTo,
+    ConditionLessThanOrEqualTo,
+)
 from sagemaker.core.workflow.execution_variables import ExecutionVariables  # noqa: E402
 from sagemaker.core.workflow.functions import Join, JsonGet  # noqa: E402
 from sagemaker.core.workflow.parameters import (  # noqa: E402
@@ -125,12 +128,13 @@ CODE_URI = ParameterString("CodeUri", default_value=INFRASTRUCTURE["code_uri"])
 INSTANCE_TYPE = ParameterString("InstanceType", default_value="ml.p4d.24xlarge")
 INSTANCE_COUNT = ParameterInteger("InstanceCount", default_value=2)
 MIN_ACCURACY = ParameterFloat("MinAccuracy", default_value=0.98)
+MAX_RMSE = ParameterFloat("MaxRmse", default_value=60.0)
 EPOCHS = ParameterInteger("Epochs", default_value=2)
 BATCH_SIZE = ParameterInteger("BatchSize", default_value=256)
 LEARNING_RATE = ParameterFloat("LearningRate", default_value=0.003)
 AUGMENT = ParameterString("Augment", default_value="true", enum_values=["true", "false"])
-PARAMETERS = [TRAIN_DATA_URI, TEST_DATA_URI, CODE_URI, INSTANCE_TYPE, INSTANCE_COUNT, MIN_ACCURACY]
-PARAMETERS += [EPOCHS, BATCH_SIZE, LEARNING_RATE, AUGMENT]
+PARAMETERS = [TRAIN_DATA_URI, TEST_DATA_URI, CODE_URI, INSTANCE_TYPE, INSTANCE_COUNT]
+PARAMETERS += [MIN_ACCURACY, MAX_RMSE, EPOCHS, BATCH_SIZE, LEARNING_RATE, AUGMENT]
 
 
 def pipeline_session() -> PipelineSession:
@@ -322,6 +326,7 @@ def seal_step(train: TrainingStep, report: PropertyFile) -> LambdaStep:
 def register_step(session: PipelineSession, train: TrainingStep, seal: LambdaStep) -> ModelStep:
     session.init_model_step_arguments(_HasSession(session))
     report = Join(on="/", values=[f"{ARTIFACTS}/evaluation", EXECUTION_ID, "evaluation.json"])
+    gates = ["accuracy at least ", MIN_ACCURACY, ", ", "rmse at most ", MAX_RMSE]
     arguments = create_model_package_from_containers(
         session,
         containers=[container(seal.properties.Outputs["model_data_url"])],
@@ -339,6 +344,7 @@ def register_step(session: PipelineSession, train: TrainingStep, seal: LambdaSte
             "execution_id": EXECUTION_ID,
             "archive_sha256": seal.properties.Outputs["archive_sha256"],
             "content_sha256": seal.properties.Outputs["content_sha256"],
+            "gates": Join(on="", values=gates),
         },
     )
     session.context = None
@@ -430,14 +436,18 @@ def definition() -> dict[str, Any]:
     accuracy = JsonGet(
         step_name="Evaluate", property_file=report, json_path="metrics.accuracy.value"
     )
-    message = Join(
-        on=" ", values=["Test accuracy", accuracy, "is below the threshold", MIN_ACCURACY]
-    )
+    rmse = JsonGet(step_name="Evaluate", property_file=report, json_path="metrics.rmse.value")
+    values = ["The model does not pass its gates: ", "accuracy is ", accuracy]
+    values += [" and must be at least ", MIN_ACCURACY, "; ", "rmse is ", rmse]
+    message = Join(on="", values=[*values, " and must be at most ", MAX_RMSE])
     gate = ConditionStep(
-        name="AccuracyGate",
-        conditions=[ConditionGreaterThanOrEqualTo(left=accuracy, right=MIN_ACCURACY)],
+        name="Gate",
+        conditions=[
+            ConditionGreaterThanOrEqualTo(left=accuracy, right=MIN_ACCURACY),
+            ConditionLessThanOrEqualTo(left=rmse, right=MAX_RMSE),
+        ],
         if_steps=[seal, register, model, config, endpoint, *lambda_steps(train, endpoint, seal)],
-        else_steps=[FailStep(name="AccuracyTooLow", error_message=message)],
+        else_steps=[FailStep(name="GateFailed", error_message=message)],
     )
     pipeline = Pipeline(
         name=NAME, parameters=PARAMETERS, steps=[train, evaluate, gate], sagemaker_session=session

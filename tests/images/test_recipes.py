@@ -72,7 +72,7 @@ def test_the_script_that_an_image_with_code_starts_is_there(name: str, framework
     file = parse(recipes.dockerfile_of(name).read_text(encoding="utf-8"))
     (stage,) = [stage for stage in file.stages if stage.name == "with-code"]
     assert (
-        ROOT / "training_code" / framework / file.environment(stage)["SAGEMAKER_PROGRAM"]
+        ROOT / "training_code" / "mnist" / framework / file.environment(stage)["SAGEMAKER_PROGRAM"]
     ).is_file()
 
 

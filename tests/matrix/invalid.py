@@ -56,7 +56,14 @@ CASES: tuple[Wrong, ...] = (
     Wrong(
         {"training": {"framework_version": "2.3"}}, 'training.framework_version = "2.3"', "2.3.0"
     ),
-    Wrong({"evaluation": {"min_accuracy": 98}}, "evaluation.min_accuracy = 98", "1"),
+    Wrong({"evaluation": {"min_accuracy": 98}}, "evaluation.min_accuracy", "at_least: 98"),
+    Wrong({"evaluation": {"gates": []}}, "evaluation.gates = []", "at least 1"),
+    Wrong({"evaluation": {"gates": [{"metric": "f1"}]}}, "evaluation.gates[0]", "at_most"),
+    Wrong(
+        {"evaluation": {"gates": [{"metric": "f-1", "at_least": 1}]}},
+        'evaluation.gates[0].metric = "f-1"',
+        "f1_score",
+    ),
     Wrong({"endpoint": {"instance_count": 11}}, "endpoint.instance_count = 11", "10"),
     Wrong({"endpoint": {"ttl_minutes": 5}}, "endpoint.ttl_minutes = 5", "10"),
     Wrong({"endpoint": {"max_latency_ms": 0}}, "endpoint.max_latency_ms = 0", "1"),
@@ -221,7 +228,7 @@ CASES: tuple[Wrong, ...] = (
     Wrong(
         {"training": {"entry_point": "run.py"}},
         'training.entry_point = "run.py"',
-        "training_code/pytorch",
+        "training_code/mnist/pytorch",
     ),
     Wrong(
         {"training": {"source_dir": "no/such"}},
@@ -383,9 +390,9 @@ CASES: tuple[Wrong, ...] = (
         "ml.p4d.24x",
     ),
     Wrong(
-        {"schedules": [NIGHTLY | {"parameters": {"MinAccuracy": 2}}]},
-        "schedules[0].parameters.MinAccuracy = 2",
-        "from 0 to 1",
+        {"schedules": [NIGHTLY | {"parameters": {"MinAccuracy": "inf"}}]},
+        "schedules[0].parameters.MinAccuracy",
+        "a finite number",
     ),
     Wrong(
         {"schedules": [NIGHTLY | {"expression": "cron(0 3 31 2 ? *)"}]},

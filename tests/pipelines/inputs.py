@@ -53,5 +53,5 @@ def definition_for(environment: Environment, infrastructure: Infrastructure) -> 
 def steps_by_name(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return every step by name, those of branches too."""
     top = {step["Name"]: step for step in document["Steps"]}
-    arguments = top["AccuracyGate"]["Arguments"]
+    arguments = top["Gate"]["Arguments"]
     return top | {step["Name"]: step for step in (*arguments["IfSteps"], *arguments["ElseSteps"])}

@@ -197,7 +197,7 @@ def test_with_the_repository_at_hand_a_line_names_the_line_of_the_file(tmp_path:
 def test_a_source_folder_must_exist(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError,
-        match=r'training\.source_dir = "training_code/pytorch": there is no such folder',
+        match=r'training\.source_dir = "training_code/mnist/pytorch": there is no such folder',
     ):
         check(environment(), root=tmp_path)
 

@@ -60,7 +60,7 @@ def test_goldens_were_made_by_the_locked_sdk(major: str) -> None:
 def test_steps_come_in_the_order_of_the_graph() -> None:
     document = definition()
     assert list(steps_by_name(document)) == [
-        *("Train", "Evaluate", "AccuracyGate"),
+        *("Train", "Evaluate", "Gate"),
         *(
             "Seal",
             "Register",
@@ -70,14 +70,16 @@ def test_steps_come_in_the_order_of_the_graph() -> None:
             "SmokeTest",
             "Teardown",
         ),
-        "AccuracyTooLow",
+        "GateFailed",
     ]
 
 
-def test_parameters_are_those_of_the_pipeline_and_one_per_hyperparameter() -> None:
+def test_parameters_are_those_of_the_pipeline_and_one_per_gate_and_hyperparameter() -> None:
     declared = {parameter["Name"]: parameter["Type"] for parameter in definition()["Parameters"]}
     own = {name: kind for name, kind in declared.items() if name not in PIPELINE_PARAMETERS}
     assert own == {
+        "MinAccuracy": "Float",
+        "MaxRmse": "Float",
         "Epochs": "Integer",
         "BatchSize": "Integer",
         "LearningRate": "Float",

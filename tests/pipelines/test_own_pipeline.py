@@ -63,7 +63,7 @@ def line_about(root: Path, text: str, function: str = "build") -> str:
 
 def test_without_the_key_the_definition_is_shoals_own() -> None:
     definition = check(environment()).definition
-    assert [step["Name"] for step in definition["Steps"]] == ["Train", "Evaluate", "AccuracyGate"]
+    assert [step["Name"] for step in definition["Steps"]] == ["Train", "Evaluate", "Gate"]
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_check_names_the_line_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "environments" / "golden.yaml").write_text(
         "name: golden\npipeline: nowhere_at_all:build\n", encoding="utf-8"
     )
-    (tmp_path / "training_code" / "pytorch").mkdir(parents=True)
+    (tmp_path / "training_code" / "mnist" / "pytorch").mkdir(parents=True)
     for script in ("train.py", "evaluate.py"):
-        (tmp_path / "training_code" / "pytorch" / script).touch()
+        (tmp_path / "training_code" / "mnist" / "pytorch" / script).touch()
     with pytest.raises(
         ConfigError,
         match=(

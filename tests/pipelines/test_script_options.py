@@ -10,7 +10,9 @@ from config.settings import Training
 from pipelines.script_options import options_of, problems_of
 from tests.repository import ROOT
 
-SCRIPTS = sorted(path.relative_to(ROOT) for path in (ROOT / "training_code").glob("*/train*.py"))
+SCRIPTS = sorted(
+    path.relative_to(ROOT) for path in (ROOT / "training_code" / "mnist").glob("*/train*.py")
+)
 
 
 def mistakes(hyperparameters: dict[str, str | int | float | bool]) -> list[str]:

@@ -100,8 +100,8 @@ SPOILT: list[tuple[Change, str]] = [
         "SmokeTest.tags: inputs of a Lambda step are text, numbers, true or false, not list",
     ),
     (
-        lambda a: a["AccuracyTooLow"].update(Reason="x"),
-        "AccuracyTooLow: Fail takes ErrorMessage and nothing else",
+        lambda a: a["GateFailed"].update(Reason="x"),
+        "GateFailed: Fail takes ErrorMessage and nothing else",
     ),
 ]
 

@@ -51,7 +51,7 @@ REFUSED = {
         P3_16,
         (
             'framework_version = "1.8.1": AWS\'s image of it has Python 3.6, and'
-            " training_code/pytorch needs 3.10"
+            " training_code/mnist/pytorch needs 3.10"
         ),
     ),
     "pytorch-p3-16": (P3_16,),
@@ -60,7 +60,7 @@ REFUSED = {
     "tf-2-4-1-p3dn": (
         (
             'framework_version = "2.4.1": AWS\'s image of it has Python 3.7, and'
-            " training_code/tensorflow needs 3.9"
+            " training_code/mnist/tensorflow needs 3.9"
         ),
     ),
     "tf-2-3-mirrored": ('framework_version = "2.3.0": AWS\'s image of it has Python 3.7',),
@@ -81,7 +81,7 @@ REFUSED = {
         P3_16,
         (
             'framework_version = "2.4.1": AWS\'s image of it has Python 3.7, and'
-            " training_code/tensorflow needs 3.9"
+            " training_code/mnist/tensorflow needs 3.9"
         ),
     ),
     "tf-2-3": (
@@ -91,7 +91,7 @@ REFUSED = {
         ),
         (
             'framework_version = "2.3.0": AWS\'s image of it has Python 3.7, and'
-            " training_code/tensorflow needs 3.9"
+            " training_code/mnist/tensorflow needs 3.9"
         ),
     ),
     "mpi-options": (
@@ -108,13 +108,13 @@ REFUSED = {
     ),
     "extended": (
         (
-            'framework_version = "1.8.1": training_code/pytorch needs Python 3.10, for which'
+            'framework_version = "1.8.1": training_code/mnist/pytorch needs Python 3.10, for which'
             " PyTorch exists from 1.11.0 on"
         ),
     ),
     "base-image": (
         "is AWS's image of PyTorch 1.8.1, but framework_version is 2.3.0",
-        "has Python 3.6, and training_code/pytorch needs 3.10",
+        "has Python 3.6, and training_code/mnist/pytorch needs 3.10",
     ),
     "mirrored-two": ("instance_count = 2: mirrored runs on one instance",),
     "one-server": ("instance_count = 1: parameter_server needs at least 2 instances",),

@@ -12,7 +12,7 @@ from aws_cdk.assertions import Match, Template
 from config.loader import load_environment
 from config.observability import Observability
 from pipelines.launch import launch_of
-from pipelines.requests import METRICS
+from pipelines.requests import FABRIC_METRICS
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
 from tests.repository import ROOT
@@ -183,9 +183,7 @@ def test_the_dashboard_shows_every_step_of_the_pipeline(
         for each in dashboard(monitoring)["widgets"]
         if "steps" in each["properties"]["title"]
     ]
-    assert {"Train", "CreateEndpoint", "Teardown", "AccuracyTooLow"} <= {
-        series[5] for series in steps
-    }
+    assert {"Train", "CreateEndpoint", "Teardown", "GateFailed"} <= {series[5] for series in steps}
     assert [series[5] for series in steps][:2] == [
         step["Name"] for step in definition(pipeline)["Steps"]
     ][:2]
@@ -193,10 +191,20 @@ def test_the_dashboard_shows_every_step_of_the_pipeline(
 
 def test_the_dashboard_finds_the_metrics_that_training_defines(monitoring: Template) -> None:
     text = json.dumps(dashboard(monitoring))
+    own = load_environment("dev", ROOT).training.metrics
+    assert "test:accuracy" in own
     assert all(
         f'MetricName=\\\\\\"{name}\\\\\\"' in text or f'MetricName=\\"{name}\\"' in text
-        for name in METRICS
+        for name in (*own, *FABRIC_METRICS)
     )
+
+
+def test_the_same_number_of_two_datasets_is_one_graph(monitoring: Template) -> None:
+    graphs = {
+        each["properties"].get("title"): len(each["properties"].get("metrics", ()))
+        for each in dashboard(monitoring)["widgets"]
+    }
+    assert (graphs["Loss"], graphs["Accuracy"], graphs["Images per second"]) == (2, 1, 1)
 
 
 def test_widgets_fill_the_grid_without_covering_each_other(monitoring: Template) -> None:

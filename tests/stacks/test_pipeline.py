@@ -31,7 +31,7 @@ def test_the_definition_in_the_template_is_json_with_all_steps(pipeline: Templat
     assert [step["Name"] for step in definition(pipeline)["Steps"]] == [
         "Train",
         "Evaluate",
-        "AccuracyGate",
+        "Gate",
     ]
     assert tuple(_branch(pipeline)) == BRANCH
 

@@ -1,4 +1,4 @@
-"""Runs training_code/pytorch as a training job would."""
+"""Runs training_code/mnist/pytorch as a training job would."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from local.tests.smddp.runtime import ROOT, Outcome, Runtime, finish, finish_after
 
-CODE = ROOT / "training_code" / "pytorch"
+CODE = ROOT / "training_code" / "mnist" / "pytorch"
 PROGRESS = re.compile(
     r"epoch=(\d+) step=(\d+)/(\d+) train_loss=(\d+\.\d+) learning_rate=(\d+\.\d+)"
     r" images_per_second=(\d+\.\d+) elapsed_s=(\d+\.\d+) world_size=(\d+)$",

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from config.loader import load_environment
+from config.names import Names
+from config.settings import Environment
 from shoal.verbs import dataset
 from shoal.verbs.errors import DatasetError
 from shoal.verbs.events import Event, Note, Transferred
@@ -70,6 +73,46 @@ def test_an_object_that_is_not_the_published_file_is_replaced(target: Target, bu
     s3.put_object(Bucket=bucket, Key=key, Body=b"something else")
     assert dataset.upload(target, FOLDER, f"s3://{bucket}/d", lambda _: None) == 1
     assert s3.head_object(Bucket=bucket, Key=key)["ContentLength"] == 10_008
+
+
+def houses() -> Environment:
+    environment = load_environment("dev", ROOT)
+    return environment.model_copy(update={"workload": "houses", "project": "examples"})
+
+
+def test_a_workloads_script_writes_what_is_uploaded(target: Target) -> None:
+    bucket = Names(houses()).bucket("data")
+    target.client("s3").create_bucket(Bucket=bucket)
+    sent = [dataset.upload_workload(target, houses(), ROOT, lambda _: None) for _ in range(2)]
+    keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
+    prefix = Names(houses()).dataset_uri.removeprefix(f"s3://{bucket}/")
+    assert sent == [2, 0]
+    assert keys == {f"{prefix}/{channel}/houses.csv" for channel in ("train", "test")}
+
+
+def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Path) -> None:
+    for name in ("train/a.csv", "train/more/b.csv", "test/c.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1,2\n")
+    (tmp_path / "notes.txt").write_text("not a channel")
+    assert dataset.upload_folder(target, tmp_path, f"s3://{bucket}/d", lambda _: None) == 3
+    keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
+    assert keys == {"d/train/a.csv", "d/train/more/b.csv", "d/test/c.csv"}
+
+
+def test_a_folder_without_a_channel_is_refused(target: Target, bucket: str, tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "a.csv").write_text("1\n")
+    with pytest.raises(DatasetError, match="has no files in test/"):
+        dataset.upload_folder(target, tmp_path, f"s3://{bucket}/d", lambda _: None)
+
+
+def test_a_script_that_fails_is_told_by_its_last_line(target: Target, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "training_code" / "houses", tmp_path / "training_code" / "houses")
+    script = tmp_path / "training_code" / "houses" / "prepare.py"
+    script.write_text("raise SystemExit('no room left')")
+    with pytest.raises(DatasetError, match=r"prepare\.py failed: no room left"):
+        dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
 
 
 def test_another_dataset_than_mnist_is_refused_with_where_its_files_go() -> None:

@@ -7,13 +7,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from config.smoke_test import Request
 from shoal.verbs.dataset import Digit
 from shoal.verbs.errors import NotFoundError, ShoalError
-from shoal.verbs.invoke import ask, find_endpoint
+from shoal.verbs.invoke import ask, find_endpoint, model_of, send
 from shoal.verbs.target import Target
 
 SEVEN = Digit(((0, 255), (255, 0)), 7)
@@ -41,6 +43,23 @@ def endpoint(answer: Answer) -> Iterator[Target]:
         yield Target("111122223333", "us-east-1", f"http://localhost:{server.server_port}")
         server.shutdown()
         thread.join()
+
+
+def test_a_body_is_sent_as_it_is() -> None:
+    with endpoint(lambda body: {"sum": sum(body)}) as target:
+        answer = send(target, "e", b"[1, 2]", "application/json", "application/json")
+    assert json.loads(answer) == {"sum": 3}
+
+
+def test_a_workloads_request_is_answered_with_the_model(tmp_path: Path) -> None:
+    (tmp_path / "row.json").write_text("[1]")
+    request = Request(body="row.json")
+    with endpoint(lambda _: {"model": {"content_sha256": "4f"}}) as target:
+        assert model_of(target, "e", request, tmp_path) == {"content_sha256": "4f"}
+    with endpoint(lambda _: {}) as target:
+        assert model_of(target, "e", request, tmp_path) == {}
+    with endpoint(lambda _: 7) as target, pytest.raises(ShoalError, match="no JSON object: b'7'"):
+        model_of(target, "e", request, tmp_path)
 
 
 def test_the_image_is_sent_and_the_answer_is_returned() -> None:

@@ -16,8 +16,8 @@ ASSETS = f"s3://cdk-hnb659fds-assets-{DEV.account}-{DEV.region}"
 @pytest.mark.parametrize(
     ("name", "value", "mistake"),
     [
-        ("MinAccuracy", "2", "is not allowed; it must be from 0 to 1"),
-        ("MinAccuracy", "nan", "is not allowed; it must be from 0 to 1"),
+        ("MinAccuracy", "nan", "is not allowed; it must be a finite number"),
+        ("MinAccuracy", "-inf", "is not allowed; it must be a finite number"),
         ("InstanceCount", "0", "is not allowed; it must be 1 or more"),
         ("Epochs", "0", "is not a number above 0"),
         ("BatchSize", "-1", "is not a whole number of 1 or more"),

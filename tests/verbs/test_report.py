@@ -18,7 +18,7 @@ from shoal.verbs.report import (
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:"
-ANSWERS = '[{"label": 7, "digit": 1, "probability": 0.6}]'
+ANSWERS = '[{"request": "7.json", "passed": false, "shown": {"digit": 1, "probability": 0.6}}]'
 TRAIN = Step(
     "Train",
     "Training",
@@ -64,7 +64,9 @@ def test_rows_have_name_type_status_and_seconds_and_the_reason_of_a_failure() ->
 
 
 def test_answers_come_from_the_smoke_tests_output() -> None:
-    assert answers_of(execution(SMOKE)) == (EndpointAnswer(7, 1, 0.6),)
+    assert answers_of(execution(SMOKE)) == (
+        EndpointAnswer("7.json", False, {"digit": 1, "probability": 0.6}),
+    )
 
 
 def test_without_a_smoke_test_there_are_no_answers() -> None:

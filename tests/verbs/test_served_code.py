@@ -28,7 +28,7 @@ def committed(**changes: bytes) -> CommittedCode:
         path: hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
         for path, content in {**FILES, **changes}.items()
     }
-    return CommittedCode("training_code/pytorch", "abc", hashes)
+    return CommittedCode("training_code/mnist/pytorch", "abc", hashes)
 
 
 def linked(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> bytes:
@@ -68,7 +68,7 @@ def test_code_that_was_copied_from_the_commit_is_no_difference(prefix: str) -> N
 
 def test_a_commit_in_a_repository_of_sha256_is_compared_by_it() -> None:
     hashes = {"inference.py": hashlib.sha256(b"blob 5\0serve").hexdigest()}
-    of_sha256 = CommittedCode("training_code/pytorch", "abc", hashes)
+    of_sha256 = CommittedCode("training_code/mnist/pytorch", "abc", hashes)
     assert of_sha256.difference(io.BytesIO(archive({"code/inference.py": b"serve"}))) is None
     assert of_sha256.difference(io.BytesIO(archive({"code/inference.py": b"other"}))) is not None
 
@@ -78,17 +78,17 @@ def test_a_commit_in_a_repository_of_sha256_is_compared_by_it() -> None:
     [
         (
             {"code/model.py": b"other"},
-            "code/model.py is not training_code/pytorch/model.py of the commit abc",
+            "code/model.py is not training_code/mnist/pytorch/model.py of the commit abc",
         ),
         (
             {"./code/model.py": b"other"},
-            "code/model.py is not training_code/pytorch/model.py of the commit abc",
+            "code/model.py is not training_code/mnist/pytorch/model.py of the commit abc",
         ),
         (
             {"code/extra/more.py": b""},
             (
                 "code/extra/more.py is not in the commit abc, which has no"
-                " training_code/pytorch/extra/more.py"
+                " training_code/mnist/pytorch/extra/more.py"
             ),
         ),
         ({"x/../code/model.py": b"other"}, "code/model.py is not"),
@@ -111,7 +111,7 @@ def test_the_file_that_differs_is_named(changed: dict[str, bytes], says: str) ->
 def test_an_archive_without_the_code_that_serving_begins_with_is_a_difference() -> None:
     assert (
         difference(archive({"model.pt": b"weights"}))
-        == "code/inference.py is missing, which the commit abc has in training_code/pytorch"
+        == "code/inference.py is missing, which the commit abc has in training_code/mnist/pytorch"
     )
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "training_code" / "pytorch"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "training_code" / "mnist" / "pytorch"))
 
 try:
     import torch

@@ -2,9 +2,9 @@
 
 `mpirun -np 2 smddprun python -m mpi4py shoal_script.py`, or alone.
 
-Batches, preprocessing, precision, gradient averaging and optimizer are training_code/pytorch's.
-Only the network is replaced, by the same layers in the shipped network's manner (pool before relu,
-features in the order of channels_last).
+Batches, preprocessing, precision, gradient averaging and optimizer are those of
+training_code/mnist/pytorch. Only the network is replaced, by the same layers in the shipped
+network's manner (pool before relu, features in the order of channels_last).
 """
 
 from __future__ import annotations

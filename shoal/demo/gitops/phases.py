@@ -35,7 +35,7 @@ HOSTING_SPEED = 30
 seconds.
 """
 TRAINING = ("Epochs=1", "MinAccuracy=0.9")
-_SERVING_CODE = "training_code/pytorch/inference.py"
+_SERVING_CODE = "training_code/mnist/pytorch/inference.py"
 _ROLLED_BACK, _DEPLOYMENT = "rolled back", "The deployment of "
 _USAGE = 2
 

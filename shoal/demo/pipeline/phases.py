@@ -129,10 +129,9 @@ def run_demo(
     environment = load_environment(choice.environment, workspace.root, choice.strategy)
     refuse_if_protected(environment)
     refuse_built_image(environment)
-    dataset.require_known(environment.data.dataset, Names(environment).dataset_uri)
+    dataset.require(environment, workspace.root)
     check_declared(environment, choice.parameters, workspace.root)
     check_values(environment, choice.parameters, workspace.root)
-    dataset.verify(workspace.root / dataset.FOLDER)
     with exclusive_folder(demo_folder(workspace)):
         clear(output)
         demo = Demo(workspace, choice, environment, output, report)
@@ -276,9 +275,7 @@ def _destroy(demo: Demo) -> None:
 
 
 def _upload(demo: Demo) -> None:
-    dataset.upload(
-        demo.target, demo.workspace.root / dataset.FOLDER, demo.names.dataset_uri, demo.report
-    )
+    dataset.upload_workload(demo.target, demo.environment, demo.workspace.root, demo.report)
 
 
 def _execute(demo: Demo) -> None:

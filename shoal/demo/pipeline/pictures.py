@@ -28,11 +28,13 @@ def draw_digits(images: Sequence[Pixels], answers: Sequence[EndpointAnswer], pat
     for cell in cells:
         cell.set_axis_off()
     for cell, image, answer in zip(figure.axes, images, answers, strict=False):
-        right = answer.digit == answer.label
+        digit, label = answer.shown["digit"], Path(answer.request).stem
         cell.imshow(image, cmap="gray_r", vmin=0, vmax=255, interpolation="nearest")
-        verdict = str(answer.digit) if right else f"{answer.digit}, is {answer.label}"
+        verdict = str(digit) if answer.passed else f"{digit}, is {label}"
         cell.set_title(
-            f"{verdict}  ({answer.probability:.1%})", color=_RIGHT if right else _WRONG, fontsize=11
+            f"{verdict}  ({answer.shown['probability']:.1%})",
+            color=_RIGHT if answer.passed else _WRONG,
+            fontsize=11,
         )
     _save(figure, path)
 

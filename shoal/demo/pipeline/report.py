@@ -12,14 +12,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from shoal.verbs.errors import ShoalError, refusal
+from shoal.verbs.errors import refusal
+from shoal.verbs.evaluation import Evaluation
 from shoal.verbs.execution import Execution
 from shoal.verbs.flow import Failure, Outcome
 from shoal.verbs.inventory import Resource
 from shoal.verbs.metrics import Metrics, Progress
 from shoal.verbs.report import (
     EndpointAnswer,
-    Evaluation,
     ModelPackage,
     parts_of,
     resource_rows,
@@ -28,7 +28,7 @@ from shoal.verbs.report import (
 )
 
 SUMMARY, DIGITS, CURVE, LOGS = "summary.json", "digits.png", "training-curve.png", "logs"
-SMOKE_TEST_DIGITS = Path("stacks/functions/smoke_test/digits.json")
+SMOKE_TEST = Path("training_code/mnist/smoke_test")
 _ENDED = {"training job": "ended", "processing job": "ended"}
 """Kinds that end by themselves.
 
@@ -63,13 +63,17 @@ def clear(output: Path) -> None:
 
 
 def write_pictures(facts: Facts, root: Path, output: Path) -> None:
-    """Draw the smoke test's digits with their answers, and the training curve."""
+    """Draw the smoke test's digits with their answers, and the training curve; nothing for another
+    workload than MNIST.
+    """
+    if not all("digit" in answer.shown for answer in facts.answers):
+        return
     from shoal.demo.pipeline.pictures import (
         draw_curve,
         draw_digits,
     )  # only here: loading matplotlib would slow every other verb
 
-    draw_digits(_images(root, facts.answers), facts.answers, output / DIGITS)
+    draw_digits([_image(root, each) for each in facts.answers], facts.answers, output / DIGITS)
     draw_curve(facts.metrics, output / CURVE)
 
 
@@ -96,8 +100,9 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
         "failures": [
             {"phase": failure.phase, "message": message_of(failure)} for failure in outcome.failures
         ],
-        "accuracy": facts.evaluation.accuracy if facts.evaluation else None,
-        "images": facts.evaluation.images if facts.evaluation else None,
+        "accuracy": _measured(facts, "accuracy"),
+        "images": _measured(facts, "images"),
+        "metrics": dict(facts.evaluation.metrics) if facts.evaluation else None,
         "steps": step_rows(execution) if execution else [],
         "endpoint_answers": [asdict(answer) for answer in facts.answers],
         "images_per_second": throughput_of(facts.metrics),
@@ -113,6 +118,10 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
         "seconds": _seconds(outcome),
         "logs": sorted(str(path.relative_to(output)) for path in (output / LOGS).glob("*.log")),
     }
+
+
+def _measured(facts: Facts, metric: str) -> int | float | None:
+    return facts.evaluation.metrics.get(metric) if facts.evaluation else None
 
 
 def _trained_by(facts: Facts) -> dict[str, Any]:
@@ -146,6 +155,9 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
     if facts["accuracy"] is not None:
         of = f" of {facts['images']:,} images" if facts["images"] is not None else ""
         console.print(f"test accuracy   {facts['accuracy']:.2%}{of}")
+    elif facts["metrics"]:
+        values = ", ".join(f"{name} {value:g}" for name, value in facts["metrics"].items())
+        console.print(f"evaluation      {values}")
     if facts["images_per_second"] is not None:
         console.print(
             f"training        {facts['images_per_second']:,.0f} images/s on"
@@ -170,8 +182,12 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
 
 
 def _answer_text(answer: dict[str, Any]) -> str:
-    wrong = "" if answer["digit"] == answer["label"] else f" (is {answer['label']})"
-    return f"{answer['digit']}{wrong}"
+    if "digit" not in answer["shown"]:
+        shown = {name: value for name, value in answer["shown"].items() if value is not None}
+        values = ", ".join(f"{name} {value}" for name, value in shown.items()) or "as expected"
+        return f"{answer['request']}: {values if answer['passed'] else 'not as expected'};"
+    label, digit = Path(answer["request"]).stem, answer["shown"]["digit"]
+    return str(digit) if answer["passed"] else f"{digit} (is {label})"
 
 
 def _step_table(steps: list[dict[str, Any]]) -> Table:
@@ -207,9 +223,8 @@ def _seconds(outcome: Outcome) -> dict[str, float]:
     return {name: round(seconds, 2) for name, seconds in outcome.seconds.items()}
 
 
-def _images(root: Path, answers: tuple[EndpointAnswer, ...]) -> list[list[list[int]]]:
-    """Return the smoke test's own images, in the order of its answers."""
-    digits = json.loads((root / SMOKE_TEST_DIGITS).read_text(encoding="utf-8"))["digits"]
-    if [digit["label"] for digit in digits] != [answer.label for answer in answers]:
-        raise ShoalError("the smoke test's answers are not about the digits in its folder")
-    return [digit["pixels"] for digit in digits]
+def _image(root: Path, answer: EndpointAnswer) -> list[list[int]]:
+    """Return the image that the smoke test asked about."""
+    file = root / SMOKE_TEST / answer.request
+    image: list[list[int]] = json.loads(file.read_text(encoding="utf-8"))["instances"][0]
+    return image

@@ -19,12 +19,12 @@ from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
-from digits import CLIENT, SmokeTestError, ask_all, wrong_digits
+from smoke_test import CLIENT, SmokeTestError, ask_all, sources, wrong_answers
 
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 _POLL_S = 1.0
 _SPARE_S = 90.0
-"""For ten digits and the answer."""
+"""For the requests and the answer."""
 _MAX_REASON = 1000
 _BLOCK_BYTES = 1024 * 1024
 
@@ -155,14 +155,14 @@ def _wrong_answers(runtime: Any, expected: dict[str, str]) -> Iterator[str]:
         yield str(error)
         return
     log.info("answers: %s", answers)
-    loaded = {answer.content_sha256 for answer in answers}
+    loaded = {source.content_sha256 for source in sources(answers)}
     pinned = expected["ContentSha256"]
     if loaded != {pinned}:
         yield (
             f"the content of the model that answers is"
             f" {', '.join(sorted(str(each) for each in loaded))}, pinned is {pinned}"
         )
-    yield from wrong_digits(answers)
+    yield from wrong_answers(answers)
 
 
 def _rolls_back(stack_id: str) -> bool:

@@ -8,7 +8,7 @@ import time
 
 FAULTS = (
     "none",
-    "AccuracyGate:fails",
+    "Gate:fails",
     "CreateEndpoint:fails",
     "CreateEndpoint:hangs",
     "CreateEndpoint:killed",

@@ -104,7 +104,7 @@ def test_the_shipped_scripts_need_no_such_notice() -> None:
 def test_what_is_told_is_what_the_script_reads() -> None:
     assert (
         f'REQUIRE = "{fabric.REQUIRE}"'
-        in (ROOT / "training_code" / "pytorch" / "fabric.py").read_text()
+        in (ROOT / "training_code" / "mnist" / "pytorch" / "fabric.py").read_text()
     )
 
 

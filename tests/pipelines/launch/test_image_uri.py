@@ -69,7 +69,8 @@ def test_no_image_has_our_scripts_python_with_a_framework_that_does_not_exist_fo
     with pytest.raises(
         LaunchError,
         match=(
-            r"training_code/pytorch needs Python 3\.10, for which PyTorch exists from 1\.11\.0 on"
+            r"training_code/mnist/pytorch needs Python 3\.10, for which PyTorch exists from"
+            r" 1\.11\.0 on"
         ),
     ):
         notices("mine/image:1", framework_version="1.8.1")
@@ -146,7 +147,7 @@ def test_a_short_tag_is_of_every_patch_version(version: str) -> None:
         ),
         (
             "pytorch-training:1.13.1-gpu-py39-cu117-ubuntu20.04-sagemaker",
-            r"has Python 3\.9, and training_code/pytorch needs 3\.10",
+            r"has Python 3\.9, and training_code/mnist/pytorch needs 3\.10",
         ),
         (
             "tensorflow-training:2.11.0-gpu-py39-cu112-ubuntu20.04-sagemaker",

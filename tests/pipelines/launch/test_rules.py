@@ -147,19 +147,21 @@ def test_what_cannot_run_is_one_line(keys: dict[str, Any], line: str) -> None:
         (
             Framework.PYTORCH,
             "1.8.1",
-            "AWS's image of it has Python 3.6, and training_code/pytorch needs 3.10; known: 2.0.0",
+            "AWS's image of it has Python 3.6, and training_code/mnist/pytorch needs 3.10; known:"
+            " 2.0.0",
         ),
         (
             Framework.PYTORCH,
             "1.13.1",
-            "AWS's image of it has Python 3.9, and training_code/pytorch needs 3.10; known: 2.0.0",
+            "AWS's image of it has Python 3.9, and training_code/mnist/pytorch needs 3.10; known:"
+            " 2.0.0",
         ),
         (
             Framework.TENSORFLOW,
             "2.4.1",
             (
-                "AWS's image of it has Python 3.7, and training_code/tensorflow needs 3.9; known:"
-                " 2.9.2"
+                "AWS's image of it has Python 3.7, and training_code/mnist/tensorflow needs 3.9;"
+                " known: 2.9.2"
             ),
         ),
     ],
@@ -387,7 +389,7 @@ def test_the_default_version_has_horovod_in_its_image(keys: dict[str, Any]) -> N
 def test_an_image_without_legacy_keras_is_refused_for_our_scripts() -> None:
     (refusal,) = refusals(**TENSORFLOW, strategy=Strategy.MIRRORED, framework_version="2.21.0")
     assert (
-        "AWS's image of it lacks tf_keras~=2.21.0, which training_code/tensorflow needs; name"
+        "AWS's image of it lacks tf_keras~=2.21.0, which training_code/mnist/tensorflow needs; name"
         " tf_keras~=2.21.0 in requirements.txt" in refusal
     )
 
@@ -405,8 +407,8 @@ def test_a_requirement_brings_legacy_keras_and_scripts_of_ones_own_need_none(
         "strategy": Strategy.MIRRORED,
         "framework_version": "2.21.0",
     }
-    (tmp_path / "training_code/tensorflow").mkdir(parents=True)
-    (tmp_path / "training_code/tensorflow/requirements.txt").write_text(
+    (tmp_path / "training_code/mnist/tensorflow").mkdir(parents=True)
+    (tmp_path / "training_code/mnist/tensorflow/requirements.txt").write_text(
         "tf-keras>=2.21\n", encoding="utf-8"
     )
     required = resolve(Training(**keys), "us-east-1", root=tmp_path)

@@ -20,7 +20,8 @@ BY_MPIRUN: dict[str, Any] = {"collective": Collective.ALLGATHER, "launcher": Lau
     [
         (
             {**TENSORFLOW, "entry_point": "train.py"},
-            "training_code/tensorflow's script for none; for smddp it is train_smddp.py; remove it",
+            "training_code/mnist/tensorflow's script for none; for smddp it is train_smddp.py;"
+            " remove it",
         ),
         (
             {"strategy": Strategy.HOROVOD, "entry_point": "train.py"},

@@ -1,4 +1,4 @@
-"""Runs a script of training_code/tensorflow as a training job would."""
+"""Runs a script of training_code/mnist/tensorflow as a training job would."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from local.tests.smddp.runtime import ROOT, Outcome, Runtime, finish
 
-CODE = ROOT / "training_code" / "tensorflow"
+CODE = ROOT / "training_code" / "mnist" / "tensorflow"
 OPTIONS = ("--epochs", "2", "--batch-size", "256", "--log-every", "1", "--checkpoint-every", "3")
 JOB_NAME = "job-of-the-test"
 

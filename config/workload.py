@@ -1,0 +1,212 @@
+"""A workload: what is trained, independent of any account. One folder in `training_code/`, with a
+`workload.yaml`.
+
+The docstrings of the keys are the descriptions in training_code/schema.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from config import gates, metrics
+from config.base import MediaType, Settings, Slug
+from config.errors import ConfigError, Problem, shorten
+from config.gates import Gate
+from config.metrics import LogMetricName, Metric
+from config.pydantic_errors import problems_of
+from config.settings import Environment, Framework
+from config.smoke_test import RelativePath, SmokeTest
+from config.smoke_test_rules import problems_of_smoke_test
+from config.yaml_file import parse_file
+
+FOLDER = "training_code"
+FILE = "workload.yaml"
+
+
+class Source(Settings):
+    """The scripts for one framework, as SageMaker's source_dir."""
+
+    source_dir: RelativePath | None = None
+    """Folder in the workload's folder; left out, the one with the framework's name."""
+    entry_point: RelativePath | None = None
+    """Script that the toolkit starts on every rank; left out, that of the strategy."""
+
+
+class Workload(Settings):
+    """One workload: one folder in `training_code/`."""
+
+    name: Slug
+    """Name of the workload; must equal the folder's name."""
+    frameworks: Annotated[dict[Framework, Source], Field(min_length=1)]
+    """The frameworks that it has scripts for; the first one is the default."""
+    prepare: RelativePath | None = None
+    """Script in the workload's folder: `python prepare.py --out FOLDER` writes the dataset to
+    FOLDER/train and FOLDER/test. `shoal data upload` runs it.
+    """
+    content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] = ("application/json",)
+    """What the model's container takes and answers; the registry's entry says so."""
+    metrics: dict[LogMetricName, Metric] = Field(default_factory=dict)
+    """Name, as in train:loss, to where the number stands in the log lines of rank 0; CloudWatch and
+    the dashboard show it.
+    """
+    gates: Annotated[tuple[Gate, ...], Field(min_length=1)]
+    """What numbers of evaluation.json must be, unless an environment says otherwise at
+    evaluation.gates.
+    """
+    smoke_test: SmokeTest
+    """What is asked of an endpoint that serves the model, before anybody relies on it."""
+
+
+def workload_file(name: str) -> str:
+    """Return the path of the file of workload `name`, relative to the repository root."""
+    return f"{FOLDER}/{name}/{FILE}"
+
+
+def workload_folder(name: str, root: Path) -> Path:
+    """Return the folder of workload `name` in the repository at `root`."""
+    return root / FOLDER / name
+
+
+def workload_names(root: Path) -> list[str]:
+    """Return the names of the workloads under `root`, sorted."""
+    return sorted(path.parent.name for path in (root / FOLDER).glob(f"*/{FILE}"))
+
+
+def require_workload(name: str, root: Path) -> None:
+    """Raise ConfigError if there is no workload `name`."""
+    file = workload_file(name)
+    if not (root / file).is_file():
+        message = (
+            f"there is no workload {shorten(name)}; there are:"
+            f" {', '.join(workload_names(root)) or 'none'}"
+        )
+        raise ConfigError(file, [Problem("", message, "name one of them, or write this file")])
+
+
+def load_workload(name: str, root: Path) -> Workload:
+    """Return the workload `name` of the repository at `root`.
+
+    Raises ConfigError with every problem of its file, also when there is no such workload.
+    """
+    require_workload(name, root)
+    file = workload_file(name)
+    parsed = parse_file(root / file, file)
+    document = parsed.document
+    if document.data is not None and not isinstance(document.data, dict):
+        mistake = Problem(
+            "", "a workload file is a mapping of keys to values", "start with `name:`"
+        )
+        raise ConfigError(file, [mistake])
+    problems = [*document.problems]
+    workload = None
+    if document.data is not None or not problems:
+        workload, mistakes = _typed(document.data or {})
+        problems += mistakes
+    if workload:
+        problems += _rule_problems(workload, name, workload_folder(name, root))
+    if workload is None or problems:
+        raise ConfigError(file, problems, parsed.places())
+    return workload
+
+
+def unknown_workload(document: dict[str, Any], root: Path) -> Iterator[Problem]:
+    """Yield a problem if an environment's `document` names a workload that there is not."""
+    name = document.get("workload")
+    if isinstance(name, str) and not (root / workload_file(name)).is_file():
+        message = (
+            f"there is no such workload; there are: {', '.join(workload_names(root)) or 'none'}"
+        )
+        advice = "name one of them, or write its workload.yaml"
+        yield Problem("workload", message, advice, name)
+
+
+def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
+    """Return what the workload that an environment's `document` names says, in the form of such a
+    document: everything that the environment leaves out.
+
+    Nothing without a name and a file of the default workload. Raises ConfigError.
+    """
+    name = document.get("workload", Environment.model_fields["workload"].default)
+    if not isinstance(name, str):
+        return {}
+    if "workload" not in document and not (root / workload_file(name)).is_file():
+        return {}
+    workload, training = load_workload(name, root), document.get("training")
+    framework = training.get("framework") if isinstance(training, dict) else None
+    return {
+        "project": name,
+        "data": {"dataset": name},
+        "training": _source(workload, framework)
+        | {
+            "metrics": {
+                name: metric.model_dump(exclude_unset=True)
+                for name, metric in workload.metrics.items()
+            }
+        },
+        "endpoint": {"content_types": list(workload.content_types)},
+        "evaluation": {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
+    }
+
+
+def _source(workload: Workload, framework: str | None) -> dict[str, str]:
+    """Return the keys of the training section; none for a framework that it has no scripts for."""
+    known = {str(each): source for each, source in workload.frameworks.items()}
+    name = framework or next(iter(known))
+    if name not in known:
+        return _unknown_framework(workload, name)
+    folder = f"{FOLDER}/{workload.name}/{known[name].source_dir or name}"
+    script = known[name].entry_point
+    return {"framework": name, "source_dir": folder} | ({"entry_point": script} if script else {})
+
+
+def _unknown_framework(workload: Workload, name: str) -> dict[str, str]:
+    """Raise ConfigError for a framework that the workload has no scripts for.
+
+    What is no framework at all is a mistake of the environment's file.
+    """
+    if name not in {str(each) for each in Framework}:
+        return {}
+    message = f"have no {name}, which an environment names at training.framework"
+    advice = f"name one that is here ({', '.join(workload.frameworks)}), or write its scripts"
+    raise ConfigError(workload_file(workload.name), [Problem("frameworks", message, advice)])
+
+
+def _typed(data: dict[str, Any]) -> tuple[Workload | None, list[Problem]]:
+    """Check the types without conversion, as `config.loader` does."""
+    try:
+        return Workload.model_validate_json(json.dumps(data), strict=True), []
+    except ValidationError as error:
+        return None, problems_of(error, data, Workload)
+
+
+def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]:
+    problems = [
+        *_missing_script(workload, folder),
+        *_missing_folders(workload, folder),
+        *gates.problems_of(workload.gates, "gates"),
+        *metrics.problems_of(workload.metrics, "metrics"),
+        *problems_of_smoke_test(workload.smoke_test, folder),
+    ]
+    if workload.name != name:
+        message = f"differs from the folder's name, {name}"
+        problems.insert(0, Problem("name", message, "rename one of the two", workload.name))
+    return problems
+
+
+def _missing_script(workload: Workload, folder: Path) -> Iterator[Problem]:
+    if workload.prepare and not (folder / workload.prepare).is_file():
+        message, advice = f"there is no such file in {folder.name}", "write it, or remove the key"
+        yield Problem("prepare", message, advice, workload.prepare)
+
+
+def _missing_folders(workload: Workload, folder: Path) -> Iterator[Problem]:
+    for framework, source in workload.frameworks.items():
+        name = source.source_dir or str(framework)
+        if not (folder / name).is_dir():
+            message = f"there is no folder {name} in {folder.name}"
+            yield Problem(f"frameworks.{framework}", message, "write it, or set `source_dir`")

@@ -1,0 +1,69 @@
+"""Gates: limits of what an evaluation measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.gates import Gate, bounds
+from tests.config.environment_file import lines_with
+
+ACCURACY = {"metric": "accuracy", "at_least": 0.9}
+RMSE = {"metric": "rmse", "at_most": 60}
+
+
+@pytest.mark.parametrize(
+    "gates",
+    [
+        [ACCURACY],
+        [ACCURACY, RMSE],
+        [{"metric": "log_loss", "at_least": -1e9, "at_most": 1e9}],
+        [{"metric": "bits_per_byte", "at_most": 3}, {"metric": "bits_per_byte", "at_least": 0}],
+    ],
+)
+def test_gates_of_any_numbers_are_taken(tmp_path: Path, gates: list[dict[str, Any]]) -> None:
+    assert lines_with(tmp_path, {"evaluation": {"gates": gates}}) == []
+
+
+def test_each_side_of_a_gate_has_a_parameter_of_its_own() -> None:
+    gates = (
+        Gate(metric="f1_score", at_least=0.5),
+        Gate(metric="rmse", at_least=1, at_most=2),
+    )
+    assert [bound.parameter for bound in bounds(gates)] == ["MinF1Score", "MinRmse", "MaxRmse"]
+
+
+def test_an_old_file_is_told_how_to_write_it_now(tmp_path: Path) -> None:
+    (line,) = lines_with(tmp_path, {"evaluation": {"min_accuracy": 0.9}})
+    assert line.endswith("write `gates: [{metric: accuracy, at_least: 0.9}]` instead of it")
+
+
+@pytest.mark.parametrize(
+    ("gates", "mistake"),
+    [
+        ([{"metric": "rmse"}], "evaluation.gates[0]: lets everything pass"),
+        ([RMSE | {"at_least": 61}], "no number is at least 61 and at most 60"),
+        ([RMSE, RMSE], "evaluation.gates: 2 gates say what rmse is at most"),
+        ([RMSE | {"at_most": "60"}], 'gates[0].at_most = "60": must be a number'),
+        ([{"metric": "x" * 25, "at_least": 0}], "must have at most 24 characters"),
+        ([{"metric": f"m{n}", "at_least": 0} for n in range(5)], "have 5 limits"),
+        ([RMSE | {"atmost": 1}], "did you mean `at_most`?"),
+    ],
+)
+def test_gates_that_cannot_be_are_one_line(
+    tmp_path: Path, gates: list[dict[str, Any]], mistake: str
+) -> None:
+    (line,) = lines_with(tmp_path, {"evaluation": {"gates": gates}})
+    assert mistake in line
+
+
+def test_a_hyperparameter_may_not_take_a_gates_parameter(tmp_path: Path) -> None:
+    changes = {
+        "evaluation": {"gates": [RMSE]},
+        "training": {"hyperparameters": {"max-rmse": 3}},
+    }
+    (line,) = lines_with(tmp_path, changes)
+    assert "training.hyperparameters.max-rmse" in line
+    assert "a gate" in line

@@ -1,0 +1,121 @@
+"""The network, the table that it reads and its file format, for training, evaluation and inference.
+
+A saved model is a folder with `model.pt` (weights and scale) and `model.json` (where they come
+from).
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+FEATURES = ("income", "rooms", "age", "distance")
+TARGET = "price"
+WEIGHTS_FILE, METADATA_FILE = "model.pt", "model.json"
+CONTENT = ("code", METADATA_FILE, WEIGHTS_FILE)
+"""What an archive of a model has at its top, and nothing else."""
+_BLOCK_BYTES = 1024 * 1024
+
+
+class PriceNet(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
+    """Features float32 (N, 4) to prices float32 (N); it keeps the scale of both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(len(FEATURES), 32), nn.ReLU(), nn.Linear(32, 1))
+        for name, size in (("features", len(FEATURES)), ("prices", 1)):
+            self.register_buffer(f"{name}_mean", torch.zeros(size))
+            self.register_buffer(f"{name}_std", torch.ones(size))
+
+    def fit_scale(self, features: torch.Tensor, prices: torch.Tensor) -> None:
+        """Take mean and standard deviation from all training rows."""
+        self.features_mean, self.features_std = features.mean(0), features.std(0)
+        self.prices_mean, self.prices_std = prices.mean().reshape(1), prices.std().reshape(1)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Return the prices."""
+        scaled = self.layers((features - self.features_mean) / self.features_std).squeeze(1)
+        return scaled * self.prices_std + self.prices_mean  # type: ignore[no-any-return, unused-ignore]
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model read from its folder, ready to predict."""
+
+    network: nn.Module
+    training_job_name: str
+    content_sha256: str
+
+    def predict(self, features: torch.Tensor) -> torch.Tensor:
+        """Return prices float32 (N) of features float32 (N, 4)."""
+        with torch.inference_mode():
+            return self.network(features)  # type: ignore[no-any-return, unused-ignore]
+
+
+def read_table(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return features float32 (N, 4) and prices float32 (N) of all CSV files in the folder.
+
+    Raise ValueError for a file without the columns, or with something else than numbers.
+    """
+    rows: list[list[float]] = []
+    for file in sorted(folder.glob("*.csv")):
+        with file.open(newline="") as stream:
+            table = csv.DictReader(stream)
+            if missing := {*FEATURES, TARGET} - set(table.fieldnames or ()):
+                raise ValueError(f"{file} has no column {', '.join(sorted(missing))}")
+            rows += [[float(row[name]) for name in (*FEATURES, TARGET)] for row in table]
+    if not rows:
+        raise ValueError(f"there are no rows in {folder}")
+    table = torch.tensor(rows)
+    return table[:, :-1], table[:, -1]
+
+
+def save(network: nn.Module, training_job_name: str, folder: Path) -> None:
+    """Write weights and metadata. Raise ValueError if some weights are not numbers any more."""
+    if not all(bool(tensor.isfinite().all()) for tensor in network.state_dict().values()):
+        raise ValueError("the weights are not finite: try a smaller --learning-rate")
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save(network.state_dict(), folder / WEIGHTS_FILE)
+    text = json.dumps({"training_job_name": training_job_name})
+    (folder / METADATA_FILE).write_text(f"{text}\n")
+
+
+def load(folder: Path) -> SavedModel:
+    """Read what `save` wrote."""
+    metadata: dict[str, Any] = json.loads((folder / METADATA_FILE).read_text())
+    network = PriceNet()
+    network.load_state_dict(torch.load(folder / WEIGHTS_FILE, weights_only=True))
+    return SavedModel(network.eval(), metadata["training_job_name"], content_sha256(folder))
+
+
+def content_sha256(folder: Path) -> str:
+    """Return the digest of a model: of its weights, metadata and code, wherever it is unpacked.
+
+    It is the sha256 of what `sha256sum` prints for the files, sorted by path.
+    """
+    files = [
+        file
+        for name in CONTENT
+        for file in (folder / name, *(folder / name).rglob("*"))
+        if file.is_file() and "__pycache__" not in file.parts
+    ]
+    listing = hashlib.sha256()
+    for path, file in sorted((file.relative_to(folder).as_posix(), file) for file in files):
+        listing.update(f"{file_sha256(file)}  {path}\n".encode())
+    return listing.hexdigest()
+
+
+def file_sha256(file: Path) -> str:
+    """Return the sha256 of a file of any size."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
