@@ -179,6 +179,9 @@ def test_an_image_whose_tag_was_moved_differs_as_soon_as_it_was_deployed(
     account.sagemaker.update_endpoint(EndpointName=ENDPOINT, EndpointConfigName="again")
     settled(account, ENDPOINT)
     (after,) = look(stack, release)
+    assert push(account, "pinned") == digest
+    account.sagemaker.update_endpoint(EndpointName=ENDPOINT, EndpointConfigName=config)
+    settled(account, ENDPOINT)
     assert before.agrees, "\n".join(before.diff)
     assert {f'-    "{digest}"', f'+    "{moved}"'} <= set(after.diff), "\n".join(after.diff)
 
@@ -186,10 +189,13 @@ def test_an_image_whose_tag_was_moved_differs_as_soon_as_it_was_deployed(
 def test_an_endpoint_that_is_gone_differs(
     stack: DeployedStack, release: Release, account: Account
 ) -> None:
+    config = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT)["EndpointConfigName"]
     account.sagemaker.delete_endpoint(EndpointName=ENDPOINT)
     until(
         lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"],
         lambda found: not found,
     )
     (item,) = look(stack, release)
+    account.sagemaker.create_endpoint(EndpointName=ENDPOINT, EndpointConfigName=config)
+    settled(account, ENDPOINT)
     assert (item.agrees, item.says) == (False, "in git, and not there")
