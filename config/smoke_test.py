@@ -14,7 +14,10 @@ from pydantic_core import CoreSchema
 from config.base import MediaType, Settings
 
 RelativePath = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$")
+    str,
+    StringConstraints(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$", max_length=200
+    ),
 ]
 
 
@@ -80,6 +83,10 @@ class SmokeTest(Settings):
     """What is sent, in this order."""
     must_pass: Annotated[int, Field(ge=1)] | None = None
     """How many requests must pass; left out, all."""
+    max_latency_ms: Annotated[int, Field(ge=1, le=60_000)] | None = None
+    """How many milliseconds the slowest answer may take, unless an environment says otherwise at
+    endpoint.max_latency_ms.
+    """
     every_answer: Expectations = Field(default_factory=dict)
     """What must hold of every answer, whatever `must_pass` says: its form."""
     show: dict[str, str] = Field(default_factory=dict)

@@ -148,7 +148,8 @@ def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
                 for name, metric in workload.metrics.items()
             }
         },
-        "endpoint": {"content_types": list(workload.content_types)},
+        "endpoint": {"content_types": list(workload.content_types)}
+        | ({"max_latency_ms": latency} if (latency := workload.smoke_test.max_latency_ms) else {}),
         "evaluation": {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
     }
 

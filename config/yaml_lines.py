@@ -171,7 +171,7 @@ class _Reader:
 def _refuse_above(limit: int, number: int, what: str, mark: yaml.Mark) -> None:
     if number > limit:
         raise yaml.constructor.ConstructorError(
-            None, None, f"an environment has at most {limit} {what}", mark
+            None, None, f"a file has at most {limit} {what}", mark
         )
 
 

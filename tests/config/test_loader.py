@@ -203,16 +203,16 @@ HOSTILE = {
     "aliases of aliases": (
         "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
         + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)),
-        ":1: not valid YAML: an environment has at most 2000 values, aliases counted",
+        ":1: not valid YAML: a file has at most 2000 values, aliases counted",
     ),
     "one long text, a thousand times": (
         f"a: &a {'x' * 9000}\nb: [{', '.join(['*a'] * 1000)}]\n",
-        ":1: not valid YAML: an environment has at most 65536 characters, aliases counted",
+        ":1: not valid YAML: a file has at most 65536 characters, aliases counted",
     ),
-    "deep lists": ("a: " + "[" * 5000, ":1: not valid YAML: an environment has at most 20 levels"),
+    "deep lists": ("a: " + "[" * 5000, ":1: not valid YAML: a file has at most 20 levels"),
     "deep mappings": (
         "".join(f"{' ' * n}a:\n" for n in range(300)),
-        ":21: not valid YAML: an environment has at most 20 levels",
+        ":21: not valid YAML: a file has at most 20 levels",
     ),
     "a type of instance many times": (
         HEAD + f"training: {{other_instance_types: [{', '.join(['ml.p4d.24xlarge'] * 1500)}]}}\n",
@@ -220,7 +220,7 @@ HOSTILE = {
     ),
     "many items": (
         "a: [" + "0," * 30_000 + "0]",
-        ":1: not valid YAML: an environment has at most 2000 keys and values",
+        ":1: not valid YAML: a file has at most 2000 keys and values",
     ),
 }
 

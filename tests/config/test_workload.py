@@ -173,13 +173,19 @@ def environment(root: Path, **changes: Any) -> Environment:
 
 
 def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> None:
-    more = {"content_types": ["text/csv"], "metrics": {"loss": {"regex": "loss=([0-9.]+)"}}}
+    test = VALID["smoke_test"] | {"max_latency_ms": 700}
+    more = {
+        "smoke_test": test,
+        "content_types": ["text/csv"],
+        "metrics": {"loss": {"regex": "loss=([0-9.]+)"}},
+    }
     assert lines_of(tmp_path, yaml.safe_dump(VALID | more)) == []
     found = environment(tmp_path, workload="houses")
     assert (found.project, found.data.dataset) == ("houses", "houses")
     assert found.training.source_dir == "training_code/houses/pytorch"
     assert [(gate.metric, gate.at_most) for gate in found.evaluation.gates] == [("rmse", 60)]
     assert found.endpoint.content_types == ("text/csv",)
+    assert found.endpoint.max_latency_ms == 700
     assert found.training.metrics["loss"].regex == "loss=([0-9.]+)"
 
 
