@@ -158,6 +158,8 @@ def test_what_brings_the_archive_knows_the_pin_and_keeps_what_it_brought(plain: 
         "ModelDataUrl": RELEASE["model_data_url"],
         "ModelDataSha256": RELEASE["model_data_sha256"],
         "ModelDataCompositeSha256": "",
+        "ImageUri": RELEASE["image_uri"],
+        "Environment": RELEASE["environment"],
         "Bucket": OWN_BUCKET,
     }
 
