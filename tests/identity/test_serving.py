@@ -10,10 +10,11 @@ import pytest
 
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.iam_request import Question
+from tests.config.releases import trained_by
 from tests.identity.roles import Roles
 from tests.identity.templates import ARNS, Templates
-from tests.stacks.test_serving import RELEASE
 
+RELEASE = trained_by("trainer", "us-east-1")
 PREFIX = "shoal-mnist-dev-us-east-1-"
 BUCKET = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1"
 ARCHIVE = f"{BUCKET}/models/{RELEASE['model_data_sha256']}/model.tar.gz"
@@ -139,7 +140,7 @@ CASES: dict[str, tuple[str, Question, Question]] = {
     "ask another registry": (
         "bring",
         ASK_REGISTRY,
-        replace(ASK_REGISTRY, resource=ASK_REGISTRY.resource.replace("-dev/", "-other/")),
+        replace(ASK_REGISTRY, resource=ASK_REGISTRY.resource.replace("-trainer/", "-other/")),
     ),
     "approve what it brings": (
         "bring",

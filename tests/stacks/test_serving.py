@@ -16,7 +16,7 @@ from config.settings import Environment
 from pipelines.launch import launch_of
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
-from tests.config.releases import CONTENT
+from tests.config.releases import ARTIFACTS, CONTENT
 from tests.repository import ROOT
 from tests.stacks.reading import as_list, properties, resources, statements
 from tests.stacks.variants import variant
@@ -168,7 +168,7 @@ def test_what_brings_the_archive_reads_sealed_ones_and_writes_them_at_home(
     templates: dict[str, Template],
 ) -> None:
     allowed = statements(templates["elsewhere"], f"{PREFIX}bring")
-    own, source = (f"arn:aws:s3:::{each}" for each in (OWN_BUCKET, "shoal-mnist-dev-artifacts"))
+    own, source = (f"arn:aws:s3:::{each}" for each in (OWN_BUCKET, ARTIFACTS))
     assert allowed["ReadSealed"]["Resource"] == [f"{source}/models/*", f"{own}/models/*"]
     assert allowed["WriteSealed"]["Resource"] == f"{own}/models/*"
     versions = f"{ELSEWHERE['model_package_arn'].rpartition('/')[0]}/*"
