@@ -18,7 +18,7 @@ from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
-from sealed_archive import Digests, SealError, copy, metadata_of_sealed, sealed_key
+from sealed_archive import Digests, SealError, copy, metadata_of_sealed, s3_client, sealed_key
 
 _MAX_REASON = 1000
 _APPROVED = "approved"
@@ -53,7 +53,7 @@ def bring(pinned: dict[str, Any]) -> str:
 
     Raises NotApprovedError or SealError where the pinned release was never brought, and may not be.
     """
-    s3, bucket, sha256 = boto3.client("s3"), pinned["Bucket"], pinned["ModelDataSha256"]
+    s3, bucket, sha256 = s3_client(), pinned["Bucket"], pinned["ModelDataSha256"]
     digests = Digests(sha256, pinned.get("ModelDataCompositeSha256", ""))
     own, source = f"s3://{bucket}/{sealed_key(sha256)}", pinned["ModelDataUrl"]
     metadata = metadata_of_sealed(s3, bucket, digests)

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 MAX_BYTES = 5 * 1024**3
@@ -32,6 +34,11 @@ _COMPOSITE = re.compile(r"[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}")
 _UNSEEN = ("403", "404")
 """Codes for what does not exist: the first without the right to list the whole bucket (S3 API
 reference, HeadObject).
+"""
+_PATIENT = Config(read_timeout=300, retries={"mode": "standard", "total_max_attempts": 2})
+"""S3 may send nothing before a copy is done, a minute or more for 5 GB. After botocore's 60 s each
+attempt would begin another copy, while the one before it goes on (botocore, `Config`; users report
+it for boto3 in hydroshare#6091 and for Go in aws-sdk-go-v2#712; read, not run).
 """
 
 
@@ -59,6 +66,11 @@ class Digests:
                 " model.archive_composite_sha256?"
             )
         return self.composite
+
+
+def s3_client() -> Any:
+    """Return a client that waits for copies."""
+    return boto3.client("s3", config=_PATIENT)
 
 
 def seal(s3: Any, url: str, bucket: str, digests: Digests, execution: str) -> None:
