@@ -25,6 +25,31 @@ def handler(event, context):
     return bring.bring(event)
 """
 
+YOUNG = f"""
+import sys
+sys.path.insert(0, {str(FUNCTIONS / "seal")!r})
+import bring
+
+class Registry:
+    def __init__(self, codes):
+        self.codes = codes
+
+    def describe_model_package(self, ModelPackageName):
+        if self.codes:
+            error = dict(Code=self.codes.pop(0), Message="no")
+            raise bring.ClientError(dict(Error=error), "DescribeModelPackage")
+        return dict(ModelApprovalStatus="Rejected")
+
+def handler(event, context):
+    registry = Registry(event["codes"])
+    bring.boto3.client = lambda service: registry
+    bring.metadata_of_sealed = lambda *_: None
+    bring.s3_client = lambda: None
+    bring.PAUSES_S = (0, 0)
+    bring._answer = lambda event, url, reason: print(reason)
+    bring.handler(event, context)
+"""
+
 
 class Registry:
     """A registry with one approved version, whose archive is in the bucket."""
@@ -133,3 +158,29 @@ def test_an_archive_of_the_own_registry_with_another_hash_is_refused(
     pinned = registry.register(OWN)
     s3.put_object(Bucket=BUCKET, Key=SEALED, Body=b"another", ChecksumAlgorithm="SHA256")
     assert "is not there with the pinned sha256" in registry.bring(pinned).error
+
+
+@pytest.mark.parametrize(
+    ("kind", "codes", "says"),
+    [
+        ("Create", ["AccessDeniedException"] * 2, "is Rejected, not Approved"),
+        ("Create", ["AccessDeniedException"] * 3, "is not known: An error occurred (AccessDenied"),
+        ("Create", ["ValidationException"], "is not known: An error occurred (Validation"),
+        ("Update", ["AccessDeniedException"], "is not known: An error occurred (AccessDenied"),
+    ],
+)
+def test_only_the_first_deployment_asks_a_registry_that_refuses_again(
+    tmp_path: Path, kind: str, codes: list[str], says: str
+) -> None:
+    """IAM takes moments to apply the policy of a role that was just made."""
+    (tmp_path / "young.py").write_text(YOUNG)
+    pinned = {
+        "ModelPackageArn": "arn",
+        "ModelDataUrl": SOURCE,
+        "ImageUri": IMAGE,
+        "ModelDataSha256": SHA256,
+        "Bucket": BUCKET,
+    }
+    event = {"RequestType": kind, "ResourceProperties": pinned, "codes": codes}
+    outcome = invoke(str(tmp_path), event, endpoint_url="http://127.0.0.1:9", module="young")
+    assert says in outcome.log

@@ -18,7 +18,7 @@ from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
 from tests.config.releases import ARTIFACTS, CONTENT
 from tests.repository import ROOT
-from tests.stacks.reading import as_list, properties, resources, statements
+from tests.stacks.reading import as_list, properties, resources, role, statements
 from tests.stacks.variants import variant
 
 RELEASE = CONTENT
@@ -148,6 +148,20 @@ def test_the_model_is_made_of_the_own_copy_once_it_is_here(plain: Template) -> N
         }
     ]
     assert logical_id(plain, "Custom::BroughtArchive") in model["DependsOn"]
+
+
+def test_the_role_of_the_containers_is_there_before_the_archive_is_brought(
+    plain: Template,
+) -> None:
+    """IAM has the time of a copy to apply its policy, before SageMaker looks at the archive."""
+    (brought,) = resources(plain, "Custom::BroughtArchive").values()
+    logical_id, _ = role(plain, serving_role(plain))
+    policies = {
+        key
+        for key, each in resources(plain, "AWS::IAM::Policy").items()
+        if {"Ref": logical_id} in each["Properties"]["Roles"]
+    }
+    assert {logical_id, *policies} <= set(brought["DependsOn"])
 
 
 def test_what_brings_the_archive_knows_the_pin_and_keeps_what_it_brought(plain: Template) -> None:

@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import time
 import urllib.request
+from collections.abc import Iterable
 from typing import Any
 
 import boto3
@@ -27,6 +29,12 @@ and of other roles only Seal's could (stacks/constructs/seal.py).
 """
 _MAX_APPROVED = 16
 """S3 keeps 2 KB of metadata (S3 user guide, "Working with object metadata")."""
+PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""Between questions of the stack's first deployment, whose role is seconds old: IAM takes moments
+to apply a policy (IAM user guide, "Troubleshoot IAM": "Changes that I make are not always
+immediately visible"; the CDK's own functions hit it, aws-cdk#37675; read, not run). Later
+deployments do not change it.
+"""
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -41,15 +49,18 @@ def handler(event: dict[str, Any], context: Any) -> None:
     url, reason = "", ""
     try:
         if event["RequestType"] != "Delete":
-            url = bring(event["ResourceProperties"])
+            is_new = event["RequestType"] == "Create"
+            url = bring(event["ResourceProperties"], PAUSES_S if is_new else ())
     except Exception as error:
         log.exception("could not bring %s", event["ResourceProperties"])
         reason = f"not brought: {type(error).__name__}: {error}"[:_MAX_REASON]
     _answer(event, url, reason)
 
 
-def bring(pinned: dict[str, Any]) -> str:
+def bring(pinned: dict[str, Any], pauses_s: Iterable[float] = ()) -> str:
     """Return the URL of the own copy, which has the pinned hash.
+
+    A registry that refuses to answer is asked again after each of the pauses.
 
     Raises NotApprovedError or SealError where the pinned release was never brought, and may not be.
     """
@@ -59,13 +70,13 @@ def bring(pinned: dict[str, Any]) -> str:
     metadata = metadata_of_sealed(s3, bucket, digests)
     if source == own:
         # The registry is the environment's own, so nothing is gained by keeping its answer.
-        _require_approved(pinned)
+        _require_approved(pinned, pauses_s)
         if metadata is None:
             raise SealError(f"{own} is not there with the pinned sha256")
         return own
     approved, release = (metadata or {}).get(_APPROVED, "").split(), release_sha256(pinned)
     if release not in approved:
-        _require_approved(pinned)
+        _require_approved(pinned, pauses_s)
         noted = {_APPROVED: " ".join([release, *approved][:_MAX_APPROVED])}
         copy(s3, source, bucket, digests, sha256, noted)
         log.info("%s is here as %s", source, own)
@@ -80,7 +91,7 @@ def release_sha256(pinned: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _require_approved(pinned: dict[str, Any]) -> None:
+def _require_approved(pinned: dict[str, Any], pauses_s: Iterable[float]) -> None:
     """Raise NotApprovedError unless the version is approved with what the model is made of.
 
     SageMaker itself refuses a model of a package that is not approved; a model of an image, an
@@ -88,7 +99,7 @@ def _require_approved(pinned: dict[str, Any]) -> None:
     """
     arn = pinned["ModelPackageArn"]
     try:
-        package = boto3.client("sagemaker").describe_model_package(ModelPackageName=arn)
+        package = _describe(arn, pauses_s)
     except ClientError as error:
         raise NotApprovedError(
             f"whether {arn} is approved is not known: {error}; its environment lets in who its"
@@ -107,6 +118,19 @@ def _require_approved(pinned: dict[str, Any]) -> None:
     ):
         if value != expected:
             raise NotApprovedError(f"{arn} has the {name} {value}, pinned is {expected}")
+
+
+def _describe(arn: str, pauses_s: Iterable[float]) -> dict[str, Any]:
+    sagemaker = boto3.client("sagemaker")
+    for pause_s in pauses_s:
+        try:
+            return dict(sagemaker.describe_model_package(ModelPackageName=arn))
+        except ClientError as error:
+            if not error.response["Error"]["Code"].startswith("AccessDenied"):
+                raise
+            log.info("asking again in %s s: %s", pause_s, error)
+            time.sleep(pause_s)
+    return dict(sagemaker.describe_model_package(ModelPackageName=arn))
 
 
 def _answer(event: dict[str, Any], url: str, reason: str) -> None:
