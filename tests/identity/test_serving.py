@@ -69,8 +69,15 @@ SEE = Question("sagemaker:DescribeModel", arn("sagemaker", "model/servedmodelb0a
 STACK = Question(
     "cloudformation:DescribeStacks", arn("cloudformation", "stack/shoal-mnist-dev-serving/1")
 )
+STREAM = "log-group:/aws/sagemaker/Endpoints/{}:log-stream:AllTraffic/i-0123456789abcdef0"
+LOG = Question("logs:PutLogEvents", arn("logs", STREAM.format("shoal-mnist-dev")))
 
 CASES: dict[str, tuple[str, Question, Question]] = {
+    "write into the log of a temporary endpoint": (
+        "serving",
+        LOG,
+        replace(LOG, resource=arn("logs", STREAM.format("shoal-mnist-dev-abcdefghijkl"))),
+    ),
     "serve another archive": (
         "serving",
         READ,
