@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from config import pins
 from config.errors import ConfigError, Problem
 from config.loader import environment_file, places
 from config.names import Names
@@ -51,8 +52,9 @@ def check(
 ) -> CheckResult:
     """Check that everything in `environment` can run. Raises ConfigError.
 
-    With `root`, the repository's folder, the scripts that the environment names must exist, and the
-    lines of the error name the line of the file, or of the overlay `strategy`.
+    With `root`, the repository's folder, the scripts that the environment names must exist, a
+    pinned release must be of the environment that trains, and the lines of the error name the line
+    of the file, or of the overlay `strategy`.
     """
     file = environment_file(environment.name)
     where = places(environment.name, root, strategy) if root else {}
@@ -61,6 +63,7 @@ def check(
         *unknown,
         *_other_architectures(environment, {problem.key for problem in unknown}),
         *capacity.problems(environment),
+        *pins.problems(environment, root),
     ]
     problems += fabric.problems(environment.training)
     problems += _missing_scripts(environment, root, environment.training.entry_point)

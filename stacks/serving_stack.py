@@ -56,6 +56,9 @@ class ServingStack(cdk.Stack):
             self, "Archive", names=names, functions=functions, release=release, key=data.key
         )
         self._role = ServingRole(self, "Role", names=names, release=release, key=data.key)
+        # While the archive is brought, IAM has time to apply the role's policy: each archive has
+        # another role.
+        self.archive.resource.node.add_dependency(self._role)
         self.served = ServedModel(
             self,
             "Served",

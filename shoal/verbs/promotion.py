@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
+from config.container_code import foreign_code_variable
 from config.names import SEALED, Names
 from config.release import Release
 from shoal.verbs.errors import AnswerError, PromotionError, error_code
@@ -32,7 +33,7 @@ from shoal.verbs.model_archive import (
 from shoal.verbs.model_data import replacement_of
 from shoal.verbs.registry import APPROVED, Package
 from shoal.verbs.repository import Repository, hash_as
-from shoal.verbs.served_code import CommittedCode, foreign_code_variable
+from shoal.verbs.served_code import CommittedCode
 from shoal.verbs.target import Target
 
 _BLOCK_BYTES = 1024 * 1024

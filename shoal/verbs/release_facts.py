@@ -122,6 +122,7 @@ def _evaluation_values(
     return {
         "metrics": dict(evaluation.metrics),
         "model_data_sha256": evaluation.archive_sha256,
+        "model_data_composite_sha256": evaluation.archive_composite_sha256,
         "content_sha256": evaluation.content_sha256,
     }
 

@@ -104,10 +104,15 @@ def _model_data(target: Target, release: Release, targets: ReleaseTargets) -> tu
         head = s3.head_object(**request, ChecksumMode="ENABLED")
     except ClientError as error:
         return f"{url} is there; its sha256 not compared: {refusal(error)}", True
-    actual = base64.b64decode(head.get("ChecksumSHA256", "").partition("-")[0]).hex()
-    if actual != release.model_data_sha256:
-        return f"the sha256 of {url} is {actual}, pinned is {release.model_data_sha256}", False
-    return f"the own copy has the pinned sha256, {size} bytes", True
+    checksum = head.get("ChecksumSHA256", "")
+    # What was copied in parts has the composite of its parts, `<base64>-<parts>`.
+    in_parts = "-" in checksum
+    actual = checksum if in_parts else base64.b64decode(checksum).hex()
+    pinned = release.model_data_composite_sha256 if in_parts else release.model_data_sha256
+    kind = "composite sha256" if in_parts else "sha256"
+    if actual != pinned:
+        return f"the {kind} of {url} is {actual}, pinned is {pinned}", False
+    return f"the own copy has the pinned {kind}, {size} bytes", True
 
 
 def _image(target: Target, release: Release) -> tuple[str, bool]:

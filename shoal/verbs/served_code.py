@@ -7,47 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
+from config.container_code import ENTRY_POINT
 from shoal.verbs.model_archive import ArchiveError, files_in, read
 from shoal.verbs.repository import hash_as
 
 _CODE = "code/"
-_UNPACKED = "/opt/ml/model/code"
-_ENTRY_POINT = "inference.py"
-_LOADERS = ("LD_", "PYTHON")
-"""Prefixes of variables by which the dynamic linker and Python find other code (ld.so(8),
-"Environment"; Python, "Environment variables").
-"""
-_HARMLESS = frozenset(
-    {
-        "PYTHONUNBUFFERED",
-        "PYTHONDONTWRITEBYTECODE",
-        "PYTHONHASHSEED",
-        "PYTHONIOENCODING",
-        "PYTHONUTF8",
-        "PYTHONFAULTHANDLER",
-    }
-)
-
-
-def foreign_code_variable(environment: Mapping[str, str]) -> str | None:
-    """Return the variable, with its value, that makes a container run code outside the archive's
-    code/.
-
-    None if there is none. Source: sagemaker-inference-toolkit, environment.py:
-    SAGEMAKER_SUBMIT_DIRECTORY is the folder, SAGEMAKER_PROGRAM the module in it.
-    """
-    for name, value in environment.items():
-        if name.startswith(_LOADERS) and name not in _HARMLESS:
-            return f"{name}={value}"
-    folder = environment.get("SAGEMAKER_SUBMIT_DIRECTORY", _UNPACKED)
-    program = environment.get("SAGEMAKER_PROGRAM", _ENTRY_POINT)
-    if posixpath.normpath(folder) != _UNPACKED:
-        return f"SAGEMAKER_SUBMIT_DIRECTORY={folder}"
-    return (
-        f"SAGEMAKER_PROGRAM={program}"
-        if posixpath.normpath(program).startswith(("/", ".."))
-        else None
-    )
 
 
 @dataclass(frozen=True)
@@ -102,8 +66,8 @@ class CommittedCode:
         return None
 
     def _missing(self, seen: set[str]) -> str | None:
-        if _ENTRY_POINT in seen or _ENTRY_POINT not in self.files:
+        if ENTRY_POINT in seen or ENTRY_POINT not in self.files:
             return None
         return (
-            f"{_CODE}{_ENTRY_POINT} is missing, which the commit {self.commit} has in {self.folder}"
+            f"{_CODE}{ENTRY_POINT} is missing, which the commit {self.commit} has in {self.folder}"
         )

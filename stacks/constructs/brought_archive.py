@@ -62,6 +62,9 @@ class BroughtArchive(Construct):
                 "ModelDataUrl": release.model_data_url,
                 "ModelDataSha256": release.model_data_sha256,
                 "ModelDataCompositeSha256": release.model_data_composite_sha256 or "",
+                # What else the model is made of: a change has to call the function.
+                "ImageUri": release.image_uri,
+                "Environment": dict(release.environment),
                 "Bucket": bucket,
             },
         )

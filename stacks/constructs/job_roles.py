@@ -54,7 +54,11 @@ class JobRoles(Construct):
         # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends no
         # narrower ARN than this.
         self.endpoint = self._role(
-            "endpoint", "Runs the temporary endpoint.", log_group="Endpoints", source="*"
+            "endpoint",
+            "Runs the temporary endpoint.",
+            log_group="Endpoints",
+            source="*",
+            endpoint=f"{names.pipeline}-*",
         )
         self._allow_training(training)
         self._allow_evaluation()
@@ -133,7 +137,9 @@ class JobRoles(Construct):
         # A model is one object: nothing is listed.
         self._read_objects(role, "artifacts", SEALED)
 
-    def _role(self, actor: str, description: str, *, log_group: str, source: str) -> SageMakerRole:
+    def _role(
+        self, actor: str, description: str, *, log_group: str, source: str, endpoint: str = ""
+    ) -> SageMakerRole:
         role = SageMakerRole(
             self,
             actor.capitalize(),
@@ -143,7 +149,8 @@ class JobRoles(Construct):
             source=source,
             description=description,
             # As every job of a pipeline is called; those of other people are not.
-            streams="*" if log_group == "Endpoints" else "pipelines-*",
+            streams="*" if endpoint else "pipelines-*",
+            endpoint=endpoint,
         )
         role.see_vpc()
         return role

@@ -46,9 +46,11 @@ class SageMakerRole(ActorRole):
         source: str,
         description: str,
         streams: str = "*",
+        endpoint: str = "",
     ) -> None:
         """`source` is the resource for which SageMaker acts, such as training-job/*; it logs to
-        `log_group` below /aws/sagemaker/, where a stream begins with the name of its job.
+        `log_group` below /aws/sagemaker/, and begins a stream's name with `streams`. An endpoint
+        has a group of its own: `endpoint` is its name, or a pattern.
         """
         super().__init__(
             scope,
@@ -60,18 +62,25 @@ class SageMakerRole(ActorRole):
             source=names.arn("sagemaker", source),
         )
         self._names = names
-        group = f"log-group:/aws/sagemaker/{log_group}"
+        # SageMaker developer guide, "Log groups and streams that Amazon SageMaker AI sends to
+        # Amazon CloudWatch Logs".
+        group = f"log-group:/aws/sagemaker/{log_group}" + (f"/{endpoint}" if endpoint else "*")
+        what = "streams" if endpoint else "groups and streams"
+        why = f"SageMaker makes up the names of the {what} of {log_group}."
         self.allow(
             "WriteLogs",
             ["logs:CreateLogStream", "logs:PutLogEvents"],
-            on=[names.arn("logs", f"{group}*:log-stream:{streams}")],
-            because=f"SageMaker makes up the names of the groups and streams of {log_group}.",
+            on=[names.arn("logs", f"{group}:log-stream:{streams}")],
+            because=why,
         )
+        # A group's ARN is used with and without the end `:*` (CloudWatch Logs user guide,
+        # "CloudWatch Logs resources and operations").
+        ends = [""] if group.endswith("*") else ["", ":*"]
         self.allow(
             "MakeLogs",
             ["logs:CreateLogGroup", "logs:DescribeLogStreams"],
-            on=[names.arn("logs", f"{group}*")],
-            because=f"SageMaker makes up the names of the groups of {log_group}.",
+            on=[names.arn("logs", f"{group}{end}") for end in ends],
+            because=why,
         )
         self.allow(
             "PutMetrics",

@@ -58,9 +58,12 @@ def sealing_statements(names: Names) -> Iterator[iam.PolicyStatement]:
     A role that does not exist here, as BRING where nothing is served, is nobody.
     """
     bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
-    deletes = ["s3:DeleteObject", "s3:DeleteObjectVersion"]
+    # Replication writes and deletes with actions of its own (S3 user guide, "Setting up permissions
+    # for live replication").
+    writes = ["s3:PutObject", "s3:ReplicateObject"]
+    deletes = ["s3:DeleteObject", "s3:DeleteObjectVersion", "s3:ReplicateDelete"]
     writers = [names.role_arn(PURPOSE), names.role_arn(BRING)]
-    yield _deny("OnlySealAndBringWriteModels", bucket, ["s3:PutObject"], writers)
+    yield _deny("OnlySealAndBringWriteModels", bucket, writes, writers)
     # In a protected environment that role does not exist, and nobody deletes.
     yield _deny("NobodyDeletesModels", bucket, deletes, [names.role_arn(EMPTY_ON_DELETE)])
 

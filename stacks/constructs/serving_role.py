@@ -45,6 +45,7 @@ class ServingRole(SageMakerRole):
             names=names,
             actor=names.serving_role(digest),
             log_group="Endpoints",
+            endpoint=names.serving_endpoint,
             # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends
             # no narrower ARN than this.
             source="*",

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from config.loader import load_environment
+from config.release_text import with_release
 from config.settings import Target as TargetKind
 from shoal.cli.lazy import Deferred
 from shoal.cli.main import main
 from shoal.cli.main import shoal as group
 from shoal.verbs.target import Target
 from shoal.verbs.workspace import Session, Workspace
+from tests.config.releases import RELEASE
 from tests.repository import CHECKOUT, ROOT, link_checkout
 
 
@@ -62,6 +64,18 @@ def test_check_refuses_smddp_where_it_cannot_run(
     assert all(
         text in errors[0] for text in ("environments/dev.yaml", "ml.p5.48xlarge", "ml.p4d.24xlarge")
     )
+
+
+def test_check_refuses_a_release_of_a_strangers_registry_and_names_the_line(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = checkout / "environments" / "prod.yaml"
+    text = with_release(file.read_text(), RELEASE, file.name)
+    file.write_text(text.replace("111122223333:model-package", "999988887777:model-package"))
+    assert main(["--root", str(checkout), "check"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    number = file.read_text()[: file.read_text().index("model_package_arn")].count("\n") + 1
+    assert line.startswith(f"environments/prod.yaml:{number}: release.model_package_arn = ")
 
 
 def test_check_says_what_runs_where_the_fallback_does(

@@ -21,6 +21,7 @@ from shoal.verbs.target import Target
 from tests.cli.conftest import STAGING
 from tests.cli.test_promote import pinned, promoted
 from tests.cli.trained import MANIFEST, Checkout, Package, Registry
+from tests.functions.test_seal_in_parts import composite
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT
 
@@ -105,6 +106,42 @@ def test_the_own_copy_of_the_archive_is_compared_by_its_hash(
     assert code == 1
     actual, expected = hashlib.sha256(b"another").hexdigest(), pinned(checkout).model_data_sha256
     assert f"  DIFFERS model data: the sha256 of {url} is {actual}, pinned is {expected}" in output
+
+
+@pytest.mark.parametrize("own", [b"large", b"another"])
+def test_an_own_copy_in_parts_is_compared_by_the_checksum_of_its_parts(
+    staged: tuple[Checkout, Package], registry: Registry, own_bucket: str, own: bytes
+) -> None:
+    release = pinned(staged[0]).model_copy(
+        update={"model_data_composite_sha256": composite(b"large")}
+    )
+    place = {"Bucket": own_bucket, "Key": f"models/{release.model_data_sha256}/model.tar.gz"}
+    upload = registry.s3.create_multipart_upload(**place, ChecksumAlgorithm="SHA256")
+    place["UploadId"] = upload["UploadId"]
+    part = registry.s3.upload_part(**place, PartNumber=1, Body=own, ChecksumAlgorithm="SHA256")
+    parts = [{"PartNumber": 1} | {key: part[key] for key in ("ETag", "ChecksumSHA256")}]
+    registry.s3.complete_multipart_upload(**place, MultipartUpload={"Parts": parts})
+    url = f"s3://{own_bucket}/{place['Key']}"
+    places = ReleaseTargets(
+        lambda: registry.target,
+        lambda: registry.target,
+        "staging",
+        "shoal-mnist-staging-serving",
+        archive_url=url,
+    )
+    (answer,) = (
+        each
+        for each in compare(release, places, "shoal-mnist-staging")
+        if each.question == "model data"
+    )
+    assert (answer.says, answer.agrees) == (
+        ("the own copy has the pinned composite sha256, 5 bytes", True)
+        if own == b"large"
+        else (
+            f"the composite sha256 of {url} is {composite(own)}, pinned is {composite(b'large')}",
+            False,
+        )
+    )
 
 
 @pytest.mark.usefixtures("own_bucket")
@@ -373,6 +410,7 @@ def test_no_endpoint_disagrees_where_its_stack_was_deployed(
         ("definition_sha256", f"definition_sha256: {'a' * 64}"),
         ("metrics", "metrics: {accuracy: 0.9999}"),
         ("content_sha256", f"content_sha256: {'a' * 64}"),
+        ("model_data_composite_sha256", f"model_data_composite_sha256: {'a' * 43}=-2"),
         ("model_data_url", "model_data_url: s3://another-bucket/model.tar.gz"),
     ],
 )

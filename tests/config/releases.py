@@ -6,13 +6,14 @@ from typing import Any
 
 from config.release import Release
 
+ARTIFACTS = "shoal-mnist-dev-artifacts-111122223333-us-east-1"
 CONTENT: dict[str, Any] = {
     "model_package_arn": "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/3",
     "model_package_version": 3,
     "image_uri": "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu",
     "image_digest": f"sha256:{'1' * 64}",
     "environment": {"SAGEMAKER_PROGRAM": "inference.py"},
-    "model_data_url": f"s3://shoal-mnist-dev-artifacts/models/{'2' * 64}/model.tar.gz",
+    "model_data_url": f"s3://{ARTIFACTS}/models/{'2' * 64}/model.tar.gz",
     "model_data_version_id": "null-is-no-version",
     "model_data_sha256": "2" * 64,
     "content_sha256": "5" * 64,
@@ -23,6 +24,15 @@ CONTENT: dict[str, Any] = {
     "approved_at": "2026-11-20T09:30:00Z",
 }
 RELEASE = Release(**CONTENT)
+
+
+def trained_by(name: str, region: str) -> dict[str, Any]:
+    """Return the content of a release that the environment of that name trained itself."""
+    ours, dev = (f"shoal-mnist-{name}", region), ("shoal-mnist-dev", "us-east-1")
+    changed = {key: CONTENT[key] for key in ("model_package_arn", "model_data_url")}
+    for before, after in zip(dev, ours, strict=True):
+        changed = {key: text.replace(before, after) for key, text in changed.items()}
+    return CONTENT | changed
 
 
 def numbered(number: int) -> Release:

@@ -58,6 +58,8 @@ class FakeSageMaker:
     """Names of resources whose tags, and ids of executions whose status, the role may not read."""
     kept: tuple[str, ...] = ()
     """Names of endpoints that the role may not delete."""
+    deleted_meanwhile: tuple[str, ...] = ()
+    """Names of what somebody else deletes just before its deletion is asked for."""
     updated_meanwhile: bool = False
     """Somebody updates an endpoint just before its deletion is asked for."""
     gone_after: int = 0
@@ -94,6 +96,8 @@ class FakeSageMaker:
             "DeleteModel": self._delete_model,
         }
         actions |= dict.fromkeys(self.refused, self._refuse)
+        if operation in _KINDS and next(iter(arguments.values())) in self.deleted_meanwhile:
+            actions[operation] = self._miss
         try:
             content = json.dumps(actions[operation](**arguments)).encode()
         except RefusedError as error:
@@ -150,6 +154,14 @@ class FakeSageMaker:
 
     def _refuse(self, **_: Any) -> dict[str, Any]:
         raise RefusedError(self.error_code, "not authorized to perform it")
+
+    def _miss(self, **arguments: str) -> dict[str, Any]:
+        """Refuse, as the role's condition on tags does for what does not exist."""
+        (name,) = arguments.values()
+        self.endpoints.pop(name, None)
+        self.configs.pop(name, None)
+        self.models.discard(name)
+        return self._refuse()
 
     def _describe_targets(self, ServiceNamespace: str, **_: Any) -> dict[str, Any]:  # noqa: N803
         identity = {

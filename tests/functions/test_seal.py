@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from tests.functions.invocation import Outcome, invoke
+from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 
 BUCKET = "shoal-mnist-dev-artifacts-111122223333-us-east-1"
 KEY = "training/abcdefghijkl/pipelines-abcdefghijkl-Train/output/model.tar.gz"
@@ -123,3 +124,21 @@ def test_without_what_the_evaluation_measured_nothing_is_sealed(
 def test_an_archive_that_is_gone_fails_the_step(s3: Any, moto_url: str) -> None:
     s3.delete_object(Bucket=BUCKET, Key=KEY)
     assert "404" in seal(moto_url).error
+
+
+@pytest.mark.parametrize("module", ["sealer", "bring"])
+def test_a_copy_may_take_longer_than_a_minute_and_is_not_begun_again_and_again(
+    moto_url: str, tmp_path: Path, module: str
+) -> None:
+    program = f"""
+import sys
+sys.path.insert(0, {str(FUNCTIONS / "seal")!r})
+from {module} import s3_client
+def handler(event, context):
+    config = s3_client().meta.config
+    return [config.read_timeout, config.retries["total_max_attempts"]]
+"""
+    (tmp_path / "patience.py").write_text(program)
+    timeout_s, attempts = invoke(str(tmp_path), {}, endpoint_url=moto_url, module="patience").result
+    assert timeout_s >= 300
+    assert attempts * timeout_s <= 600  # the step's limit

@@ -384,6 +384,16 @@ def test_an_error_of_one_deletion_keeps_nothing_else(account: Account) -> None:
     assert (account.sagemaker.deleted, ENDPOINT in outcome.log) == ([f"endpoint/{other}"], True)
 
 
+@pytest.mark.parametrize("name", [ENDPOINT, CONFIG, MODEL])
+def test_what_somebody_else_deletes_meanwhile_is_done_and_alarms_nobody(
+    account: Account, name: str
+) -> None:
+    account.sagemaker.deleted_meanwhile = (name,)
+    outcome = account.step()
+    rest = [each for each in DELETED if not each.endswith(f"/{name}")]
+    assert outcome.result == {"status": "deleted", "deleted": json.dumps(rest)}, outcome.error
+
+
 def test_a_refused_deletion_rings_at_once_and_its_message_comes_back(account: Account) -> None:
     """Lambda counts the error, which the function's alarm watches; the queue keeps the message."""
     account.sagemaker.kept = (ENDPOINT,)

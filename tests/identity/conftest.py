@@ -12,10 +12,10 @@ import pytest
 from config.loader import load_environment
 from config.settings import Environment
 from shoal_local.control.authorization.evaluator import Evaluator
+from tests.config.releases import trained_by
 from tests.identity.synth import synthesised
 from tests.identity.templates import Templates
 from tests.repository import ROOT
-from tests.stacks.test_serving import RELEASE
 
 BOUNDARY = "platform/Boundary"
 
@@ -45,7 +45,7 @@ def everything() -> Environment:
         "file_system": {"deployment_type": "PERSISTENT_2", "throughput_mbps_per_tib": 125},
         "schedules": [{"name": "weekly", "expression": "cron(0 6 ? * MON *)"}],
         "observability": {"alert_emails": ["someone@example.com"], "monthly_budget_usd": 100},
-        "release": RELEASE,
+        "release": trained_by("trainer", "us-east-1"),
         "serving": {
             "autoscaling": {"min": 2, "max": 4, "invocations_per_instance": 600},
             "data_capture": {},

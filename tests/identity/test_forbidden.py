@@ -172,6 +172,14 @@ EMPTY = Question("s3:DeleteObjectVersion", f"{DATA}/datasets/mnist/train/images"
 
 CASES = {
     # The pipeline starts what the definition describes, where the environment is, and nothing else.
+    **{
+        f"write into the log of the endpoint {other}": Case(
+            "endpoint",
+            replace(LOG, resource=_stream("Endpoints/shoal-mnist-dev-abcdefghijkl", "AllTraffic")),
+            resource=_stream(f"Endpoints/{other}", "AllTraffic"),
+        )
+        for other in ("shoal-mnist-dev", "shoal-mnist-prod-abcdefghijkl", "somebody-elses")
+    },
     "write into the log of a job that no pipeline started": Case(
         "training", LOG, resource=_stream("TrainingJobs", "somebodys-job")
     ),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.stacks.test_consumer_access import ARTIFACTS, DEV, NAMES, STAGING, Ac
 
 HONEST = model(3)
 SEALED = sealed(HONEST)
+FOREIGN_IMAGE = "999988887777.dkr.ecr.us-east-1.amazonaws.com/stranger:1"
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +98,36 @@ def test_what_the_registry_does_not_say_may_be_served_is_refused(
     assert (world.answer(), sealed(content) in world.existing(OWN)) == (6.0, False)
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"image_uri": FOREIGN_IMAGE}, f", pinned is {FOREIGN_IMAGE}"),
+        ({"environment": {"SAGEMAKER_PROGRAM": "other.py"}}, "has the environment {"),
+    ],
+)
+def test_another_image_or_variable_with_an_archive_that_was_brought_is_refused(
+    world: World, changes: dict[str, Any], says: str
+) -> None:
+    release = world.release(HONEST)
+    assert world.deploy(release)[0] == "UPDATE_COMPLETE"
+    status, reasons = world.deploy(release.model_copy(update=changes))
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    assert "not brought: NotApprovedError: " in reasons[0]
+    assert says in reasons[0]
+    assert world.answer() == 6.0
+
+
+def test_what_an_own_pipeline_sealed_counts_as_approved_by_nobody(world: World) -> None:
+    content = model(6)
+    release = world.release(content, "Rejected")
+    s3 = world.accounts.role(STAGING.account, Names(STAGING).role("seal"), "s3")
+    s3.put_object(Bucket=OWN, Key=sealed(content), Body=content, ChecksumAlgorithm="SHA256")
+    status, reasons = world.deploy(release)
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    assert "is Rejected, not Approved" in reasons[0]
+    assert world.answer() == 6.0
+
+
 @pytest.mark.parametrize("environment", [DEV, STAGING], ids=lambda each: each.name)
 @pytest.mark.parametrize("actor", JOBS)
 def test_no_job_writes_or_deletes_in_either_store(
@@ -133,7 +165,8 @@ def test_when_everything_of_dev_is_gone_staging_deploys_rolls_back_and_starts_ag
     world: World,
 ) -> None:
     first, second, missing = (world.release(each) for each in (HONEST, model(7), model(8)))
-    assert world.deploy(second)[0] == "UPDATE_COMPLETE"
+    for release in (first, second):
+        assert world.deploy(release)[0] == "UPDATE_COMPLETE"
     s3, sagemaker = (world.accounts.root(DEV.account, each) for each in ("s3", "sagemaker"))
     for release in (first, second, missing):
         sagemaker.delete_model_package(ModelPackageName=release.model_package_arn)

@@ -10,10 +10,11 @@ import pytest
 
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.iam_request import Question
+from tests.config.releases import trained_by
 from tests.identity.roles import Roles
 from tests.identity.templates import ARNS, Templates
-from tests.stacks.test_serving import RELEASE
 
+RELEASE = trained_by("trainer", "us-east-1")
 PREFIX = "shoal-mnist-dev-us-east-1-"
 BUCKET = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1"
 ARCHIVE = f"{BUCKET}/models/{RELEASE['model_data_sha256']}/model.tar.gz"
@@ -68,8 +69,15 @@ SEE = Question("sagemaker:DescribeModel", arn("sagemaker", "model/servedmodelb0a
 STACK = Question(
     "cloudformation:DescribeStacks", arn("cloudformation", "stack/shoal-mnist-dev-serving/1")
 )
+STREAM = "log-group:/aws/sagemaker/Endpoints/{}:log-stream:AllTraffic/i-0123456789abcdef0"
+LOG = Question("logs:PutLogEvents", arn("logs", STREAM.format("shoal-mnist-dev")))
 
 CASES: dict[str, tuple[str, Question, Question]] = {
+    "write into the log of a temporary endpoint": (
+        "serving",
+        LOG,
+        replace(LOG, resource=arn("logs", STREAM.format("shoal-mnist-dev-abcdefghijkl"))),
+    ),
     "serve another archive": (
         "serving",
         READ,
@@ -139,7 +147,7 @@ CASES: dict[str, tuple[str, Question, Question]] = {
     "ask another registry": (
         "bring",
         ASK_REGISTRY,
-        replace(ASK_REGISTRY, resource=ASK_REGISTRY.resource.replace("-dev/", "-other/")),
+        replace(ASK_REGISTRY, resource=ASK_REGISTRY.resource.replace("-trainer/", "-other/")),
     ),
     "approve what it brings": (
         "bring",

@@ -10,7 +10,7 @@ import yaml
 from config.loader import load
 from config.regions import az_id_prefixes
 from config.settings import Environment
-from tests.config.releases import CONTENT as RELEASE
+from tests.config.releases import trained_by
 from tests.matrix.regions import smddp_regions
 
 FSX: dict[str, Any] = {"data": {"input_mode": "FSx"}}
@@ -198,9 +198,7 @@ def environment(name: str, folder: Path) -> Environment:
     region = changes.pop("region", smddp_regions()[list(CASES).index(name) % len(smddp_regions())])
     network = dict(changes.pop("network", {}))
     if "serving" in changes:
-        changes["release"] = RELEASE | {
-            "model_package_arn": RELEASE["model_package_arn"].replace("us-east-1", region)
-        }
+        changes["release"] = trained_by(name, region)
     file = folder / f"{name}.yaml"
     written = {
         "name": name,

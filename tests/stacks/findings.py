@@ -146,9 +146,7 @@ def _general(rule: str) -> str:
     findings on policies.
     """
     for name in sorted(REVIEWED, key=len, reverse=True):
-        rule = rule.replace(f"shoal-mnist-{name}-", "shoal-mnist-ENV-").replace(
-            f"shoal-mnist-{name}/", "shoal-mnist-ENV/"
-        )
+        rule = re.sub(rf"shoal-mnist-{name}(?=[-/:])", "shoal-mnist-ENV", rule)
     return re.sub(r"(?<=[:-])(us|eu|ap|ca|sa)-[a-z]+-\d(?=[:/*-]|$)", "REGION", rule)
 
 

@@ -98,12 +98,15 @@ def test_every_bucket_refuses_tls_before_1_2(data: Template) -> None:
 @pytest.mark.parametrize(
     ("actions", "actors"),
     [
-        ("s3:PutObject", ["seal", "bring"]),
-        (["s3:DeleteObject", "s3:DeleteObjectVersion"], ["empty-on-delete"]),
+        (["s3:PutObject", "s3:ReplicateObject"], ["seal", "bring"]),
+        (
+            ["s3:DeleteObject", "s3:DeleteObjectVersion", "s3:ReplicateDelete"],
+            ["empty-on-delete"],
+        ),
     ],
 )
 def test_sealed_models_are_closed_to_everybody_but_these_roles(
-    data: Template, actions: str | list[str], actors: list[str]
+    data: Template, actions: list[str], actors: list[str]
 ) -> None:
     (refusal,) = [
         entry

@@ -16,9 +16,9 @@ from config.settings import Environment
 from pipelines.launch import launch_of
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
-from tests.config.releases import CONTENT
+from tests.config.releases import ARTIFACTS, CONTENT
 from tests.repository import ROOT
-from tests.stacks.reading import as_list, properties, resources, statements
+from tests.stacks.reading import as_list, properties, resources, role, statements
 from tests.stacks.variants import variant
 
 RELEASE = CONTENT
@@ -150,6 +150,20 @@ def test_the_model_is_made_of_the_own_copy_once_it_is_here(plain: Template) -> N
     assert logical_id(plain, "Custom::BroughtArchive") in model["DependsOn"]
 
 
+def test_the_role_of_the_containers_is_there_before_the_archive_is_brought(
+    plain: Template,
+) -> None:
+    """IAM has the time of a copy to apply its policy, before SageMaker looks at the archive."""
+    (brought,) = resources(plain, "Custom::BroughtArchive").values()
+    logical_id, _ = role(plain, serving_role(plain))
+    policies = {
+        key
+        for key, each in resources(plain, "AWS::IAM::Policy").items()
+        if {"Ref": logical_id} in each["Properties"]["Roles"]
+    }
+    assert {logical_id, *policies} <= set(brought["DependsOn"])
+
+
 def test_what_brings_the_archive_knows_the_pin(plain: Template) -> None:
     (brought,) = resources(plain, "Custom::BroughtArchive").values()
     timeouts = {"ServiceToken", "ServiceTimeout"}
@@ -158,6 +172,8 @@ def test_what_brings_the_archive_knows_the_pin(plain: Template) -> None:
         "ModelDataUrl": RELEASE["model_data_url"],
         "ModelDataSha256": RELEASE["model_data_sha256"],
         "ModelDataCompositeSha256": "",
+        "ImageUri": RELEASE["image_uri"],
+        "Environment": RELEASE["environment"],
         "Bucket": OWN_BUCKET,
     }
 
@@ -166,7 +182,7 @@ def test_what_brings_the_archive_reads_sealed_ones_and_writes_them_at_home(
     templates: dict[str, Template],
 ) -> None:
     allowed = statements(templates["elsewhere"], f"{PREFIX}bring")
-    own, source = (f"arn:aws:s3:::{each}" for each in (OWN_BUCKET, "shoal-mnist-dev-artifacts"))
+    own, source = (f"arn:aws:s3:::{each}" for each in (OWN_BUCKET, ARTIFACTS))
     assert allowed["ReadSealed"]["Resource"] == [f"{source}/models/*", f"{own}/models/*"]
     assert allowed["WriteSealed"]["Resource"] == f"{own}/models/*"
     versions = f"{ELSEWHERE['model_package_arn'].rpartition('/')[0]}/*"

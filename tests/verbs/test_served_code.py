@@ -11,7 +11,7 @@ import tarfile
 
 import pytest
 
-from shoal.verbs.served_code import CommittedCode, foreign_code_variable
+from shoal.verbs.served_code import CommittedCode
 from tests.cli.trained import archive
 
 FILES = {"inference.py": b"serve", "model.py": b"network", "train.py": b"train"}
@@ -140,34 +140,3 @@ def test_what_lies_behind_a_damaged_header_or_an_end_is_compared_too(gap: bytes)
 @pytest.mark.parametrize("content", [b"", b"this is not gzip", archive(GOOD)[:-20]])
 def test_what_cannot_be_unpacked_is_a_difference(content: bytes) -> None:
     assert str(difference(content)).startswith("the archive cannot be read (")
-
-
-@pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        ({}, None),
-        (
-            {
-                "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
-                "SAGEMAKER_PROGRAM": "inference.py",
-            },
-            None,
-        ),
-        (
-            {"SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model"},
-            "SAGEMAKER_SUBMIT_DIRECTORY=/opt/ml/model",
-        ),
-        (
-            {"SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/code.tar.gz"},
-            "SAGEMAKER_SUBMIT_DIRECTORY=s3://bucket/code.tar.gz",
-        ),
-        ({"SAGEMAKER_PROGRAM": "../other.py"}, "SAGEMAKER_PROGRAM=../other.py"),
-        ({"PYTHONUNBUFFERED": "1", "BATCH_SIZE": "8"}, None),
-        ({"PYTHONPATH": "/opt/ml/model/extra"}, "PYTHONPATH=/opt/ml/model/extra"),
-        ({"LD_PRELOAD": "/opt/ml/model/hook.so"}, "LD_PRELOAD=/opt/ml/model/hook.so"),
-    ],
-)
-def test_a_container_that_takes_its_code_from_elsewhere_is_found(
-    environment: dict[str, str], message: str | None
-) -> None:
-    assert foreign_code_variable(environment) == message

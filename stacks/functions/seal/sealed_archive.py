@@ -14,11 +14,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 MAX_BYTES = 5 * 1024**3
@@ -31,6 +34,11 @@ _COMPOSITE = re.compile(r"[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}")
 _UNSEEN = ("403", "404")
 """Codes for what does not exist: the first without the right to list the whole bucket (S3 API
 reference, HeadObject).
+"""
+_PATIENT = Config(read_timeout=300, retries={"mode": "standard", "total_max_attempts": 2})
+"""S3 may send nothing before a copy is done, a minute or more for 5 GB. After botocore's 60 s each
+attempt would begin another copy, while the one before it goes on (botocore, `Config`; users report
+it for boto3 in hydroshare#6091 and for Go in aws-sdk-go-v2#712; read, not run).
 """
 
 
@@ -60,22 +68,38 @@ class Digests:
         return self.composite
 
 
+def s3_client() -> Any:
+    """Return a client that waits for copies."""
+    return boto3.client("s3", config=_PATIENT)
+
+
 def seal(s3: Any, url: str, bucket: str, digests: Digests, execution: str) -> None:
     """Copy the newest object at `url` to the sealed key in `bucket`.
 
     A repeated call finds it there, and copies nothing. `execution` names the candidate. Raises
     SealError for an object with another hash.
     """
-    if is_sealed(s3, bucket, digests):
-        return
+    if not is_sealed(s3, bucket, digests):
+        copy(s3, url, bucket, digests, execution, {})
+
+
+def copy(
+    s3: Any,
+    url: str,
+    bucket: str,
+    digests: Digests,
+    execution: str,
+    metadata: Mapping[str, str],
+) -> None:
+    """Copy as `seal` does, also over a sealed archive; the copy has this metadata only."""
     location = urlsplit(url)
     source = location.netloc, location.path.lstrip("/")
     head = s3.head_object(Bucket=source[0], Key=source[1])
     expected = digests.of(head["ContentLength"])
     # Under a name of its own first: the final name never has other bytes, not for a moment.
     candidate = bucket, f"{SEALED}/candidates/{execution}/model.tar.gz"
-    version = _copy(s3, source, str(head["VersionId"]), candidate, expected)
-    _copy(s3, candidate, version, (bucket, sealed_key(digests.sha256)), expected)
+    version = _copy(s3, source, str(head["VersionId"]), candidate, expected, {})
+    _copy(s3, candidate, version, (bucket, sealed_key(digests.sha256)), expected, metadata)
 
 
 def sealed_key(sha256: str) -> str:
@@ -84,19 +108,30 @@ def sealed_key(sha256: str) -> str:
 
 def is_sealed(s3: Any, bucket: str, digests: Digests) -> bool:
     """Return whether the newest object at the sealed key has the hash, as S3 computed it."""
+    return metadata_of_sealed(s3, bucket, digests) is not None
+
+
+def metadata_of_sealed(s3: Any, bucket: str, digests: Digests) -> dict[str, str] | None:
+    """Return the metadata of the sealed archive, None if there is none with the hash."""
     key = sealed_key(digests.sha256)
     try:
         head = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
     except ClientError as error:
         if error.response["Error"]["Code"] in _UNSEEN:
-            return False
+            return None
         raise
     checksum = _hex(head.get("ChecksumSHA256", ""))
-    return bool(checksum) and checksum in {digests.sha256, digests.composite}
+    proven = bool(checksum) and checksum in {digests.sha256, digests.composite}
+    return dict(head["Metadata"]) if proven else None
 
 
 def _copy(
-    s3: Any, source: tuple[str, str], version: str, target: tuple[str, str], expected: str
+    s3: Any,
+    source: tuple[str, str],
+    version: str,
+    target: tuple[str, str],
+    expected: str,
+    metadata: Mapping[str, str],
 ) -> str:
     """Copy one version of an object, and return the version of the copy.
 
@@ -106,12 +141,13 @@ def _copy(
     """
     copied = {"Bucket": source[0], "Key": source[1], "VersionId": version}
     if "-" in expected:
-        return _copy_in_parts(s3, copied, target, expected)
+        return _copy_in_parts(s3, copied, target, expected, metadata)
     answer = s3.copy_object(
         Bucket=target[0],
         Key=target[1],
         CopySource=copied,
         ChecksumAlgorithm="SHA256",
+        Metadata=metadata,
         MetadataDirective="REPLACE",
         TaggingDirective="REPLACE",
     )
@@ -119,11 +155,17 @@ def _copy(
     return str(answer["VersionId"])
 
 
-def _copy_in_parts(s3: Any, copied: dict[str, str], target: tuple[str, str], expected: str) -> str:
+def _copy_in_parts(
+    s3: Any,
+    copied: dict[str, str],
+    target: tuple[str, str],
+    expected: str,
+    metadata: Mapping[str, str],
+) -> str:
     """Copy as `_copy` does; nothing is under the name before S3 has hashed every part."""
     size = s3.head_object(**copied)["ContentLength"]
     place = {"Bucket": target[0], "Key": target[1]}
-    upload = s3.create_multipart_upload(**place, ChecksumAlgorithm="SHA256")
+    upload = s3.create_multipart_upload(**place, ChecksumAlgorithm="SHA256", Metadata=metadata)
     place["UploadId"] = upload["UploadId"]
 
     def copy_part(number: int) -> dict[str, Any]:

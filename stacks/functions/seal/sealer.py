@@ -14,8 +14,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
-from sealed_archive import Digests, SealError, seal, sealed_key
+from sealed_archive import Digests, SealError, s3_client, seal, sealed_key
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -29,7 +28,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, str]:
     url, sha256 = event["model_data_url"], digests["archive_sha256"]
     bucket = urlsplit(url).netloc
     archive = Digests(sha256, event.get("archive_composite_sha256") or "")
-    seal(boto3.client("s3"), url, bucket, archive, event["execution_id"])
+    seal(s3_client(), url, bucket, archive, event["execution_id"])
     sealed = f"s3://{bucket}/{sealed_key(sha256)}"
     log.info("sealed %s as %s", url, sealed)
     return {"status": "Sealed", "model_data_url": sealed, **digests}

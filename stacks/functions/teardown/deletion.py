@@ -97,17 +97,18 @@ def _delete(
     # Described first: what does not exist has no tags, and its deletion is allowed by them alone.
     for name in configs:
         with search.attempt(_DELETION, f"endpoint config {name}"):
-            if (
-                _may_exist(sagemaker.describe_endpoint_config, EndpointConfigName=name)
-                and unless_missing(sagemaker.delete_endpoint_config, EndpointConfigName=name)
-                is not None
+            if _may_exist(
+                sagemaker.describe_endpoint_config, EndpointConfigName=name
+            ) and _delete_existing(
+                sagemaker.delete_endpoint_config,
+                sagemaker.describe_endpoint_config,
+                EndpointConfigName=name,
             ):
                 deleted.append(f"endpoint-config/{name}")
     for name in models:
         with search.attempt(_DELETION, f"model {name}"):
-            if (
-                unless_missing(sagemaker.describe_model, ModelName=name)
-                and unless_missing(sagemaker.delete_model, ModelName=name) is not None
+            if unless_missing(sagemaker.describe_model, ModelName=name) and _delete_existing(
+                sagemaker.delete_model, sagemaker.describe_model, ModelName=name
             ):
                 deleted.append(f"model/{name}")
     return unscaled
@@ -120,6 +121,21 @@ def _may_exist(call: Any, **arguments: str) -> bool:
     except ClientError as error:
         log.warning("%s: %s", arguments, error)
         return True
+
+
+def _delete_existing(delete: Any, describe: Any, **arguments: str) -> bool:
+    """Return whether the call deleted its subject.
+
+    What step, queue or sweeper deleted after our look has no tags any more, so its deletion is
+    refused, not answered with "could not find": look again.
+    """
+    try:
+        return unless_missing(delete, **arguments) is not None
+    except ClientError as error:
+        if not is_refusal(error) or _may_exist(describe, **arguments):
+            raise
+        log.info("%s was deleted meanwhile: %s", arguments, error)
+        return False
 
 
 def is_running(sagemaker: Any, execution_arn: str) -> bool:
@@ -135,8 +151,10 @@ def _delete_endpoint(sagemaker: Any, name: str, deadline: float, deleted: list[s
     status = _endpoint_status(sagemaker, name)
     if status is not None and status not in _IN_PROGRESS:
         try:
-            unless_missing(sagemaker.delete_endpoint, EndpointName=name)
-            deleted.append(f"endpoint/{name}")
+            if _delete_existing(
+                sagemaker.delete_endpoint, sagemaker.describe_endpoint, EndpointName=name
+            ):
+                deleted.append(f"endpoint/{name}")
         except ClientError as error:
             if "in-progress" not in str(error):
                 raise
