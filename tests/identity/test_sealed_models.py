@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -40,29 +41,49 @@ def world(
         staging = synthesised({"staging": STAGING}, folder / "roles")["staging"]
         world.make_roles(DEV, keys[0], templates["dev"])
         world.make_roles(STAGING, keys[1], staging)
+        for account in (DEV.account, STAGING.account):
+            accounts.make_role(account, "anything")
         yield world
+
+
+@dataclass(frozen=True)
+class Served:
+    """What staging serves before and after each test, and what a training job could overwrite on
+    the way there.
+    """
+
+    deployed: tuple[str, list[str]]
+    """Status of the stack, and why resources failed."""
+    after_the_seal: set[str]
+    after_the_deployment: set[str]
+
+
+@pytest.fixture(scope="module")
+def served(world: World) -> Served:
+    release = world.release(HONEST)
+    forged = world.forge()
+    return Served(world.deploy(release), forged, world.forge())
 
 
 def test_what_a_job_writes_between_evaluation_and_seal_fails_its_own_execution(
     world: World,
 ) -> None:
-    world.train(HONEST)
+    content = model(9)
+    world.train(content)
     assert OUTPUT in world.forge()
-    assert "written again after it was evaluated" in world.seal(HONEST).error
-    assert SEALED not in world.existing()
+    assert "written again after it was evaluated" in world.seal(content).error
+    assert sealed(content) not in world.existing()
 
 
-def test_what_a_job_writes_after_the_seal_is_never_served(world: World) -> None:
-    release = world.release(HONEST)
-    assert world.forge() == {OUTPUT}
-    assert world.deploy(release) == ("CREATE_COMPLETE", [])
-    assert world.forge() == {OUTPUT}
+def test_what_a_job_writes_after_the_seal_is_never_served(world: World, served: Served) -> None:
+    assert served == Served(("CREATE_COMPLETE", []), {OUTPUT}, {OUTPUT})
     assert world.seal(HONEST).result["status"] == "Sealed"
     assert world.answer() == 6.0
     own = world.accounts.root(STAGING.account, "s3").get_object(Bucket=OWN, Key=SEALED)
     assert hashlib.sha256(own["Body"].read()).hexdigest() in SEALED
 
 
+@pytest.mark.usefixtures("served")
 def test_another_archive_under_the_pinned_url_is_refused_and_the_old_release_answers(
     world: World,
 ) -> None:
@@ -78,6 +99,7 @@ def test_another_archive_under_the_pinned_url_is_refused_and_the_old_release_ans
     assert (world.answer(), sealed(content) in world.existing(OWN)) == (6.0, False)
 
 
+@pytest.mark.usefixtures("served")
 @pytest.mark.parametrize(
     ("approval", "changes", "says"),
     [
@@ -98,6 +120,7 @@ def test_what_the_registry_does_not_say_may_be_served_is_refused(
     assert (world.answer(), sealed(content) in world.existing(OWN)) == (6.0, False)
 
 
+@pytest.mark.usefixtures("served")
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -117,6 +140,7 @@ def test_another_image_or_variable_with_an_archive_that_was_brought_is_refused(
     assert world.answer() == 6.0
 
 
+@pytest.mark.usefixtures("served")
 def test_what_an_own_pipeline_sealed_counts_as_approved_by_nobody(world: World) -> None:
     content = model(6)
     release = world.release(content, "Rejected")
@@ -128,6 +152,7 @@ def test_what_an_own_pipeline_sealed_counts_as_approved_by_nobody(world: World) 
     assert world.answer() == 6.0
 
 
+@pytest.mark.usefixtures("served")
 @pytest.mark.parametrize("environment", [DEV, STAGING], ids=lambda each: each.name)
 @pytest.mark.parametrize("actor", JOBS)
 def test_no_job_writes_or_deletes_in_either_store(
@@ -144,15 +169,16 @@ def test_no_job_writes_or_deletes_in_either_store(
         assert not allows(s3.delete_object, Bucket=bucket, Key=SEALED, VersionId=version)
 
 
+@pytest.mark.usefixtures("served")
 def test_a_role_that_its_account_allows_everything_cannot_either(world: World) -> None:
     """The bucket's Deny does not depend on what identity policies forget."""
     for account, bucket in ((DEV.account, ARTIFACTS), (STAGING.account, OWN)):
-        world.accounts.make_role(account, "anything")
         s3, version = world.accounts.role(account, "anything", "s3"), _version(world, bucket)
         assert not allows(s3.put_object, Bucket=bucket, Key=SEALED, Body=FORGED)
         assert not allows(s3.delete_object, Bucket=bucket, Key=SEALED, VersionId=version)
 
 
+@pytest.mark.usefixtures("served")
 def test_only_what_brings_archives_reads_those_of_dev(world: World) -> None:
     for actor in (*JOBS, "anything"):
         role = actor if actor == "anything" else Names(STAGING).role(actor)
@@ -161,6 +187,7 @@ def test_only_what_brings_archives_reads_those_of_dev(world: World) -> None:
             assert not allows(s3.get_object, Bucket=ARTIFACTS, Key=key), (actor, key)
 
 
+@pytest.mark.usefixtures("served")
 def test_when_everything_of_dev_is_gone_staging_deploys_rolls_back_and_starts_again(
     world: World,
 ) -> None:
@@ -172,8 +199,13 @@ def test_when_everything_of_dev_is_gone_staging_deploys_rolls_back_and_starts_ag
         sagemaker.delete_model_package(ModelPackageName=release.model_package_arn)
     for key in world.existing():
         s3.delete_object(Bucket=ARTIFACTS, Key=key)
+    group = {"ModelPackageGroupName": NAMES.model_package_group}
+    policies = (
+        s3.get_bucket_policy(Bucket=ARTIFACTS)["Policy"],
+        sagemaker.get_model_package_group_policy(**group)["ResourcePolicy"],
+    )
     s3.delete_bucket_policy(Bucket=ARTIFACTS)
-    sagemaker.delete_model_package_group_policy(ModelPackageGroupName=NAMES.model_package_group)
+    sagemaker.delete_model_package_group_policy(**group)
     assert world.deploy(first) == ("UPDATE_COMPLETE", [])  # as `git revert` does
     assert world.answer() == 6.0
     status, reasons = world.deploy(missing)
@@ -184,6 +216,10 @@ def test_when_everything_of_dev_is_gone_staging_deploys_rolls_back_and_starts_ag
     assert SEALED in world.existing(OWN)
     assert world.deploy(second) == ("CREATE_COMPLETE", [])
     assert world.answer() == 14.0
+    # As it was before, for other tests.
+    s3.put_bucket_policy(Bucket=ARTIFACTS, Policy=policies[0])
+    sagemaker.put_model_package_group_policy(**group, ResourcePolicy=policies[1])
+    assert world.deploy(world.release(HONEST))[0] == "UPDATE_COMPLETE"
 
 
 def _version(world: World, bucket: str) -> str:
