@@ -414,11 +414,11 @@ def test_a_manifest_of_files_that_are_not_there_starts_nothing_and_says_so(
 
 
 def test_another_object_of_the_bucket_starts_nothing(target: Target, names: Names) -> None:
-    before = logged(target).count("manifest s3://")
-    target.client("s3").put_object(
-        Bucket=names.bucket("data"), Key="datasets/first/train/c", Body=b"3"
-    )
-    assert not eventually(lambda: logged(target).count("manifest s3://") > before, 1.5)
+    """What was asked for after it is there, and it is not."""
+    target.client("s3").put_object(Bucket=names.bucket("data"), Key="datasets/c/train/c", Body=b"3")
+    put(target, names, {}, {"files": ["train/a"]}, "after")
+    assert eventually(lambda: "datasets/after/manifest.json names files" in logged(target), 30.0)
+    assert "datasets/c/" not in logged(target)
 
 
 def test_what_cannot_be_delivered_becomes_a_dead_letter(target: Target, names: Names) -> None:
