@@ -5,6 +5,7 @@ endpoint older than its time to live.
 from __future__ import annotations
 
 import copy
+import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from botocore.exceptions import ClientError
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
+_SERVING = "bystander-that-serves"
 _LIMIT_S = 180.0
 _POLL_S = 0.2
 
@@ -50,7 +52,7 @@ class Bystanders:
         sagemaker.create_model(
             ModelName=name,
             PrimaryContainer=model["PrimaryContainer"],
-            ExecutionRoleArn=model["ExecutionRoleArn"],
+            ExecutionRoleArn=waiting._role_of_what_serves(model["ExecutionRoleArn"]),
             Tags=tags,
         )
         sagemaker.create_endpoint_config(
@@ -63,6 +65,18 @@ class Bystanders:
             f"the bystander is {waiting.before['execution']}: {waiting._steps()}"
         )
         return waiting
+
+    def _role_of_what_serves(self, like: str) -> str:
+        """Return a role with the rights of another, for the serving endpoint's log group."""
+        iam, pipeline = self.world.client("iam"), self.world.names.pipeline
+        name = like.rpartition("/")[2]
+        trust = iam.get_role(RoleName=name)["Role"]["AssumeRolePolicyDocument"]
+        created = iam.create_role(RoleName=_SERVING, AssumeRolePolicyDocument=json.dumps(trust))
+        for policy in iam.list_role_policies(RoleName=name)["PolicyNames"]:
+            found = iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
+            text = json.dumps(found).replace(f"Endpoints/{pipeline}-*", f"Endpoints/{pipeline}")
+            iam.put_role_policy(RoleName=_SERVING, PolicyName=policy, PolicyDocument=text)
+        return str(created["Role"]["Arn"])
 
     @property
     def id(self) -> str:
@@ -126,6 +140,10 @@ class Bystanders:
             and time.monotonic() < deadline
         ):
             time.sleep(_POLL_S)
+        iam = self.world.client("iam")
+        for policy in iam.list_role_policies(RoleName=_SERVING)["PolicyNames"]:
+            iam.delete_role_policy(RoleName=_SERVING, PolicyName=policy)
+        iam.delete_role(RoleName=_SERVING)
         return [f"of a stopped bystander there is {each}" for each in left]
 
     def _until(self, status: str, endpoint: str) -> None:
