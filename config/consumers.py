@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.loader import environment_names, load_environment
+from config.loader import environment_names, load_workloads
 from config.names import BRING, Names
 from config.rules import is_placeholder_account
 from config.settings import Environment
@@ -23,7 +23,7 @@ class Consumer:
     environment: str
     account: str
     role_arn: str
-    """The role that brings archives there."""
+    """The role that brings archives there; a pattern where several workloads have one each."""
 
 
 def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
@@ -33,7 +33,7 @@ def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
     Raises ConfigError when the file of any environment is wrong: it might take releases from here.
     """
     return tuple(
-        Consumer(each.name, each.account, Names(each).role_arn(BRING))
+        Consumer(each.name, each.account, Names(each).every.role_arn(BRING))
         for each in _in_other_accounts(environment, root)
         if not _is_left_out(each, environment)
     )
@@ -58,7 +58,7 @@ def _is_left_out(consumer: Environment, source: Environment) -> bool:
 def _in_other_accounts(environment: Environment, root: Path) -> list[Environment]:
     """Return the environments of other accounts, by name, whose releases this one trains."""
     environments = {
-        name: load_environment(name, root)
+        name: load_workloads(name, root)[0]
         for name in environment_names(root)
         if name != environment.name
     }

@@ -19,6 +19,7 @@ FORMS = {
     r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$": (
         "the name of a policy, with its path if it has one, as in teams/ml-boundary"
     ),
+    r"^base(-[a-z0-9]+)*\.yaml$": "a file to extend, as in base.yaml",
     r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$": (
         "module:function in lower case, as in my_team.pipelines:build"
     ),

@@ -1,4 +1,5 @@
-"""Load an environment file, with an overlay if there is one, as a frozen `Environment`.
+"""Load an environment file, with the one that it extends and an overlay, as a frozen `Environment`
+for each of its workloads.
 
 Three readings each report all that they find: the YAML text (`config.yaml_lines`), the types and
 limits (`config.settings`), and the rules between keys (`config.rules`), which run on the part of
@@ -8,21 +9,27 @@ the file that is right. One `ConfigError` has every problem.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from config.errors import ConfigError, Problem, place_of, shorten
+from config.errors import NOTHING, ConfigError, Problem, place_of, shorten
 from config.pydantic_errors import problems_of, without_keys
 from config.rules import problems_between
-from config.settings import Environment
+from config.settings import Environment, WorkloadSettings
 from config.workload import beneath, unknown_workload
 from config.yaml_file import ParsedFile, parse_file
 
 FOLDER = "environments"
 OVERLAYS = "strategies"
+_BASE = "base"
+_SHARED = "platform"
+"""What workloads share is called by it where the file says nothing else."""
+_NOT_FOR_ALL = ("workload", "release")
+"""Keys that stand in a workload's own section where there are `workloads`."""
 
 
 def environment_file(name: str) -> str:
@@ -36,8 +43,11 @@ def strategy_file(name: str) -> str:
 
 
 def environment_names(root: Path) -> list[str]:
-    """Return the names of the environments under `root`, sorted."""
-    return sorted(path.stem for path in (root / FOLDER).glob("*.yaml"))
+    """Return the names of the environments under `root`, sorted; files that are there to be
+    extended are none.
+    """
+    stems = (path.stem for path in (root / FOLDER).glob("*.yaml"))
+    return sorted(stem for stem in stems if stem != _BASE and not stem.startswith(f"{_BASE}-"))
 
 
 def strategy_names(root: Path) -> list[str]:
@@ -45,37 +55,78 @@ def strategy_names(root: Path) -> list[str]:
     return sorted(path.stem for path in (root / FOLDER / OVERLAYS).glob("*.yaml"))
 
 
-def load_environment(name: str, root: Path, strategy: str | None = None) -> Environment:
-    """Return the environment `name` of the repository at `root`, under the overlay `strategy`.
+def load_environment(
+    name: str, root: Path, strategy: str | None = None, workload: str | None = None
+) -> Environment:
+    """Return the environment `name` of the repository at `root`, under the overlay `strategy`, as
+    one workload has it.
 
-    Raises ConfigError, also when there is no such environment or overlay.
+    `workload` may be left out where there is only one. Raises ConfigError, also when there is no
+    such environment, overlay or workload.
     """
-    sources = _sources(name, root, strategy)
-    environment, names = _environment(sources, name, root), environment_names(root)
-    if environment.promoted_from not in {None, *names}:
-        message = f"there is no such environment; there are: {', '.join(names)}"
-        problem = Problem(
-            "promoted_from",
-            message,
-            "name the one before this, or remove the key",
-            environment.promoted_from,
+    files = _read(name, root, strategy)
+    names = files.workloads()
+    if workload is None and len(names) > 1:
+        message = f"has several workloads ({', '.join(names)})"
+        raise ConfigError(
+            files.file, [Problem("", message, f"name one, as in `{name} {names[0]}`")]
         )
-        raise ConfigError(sources[0].file, [problem], places(name, root, strategy))
-    return environment
+    if workload is not None and workload not in names:
+        message = f"has no workload {shorten(workload)}; there are: {', '.join(names)}"
+        raise ConfigError(files.file, [Problem("", message, "name one of them, or add it")])
+    return _checked(files, workload or names[0], name, root)
+
+
+def load_workloads(name: str, root: Path, strategy: str | None = None) -> tuple[Environment, ...]:
+    """Return the environment `name` once for each of its workloads, in the order of its file.
+
+    Raises ConfigError with the problems of all of them.
+    """
+    files = _read(name, root, strategy)
+    views, problems, where = [], list[Problem](), dict[str, str]()
+    for workload in files.workloads():
+        try:
+            views.append(_checked(files, workload, name, root))
+        except ConfigError as error:
+            if error.file != files.file:  # a workload's own file
+                raise
+            problems += (each for each in error.problems if each not in problems)
+            where |= files.places(workload)
+    if problems:
+        raise ConfigError(files.file, problems, where)
+    return tuple(views)
+
+
+def load_source(environment: Environment, root: Path) -> Environment | None:
+    """Return the environment that this one's releases come from, as the same workload has it; None
+    where it trains its own.
+
+    Raises ConfigError.
+    """
+    name = environment.promoted_from
+    if name is None:
+        return None
+    files = _read(name, root, None)
+    several = "workloads" in files.common
+    return load_environment(name, root, workload=environment.workload if several else None)
 
 
 def load(path: Path, shown_as: str | None = None) -> Environment:
-    """Return the environment in the file `path`.
+    """Return the environment in the file `path`, as its only workload has it.
 
     Raises ConfigError, whose lines call the file `shown_as`, by default its path.
     """
-    return _environment([_Source(shown_as or str(path), path)], path.stem)
+    files = _Files(_Source(shown_as or str(path), path).parse())
+    return _environment(files, files.workloads()[0], path.stem)
 
 
-def places(name: str, root: Path, strategy: str | None = None) -> dict[str, str]:
+def places(
+    name: str, root: Path, strategy: str | None = None, workload: str | None = None
+) -> dict[str, str]:
     """Return where each key stands, as `file:line`; empty for a file that cannot be read."""
     try:
-        return _places([source.parse() for source in _sources(name, root, strategy)])
+        files = _read(name, root, strategy)
+        return files.places(workload or files.workloads()[0])
     except ConfigError:
         return {}
 
@@ -88,39 +139,8 @@ class _Source:
     path: Path
 
     def parse(self) -> ParsedFile:
-        return parse_file(self.path, self.file)
-
-
-def _sources(name: str, root: Path, strategy: str | None) -> list[_Source]:
-    """Return the environment's file, then the overlay's.
-
-    Raises ConfigError with the names that exist.
-    """
-    files = [("environment", name, environment_file(name), environment_names(root))]
-    if strategy is not None:
-        files.append(("strategy", strategy, strategy_file(strategy), strategy_names(root)))
-    for kind, value, file, names in files:
-        path = root / file
-        if path.is_symlink() or path.exists():
-            if not path.is_file():
-                message = "is no file: a folder, a pipe, or a link that leads to no file"
-                raise ConfigError(file, [Problem("", message, "write a file of that name")])
-        else:
-            message = (
-                f"there is no {kind} {shorten(value)}; there are: {', '.join(names) or 'none'}"
-            )
-            raise ConfigError(file, [Problem("", message, "name one of them, or write this file")])
-    return [_Source(file, root / file) for _, _, file, _ in files]
-
-
-def _environment(sources: list[_Source], stem: str, root: Path | None = None) -> Environment:
-    """Return the environment that the files make together; later files go over earlier ones, and
-    all of them over what the workload of the repository at `root` says.
-
-    Raises ConfigError with all mistakes.
-    """
-    parsed = [source.parse() for source in sources]
-    for part in parsed:
+        """Return its content; raise ConfigError unless it is a mapping."""
+        part = parse_file(self.path, self.file)
         if part.document.problems and part.document.data is None:
             raise ConfigError(
                 part.file,
@@ -129,25 +149,190 @@ def _environment(sources: list[_Source], stem: str, root: Path | None = None) ->
             )
         if not isinstance(part.document.data, dict):
             message = "an environment file is a mapping of keys to values"
-            raise ConfigError(
-                part.file,
-                [
-                    Problem(
-                        "",
-                        message,
-                        "start with `name:`, `account:` and `region:`; see docs/environments.md",
+            advice = "start with `name:`, `account:` and `region:`; see docs/environments.md"
+            raise ConfigError(part.file, [Problem("", message, advice)])
+        return part
+
+
+@dataclass(frozen=True)
+class _Files:
+    """An environment's file, with the one that it extends and the overlay that lies over it."""
+
+    own: ParsedFile
+    base: ParsedFile | None = None
+    overlay: ParsedFile | None = None
+
+    @property
+    def file(self) -> str:
+        return self.own.file
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [problem for part in self._parts for problem in part.document.problems]
+
+    def workloads(self) -> list[str]:
+        """Return the names of the workloads; a file of one workload has its name, or "".
+
+        Raises ConfigError unless `workloads` is a mapping of names to sections.
+        """
+        common = self.common
+        if "workloads" not in common:
+            name = common.get("workload")
+            return [name if isinstance(name, str) else ""]
+        sections = common["workloads"]
+        if not isinstance(sections, dict) or not sections:
+            message = "must be a mapping of the workloads' names to what differs for each"
+            self._refuse("workloads", message, "write `NAME: {}` for each", sections)
+        for name, section in sections.items():
+            if not isinstance(section, dict | None):
+                message = "must be a mapping of keys to values"
+                advice = "write what differs for it, or {}"
+                self._refuse(f"workloads.{name}", message, advice, section)
+            for key in section or ():
+                if key not in WorkloadSettings.model_fields:
+                    allowed = ", ".join(WorkloadSettings.model_fields)
+                    message = f"there is no such key here; allowed: {allowed}"
+                    advice = (
+                        "write it at the top of the file: all workloads share it"
+                        if key in Environment.model_fields
+                        else "remove it"
                     )
-                ],
-            )
-    document = _merged([part.document.data for part in parsed])
+                    self._refuse(f"workloads.{name}.{key}", message, advice)
+        for key in _NOT_FOR_ALL:
+            if key in common:
+                message = "is one workload's, and this file has several"
+                self._refuse(key, message, f"write it below `workloads.{next(iter(sections))}`")
+        return list(sections)
+
+    def view(self, workload: str) -> dict[str, Any]:
+        """Return what the files say of one workload, as the file of a single one says it."""
+        common = self.common
+        if "workloads" not in common:
+            return _merged([common, *self._over])
+        sections = common["workloads"]
+        named = {"workload": workload, "workloads": {name: {} for name in sections}}
+        shared = {key: value for key, value in common.items() if key != "workloads"}
+        return _merged([{"project": _SHARED}, shared, sections[workload] or {}, *self._over, named])
+
+    def places(self, workload: str) -> dict[str, str]:
+        """Return where each key of that view stands."""
+        own = f"workloads.{workload}."
+        found = {key: part.place(key) for part in self._common_parts for key in _keys(part)}
+        found |= {
+            key.removeprefix(own): part.place(key)
+            for part in self._common_parts
+            for key in _keys(part)
+            if key.startswith(own)
+        }
+        over = [self.overlay] if self.overlay else []
+        return found | {key: part.place(key) for part in over for key in _keys(part)}
+
+    @property
+    def _parts(self) -> list[ParsedFile]:
+        return [part for part in (self.own, self.base, self.overlay) if part]
+
+    @property
+    def _common_parts(self) -> list[ParsedFile]:
+        return [self.base, self.own] if self.base else [self.own]
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What the file and the one that it extends say together."""
+        return _merged([part.document.data for part in self._common_parts])
+
+    @property
+    def _over(self) -> list[dict[str, Any]]:
+        return [self.overlay.document.data] if self.overlay else []
+
+    def in_file_order(self, problems: list[Problem], workload: str) -> list[Problem]:
+        """Sort by the line in the file that has the last word on a key; overlays come last."""
+        files = [part.file for part in (*self._common_parts, self.overlay) if part]
+        order = {
+            key: (files.index(file), int(line or 0))
+            for key, place in self.places(workload).items()
+            for file, _, line in [place.rpartition(":")]
+            if file
+        }
+        return sorted(problems, key=lambda problem: place_of(problem.key, order, (0, 0)))
+
+    def _refuse(self, key: str, message: str, advice: str, value: object = NOTHING) -> NoReturn:
+        part = next((each for each in reversed(self._common_parts) if key in _keys(each)), self.own)
+        raise ConfigError(part.file, [Problem(key, message, advice, value)], {key: part.place(key)})
+
+
+def _keys(part: ParsedFile) -> Collection[str]:
+    return part.document.lines.keys()
+
+
+def _read(name: str, root: Path, strategy: str | None) -> _Files:
+    """Return the environment's file with the one that it extends, and the overlay's.
+
+    Raises ConfigError with the names that exist.
+    """
+    own = _source(
+        "environment", name, environment_file(name), environment_names(root), root
+    ).parse()
+    base = overlay = None
+    if extended := own.document.data.get("extends"):
+        base = _base(own, extended, root)
+    if strategy is not None:
+        file, names = strategy_file(strategy), strategy_names(root)
+        overlay = _source("strategy", strategy, file, names, root).parse()
+    return _Files(own, base, overlay)
+
+
+def _base(own: ParsedFile, extended: object, root: Path) -> ParsedFile:
+    """Return the file that `own` extends; raise ConfigError if there is none."""
+    there = sorted(path.name for path in (root / FOLDER).glob(f"{_BASE}*.yaml"))
+    if extended not in there:
+        message = f"there is no such file to extend; there are: {', '.join(there) or 'none'}"
+        advice = f"name one of them, or write {FOLDER}/{_BASE}.yaml"
+        problem = Problem("extends", message, advice, extended)
+        raise ConfigError(own.file, [problem], own.places())
+    base = _Source(f"{FOLDER}/{extended}", root / FOLDER / str(extended)).parse()
+    if "extends" in base.document.data:
+        problem = Problem("extends", "a file that is extended extends none itself", "remove it")
+        raise ConfigError(base.file, [problem], base.places())
+    return base
+
+
+def _source(kind: str, name: str, file: str, names: list[str], root: Path) -> _Source:
+    path = root / file
+    if path.is_symlink() or path.exists():
+        if not path.is_file():
+            message = "is no file: a folder, a pipe, or a link that leads to no file"
+            raise ConfigError(file, [Problem("", message, "write a file of that name")])
+        return _Source(file, path)
+    message = f"there is no {kind} {shorten(name)}; there are: {', '.join(names) or 'none'}"
+    raise ConfigError(file, [Problem("", message, "name one of them, or write this file")])
+
+
+def _checked(files: _Files, workload: str, name: str, root: Path) -> Environment:
+    """Return one workload's view; the environment that it is promoted from must exist."""
+    environment, names = _environment(files, workload, name, root), environment_names(root)
+    if environment.promoted_from not in {None, *names}:
+        message = f"there is no such environment; there are: {', '.join(names)}"
+        advice = "name the one before this, or remove the key"
+        problem = Problem("promoted_from", message, advice, environment.promoted_from)
+        raise ConfigError(files.file, [problem], files.places(workload))
+    return environment
+
+
+def _environment(files: _Files, workload: str, stem: str, root: Path | None = None) -> Environment:
+    """Return the environment as one workload has it, over what the workload's own file in the
+    repository at `root` says.
+
+    Raises ConfigError with all mistakes.
+    """
+    document = files.view(workload)
     unknown = list(unknown_workload(document, root)) if root else []
     if root and not unknown:
         document = _merged([beneath(document, root), document])
     environment, rule_problems = _validate(document, stem)
-    rule_problems += unknown
-    problems = [problem for part in parsed for problem in part.document.problems] + rule_problems
+    problems = files.problems + rule_problems + unknown
     if environment is None or problems:
-        raise ConfigError(parsed[0].file, _in_file_order(problems, parsed), _places(parsed))
+        ordered = files.in_file_order(problems, workload)
+        raise ConfigError(files.file, ordered, files.places(workload))
     return environment
 
 
@@ -159,20 +344,6 @@ def _merged(layers: list[Any]) -> dict[str, Any]:
             both = isinstance(value, dict) and isinstance(merged.get(key), dict)
             merged[key] = _merged([merged[key], value]) if both else value
     return merged
-
-
-def _places(parsed: list[ParsedFile]) -> dict[str, str]:
-    return {key: part.place(key) for part in parsed for key in part.document.lines}
-
-
-def _in_file_order(problems: list[Problem], parsed: list[ParsedFile]) -> list[Problem]:
-    """Sort by the line in the file that has the last word on a key; overlays come last."""
-    order = {
-        key: (index, line)
-        for index, part in enumerate(parsed)
-        for key, line in part.document.lines.items()
-    }
-    return sorted(problems, key=lambda problem: place_of(problem.key, order, (0, 0)))
 
 
 def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list[Problem]]:

@@ -7,18 +7,24 @@ SageMaker lower-cases pipeline ARNs, and a mismatch fails silently in IAM and Ev
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from config.settings import Environment
 
 PIPELINE_TAG, EXECUTION_TAG = "shoal:pipeline", "shoal:execution"
 """On everything that an execution makes: whose pipeline's, and which one's."""
+WORKLOAD_TAG = "shoal:workload"
+"""On everything that one of several workloads has, with the start of its names."""
 SEALED = "models"
 """Prefix in the artifact bucket below which sealed archives lie, each in a folder that is named by
 its SHA-256; only the roles that seal and bring archives write there.
 """
 BRING = "bring"
 """The actor that brings a pinned archive into the environment's own bucket."""
+CANDIDATES = f"{SEALED}/_candidates"
+"""Prefix below which a copy lies until it is proven; no workload's name begins so."""
+SHARED_PARTS = ("network", "data", "file-system")
+"""The stacks that all workloads of an environment share."""
 SERVED_CHARACTERS = 6
 SERVING_PROOF = "serving-proof"
 """The actor that proves a deployment of the serving endpoint."""
@@ -26,14 +32,30 @@ SERVING_PROOF = "serving-proof"
 
 @dataclass(frozen=True)
 class Names:
-    """Names and ARNs of one environment."""
+    """Names and ARNs of one environment, as one of its workloads has them."""
 
     environment: Environment
+    is_shared: bool = False
+    """Whether they are of what all workloads share."""
+
+    @property
+    def shared(self) -> Names:
+        """The names of what all workloads of the environment share."""
+        return replace(self, is_shared=True)
+
+    @property
+    def shared_prefix(self) -> str:
+        """`shoal-<project>-<environment>`: the start of the names of what workloads share."""
+        return f"shoal-{self.environment.project}-{self.environment.name}"
 
     @property
     def prefix(self) -> str:
-        """`shoal-<project>-<environment>`: the pipeline's name, and the start of most others."""
-        return f"shoal-{self.environment.project}-{self.environment.name}"
+        """The pipeline's name, and the start of most others: `shoal-<workload>-<environment>` where
+        there are several workloads, else `shared_prefix`.
+        """
+        if self.is_shared or not self.environment.workloads:
+            return self.shared_prefix
+        return f"shoal-{self.environment.workload}-{self.environment.name}"
 
     @property
     def pipeline(self) -> str:
@@ -47,18 +69,40 @@ class Names:
         """Return the name of the stack `part`: network, data, file-system, image, pipeline,
         monitoring, serving.
         """
-        return f"{self.prefix}-{part}"
+        return f"{self.shared_prefix if part in SHARED_PARTS else self.prefix}-{part}"
+
+    def stack_id(self, part: str) -> str:
+        """Return the stack's id in its stage, as in `cdk deploy dev/houses-pipeline`."""
+        alone = part in SHARED_PARTS or not self.environment.workloads
+        return part if alone else f"{self.environment.workload}-{part}"
 
     def bucket(self, purpose: str) -> str:
         """Return the name of the bucket for `purpose`: data, artifacts, logs.
 
         Bucket names are global, so account and region are in it.
         """
-        return f"{self.prefix}-{purpose}-{self.environment.account}-{self.environment.region}"
+        environment = self.environment
+        return f"{self.shared_prefix}-{purpose}-{environment.account}-{environment.region}"
+
+    @property
+    def every(self) -> Names:
+        """The names of all workloads of the environment, as patterns for policies: one that is
+        added later changes none of them.
+        """
+        if not self.environment.workloads:
+            return self
+        return Names(self.environment.model_copy(update={"workload": "*"}))
+
+    def folder(self, purpose: str) -> str:
+        """Return the prefix in the artifact bucket below which the workload keeps `purpose`:
+        training, evaluation, checkpoints, captured, models.
+        """
+        alone = self.is_shared or not self.environment.workloads
+        return purpose if alone else f"{purpose}/{self.environment.workload}"
 
     def sealed_url(self, sha256: str) -> str:
         """Return where the environment has its own copy of the archive with this hash."""
-        return f"s3://{self.bucket('artifacts')}/{SEALED}/{sha256}/model.tar.gz"
+        return f"s3://{self.bucket('artifacts')}/{self.folder(SEALED)}/{sha256}/model.tar.gz"
 
     def role(self, actor: str) -> str:
         """Return the name of the role of `actor`: pipeline, training, endpoint, deliver, promote,
@@ -94,7 +138,7 @@ class Names:
 
     def file_system_parameter(self, what: str) -> str:
         """Return the name of the parameter that has the file system's `what`: id, mount-name."""
-        return f"/shoal/{self.prefix}/file-system/{what}"
+        return f"/shoal/{self.shared_prefix}/file-system/{what}"
 
     @property
     def build_project(self) -> str:
@@ -151,6 +195,16 @@ class Names:
     @property
     def pipeline_arn(self) -> str:
         return self.arn("sagemaker", f"pipeline/{self.pipeline}")
+
+    @property
+    def dataset_folders(self) -> list[str]:
+        """Patterns of the prefixes in the data bucket below which the workload's datasets lie: the
+        one that is named after it, and its versions, as in `datasets/houses.2026-11/`.
+        """
+        if not self.environment.workloads:
+            return ["datasets/*"]
+        dataset = self.environment.data.dataset
+        return [f"datasets/{dataset}/*", f"datasets/{dataset}.*"]
 
     @property
     def dataset_uri(self) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from config.container_code import foreign_code_variable
 from config.errors import Problem
-from config.loader import load_environment
+from config.loader import load_source
 from config.names import Names
 from config.release import Release
 from config.settings import Environment
@@ -56,9 +56,9 @@ def _place(environment: Environment, release: Release, root: Path) -> Iterator[P
 def _origin(environment: Environment, root: Path) -> Environment | None:
     """Return the environment that trains what this one serves; None where the way is a circle."""
     seen = set[str]()
-    while environment.promoted_from is not None:
+    while source := load_source(environment, root):
         seen.add(environment.name)
-        if environment.promoted_from in seen:
+        if source.name in seen:
             return None
-        environment = load_environment(environment.promoted_from, root)
+        environment = source
     return environment

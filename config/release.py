@@ -87,6 +87,11 @@ class Release(Settings):
         return self.model_data_url.removeprefix("s3://").partition("/")[0]
 
     @property
+    def sealed_folder(self) -> str:
+        """That bucket and the prefix below which archives lie in folders named by their hashes."""
+        return self.model_data_url.removeprefix("s3://").rsplit("/", 2)[0]
+
+    @property
     def account(self) -> str:
         """The account whose registry has it."""
         return self.model_package_arn.split(":")[4]

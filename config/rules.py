@@ -114,23 +114,32 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
     names_and_limits = (
         ("bucket", names.bucket("artifacts"), MAX_BUCKET_NAME),
         ("role", names.role(LONGEST_ACTOR), MAX_ROLE_NAME),
+        ("role", names.shared.role(LONGEST_ACTOR), MAX_ROLE_NAME),
         ("function", names.function(LONGEST_ACTOR), MAX_FUNCTION_NAME),
         ("endpoint", names.pipeline + "-" + "x" * (EXECUTION_ID_SUFFIX - 1), MAX_ENDPOINT_NAME),
     )
-    for kind, name, limit in names_and_limits:
+    for kind, name, limit in dict.fromkeys(names_and_limits):
         if len(name) > limit:
             message = (
                 f"the {kind} name {name} would have {len(name)} characters; at most {limit} are"
                 " allowed"
             )
-            advice = f"shorten `project` or `name` by {len(name) - limit}"
+            key, value = _word_of(environment, name)
+            advice = f"shorten `{key}` or `name` by {len(name) - limit}"
             yield Problem(
-                "project",
+                key,
                 message,
                 advice,
-                environment.project,
+                value,
                 related=("name", "region", "account"),
             )
+
+
+def _word_of(environment: Environment, name: str) -> tuple[str, str]:
+    """Return the key, and its value, that gives a name the word before the environment's."""
+    if environment.workloads and not name.startswith(Names(environment).shared_prefix):
+        return f"workloads.{environment.workload}", environment.workload
+    return "project", environment.project
 
 
 def _execution_ids(environment: Environment) -> Iterator[Problem]:
@@ -143,9 +152,11 @@ def _execution_ids(environment: Environment) -> Iterator[Problem]:
     of_the_name = len(words) - len(environment.name.split("-"))
     for position in range(FIRST_THAT_MAY_FOLLOW, len(words)):
         if len(words[position]) == EXECUTION_ID_SUFFIX - 1:
-            other, key = (
-                "-".join(words[:position]),
-                "name" if position >= of_the_name else "project",
+            other = "-".join(words[:position])
+            key, value = (
+                ("name", environment.name)
+                if position >= of_the_name
+                else _word_of(environment, Names(environment).prefix)
             )
             message = (
                 f"has the word {words[position]} of 12 characters: a pipeline {other} would take it"
@@ -155,7 +166,7 @@ def _execution_ids(environment: Environment) -> Iterator[Problem]:
                 key,
                 message,
                 "make that word shorter or longer",
-                getattr(environment, key),
+                value,
                 related=("name", "project"),
             )
 

@@ -29,6 +29,7 @@ AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
 PolicyName = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$")
 ]
+BaseFile = Annotated[str, StringConstraints(pattern=r"^base(-[a-z0-9]+)*\.yaml$")]
 PipelineFunction = Annotated[
     str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$")
 ]
@@ -253,16 +254,57 @@ class Local(Settings):
     """
 
 
-class Environment(Settings):
-    """One environment: one file in `environments/`, one `cdk.Stage`."""
+class WorkloadSettings(Settings):
+    """What an environment says of a workload: what its workload.yaml leaves open, or has
+    otherwise.
+    """
+
+    data: Data = Data()
+    """What training reads."""
+    training: Training = Training()
+    """The training job."""
+    evaluation: Evaluation = Evaluation()
+    """The evaluation job and the gates behind it."""
+    endpoint: Endpoint = Endpoint()
+    """The temporary endpoint."""
+    observability: Observability = Observability()
+    """Alarms, budget and logs."""
+    schedules: tuple[Schedule, ...] = ()
+    """When the pipeline starts by itself; see docs/decisions/schedules.md."""
+    pipeline: PipelineFunction | None = None
+    """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository
+    root; see docs/own-pipeline.md.
+    """
+    release: Release | None = None
+    """The model that this environment serves, pinned; `shoal promote` writes it."""
+    serving: Serving | None = None
+    """How the pinned release is served; without this section, or without a release, nothing is."""
+
+
+class Environment(WorkloadSettings):
+    """One environment and one of its workloads.
+
+    An environment is one file in `environments/` and one `cdk.Stage`. A file with `workloads` makes
+    one of these for each of them: its own sections, over those that all share.
+    """
 
     name: Slug
     """Name of the environment; must equal the file's name without `.yaml`."""
+    extends: BaseFile | None = None
+    """A file of this folder whose keys count where this file leaves them out: base.yaml, or another
+    whose name begins with `base-`.
+    """
     project: Slug = "mnist"
-    """What is trained; part of every name."""
+    """What the workloads share is called by it: network, data, file system. Left out, `platform`
+    where there are `workloads`, and else the workload's name.
+    """
     workload: Slug = "mnist"
-    """The workload: a folder in training_code/. Its file says what is trained, which gates it must
-    pass and what its endpoint is asked.
+    """The only workload: a folder in training_code/. Its file says what is trained, which gates it
+    must pass and what its endpoint is asked.
+    """
+    workloads: dict[Slug, WorkloadSettings] = Field(default_factory=dict)
+    """The workloads that run here, in place of `workload`: folders in training_code/, each with
+    what differs from the sections of this file, which are for all of them.
     """
     account: AccountId
     """AWS account id, in quotes."""
@@ -281,35 +323,22 @@ class Environment(Settings):
     """
     network: Network = Network()
     """The VPC."""
-    data: Data = Data()
-    """What training reads."""
     file_system: FileSystem | None = None
     """The file system that `data.input_mode: FSx` reads from."""
-    training: Training = Training()
-    """The training job."""
-    evaluation: Evaluation = Evaluation()
-    """The evaluation job and the gates behind it."""
-    endpoint: Endpoint = Endpoint()
-    """The temporary endpoint."""
-    observability: Observability = Observability()
-    """Alarms, budget and logs."""
     local: Local = Local()
     """What only the emulator on this machine needs to know; AWS never sees it."""
-    schedules: tuple[Schedule, ...] = ()
-    """When the pipeline starts by itself; see docs/decisions/schedules.md."""
-    pipeline: PipelineFunction | None = None
-    """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository
-    root; see docs/own-pipeline.md.
-    """
     promoted_from: Slug | None = None
     """The environment whose release this one may take; none where models are trained and approved.
     """
     delivery: Delivery | None = None
     """Whose workflows may deploy this environment."""
-    release: Release | None = None
-    """The model that this environment serves, pinned; `shoal promote` writes it."""
-    serving: Serving | None = None
-    """How the pinned release is served; without this section, or without a release, nothing is."""
+
+    @property
+    def title(self) -> str:
+        """The words that name it in a command: `dev`, or `dev houses` where it is one of
+        several.
+        """
+        return f"{self.name} {self.workload}" if self.workloads else self.name
 
     @property
     def serves(self) -> bool:

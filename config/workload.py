@@ -122,7 +122,10 @@ def unknown_workload(document: dict[str, Any], root: Path) -> Iterator[Problem]:
             f"there is no such workload; there are: {', '.join(workload_names(root)) or 'none'}"
         )
         advice = "name one of them, or write its workload.yaml"
-        yield Problem("workload", message, advice, name)
+        if document.get("workloads"):
+            yield Problem(f"workloads.{name}", message, advice)
+        else:
+            yield Problem("workload", message, advice, name)
 
 
 def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:

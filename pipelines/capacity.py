@@ -52,10 +52,13 @@ def addresses(environment: Environment) -> Addresses:
 def subnets(environment: Environment) -> Subnets:
     """Return how to divide the new VPC of `environment`."""
     network = environment.network
+    # Where a workload may be added later, it must not move the subnets of the others.
+    largest = usable(training_ranges(network.cidr)[-1])
+    needed = addresses(environment).comfortable
     return divide(
         network.cidr,
         hosting=len(network.hosting_az_ids),
-        training_addresses=addresses(environment).comfortable,
+        training_addresses=largest if environment.workloads else needed,
     )
 
 

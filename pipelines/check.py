@@ -57,7 +57,7 @@ def check(
     of the file, or of the overlay `strategy`.
     """
     file = environment_file(environment.name)
-    where = places(environment.name, root, strategy) if root else {}
+    where = places(environment.name, root, strategy, environment.workload) if root else {}
     unknown = list(_unknown_instance_types(environment))
     problems = [
         *unknown,

@@ -8,7 +8,7 @@ from typing import Any
 
 from config.file_system import DATASETS_PATH
 from config.gates import Bound
-from config.names import EXECUTION_TAG, PIPELINE_TAG, Names
+from config.names import EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
 from config.settings import Environment, Framework, InputMode
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from pipelines.launch import Launch, fabric
@@ -368,7 +368,8 @@ class Requests:
 
     def _artifacts(self, prefix: str, *below: str) -> Join:
         """Return this execution's own folder in the artifact bucket, or what is `below` it."""
-        return Join("/", (f"s3://{self.names.bucket('artifacts')}/{prefix}", EXECUTION_ID, *below))
+        folder = f"s3://{self.names.bucket('artifacts')}/{self.names.folder(prefix)}"
+        return Join("/", (folder, EXECUTION_ID, *below))
 
     def _container(self) -> dict[str, Any]:
         return {
@@ -405,6 +406,8 @@ class Requests:
             EXECUTION_TAG: EXECUTION_ID,
             "shoal:ttl-minutes": str(self.environment.endpoint.ttl_minutes),
         }
+        if self.environment.workloads:
+            tags[WORKLOAD_TAG] = self.names.prefix
         return [{"Key": key, "Value": value} for key, value in tags.items()]
 
     def _evaluation_command(self) -> str:

@@ -14,11 +14,11 @@ from typing import Any
 import aws_cdk as cdk
 
 from config.consumers import Consumer, consumers_of, left_out_of
-from config.loader import environment_names, load_environment
+from config.loader import environment_names, load_workloads
 from config.settings import Environment
 from pipelines.check import check
 from stacks.constructs.acknowledge import RAW_FINDINGS
-from stacks.stage import EnvironmentStage
+from stacks.stage import Deployment, EnvironmentStage
 from stacks.validation.plugin import CloudFormationRules, OwnRules
 from stacks.validation.validator import Validator
 
@@ -76,15 +76,16 @@ class ShoalApp(cdk.App):
         """
         chosen, strategy = (self.node.try_get_context(key) for key in ("environment", "strategy"))
         names = [chosen] if chosen else environment_names(root)
-        environments = [load_environment(name, root, strategy) for name in names]
+        by_name = {name: load_workloads(name, root, strategy) for name in names}
+        environments = [workloads[0] for workloads in by_name.values()]
         notices = [
-            f"{environment.name}: {notice}"
-            for environment in environments
+            notice
+            for workloads in by_name.values()
             for notice in self.add_environment(
-                environment,
+                workloads,
                 root=root,
                 strategy=strategy,
-                consumers=consumers_of(environment, root),
+                consumers=consumers_of(workloads[0], root),
             )
         ]
         notices += [
@@ -101,29 +102,31 @@ class ShoalApp(cdk.App):
 
     def add_environment(
         self,
-        environment: Environment,
+        workloads: Sequence[Environment],
         *,
         root: Path,
         strategy: str | None = None,
         consumers: Sequence[Consumer] = (),
-    ) -> tuple[str, ...]:
-        """Add the stacks of one environment of the repository at `root`; returns what its owner
-        should know.
+    ) -> list[str]:
+        """Add the stacks of one environment of the repository at `root`, with its `workloads`;
+        returns what its owner should know.
 
         `strategy` is the overlay that the environment was loaded with; `consumers` take its
         releases.
 
         Raises ConfigError when something in it would fail later.
         """
-        checked = check(environment, root=root, strategy=strategy)
-        EnvironmentStage(
-            self,
-            environment=environment,
-            launch=checked.launch,
-            root=root,
-            consumers=consumers,
-        )
-        return checked.notices
+        checked = [check(workload, root=root, strategy=strategy) for workload in workloads]
+        deployments = [
+            Deployment(workload, result.launch)
+            for workload, result in zip(workloads, checked, strict=True)
+        ]
+        EnvironmentStage(self, workloads=deployments, root=root, consumers=consumers)
+        return [
+            f"{workload.title}: {notice}"
+            for workload, result in zip(workloads, checked, strict=True)
+            for notice in result.notices
+        ]
 
     def add_delivery(self, environments: Iterable[Environment]) -> None:
         """Add the stack that lets workflows deploy, for each account with an environment that has a

@@ -1,4 +1,4 @@
-"""The stack of what one environment keeps: data, artifacts, logs and the model registry."""
+"""The stack of what one environment keeps: data, artifacts and logs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import aws_cdk as cdk
-from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from config.consumers import Consumer
 from config.names import Names
-from stacks.constructs.consumer_access import registry_policy
 from stacks.constructs.empty_on_delete import EmptyOnDelete
 from stacks.constructs.storage import Storage
 
 
 class DataStack(cdk.Stack):
-    """Key, buckets and model package group; `consumers` bring sealed archives from here.
+    """Key and buckets; `consumers` bring sealed archives from here.
 
     In a protected environment all of them outlive the stack.
     """
@@ -44,22 +42,11 @@ class DataStack(cdk.Stack):
         self.key = storage.key
         self.data_bucket = storage.data
         self.artifact_bucket = storage.artifacts
-        self.model_package_group = sagemaker.CfnModelPackageGroup(
-            self,
-            "ModelPackageGroup",
-            model_package_group_name=names.model_package_group,
-            model_package_group_description=f"Models trained by the pipeline {names.pipeline}",
-            model_package_group_policy=registry_policy(names, consumers),
-        )
-        self.model_package_group.apply_removal_policy(
-            cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY
-        )
         if not protect:
             emptier = EmptyOnDelete(self, "EmptyOnDelete", names=names, functions=functions)
             emptier.buckets(
                 {"data": storage.data, "artifacts": storage.artifacts, "logs": storage.logs}
             )
-            emptier.registry(self.model_package_group)
         self._add_outputs()
         if consumers:
             description = (
@@ -73,6 +60,3 @@ class DataStack(cdk.Stack):
         cdk.CfnOutput(self, "DataBucketName", value=self.data_bucket.bucket_name)
         cdk.CfnOutput(self, "ArtifactBucketName", value=self.artifact_bucket.bucket_name)
         cdk.CfnOutput(self, "KeyArn", value=self.key.key_arn)
-        cdk.CfnOutput(
-            self, "ModelPackageGroupName", value=self.model_package_group.model_package_group_name
-        )

@@ -48,7 +48,7 @@ class DeliveryStack(cdk.Stack):
         )
         provider = self._provider(first.account, environments)
         for environment in environments:
-            names = Names(environment)
+            names = Names(environment).shared
             self._add_deploy_role(names, provider)
             self._add_look_role(names, provider)
             if environment.promoted_from is None:
@@ -138,6 +138,7 @@ class DeliveryStack(cdk.Stack):
         )
 
     def _allow_registry(self, role: GitHubRole, names: Names) -> None:
+        names = names.every
         role.allow(
             "ReadRegistry",
             ["sagemaker:DescribeModelPackage", "sagemaker:ListModelPackages"],

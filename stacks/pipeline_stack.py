@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aws_cdk as cdk
 from constructs import Construct
 
+from config.consumers import Consumer
 from config.names import Names
 from pipelines.definition import Infrastructure
 from pipelines.launch import Launch
@@ -15,6 +17,7 @@ from pipelines.own_pipeline import definition_of
 from stacks.constructs.code_archive import CodeArchive
 from stacks.constructs.guard_rails import Place
 from stacks.constructs.job_roles import JobRoles
+from stacks.constructs.model_registry import ModelRegistry
 from stacks.constructs.pipeline_role import PipelineRole
 from stacks.constructs.schedules import Schedules
 from stacks.constructs.seal import Seal
@@ -30,7 +33,10 @@ if TYPE_CHECKING:  # see stacks.stage
 
 
 class PipelineStack(cdk.Stack):
-    """Deployed last; nothing in it holds data."""
+    """What one workload has; `consumers` serve what it registers.
+
+    The registry in it outlives the stack of a protected environment.
+    """
 
     def __init__(
         self,
@@ -46,6 +52,7 @@ class PipelineStack(cdk.Stack):
         file_system: FileSystemStack | None = None,
         image: ImageStack | None = None,
         env: cdk.Environment,
+        consumers: Sequence[Consumer] = (),
     ) -> None:
         environment = names.environment
         super().__init__(
@@ -58,6 +65,9 @@ class PipelineStack(cdk.Stack):
         functions = root / "stacks" / "functions"
         built_image = _built_image(self, names, image) if image else None
         mounted = file_system.mounted_in(self) if file_system else None
+        registry = ModelRegistry(
+            self, "Registry", names=names, functions=functions, consumers=consumers
+        )
         code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
         seal = Seal(self, "Seal", names=names, functions=functions, key=data.key)
         smoke_test = SmokeTest(
@@ -108,7 +118,7 @@ class PipelineStack(cdk.Stack):
                 f"Trains, evaluates, seals, registers, deploys and tests {environment.project}"
             ),
         )
-        pipeline.node.add_dependency(jobs, seal, smoke_test, guard)
+        pipeline.node.add_dependency(jobs, seal, smoke_test, guard, registry)
         self.schedules: Schedules | None = None
         self.functions = [seal.sealer, smoke_test.caller, guard.deleter]
         if environment.schedules or environment.data.on_manifest:
@@ -120,6 +130,7 @@ class PipelineStack(cdk.Stack):
         """Executions that the teardown has given up on."""
         cdk.CfnOutput(self, "PipelineName", value=names.pipeline)
         cdk.CfnOutput(self, "PipelineArn", value=names.pipeline_arn)
+        cdk.CfnOutput(self, "ModelPackageGroupName", value=names.model_package_group)
         cdk.CfnOutput(self, "CodeUri", value=code.uri)
         cdk.CfnOutput(self, "TeardownDeadLetterQueueUrl", value=guard.dead_letters.queue_url)
 

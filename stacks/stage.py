@@ -8,6 +8,7 @@ pipeline, monitoring, serving where a release is pinned. `pipelines/costs/plan.p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from config.consumers import Consumer
-from config.names import Names
+from config.names import WORKLOAD_TAG, Names
 from config.settings import Environment
 from pipelines.launch import Launch
 from stacks.constructs.log_settings import keep_logs
@@ -33,70 +34,56 @@ if TYPE_CHECKING:
     from stacks.serving_stack import ServingStack
 
 
-class EnvironmentStage(cdk.Stage):
-    """The stage's id is the environment's name, so `cdk deploy 'dev/*'` means its stacks.
+@dataclass(frozen=True)
+class Deployment:
+    """One workload of an environment, and what trains it."""
 
-    `launch` is what trains; `root` is the repository; `consumers` serve what is trained here.
+    environment: Environment
+    launch: Launch
+
+
+class EnvironmentStage(cdk.Stage):
+    """The stage's id is the environment's name, so `cdk deploy 'dev/*'` means its stacks, and where
+    there are several workloads `cdk deploy 'dev/houses-*'` those of one.
+
+    `workloads` are all of one environment; `root` is the repository; `consumers` serve what is
+    trained here.
     """
 
     def __init__(
         self,
         scope: Construct,
         *,
-        environment: Environment,
-        launch: Launch,
+        workloads: Sequence[Deployment],
         root: Path,
         consumers: Sequence[Consumer] = (),
     ) -> None:
+        environment = workloads[0].environment
         boundary = environment.permissions_boundary
         super().__init__(
             scope,
             environment.name,
             permissions_boundary=cdk.PermissionsBoundary.from_name(boundary) if boundary else None,
         )
-        names = Names(environment)
-        env = cdk.Environment(account=environment.account, region=environment.region)
-        self.network = NetworkStack(self, "network", names=names, env=env)
+        self.root, self.consumers = root, consumers
+        self.env = cdk.Environment(account=environment.account, region=environment.region)
+        names = Names(environment).shared
+        self.network = NetworkStack(self, "network", names=names, env=self.env)
         self.data = DataStack(
             self,
             "data",
             names=names,
             functions=root / "stacks" / "functions",
-            env=env,
+            env=self.env,
             consumers=consumers,
         )
-        self.file_system = self._file_system(names, env)
-        self.image = self._image(names, root, env, consumers)
-        requests = smoke_test_file(environment.workload, root)
-        self.pipeline = PipelineStack(
-            self,
-            "pipeline",
-            names=names,
-            launch=launch,
-            root=root,
-            requests=requests,
-            network=self.network,
-            data=self.data,
-            file_system=self.file_system,
-            image=self.image,
-            env=env,
-        )
-        functions = root / "stacks" / "functions"
-        self.monitoring = MonitoringStack(
-            self,
-            "monitoring",
-            names=names,
-            functions=functions,
-            data=self.data,
-            pipeline=self.pipeline,
-            env=env,
-        )
-        self.serving = self._serving(names, functions, requests, env)
+        self.file_system = self._file_system(names)
+        self.workloads = [WorkloadStacks(self, each) for each in workloads]
         keep_logs(self, names=names, key=self.data.key)
         cdk.Tags.of(self).add("shoal:project", environment.project)
         cdk.Tags.of(self).add("shoal:environment", environment.name)
 
-    def _file_system(self, names: Names, env: cdk.Environment) -> FileSystemStack | None:
+    def _file_system(self, names: Names) -> FileSystemStack | None:
         settings = names.environment.file_system
         if settings is None:
             return None
@@ -109,42 +96,81 @@ class EnvironmentStage(cdk.Stage):
             settings=settings,
             network=self.network,
             data=self.data,
-            env=env,
+            env=self.env,
         )
 
-    def _image(
-        self, names: Names, root: Path, env: cdk.Environment, consumers: Sequence[Consumer]
-    ) -> ImageStack | None:
-        recipe = names.environment.training.build_image
+
+class WorkloadStacks:
+    """The stacks that one workload has for itself, in the stage of its environment."""
+
+    def __init__(self, stage: EnvironmentStage, workload: Deployment) -> None:
+        self._stage, self._names = stage, Names(workload.environment)
+        self._functions = stage.root / "stacks" / "functions"
+        self.image = self._image()
+        requests = smoke_test_file(workload.environment.workload, stage.root)
+        self.pipeline = PipelineStack(
+            stage,
+            self._names.stack_id("pipeline"),
+            names=self._names,
+            launch=workload.launch,
+            root=stage.root,
+            requests=requests,
+            network=stage.network,
+            data=stage.data,
+            file_system=stage.file_system,
+            image=self.image,
+            env=stage.env,
+            consumers=stage.consumers,
+        )
+        self.monitoring = MonitoringStack(
+            stage,
+            self._names.stack_id("monitoring"),
+            names=self._names,
+            functions=self._functions,
+            data=stage.data,
+            pipeline=self.pipeline,
+            env=stage.env,
+        )
+        self.serving = self._serving(requests)
+        if workload.environment.workloads:
+            for stack in filter(None, (self.image, self.pipeline, self.monitoring, self.serving)):
+                cdk.Tags.of(stack).add(WORKLOAD_TAG, self._names.prefix)
+
+    def _image(self) -> ImageStack | None:
+        recipe, stage = self._names.environment.training.build_image, self._stage
         if recipe is None:
             return None
         from stacks.image_stack import ImageStack
 
         return ImageStack(
-            self, "image", names=names, image=recipe, root=root, env=env, consumers=consumers
+            stage,
+            self._names.stack_id("image"),
+            names=self._names,
+            image=recipe,
+            root=stage.root,
+            env=stage.env,
+            consumers=stage.consumers,
         )
 
-    def _serving(
-        self, names: Names, functions: Path, requests: bytes, env: cdk.Environment
-    ) -> ServingStack | None:
+    def _serving(self, requests: bytes) -> ServingStack | None:
         """Return the serving stack, if a release is pinned and the settings have a section
         `serving`.
         """
-        settings, release = names.environment.serving, names.environment.release
-        if settings is None or release is None:
+        environment, stage = self._names.environment, self._stage
+        if environment.serving is None or environment.release is None:
             return None
         from stacks.serving_stack import ServingStack
 
         return ServingStack(
-            self,
-            "serving",
-            names=names,
-            settings=settings,
-            release=release,
-            functions=functions,
+            stage,
+            self._names.stack_id("serving"),
+            names=self._names,
+            settings=environment.serving,
+            release=environment.release,
+            functions=self._functions,
             requests=requests,
-            network=self.network,
-            data=self.data,
+            network=stage.network,
+            data=stage.data,
             topic=self.monitoring.alarms.topic,
-            env=env,
+            env=stage.env,
         )

@@ -15,6 +15,7 @@ from constructs import Construct
 from config.names import BRING, SEALED, Names
 from config.release import Release
 from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.seal import sealed_folders, sealed_variables
 
 _TIMEOUT = cdk.Duration.minutes(14)
 """Lambda ends a function after 15; S3 copies meanwhile, twice."""
@@ -47,10 +48,11 @@ class BroughtArchive(Construct):
             purpose=BRING,
             folder=functions / "seal",
             module="bring",
+            environment=sealed_variables(names),
             description=f"Brings the archive that {names.prefix} serves into its own bucket",
             timeout=_TIMEOUT,
         )
-        self._allow(release, f"arn:aws:s3:::{bucket}", key)
+        self._allow(names, release, key)
         self.resource = cdk.CustomResource(
             self,
             "Resource",
@@ -70,8 +72,10 @@ class BroughtArchive(Construct):
         )
         self.resource.node.add_dependency(self.bringer)
 
-    def _allow(self, release: Release, own: str, key: kms.IKey) -> None:
+    def _allow(self, names: Names, release: Release, key: kms.IKey) -> None:
         role, source = self.bringer.role, f"arn:aws:s3:::{release.bucket}"
+        bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
+        own = [f"{bucket}/{folder}/*" for folder in sealed_folders(names)]
         # Nothing here names the version: a policy that changes with each release would have to
         # reach all of IAM before the function runs, moments later.
         role.allow(
@@ -83,13 +87,13 @@ class BroughtArchive(Construct):
         role.allow(
             "ReadSealed",
             ["s3:GetObject", "s3:GetObjectVersion"],
-            on=sorted({f"{bucket}/{SEALED}/*" for bucket in (own, source)}),
+            on=sorted({*own, f"arn:aws:s3:::{release.sealed_folder}/*"}),
             because="Sealed archives are named by their hash.",
         )
         role.allow(
             "WriteSealed",
             ["s3:PutObject", "s3:AbortMultipartUpload"],
-            on=[f"{own}/{SEALED}/*"],
+            on=own,
             because="Sealed archives are named by their hash.",
         )
         role.allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])

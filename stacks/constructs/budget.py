@@ -6,7 +6,7 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from config.names import Names
+from config.names import WORKLOAD_TAG, Names
 
 _NOTICES = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
 
@@ -39,7 +39,7 @@ class MonthlyBudget(Construct):
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=amount_usd, unit="USD"),
                 # The documented form of a user-defined tag: user:KEY$VALUE (AWS Budgets API
                 # reference, CostFilters).
-                cost_filters={"TagKeyValue": [f"user:shoal:environment${names.environment.name}"]},
+                cost_filters={"TagKeyValue": [f"user:{_tag(names)}"]},
             ),
             notifications_with_subscribers=[
                 budgets.CfnBudget.NotificationWithSubscribersProperty(
@@ -54,3 +54,11 @@ class MonthlyBudget(Construct):
                 for kind, percent in _NOTICES
             ],
         )
+
+
+def _tag(names: Names) -> str:
+    """Return the tag of what costs: of the environment, or of one of its workloads."""
+    environment = names.environment
+    if environment.workloads:
+        return f"{WORKLOAD_TAG}${names.prefix}"
+    return f"shoal:environment${environment.name}"

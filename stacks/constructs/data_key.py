@@ -77,8 +77,8 @@ class DataKey(kms.Key):
         super().__init__(
             scope,
             construct_id,
-            alias=f"alias/{names.prefix}",
-            description=f"Data and artifacts of {names.prefix}",
+            alias=f"alias/{names.shared_prefix}",
+            description=f"Data and artifacts of {names.shared_prefix}",
             enable_key_rotation=True,
             pending_window=cdk.Duration.days(30 if protect else 7),
             removal_policy=cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY,

@@ -18,7 +18,8 @@ from constructs import Construct
 from config.names import Names
 from stacks.constructs.python_function import PythonFunction
 
-PURPOSE = "empty-on-delete"
+PURPOSE, REGISTRY_PURPOSE = "empty-on-delete", "empty-registry"
+"""Of the functions that empty what all workloads share, and what one has."""
 # The function acts only on what carries this tag. When an environment becomes protected,
 # CloudFormation takes the tag away in the same update that removes the custom resource, and it
 # removes resources last: the data stays.
@@ -29,7 +30,13 @@ class EmptyOnDelete(Construct):
     """Empties what `buckets` and `registry` get right before CloudFormation deletes it."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        functions: Path,
+        purpose: str = PURPOSE,
     ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
@@ -37,7 +44,7 @@ class EmptyOnDelete(Construct):
             self,
             "Emptier",
             names=names,
-            purpose=PURPOSE,
+            purpose=purpose,
             folder=functions / "empty_on_delete",
             description=f"Empties what {names.prefix} owns when its stack is deleted",
             timeout=cdk.Duration.minutes(15),

@@ -92,7 +92,7 @@ class JobRoles(Construct):
         role.allow_interfaces(place)
         self._allow_encryption(role)
         if environment.data.input_mode is not InputMode.FSX:
-            self._read(role, {"data": "datasets"})
+            self._read_datasets(role)
         else:
             # As in AWS's AmazonSageMakerFullAccess; whether a training role needs it is not
             # documented.
@@ -112,7 +112,8 @@ class JobRoles(Construct):
         role.deny_approval()
         self._allow_interfaces_anywhere(role)
         self._allow_encryption(role)
-        self._read(role, {"data": "datasets", "artifacts": "training"})
+        self._read_datasets(role)
+        self._read(role, "artifacts", [f"{self._names.folder('training')}/*"])
         self._write(role, "evaluation")
         self._read_code(role)
         # SageMaker lists what lies below an input's URI; the code archive of a training job is one
@@ -135,7 +136,7 @@ class JobRoles(Construct):
         )
         role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey"], on=[self._key.key_arn])
         # A model is one object: nothing is listed.
-        self._read_objects(role, "artifacts", SEALED)
+        self._read_objects(role, "artifacts", [f"{self._names.folder(SEALED)}/*"])
 
     def _role(
         self, actor: str, description: str, *, log_group: str, source: str, endpoint: str = ""
@@ -169,36 +170,37 @@ class JobRoles(Construct):
         why = "AWS refuses a processing job whose role names resources here."
         role.allow("AttachToVpc", [ATTACH, *USE_INTERFACE], on=["*"], because=why)
 
-    def _read(self, role: SageMakerRole, prefixes: dict[str, str]) -> None:
-        for purpose, prefix in prefixes.items():
-            bucket = f"arn:aws:s3:::{self._names.bucket(purpose)}"
-            role.allow(
-                f"List{purpose.capitalize()}",
-                ["s3:ListBucket"],
-                on=[bucket],
-                when={"StringLike": {"s3:prefix": f"{prefix}/*"}},
-            )
-            self._read_objects(role, purpose, prefix)
+    def _read_datasets(self, role: SageMakerRole) -> None:
+        self._read(role, "data", self._names.dataset_folders)
 
-    def _read_objects(self, role: SageMakerRole, purpose: str, prefix: str) -> None:
+    def _read(self, role: SageMakerRole, purpose: str, keys: list[str]) -> None:
+        role.allow(
+            f"List{purpose.capitalize()}",
+            ["s3:ListBucket"],
+            on=[f"arn:aws:s3:::{self._names.bucket(purpose)}"],
+            when={"StringLike": {"s3:prefix": keys}},
+        )
+        self._read_objects(role, purpose, keys)
+
+    def _read_objects(self, role: SageMakerRole, purpose: str, keys: list[str]) -> None:
         role.allow(
             f"Read{purpose.capitalize()}",
             ["s3:GetObject"],
-            on=[f"arn:aws:s3:::{self._names.bucket(purpose)}/{prefix}/*"],
-            because=f"The job reads every object below {prefix}/.",
+            on=[f"arn:aws:s3:::{self._names.bucket(purpose)}/{key}" for key in keys],
+            because=f"The job reads every object below {keys[0].removesuffix('*')}.",
         )
 
     def _write(self, role: SageMakerRole, prefix: str) -> None:
         role.allow(
             f"Write{prefix.capitalize()}",
             [*_UPLOAD, "s3:PutObject"],
-            on=[f"{self._artifacts}/{prefix}/*"],
+            on=[f"{self._artifacts}/{self._names.folder(prefix)}/*"],
             because=f"Every execution writes below its own id in {prefix}/.",
         )
 
     def _keep_checkpoints(self, role: SageMakerRole) -> None:
         """SageMaker copies them to S3 while the job runs, and back when it starts again."""
-        prefix = "checkpoints"
+        prefix = self._names.folder("checkpoints")
         role.allow(
             "ListCheckpoints",
             ["s3:ListBucket"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
@@ -56,7 +57,7 @@ def start_on_manifest(
             detail_type=["Object Created"],
             detail={
                 "bucket": {"name": [names.bucket("data")]},
-                "object": {"key": [{"suffix": f"/{manifest.file}"}]},
+                "object": {"key": _keys(names, manifest.file)},
             },
         ),
         targets=[
@@ -70,6 +71,21 @@ def start_on_manifest(
     )
 
 
+def _keys(names: Names, file: str) -> list[Any]:
+    """Return what EventBridge matches with the keys of manifests of this workload's datasets."""
+    if not names.environment.workloads:
+        return [{"suffix": f"/{file}"}]
+    return [{"wildcard": key} if "*" in key else key for key in _manifests(names, file)]
+
+
+def _manifests(names: Names, file: str) -> list[str]:
+    """Return the keys of manifests, as patterns where datasets are named when they come."""
+    if not names.environment.workloads:
+        return [f"datasets/*/{file}"]
+    own, versions = names.dataset_folders
+    return [own.replace("*", file), f"{versions}/{file}"]
+
+
 def _allow_reading(names: Names, starter: PythonFunction) -> None:
     """Allow reading manifests and listing the files next to them, but no data."""
     environment = names.environment
@@ -79,11 +95,14 @@ def _allow_reading(names: Names, starter: PythonFunction) -> None:
     starter.role.allow(
         "ReadManifests",
         ["s3:GetObject", "s3:GetObjectVersion"],
-        on=[f"{bucket}/datasets/*/{file}"],
+        on=[f"{bucket}/{key}" for key in _manifests(names, file)],
         because="The manifests of all datasets, which are named when they are uploaded.",
     )
     starter.role.allow(
-        "SeeFiles", ["s3:ListBucket"], on=[bucket], when={"StringLike": {"s3:prefix": "datasets/*"}}
+        "SeeFiles",
+        ["s3:ListBucket"],
+        on=[bucket],
+        when={"StringLike": {"s3:prefix": names.dataset_folders}},
     )
     starter.role.allow(
         "DecryptManifests",

@@ -240,6 +240,8 @@ class PipelineRole(ActorRole):
         self.allow(
             "ReadStepOutputs",
             ["s3:GetObject"],
-            on=[f"{bucket}/{prefix}/*" for prefix in ("evaluation", SEALED)],
+            on=[
+                f"{bucket}/{prefix}/*" for prefix in map(self._names.folder, ("evaluation", SEALED))
+            ],
             because="A report lies below its execution's id, a sealed model below its hash.",
         )

@@ -10,7 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from config.names import BRING, SEALED, Names
+from config.names import BRING, CANDIDATES, SEALED, Names
 from stacks.constructs.empty_on_delete import PURPOSE as EMPTY_ON_DELETE
 from stacks.constructs.python_function import PythonFunction
 
@@ -31,6 +31,7 @@ class Seal(Construct):
             purpose=PURPOSE,
             folder=functions / "seal",
             module="sealer",
+            environment=sealed_variables(names),
             description=f"Copies an evaluated model of {names.pipeline} to where no job can write",
             # SageMaker developer guide, "Lambda step": a step waits for at most ten minutes.
             timeout=cdk.Duration.minutes(10),
@@ -40,16 +41,34 @@ class Seal(Construct):
         role.allow(
             "ReadArchives",
             ["s3:GetObject", "s3:GetObjectVersion"],
-            on=[f"{bucket}/{prefix}/*" for prefix in ("training", SEALED)],
+            on=[
+                f"{bucket}/{folder}/*"
+                for folder in (names.folder("training"), *sealed_folders(names))
+            ],
             because="Every execution writes below its own id, and models are named by their hash.",
         )
         role.allow(
             "WriteSealed",
             ["s3:PutObject", "s3:AbortMultipartUpload"],
-            on=[f"{bucket}/{SEALED}/*"],
+            on=[f"{bucket}/{folder}/*" for folder in sealed_folders(names)],
             because="Sealed archives are named by their hash.",
         )
         role.allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
+
+
+def sealed_folders(names: Names) -> list[str]:
+    """Return the prefixes below which sealed archives and their candidates lie."""
+    own = names.folder(SEALED)
+    # Alone, the second lies below the first.
+    return [own] if own == SEALED else [own, names.folder(CANDIDATES)]
+
+
+def sealed_variables(names: Names) -> dict[str, str]:
+    """Return what a function must know that seals archives."""
+    return {
+        "SEALED_FOLDER": names.folder(SEALED),
+        "CANDIDATES_FOLDER": names.folder(CANDIDATES),
+    }
 
 
 def sealing_statements(names: Names) -> Iterator[iam.PolicyStatement]:

@@ -105,7 +105,7 @@ class ServedModel(Construct):
         return sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
             enable_capture=True,
             initial_sampling_percentage=capture.percent,
-            destination_s3_uri=f"s3://{self._names.bucket('artifacts')}/{CAPTURED}",
+            destination_s3_uri=f"s3://{self._names.bucket('artifacts')}/{self._names.folder(CAPTURED)}",
             kms_key_id=self._key.key_arn,
             capture_options=[option(capture_mode="Input"), option(capture_mode="Output")],
             capture_content_type_header=header(json_content_types=_CONTENT_TYPES),

@@ -78,7 +78,7 @@ class ServingRole(SageMakerRole):
         self.allow(
             "KeepCaptured",
             ["s3:PutObject"],
-            on=[f"arn:aws:s3:::{names.bucket('artifacts')}/{CAPTURED}/*"],
+            on=[f"arn:aws:s3:::{names.bucket('artifacts')}/{names.folder(CAPTURED)}/*"],
             because="SageMaker names what it captures after endpoint, variant and time.",
         )
         self.allow("EncryptCaptured", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])

@@ -9,7 +9,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from config.consumers import Consumer
-from config.names import SEALED, Names
+from config.names import CANDIDATES, Names
 from stacks.constructs.consumer_access import bucket_statements
 from stacks.constructs.data_key import DataKey
 from stacks.constructs.seal import sealing_statements
@@ -41,17 +41,18 @@ class Storage(Construct):
         self.key = DataKey(self, "Key", names=names, consumers=consumers)
         self.logs = self._log_bucket()
         self.data = self._bucket("data", [_clean_up(after_days=90)])
-        if names.environment.data.on_manifest:
+        # A workload that is added later may wait for manifests.
+        if names.environment.data.on_manifest or names.environment.workloads:
             _enable_events(self.data)
         self.artifacts = self._bucket(
             "artifacts",
             [
                 _clean_up(after_days=30),
                 _expire("checkpoints/", days=30),
-                _expire(f"{SEALED}/candidates/", days=1),
+                _expire(f"{CANDIDATES}/", days=1),
             ],
         )
-        for statement in (*sealing_statements(names), *bucket_statements(names, consumers)):
+        for statement in (*sealing_statements(names.every), *bucket_statements(names, consumers)):
             self.artifacts.add_to_resource_policy(statement)
         self._keep_policies()
 

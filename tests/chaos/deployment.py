@@ -99,12 +99,13 @@ def synthesise(folder: Path) -> Deployment:
     """The templates and assets in the empty `folder`."""
     use_installed_node()
     from stacks.app import ShoalApp  # starts Node.js
+    from stacks.stage import Deployment as OfWorkload
     from stacks.stage import EnvironmentStage
 
     chosen = environment()
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     app = ShoalApp(outdir=str(folder), context=context, checked=False)
-    EnvironmentStage(app, environment=chosen, launch=launch_of(chosen, ROOT), root=ROOT)
+    EnvironmentStage(app, workloads=[OfWorkload(chosen, launch_of(chosen, ROOT))], root=ROOT)
     assembly = app.synth().get_nested_assembly(f"assembly-{chosen.name}")
     stacks = tuple((str(stack.stack_name), dict(stack.template)) for stack in assembly.stacks)
     assets = {asset.key: asset for asset in _assets(Path(assembly.directory), chosen)}

@@ -14,7 +14,7 @@ from tests.identity.templates import Templates
 use_installed_node()
 
 from stacks.app import ShoalApp  # noqa: E402 - starts Node.js
-from stacks.stage import EnvironmentStage  # noqa: E402
+from stacks.stage import Deployment, EnvironmentStage  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 
 
@@ -28,7 +28,7 @@ def synthesised(environments: Mapping[str, Environment], folder: Path) -> dict[s
     for name, environment in environments.items():
         app = ShoalApp(outdir=str(folder / name), context=context, checked=False)
         stage = EnvironmentStage(
-            app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+            app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
         )
         templates[name] = Templates(
             {stack.stack_name: stack.template for stack in stage.synth().stacks}

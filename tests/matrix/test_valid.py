@@ -60,7 +60,7 @@ def synthesised(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
     )
     folder = tmp_path_factory.mktemp("environments")
     for name in CASES:
-        app.add_environment(environment(name, folder), root=ROOT)
+        app.add_environment([environment(name, folder)], root=ROOT)
     findings: dict[str, list[str]] = defaultdict(list)
     try:
         app.synth()

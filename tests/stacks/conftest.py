@@ -19,7 +19,7 @@ use_installed_node()
 from aws_cdk.assertions import Template  # noqa: E402 - starts Node.js
 
 from stacks.app import ShoalApp  # noqa: E402
-from stacks.stage import EnvironmentStage  # noqa: E402
+from stacks.stage import Deployment, EnvironmentStage  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 
 
@@ -40,7 +40,7 @@ def stages(
     )
     environments = {name: load_environment(name, ROOT) for name in ("dev", "prod")}
     return {
-        name: EnvironmentStage(app, environment=each, launch=launch_of(each, ROOT), root=ROOT)
+        name: EnvironmentStage(app, workloads=[Deployment(each, launch_of(each, ROOT))], root=ROOT)
         for name, each in environments.items()
     }
 
@@ -62,4 +62,4 @@ def protected_data(stages: dict[str, EnvironmentStage]) -> Template:
 
 @pytest.fixture(scope="session")
 def pipeline(stages: dict[str, EnvironmentStage]) -> Template:
-    return Template.from_stack(stages["dev"].pipeline)
+    return Template.from_stack(stages["dev"].workloads[0].pipeline)

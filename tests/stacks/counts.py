@@ -23,7 +23,7 @@ def main(folder: str) -> None:
 
     def synth() -> None:
         app = ShoalApp(outdir=folder, context=context, checked=False)
-        app.add_environment(load_environment("dev", ROOT), root=ROOT)
+        app.add_environment([load_environment("dev", ROOT)], root=ROOT)
         app.synth()
 
     counted = calls_of(synth)

@@ -99,7 +99,7 @@ def review() -> Review:
         outdir = Path(folder, "cdk.out")
         app = ShoalApp(outdir=str(outdir), context=context)
         for name in REVIEWED:
-            app.add_environment(environment(name, Path(folder)), root=ROOT)
+            app.add_environment([environment(name, Path(folder))], root=ROOT)
         app.synth()
         report = json.loads((outdir / "validation-report.json").read_text())
         return Review(frozenset(_findings(report)), frozenset(_acknowledgements(outdir)))

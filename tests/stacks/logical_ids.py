@@ -26,7 +26,7 @@ def logical_ids() -> dict[str, dict[str, str]]:
     from aws_cdk.assertions import Template
 
     from stacks.app import ShoalApp
-    from stacks.stage import EnvironmentStage
+    from stacks.stage import Deployment, EnvironmentStage
 
     types = {}
     with tempfile.TemporaryDirectory() as outdir:
@@ -40,7 +40,7 @@ def logical_ids() -> dict[str, dict[str, str]]:
             if environment.serving:
                 environment = environment.model_copy(update={"release": RELEASE})
             stage = EnvironmentStage(
-                app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+                app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
             )
             for stack in stage.node.children:
                 assert isinstance(stack, cdk.Stack)

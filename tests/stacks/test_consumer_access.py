@@ -25,6 +25,7 @@ from config.settings import Environment
 from local.tests.control.account import allow, eventually, trust
 from shoal_local.testing import LocalAccount, emulator
 from stacks.app import ShoalApp
+from stacks.constructs.model_registry import ModelRegistry
 from stacks.data_stack import DataStack
 from tests.repository import ROOT
 from tests.stacks.reading import properties
@@ -45,7 +46,9 @@ IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cp
 
 
 def data_template(environment: Environment, folder: Path, context: dict[str, Any]) -> Any:
-    """Return the data stack of the environment as a protected one, which has no function."""
+    """Return the data stack of the environment, with a registry, as a protected one, which has no
+    function.
+    """
     names = Names(environment.model_copy(update={"protect": True}))
     app = cdk.App(outdir=str(folder), context=context)
     stack = DataStack(
@@ -54,6 +57,13 @@ def data_template(environment: Environment, folder: Path, context: dict[str, Any
         names=names,
         functions=ROOT / "stacks" / "functions",
         env=cdk.Environment(account=environment.account, region=environment.region),
+        consumers=consumers_of(environment, ROOT),
+    )
+    ModelRegistry(
+        stack,
+        "Registry",
+        names=names,
+        functions=ROOT / "stacks" / "functions",
         consumers=consumers_of(environment, ROOT),
     )
     return Template.from_stack(stack).to_json()

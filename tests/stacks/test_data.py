@@ -18,7 +18,6 @@ KEPT = (
     "AWS::KMS::Key",
     "AWS::S3::Bucket",
     "AWS::S3::BucketPolicy",
-    "AWS::SageMaker::ModelPackageGroup",
 )
 
 
@@ -207,7 +206,7 @@ def test_checkpoints_candidates_and_access_logs_expire_and_nothing_else_does(
     }
     assert expiring == {
         ("artifacts", "checkpoints/", 30),
-        ("artifacts", "models/candidates/", 1),
+        ("artifacts", "models/_candidates/", 1),
         ("logs", "", 365),
     }
 
@@ -255,7 +254,8 @@ def test_stacks_of_a_protected_environment_are_protected_from_deletion(
 ) -> None:
     stage = stages[name]
     assert [
-        stack.termination_protection for stack in (stage.network, stage.data, stage.pipeline)
+        stack.termination_protection
+        for stack in (stage.network, stage.data, stage.workloads[0].pipeline)
     ] == [protected] * 3
 
 
@@ -270,11 +270,7 @@ def test_every_bucket_of_a_throw_away_environment_is_emptied_before_it_goes(data
 
 def test_what_is_emptied_carries_the_tag_that_the_function_asks_for(data: Template) -> None:
     tag = {"Key": "shoal:empty-on-delete", "Value": "true"}
-    owners = [
-        *properties(data, "AWS::S3::Bucket"),
-        *properties(data, "AWS::SageMaker::ModelPackageGroup"),
-    ]
-    assert all(tag in owner["Tags"] for owner in owners)
+    assert all(tag in bucket["Tags"] for bucket in properties(data, "AWS::S3::Bucket"))
 
 
 def test_the_emptying_role_reaches_only_this_environments_buckets(data: Template) -> None:
@@ -283,9 +279,3 @@ def test_the_emptying_role_reaches_only_this_environments_buckets(data: Template
         arn.split(":::")[1].split("-111122223333")[0]
         for arn in as_list(granted["DeleteVersions"]["Resource"])
     } == {f"shoal-mnist-dev-{purpose}" for purpose in ("data", "artifacts", "logs")}
-
-
-def test_a_model_package_group_has_the_name_that_the_pipeline_registers_in(data: Template) -> None:
-    data.has_resource_properties(
-        "AWS::SageMaker::ModelPackageGroup", {"ModelPackageGroupName": "shoal-mnist-dev"}
-    )

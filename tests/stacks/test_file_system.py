@@ -11,7 +11,7 @@ import pytest
 from aws_cdk.assertions import Template
 
 from pipelines.launch import launch_of
-from stacks.stage import EnvironmentStage
+from stacks.stage import Deployment, EnvironmentStage
 from tests.repository import ROOT
 from tests.stacks.reading import definition, properties, resources
 from tests.stacks.variants import variant
@@ -48,8 +48,7 @@ def _stage(folder: Path, context: dict[str, Any], section: dict[str, Any]) -> En
     environment = variant(folder, "lustre", data={"input_mode": "FSx"}, file_system=section)
     return EnvironmentStage(
         ShoalApp(outdir=str(folder / "cdk.out"), context=context, checked=False),
-        environment=environment,
-        launch=launch_of(environment, ROOT),
+        workloads=[Deployment(environment, launch_of(environment, ROOT))],
         root=ROOT,
     )
 
@@ -184,7 +183,7 @@ def test_the_role_that_fsx_makes_may_use_the_key_through_s3_for_the_data_bucket_
 def test_the_pipeline_reads_id_and_mount_name_from_parameters_so_that_the_file_system_can_be_replaced(  # noqa: E501
     mounted: EnvironmentStage,
 ) -> None:
-    template = Template.from_stack(mounted.pipeline)
+    template = Template.from_stack(mounted.workloads[0].pipeline)
     parameters = template.to_json()["Parameters"]
     assert parameters["FileSystemId"]["Default"] == "/shoal/shoal-mnist-lustre/file-system/id"
     train, *_ = definition(template)["Steps"]

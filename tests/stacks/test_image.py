@@ -24,7 +24,7 @@ from local.tests.control.account import Account, running, trust
 from pipelines.launch import launch_of
 from pipelines.launch.recipes import content_tag
 from stacks.app import ShoalApp
-from stacks.stage import EnvironmentStage
+from stacks.stage import Deployment, EnvironmentStage
 from tests.repository import ROOT
 from tests.stacks.reading import definition, properties, resources, statements
 
@@ -67,7 +67,7 @@ def stages(
         outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
     )
     return {
-        key: EnvironmentStage(app, environment=each, launch=launch_of(each, ROOT), root=ROOT)
+        key: EnvironmentStage(app, workloads=[Deployment(each, launch_of(each, ROOT))], root=ROOT)
         for key, each in environments.items()
     }
 
@@ -79,12 +79,12 @@ def image(stages: dict[str, EnvironmentStage]) -> Template:
 
 @pytest.fixture(scope="module")
 def pipeline(stages: dict[str, EnvironmentStage]) -> Template:
-    return Template.from_stack(stages["thrown"].pipeline)
+    return Template.from_stack(stages["thrown"].workloads[0].pipeline)
 
 
 def _image_stack(stage: EnvironmentStage) -> Template:
-    assert stage.image is not None
-    return Template.from_stack(stage.image)
+    assert stage.workloads[0].image is not None
+    return Template.from_stack(stage.workloads[0].image)
 
 
 def _script(template: Template) -> str:

@@ -14,14 +14,14 @@ from config.observability import Observability
 from pipelines.launch import launch_of
 from pipelines.requests import FABRIC_METRICS
 from stacks.app import ShoalApp
-from stacks.stage import EnvironmentStage
+from stacks.stage import Deployment, EnvironmentStage
 from tests.repository import ROOT
 from tests.stacks.reading import definition, properties, resources, statements
 
 
 @pytest.fixture(scope="module")
 def monitoring(stages: dict[str, EnvironmentStage]) -> Template:
-    return Template.from_stack(stages["dev"].monitoring)
+    return Template.from_stack(stages["dev"].workloads[0].monitoring)
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,10 @@ def with_budget(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str,
     )
     return Template.from_stack(
         EnvironmentStage(
-            app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
-        ).monitoring
+            app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
+        )
+        .workloads[0]
+        .monitoring
     )
 
 

@@ -57,7 +57,7 @@ def test_lambda_steps_call_the_functions_of_this_stack(pipeline: Template) -> No
 def test_the_pipeline_waits_for_the_policies_of_every_role_it_uses(pipeline: Template) -> None:
     (resource,) = resources(pipeline, "AWS::SageMaker::Pipeline").values()
     policies = set(resources(pipeline, "AWS::IAM::Policy"))
-    assert len(policies) == 7
+    assert len(policies) == 8
     assert policies <= set(resource["DependsOn"])
 
 
@@ -166,3 +166,20 @@ def test_no_template_brings_a_function_of_the_cdk(
             for kind in types
             if kind.startswith(("Custom::", "AWS::CloudFormation::CustomResource"))
         } <= ours
+
+
+def test_a_model_package_group_has_the_name_that_the_pipeline_registers_in(
+    pipeline: Template,
+) -> None:
+    pipeline.has_resource_properties(
+        "AWS::SageMaker::ModelPackageGroup", {"ModelPackageGroupName": "shoal-mnist-dev"}
+    )
+
+
+def test_the_registry_of_a_throw_away_environment_is_emptied_before_it_goes(
+    pipeline: Template,
+) -> None:
+    (group,) = properties(pipeline, "AWS::SageMaker::ModelPackageGroup")
+    assert {"Key": "shoal:empty-on-delete", "Value": "true"} in group["Tags"]
+    (emptied,) = resources(pipeline, "Custom::EmptyModelPackageGroup").values()
+    assert resources(pipeline, "AWS::SageMaker::ModelPackageGroup").keys() < {*emptied["DependsOn"]}

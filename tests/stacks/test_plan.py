@@ -13,7 +13,7 @@ from config.settings import Environment
 from pipelines.costs.plan import plan
 from pipelines.launch import launch_of
 from stacks.app import ShoalApp
-from stacks.stage import EnvironmentStage
+from stacks.stage import Deployment, EnvironmentStage
 from tests.config.releases import CONTENT
 from tests.repository import ROOT
 from tests.stacks.variants import variant
@@ -73,7 +73,7 @@ def full(
     )
     app = ShoalApp(outdir=str(folder), context=cdk_context, checked=False)
     return environment, EnvironmentStage(
-        app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+        app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
     )
 
 

@@ -45,7 +45,7 @@ def assembly(
     """With the gates on: cdk-nag, CloudFormation's schemas and our own rules."""
     app = ShoalApp(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context)
     for environment in _environments():
-        app.add_environment(environment, root=ROOT)
+        app.add_environment([environment], root=ROOT)
     app.add_release_pipelines(_environments())
     return app.synth()
 
@@ -131,7 +131,7 @@ def test_what_it_deploys_are_the_stages_of_cdk_deploy(
     reads.
     """
     app = ShoalApp(outdir=str(tmp_path / "cdk.out"), context=cdk_context, checked=False)
-    app.add_environment(load_environment("staging", ROOT), root=ROOT)
+    app.add_environment([load_environment("staging", ROOT)], root=ROOT)
     app.synth()
     alone = {stack.name: stack.template for stack in stacks_of(tmp_path / "cdk.out", "staging")}
     assert {

@@ -15,7 +15,7 @@ from config.manifest import OnManifest
 from config.schedules import Schedule
 from pipelines.launch import launch_of
 from stacks.app import ShoalApp
-from stacks.stage import EnvironmentStage
+from stacks.stage import Deployment, EnvironmentStage
 from tests.repository import ROOT
 from tests.stacks.reading import properties, resources, role, statements
 
@@ -45,18 +45,18 @@ def stage(
         outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
     )
     return EnvironmentStage(
-        app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+        app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
     )
 
 
 @pytest.fixture(scope="module")
 def scheduled(stage: EnvironmentStage) -> Template:
-    return Template.from_stack(stage.pipeline)
+    return Template.from_stack(stage.workloads[0].pipeline)
 
 
 @pytest.fixture(scope="module")
 def watched(stage: EnvironmentStage) -> Template:
-    return Template.from_stack(stage.monitoring)
+    return Template.from_stack(stage.workloads[0].monitoring)
 
 
 def schedule(template: Template, name: str) -> dict[str, Any]:
@@ -275,7 +275,9 @@ def test_the_function_measures_what_the_alarm_watches() -> None:
 
 
 def test_without_a_rare_schedule_nothing_looks(manifest_stage: EnvironmentStage) -> None:
-    functions = properties(Template.from_stack(manifest_stage.monitoring), "AWS::Lambda::Function")
+    functions = properties(
+        Template.from_stack(manifest_stage.workloads[0].monitoring), "AWS::Lambda::Function"
+    )
     assert [each["FunctionName"] for each in functions] == [f"{PREFIX}-sweep"]
 
 
@@ -301,14 +303,14 @@ def manifest_stage(
     )
     environment = dev.model_copy(update={"data": data})
     return EnvironmentStage(
-        app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+        app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
     )
 
 
 def test_a_manifest_in_the_data_bucket_calls_the_function_within_an_hour_or_leaves_a_dead_letter(
     manifest_stage: EnvironmentStage,
 ) -> None:
-    template = Template.from_stack(manifest_stage.pipeline)
+    template = Template.from_stack(manifest_stage.workloads[0].pipeline)
     (rule,) = [
         each
         for each in properties(template, "AWS::Events::Rule")
@@ -327,16 +329,20 @@ def test_a_manifest_in_the_data_bucket_calls_the_function_within_an_hour_or_leav
 def test_the_function_reads_manifests_and_names_and_no_data(
     manifest_stage: EnvironmentStage,
 ) -> None:
-    allowed = statements(Template.from_stack(manifest_stage.pipeline), f"{PREFIX}-us-east-1-start")
+    allowed = statements(
+        Template.from_stack(manifest_stage.workloads[0].pipeline), f"{PREFIX}-us-east-1-start"
+    )
     bucket = f"arn:aws:s3:::{PREFIX}-data-111122223333-us-east-1"
     assert allowed["ReadManifests"]["Resource"] == f"{bucket}/datasets/*/ready.json"
-    assert allowed["SeeFiles"]["Condition"] == {"StringLike": {"s3:prefix": "datasets/*"}}
+    assert allowed["SeeFiles"]["Condition"] == {"StringLike": {"s3:prefix": ["datasets/*"]}}
 
 
 def test_the_dataset_beside_the_manifest_is_what_is_trained_on(
     manifest_stage: EnvironmentStage,
 ) -> None:
-    functions = properties(Template.from_stack(manifest_stage.pipeline), "AWS::Lambda::Function")
+    functions = properties(
+        Template.from_stack(manifest_stage.workloads[0].pipeline), "AWS::Lambda::Function"
+    )
     (starter,) = [each for each in functions if each["FunctionName"] == f"{PREFIX}-start"]
     assert json.loads(starter["Environment"]["Variables"]["MANIFEST_PARAMETERS"]) == {
         "DataManifest": "{manifest}",
@@ -349,7 +355,7 @@ def test_the_dataset_beside_the_manifest_is_what_is_trained_on(
 def test_without_schedules_there_is_no_group_and_nothing_that_scheduler_may_take(
     manifest_stage: EnvironmentStage,
 ) -> None:
-    template = Template.from_stack(manifest_stage.pipeline)
+    template = Template.from_stack(manifest_stage.workloads[0].pipeline)
     assert properties(template, "AWS::Scheduler::ScheduleGroup") == []
     assert not [
         each

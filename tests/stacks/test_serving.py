@@ -15,7 +15,7 @@ from aws_cdk.assertions import Template
 from config.settings import Environment
 from pipelines.launch import launch_of
 from stacks.app import ShoalApp
-from stacks.stage import EnvironmentStage
+from stacks.stage import Deployment, EnvironmentStage
 from tests.config.releases import ARTIFACTS, CONTENT
 from tests.repository import ROOT
 from tests.stacks.reading import as_list, properties, resources, role, statements
@@ -50,7 +50,7 @@ def stage(folder: Path, **sections: Any) -> EnvironmentStage:
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     app = ShoalApp(outdir=str(folder / "out"), context=context, checked=False)
     return EnvironmentStage(
-        app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+        app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
     )
 
 
@@ -78,7 +78,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
     }
     by_name = {}
     for name, sections in sections_by_name.items():
-        serving = stage(tmp_path_factory.mktemp(name), **sections).serving
+        serving = stage(tmp_path_factory.mktemp(name), **sections).workloads[0].serving
         assert serving is not None
         by_name[name] = Template.from_stack(serving)
     return by_name
@@ -119,7 +119,7 @@ def logical_id(template: Template, resource_type: str) -> str:
 def test_nothing_is_served_without_a_release_or_without_the_section(
     tmp_path: Path, left_out: str
 ) -> None:
-    assert stage(tmp_path, **{left_out: None}).serving is None
+    assert stage(tmp_path, **{left_out: None}).workloads[0].serving is None
 
 
 def test_what_the_other_stacks_export_stays_when_the_release_is_taken_back(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,8 @@ MAX_BYTES = 5 * 1024**3
 PART_BYTES = 512 * 1024**2
 """As `training_code/*/evaluate.py` measures parts."""
 PARTS_AT_ONCE = 8
-SEALED = "models"
+SEALED = os.environ.get("SEALED_FOLDER", "models")
+CANDIDATES = os.environ.get("CANDIDATES_FOLDER", "models/_candidates")
 _COMPOSITE = re.compile(r"[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}")
 _UNSEEN = ("403", "404")
 """Codes for what does not exist: the first without the right to list the whole bucket (S3 API
@@ -97,7 +99,7 @@ def copy(
     head = s3.head_object(Bucket=source[0], Key=source[1])
     expected = digests.of(head["ContentLength"])
     # Under a name of its own first: the final name never has other bytes, not for a moment.
-    candidate = bucket, f"{SEALED}/candidates/{execution}/model.tar.gz"
+    candidate = bucket, f"{CANDIDATES}/{execution}/model.tar.gz"
     version = _copy(s3, source, str(head["VersionId"]), candidate, expected, {})
     _copy(s3, candidate, version, (bucket, sealed_key(digests.sha256)), expected, metadata)
 
