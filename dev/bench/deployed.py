@@ -75,12 +75,7 @@ def deploy_dev() -> Iterator[Deployment]:
             cdk.bootstrap(running.target)
             cdk.synth(NAME)
             cdk.deploy(running.target, NAME)
-            dataset.upload(
-                running.target,
-                REPOSITORY / dataset.FOLDER,
-                Names(environment).dataset_uri,
-                lambda _event: None,
-            )
+            dataset.upload_workload(running.target, environment, REPOSITORY, lambda _event: None)
             yield Deployment(environment, running.target, running.pid)
         finally:
             local_server.shut_down()

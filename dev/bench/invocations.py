@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import http.client
-import json
 import statistics
 import tarfile
 import threading
@@ -29,8 +28,7 @@ from dev.bench.deployed import Deployment
 from dev.bench.interleave import Contender, Metrics
 from dev.bench.model_server import HEADERS, Server, model_server, post
 from dev.bench.processes import RunFailedError
-from dev.bench.training import DATA
-from shoal.verbs import dataset
+from dev.bench.training import request_body
 from shoal.verbs.execution import Execution
 from shoal.verbs.target import Target, local_access_key
 from shoal.verbs.workspace import LOCAL_POLL_S
@@ -51,7 +49,7 @@ def contenders(
     """Return the three ways to ask; each runs with one client and with several, `requests` times in
     all.
     """
-    body = json.dumps({"instances": [dataset.read_digit(DATA, 0).rows]}).encode()
+    body = request_body(0)
     clients = {
         BARE: lambda: _http_request(server.port, "/invocations", body, HEADERS),
         THROUGH: lambda: _http_request(

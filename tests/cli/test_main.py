@@ -137,8 +137,7 @@ def test_check_reads_workloads_too(checkout: Path, capsys: pytest.CaptureFixture
         (["run", "dev", "--local"], "start one with `shoal local up`"),
         (["destroy", "dev", "--local"], "start one with `shoal local up`"),
         (["frobnicate"], "No such command"),
-        (["invoke", "dev", "--local", "--digit", "10000"], "numbered 0 to 9999"),
-        (["invoke", "dev", "--local"], "give either --body FILE or --digit N"),
+        (["invoke", "dev", "--local"], "start one with `shoal local up`"),
         (
             ["demo", "-p", "Foo=1"],
             "parameter 'Foo': the pipeline declares no such parameter; it declares: ",

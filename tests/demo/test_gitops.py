@@ -7,10 +7,12 @@ from __future__ import annotations
 import io
 import tarfile
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from config.smoke_test import Request
 from shoal.demo.gitops.broken_release import GOOD_ANSWERS, with_mistake, without_mistake
 from shoal.demo.gitops.report import last_line
 from shoal.demo.gitops.traffic import Answer, Traffic
@@ -21,7 +23,7 @@ NOWHERE = Target("111122223333", "us-east-1", "http://localhost:1")
 
 
 def traffic(*answers: Answer) -> Traffic:
-    return Traffic(NOWHERE, "endpoint", (), list(answers))
+    return Traffic(NOWHERE, "endpoint", (), Path(), list(answers))
 
 
 def test_two_releases_served_side_by_side_when_the_old_one_answered_after_the_new_one() -> None:
@@ -37,9 +39,9 @@ def test_one_after_the_other_is_not_side_by_side(order: list[str]) -> None:
     ).served_side_by_side("old", "new")
 
 
-def test_an_endpoint_that_is_not_there_is_a_problem_and_no_answer() -> None:
-    digits: Any = (type("Digit", (), {"rows": ((0,),), "label": 0})(),)
-    with Traffic(NOWHERE, "endpoint", digits) as answers:
+def test_an_endpoint_that_is_not_there_is_a_problem_and_no_answer(tmp_path: Path) -> None:
+    (tmp_path / "row.json").write_text("[1]")
+    with Traffic(NOWHERE, "endpoint", (Request(body="row.json"),), tmp_path) as answers:
         while not answers.answers:
             pass
     assert answers.problems

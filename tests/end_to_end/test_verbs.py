@@ -17,6 +17,7 @@ import pytest
 
 from shoal.verbs.target import Target
 from tests.end_to_end.conftest import Checkout, Finished
+from tests.repository import ROOT
 
 PIPELINE = "shoal-mnist-dev"
 
@@ -254,8 +255,10 @@ def test_a_trained_model_can_be_served_and_invoked(
     emulator: dict[str, str], checkout: Checkout
 ) -> None:
     with serving(emulator):
-        answer = json.loads(checkout.run("invoke", "dev", "--local", "--digit", "0").output)
-    assert (answer["label"], answer["digit"], len(answer["probabilities"])) == (7, 7, 10)
+        answer = json.loads(checkout.run("invoke", "dev", "--local").output)
+        body = str(ROOT / "training_code" / "mnist" / "smoke_test" / "7.json")
+        seven = json.loads(checkout.run("invoke", "dev", "--local", "--body", body).output)
+    assert [each["predictions"][0]["digit"] for each in (answer, seven)] == [0, 7]
 
 
 @pytest.mark.usefixtures("trained")
@@ -306,5 +309,5 @@ def test_a_sweep_by_hand_says_what_it_would_delete(
 def test_without_a_running_endpoint_there_is_nothing_to_invoke(
     emulator: dict[str, str], checkout: Checkout
 ) -> None:
-    result = checkout.run("invoke", "dev", "--local", "--digit", "0")
+    result = checkout.run("invoke", "dev", "--local")
     assert (result.exit_code, "is in service" in result.output) == (2, True)

@@ -13,12 +13,10 @@ from typing import Any
 import pytest
 
 from config.smoke_test import Request
-from shoal.verbs.dataset import Digit
 from shoal.verbs.errors import NotFoundError, ShoalError
-from shoal.verbs.invoke import ask, find_endpoint, model_of, send
+from shoal.verbs.invoke import find_endpoint, model_of, send
 from shoal.verbs.target import Target
 
-SEVEN = Digit(((0, 255), (255, 0)), 7)
 Answer = Callable[[Any], Any]
 
 
@@ -60,36 +58,6 @@ def test_a_workloads_request_is_answered_with_the_model(tmp_path: Path) -> None:
         assert model_of(target, "e", request, tmp_path) == {}
     with endpoint(lambda _: 7) as target, pytest.raises(ShoalError, match="no JSON object: b'7'"):
         model_of(target, "e", request, tmp_path)
-
-
-def test_the_image_is_sent_and_the_answer_is_returned() -> None:
-    requests: list[Any] = []
-
-    def answer(body: Any) -> Any:
-        requests.append(body)
-        return {
-            "predictions": [{"digit": 7, "probabilities": [0.0] * 7 + [1.0, 0.0, 0.0]}],
-            "model": {"training_job_name": "job"},
-        }
-
-    with endpoint(answer) as target:
-        reply = ask(target, "e", SEVEN)
-    assert requests == [{"instances": [[[0, 255], [255, 0]]]}]
-    assert (reply.digit, reply.label, reply.probabilities[7], reply.model) == (
-        7,
-        7,
-        1.0,
-        {"training_job_name": "job"},
-    )
-
-
-@pytest.mark.parametrize("body", [{}, {"predictions": []}, {"predictions": [{"digit": 7}]}, [1, 2]])
-def test_an_answer_of_another_shape_is_an_error_that_shows_it(body: Any) -> None:
-    with (
-        endpoint(lambda _: body) as target,
-        pytest.raises(ShoalError, match="answer of another shape"),
-    ):
-        ask(target, "e", SEVEN)
 
 
 def test_without_an_endpoint_in_service_there_is_nothing_to_ask(target: Target) -> None:

@@ -15,13 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from config.names import Names
+from config.workload import load_workload, workload_folder
 from shoal.demo.gitops.broken_release import register_changed_archive, with_mistake
 from shoal.demo.gitops.checkout import ENVIRONMENTS, GitCheckout
 from shoal.demo.gitops.report import Canary, Rollback, clear, write_summary
 from shoal.demo.gitops.state import GitOps, gitops_folder
 from shoal.demo.gitops.traffic import Traffic
 from shoal.demo.pipeline.phases import exclusive_folder
-from shoal.verbs import dataset, inventory
+from shoal.verbs import inventory
 from shoal.verbs.errors import CommandError, LeftBehindError, ShoalError
 from shoal.verbs.events import Detail, Note, Report
 from shoal.verbs.flow import Outcome, Phase, run_phases
@@ -49,7 +50,6 @@ def run_gitops(
     enforce_iam: bool,
 ) -> Outcome:
     """Run all phases and clean up, whatever happens; write the report; return the outcome."""
-    dataset.verify(workspace.root / dataset.FOLDER)
     with exclusive_folder(gitops_folder(workspace)):
         clear(output)
         state = GitOps(workspace, output, report, enforce_iam)
@@ -314,17 +314,16 @@ def _revert(state: GitOps) -> None:
 
 
 def _traffic(state: GitOps) -> Traffic:
-    folder = state.workspace.root / dataset.FOLDER
-    digits = tuple(dataset.read_digit(folder, number) for number in range(10))
-    return Traffic(state.target("prod"), Names(state.environment("prod")).serving_endpoint, digits)
+    prod = state.environment("prod")
+    requests = load_workload(prod.workload, state.workspace.root).smoke_test.requests
+    folder = workload_folder(prod.workload, state.workspace.root)
+    return Traffic(state.target("prod"), Names(prod).serving_endpoint, requests, folder)
 
 
 def _require_serving(state: GitOps, name: str, content: str) -> None:
     """Raise ShoalError unless the endpoint answers with this model."""
     endpoint = Names(state.environment(name)).serving_endpoint
-    answer = json.loads(
-        state.shoal("invoke", name, "--local", "--digit", "7", "--endpoint", endpoint)
-    )
+    answer = json.loads(state.shoal("invoke", name, "--local", "--endpoint", endpoint))
     actual = answer["model"].get("content_sha256")
     if actual != content:
         raise ShoalError(f"{endpoint} answers with the model {actual}, not {content}")

@@ -6,9 +6,10 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from config.smoke_test import Request
 from shoal.verbs import invoke
-from shoal.verbs.dataset import Digit
 from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.verbs.target import Target
 
@@ -34,7 +35,9 @@ class Traffic:
 
     target: Target
     endpoint: str
-    digits: tuple[Digit, ...]
+    requests: tuple[Request, ...]
+    folder: Path
+    """The workload's, in which the bodies of its requests lie."""
     answers: list[Answer] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
 
@@ -65,15 +68,15 @@ class Traffic:
     def _send(self) -> None:
         number = 0
         while not self._stopping.wait(_PAUSE_S):
-            self.answers.append(self._ask(self.digits[number % len(self.digits)]))
+            self.answers.append(self._ask(self.requests[number % len(self.requests)]))
             number += 1
 
-    def _ask(self, digit: Digit) -> Answer:
+    def _ask(self, request: Request) -> Answer:
         at = time.monotonic()
         try:
-            answer = invoke.ask(self.target, self.endpoint, digit, _TIMEOUT_S)
+            model = invoke.model_of(self.target, self.endpoint, request, self.folder, _TIMEOUT_S)
         except AWS_ERRORS as error:
             return Answer(at, None, refusal(error))
         except ShoalError as error:
             return Answer(at, None, str(error))
-        return Answer(at, str(answer.model.get("content_sha256")))
+        return Answer(at, str(model.get("content_sha256")))
