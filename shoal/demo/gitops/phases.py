@@ -327,14 +327,7 @@ def _require_serving(state: GitOps, name: str, content: str) -> None:
     actual = answer["model"].get("content_sha256")
     if actual != content:
         raise ShoalError(f"{endpoint} answers with the model {actual}, not {content}")
-    state.facts.served.append(
-        {
-            "environment": name,
-            "content_sha256": content,
-            "digit": answer["digit"],
-            "label": answer["label"],
-        }
-    )
+    state.facts.served.append({"environment": name, "content_sha256": content})
 
 
 def _require_no_drift(state: GitOps, name: str) -> None:
