@@ -74,6 +74,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         *release_rules.RULES,
         *schedule_rules.RULES,
         *serving_rules.RULES,
+        _without_endpoint,
         gates.problems,
         _metrics,
         _alerts,
@@ -171,6 +172,14 @@ def _alerts(environment: Environment) -> Iterator[Problem]:
                 "name each address once",
                 list(addresses),
             )
+
+
+def _without_endpoint(environment: Environment) -> Iterator[Problem]:
+    """What only trains serves nothing: no release is pinned for it."""
+    if environment.endpoint is None and (environment.serving or environment.release):
+        keys = ("serving", "release") if environment.serving else ("release",)
+        message = "its models are trained and registered only: `endpoint` is none"
+        yield Problem(keys[0], message, f"remove {' and '.join(keys)}", related=keys[1:])
 
 
 def _spot(environment: Environment) -> Iterator[Problem]:

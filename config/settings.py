@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from config.base import InstanceType, MediaType, Settings, Slug
+from config.base import InstanceType, MediaType, OrNone, Settings, Slug
 from config.delivery import Delivery
 from config.file_system import FileSystem
 from config.gates import Gate
@@ -289,8 +289,9 @@ class Environment(Settings):
     """The training job."""
     evaluation: Evaluation = Evaluation()
     """The evaluation job and the gates behind it."""
-    endpoint: Endpoint = Endpoint()
-    """The temporary endpoint."""
+    endpoint: Annotated[Endpoint | None, OrNone(Endpoint)] = Endpoint()
+    """The temporary endpoint; `none` where models are trained and registered, and none is served.
+    """
     observability: Observability = Observability()
     """Alarms, budget and logs."""
     local: Local = Local()
@@ -315,3 +316,8 @@ class Environment(Settings):
     def serves(self) -> bool:
         """Whether it has a serving stack: there is a release, and a word on how to serve it."""
         return self.serving is not None and self.release is not None
+
+    @property
+    def ttl_minutes(self) -> int:
+        """Age in minutes after which anyone may remove what an execution left."""
+        return (self.endpoint or Endpoint()).ttl_minutes

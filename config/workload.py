@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -58,8 +58,13 @@ class Workload(Settings):
     """What numbers of evaluation.json must be, unless an environment says otherwise at
     evaluation.gates.
     """
-    smoke_test: SmokeTest
-    """What is asked of an endpoint that serves the model, before anybody relies on it."""
+    endpoint: Literal["none"] | None = None
+    """`none` for a workload that only trains: its models are registered, and nothing serves them.
+    """
+    smoke_test: SmokeTest | None = None
+    """What is asked of an endpoint that serves the model, before anybody relies on it; needed
+    unless `endpoint` is none.
+    """
 
 
 def workload_file(name: str) -> str:
@@ -148,10 +153,27 @@ def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
                 for name, metric in workload.metrics.items()
             }
         },
-        "endpoint": {"content_types": list(workload.content_types)}
-        | ({"max_latency_ms": latency} if (latency := workload.smoke_test.max_latency_ms) else {}),
+        "endpoint": workload.endpoint or _endpoint(workload),
         "evaluation": {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
     }
+
+
+def endpoint_problems(document: dict[str, Any], root: Path) -> Iterator[Problem]:
+    """Yield a problem if an environment's `document` has an endpoint that its workload lacks."""
+    name = document.get("workload")
+    if not (isinstance(name, str) and isinstance(document.get("endpoint"), dict)):
+        return
+    if load_workload(name, root).endpoint is not None:
+        message = f"{workload_file(name)} says `endpoint: none`"
+        yield Problem("endpoint", message, "remove the section, or give the workload a smoke_test")
+
+
+def _endpoint(workload: Workload) -> dict[str, Any]:
+    """Return the keys of the endpoint section."""
+    latency = workload.smoke_test.max_latency_ms if workload.smoke_test else None
+    return {"content_types": list(workload.content_types)} | (
+        {"max_latency_ms": latency} if latency else {}
+    )
 
 
 def _source(workload: Workload, framework: str | None) -> dict[str, str]:
@@ -191,12 +213,25 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
         *_missing_folders(workload, folder),
         *gates.problems_of(workload.gates, "gates"),
         *metrics.problems_of(workload.metrics, "metrics"),
-        *problems_of_smoke_test(workload.smoke_test, folder),
+        *_smoke_test_problems(workload, folder),
     ]
     if workload.name != name:
         message = f"differs from the folder's name, {name}"
         problems.insert(0, Problem("name", message, "rename one of the two", workload.name))
     return problems
+
+
+def _smoke_test_problems(workload: Workload, folder: Path) -> Iterator[Problem]:
+    """Yield what is wrong with the smoke test, which belongs to an endpoint."""
+    if workload.endpoint is not None:
+        for key in sorted({"content_types", "smoke_test"} & workload.model_fields_set):
+            message = "is of an endpoint, and `endpoint: none` says that there is none"
+            yield Problem(key, message, "remove one of the two")
+    elif workload.smoke_test is None:
+        message = "the key is missing: an endpoint is asked something before anybody relies on it"
+        yield Problem("smoke_test", message, "add it, or write `endpoint: none` to train only")
+    else:
+        yield from problems_of_smoke_test(workload.smoke_test, folder)
 
 
 def _missing_script(workload: Workload, folder: Path) -> Iterator[Problem]:

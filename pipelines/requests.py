@@ -9,7 +9,7 @@ from typing import Any
 from config.file_system import DATASETS_PATH
 from config.gates import Bound
 from config.names import EXECUTION_TAG, PIPELINE_TAG, Names
-from config.settings import Environment, Framework, InputMode
+from config.settings import Endpoint, Environment, Framework, InputMode
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from pipelines.launch import Launch, fabric
 from pipelines.launch.tables import takes_volume_key
@@ -54,6 +54,7 @@ class Infrastructure:
     training_role_arn: str
     evaluation_role_arn: str
     endpoint_role_arn: str
+    """Empty where there is no endpoint, as are the two functions of one."""
     training_subnet_ids: tuple[str, ...]
     training_security_group_ids: tuple[str, ...]
     hosting_subnet_ids: tuple[str, ...]
@@ -225,7 +226,6 @@ class Requests:
 
         It has no tags: a version in a group has those of the group, and the call refuses its own.
         """
-        content_types = list(self.environment.endpoint.content_types)
         report = self._artifacts("evaluation", EVALUATION_FILE)
         manifest = (
             {"data_manifest": self.parameters.data_manifest}
@@ -238,11 +238,7 @@ class Requests:
             "SkipModelValidation": "None",
             "InferenceSpecification": {
                 "Containers": [self._container()],
-                "SupportedContentTypes": content_types,
-                "SupportedResponseMIMETypes": content_types,
-                "SupportedRealtimeInferenceInstanceTypes": [
-                    self.environment.endpoint.instance_type
-                ],
+                **_supported(self.environment.endpoint),
             },
             "ModelMetrics": {
                 "ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}
@@ -270,12 +266,11 @@ class Requests:
             "Tags": self._tags(),
         }
 
-    def endpoint_config(self) -> dict[str, Any]:
+    def endpoint_config(self, settings: Endpoint) -> dict[str, Any]:
         """Return CreateEndpointConfig's request.
 
         SageMaker appends a suffix of its own to the name, which need not be the execution's id.
         """
-        settings = self.environment.endpoint
         variant = {
             "VariantName": "AllTraffic",
             "ModelName": Property("CreateModel", "ModelName"),
@@ -403,13 +398,24 @@ class Requests:
         tags: dict[str, str | Expression] = {
             PIPELINE_TAG: self.names.pipeline,
             EXECUTION_TAG: EXECUTION_ID,
-            "shoal:ttl-minutes": str(self.environment.endpoint.ttl_minutes),
+            "shoal:ttl-minutes": str(self.environment.ttl_minutes),
         }
         return [{"Key": key, "Value": value} for key, value in tags.items()]
 
     def _evaluation_command(self) -> str:
         unpack = f"mkdir -p {_CODE} && tar -xzf {_INPUT}/code/*.gz -C {_CODE}"
         return f'{unpack} && exec python3 {_CODE}/{self.environment.evaluation.entry_point} "$@"'
+
+
+def _supported(endpoint: Endpoint | None) -> dict[str, list[str]]:
+    """Return what the registry's entry says of an endpoint."""
+    if endpoint is None:
+        return {}
+    return {
+        "SupportedContentTypes": list(endpoint.content_types),
+        "SupportedResponseMIMETypes": list(endpoint.content_types),
+        "SupportedRealtimeInferenceInstanceTypes": [endpoint.instance_type],
+    }
 
 
 def _vpc(subnet_ids: tuple[str, ...], security_group_ids: tuple[str, ...]) -> dict[str, Any]:

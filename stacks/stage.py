@@ -67,7 +67,7 @@ class EnvironmentStage(cdk.Stage):
         )
         self.file_system = self._file_system(names, env)
         self.image = self._image(names, root, env, consumers)
-        requests = smoke_test_file(environment.workload, root)
+        requests = smoke_test_file(environment.workload, root) if environment.endpoint else None
         self.pipeline = PipelineStack(
             self,
             "pipeline",
@@ -125,13 +125,13 @@ class EnvironmentStage(cdk.Stage):
         )
 
     def _serving(
-        self, names: Names, functions: Path, requests: bytes, env: cdk.Environment
+        self, names: Names, functions: Path, requests: bytes | None, env: cdk.Environment
     ) -> ServingStack | None:
         """Return the serving stack, if a release is pinned and the settings have a section
         `serving`.
         """
         settings, release = names.environment.serving, names.environment.release
-        if settings is None or release is None:
+        if settings is None or release is None or requests is None:
             return None
         from stacks.serving_stack import ServingStack
 

@@ -10,6 +10,7 @@ import click
 
 from shoal.cli.options import environment_argument, local_option
 from shoal.verbs import dataset, invoke
+from shoal.verbs.errors import UsageError
 from shoal.verbs.workspace import Workspace
 
 _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/x-npy"}
@@ -66,6 +67,8 @@ def invoke_endpoint(
     if number is not None:
         digit = dataset.read_digit(workspace.root / dataset.FOLDER, number)
     session = workspace.open(environment, local)
+    if session.environment.endpoint is None and endpoint is None:
+        raise UsageError(f"{environment} only trains: `endpoint` is none, so nothing answers")
     name = endpoint or invoke.find_endpoint(
         session.target, f"{session.names.pipeline}-", session.names.serving_endpoint
     )

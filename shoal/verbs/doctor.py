@@ -229,9 +229,8 @@ class Doctor:
         requirements += [
             (environment.evaluation.instance_type, network.training_az_id)
         ]  # it runs in the training subnet
-        requirements += [
-            (environment.endpoint.instance_type, zone) for zone in network.hosting_az_ids
-        ]
+        if endpoint := environment.endpoint:
+            requirements += [(endpoint.instance_type, zone) for zone in network.hosting_az_ids]
         for instance_type, zone in dict.fromkeys(requirements):
             yield self._offering(instance_type, zone)
         for instance_type in self._optional_types():
@@ -284,13 +283,13 @@ class Doctor:
     def _instance_counts(self) -> dict[str, int]:
         """Return the number of instances that one execution uses at a time, by quota name."""
         environment, training = self.environment, self.environment.training
-        return {
+        counts = {
             f"{training.instance_type} for {self._training_use()}": training.instance_count,
             f"{environment.evaluation.instance_type} for processing job usage": 1,
-            f"{environment.endpoint.instance_type} for endpoint usage": (
-                environment.endpoint.instance_count
-            ),
         }
+        if endpoint := environment.endpoint:
+            counts[f"{endpoint.instance_type} for endpoint usage"] = endpoint.instance_count
+        return counts
 
     def _images(self) -> Iterator[Finding]:
         if image := self.needs.built:

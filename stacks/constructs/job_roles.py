@@ -22,8 +22,8 @@ policies of "Give SageMaker AI Training Jobs Access to Resources in Your Amazon 
 
 
 class JobRoles(Construct):
-    """`training`, `evaluation` and `endpoint`: each reads its inputs and writes its outputs, and
-    nothing else.
+    """`training`, `evaluation` and, where there is one, `endpoint`: each reads its inputs and
+    writes its outputs, and nothing else.
 
     Source: SageMaker developer guide, "SageMaker roles", the execution role permissions of each
     Create call.
@@ -53,16 +53,26 @@ class JobRoles(Construct):
         )
         # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends no
         # narrower ARN than this.
-        self.endpoint = self._role(
-            "endpoint",
-            "Runs the temporary endpoint.",
-            log_group="Endpoints",
-            source="*",
-            endpoint=f"{names.pipeline}-*",
+        self.endpoint = (
+            self._role(
+                "endpoint",
+                "Runs the temporary endpoint.",
+                log_group="Endpoints",
+                source="*",
+                endpoint=f"{names.pipeline}-*",
+            )
+            if names.environment.endpoint
+            else None
         )
         self._allow_training(training)
         self._allow_evaluation()
-        self._allow_endpoint(hosting)
+        if self.endpoint:
+            self._allow_endpoint(self.endpoint, hosting)
+
+    @property
+    def all(self) -> list[SageMakerRole]:
+        """Return the roles that there are."""
+        return [self.training, self.evaluation, *([self.endpoint] if self.endpoint else [])]
 
     def allow_definition(self, definition: Mapping[str, Any], built_image: str | None) -> None:
         """Let each role pull the images, and attach the volumes, that the steps name.
@@ -75,6 +85,8 @@ class JobRoles(Construct):
             (self.evaluation, "Processing", "Processing"),
             (self.endpoint, "Model", "EndpointConfig"),
         ):
+            if role is None:
+                continue
             recipe = self._names.environment.training.build_image
             role.allow_pull(
                 f"{self._names.repository_uri(recipe)}:built"
@@ -124,8 +136,7 @@ class JobRoles(Construct):
             when={"StringLike": {"s3:prefix": "*.gz"}},
         )
 
-    def _allow_endpoint(self, place: Place) -> None:
-        role = self.endpoint
+    def _allow_endpoint(self, role: SageMakerRole, place: Place) -> None:
         role.allow_interfaces(place)
         role.allow(
             "SeeVpcEndpoints",

@@ -159,6 +159,14 @@ def test_gpus_that_nothing_uses_are_a_notice() -> None:
     )
 
 
+@pytest.mark.parametrize("has_endpoint", [True, False])
+def test_the_endpoints_image_is_a_notice_where_there_is_an_endpoint(has_endpoint: bool) -> None:
+    torchrun = load_environment("dev", ROOT, "torchrun")
+    settings = torchrun if has_endpoint else torchrun.model_copy(update={"endpoint": None})
+    told = any("image for endpoints" in notice for notice in check(settings).notices)
+    assert told is has_endpoint
+
+
 def test_what_sagemaker_would_refuse_is_told_with_step_and_path() -> None:
     with pytest.raises(
         ConfigError,

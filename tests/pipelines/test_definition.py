@@ -15,7 +15,7 @@ import pytest
 
 from config.errors import LaunchError
 from config.hyperparameters import PIPELINE_PARAMETERS
-from config.settings import Framework, InputMode, Strategy, TeardownStep, Training
+from config.settings import Endpoint, Framework, InputMode, Strategy, TeardownStep, Training
 from pipelines import shapes
 from tests.pipelines.inputs import (
     GOLDENS,
@@ -72,6 +72,15 @@ def test_steps_come_in_the_order_of_the_graph() -> None:
         ),
         "GateFailed",
     ]
+
+
+def test_without_an_endpoint_it_ends_with_the_registered_model() -> None:
+    document = definition_for(environment().model_copy(update={"endpoint": None}), infrastructure())
+    steps = steps_by_name(document)
+    assert list(steps) == ["Train", "Evaluate", "Gate", "Seal", "Register", "GateFailed"]
+    specification = steps["Register"]["Arguments"]["InferenceSpecification"]
+    assert list(specification) == ["Containers"]
+    shapes.check(document)
 
 
 def test_parameters_are_those_of_the_pipeline_and_one_per_gate_and_hyperparameter() -> None:
@@ -179,7 +188,7 @@ def test_teardown_can_be_left_to_the_guard_and_the_sweeper() -> None:
 
 
 def _with_teardown(step: TeardownStep) -> dict[str, Any]:
-    endpoint = environment().endpoint.model_copy(update={"teardown_step": step})
+    endpoint = Endpoint(teardown_step=step)
     return steps_by_name(
         definition_for(environment().model_copy(update={"endpoint": endpoint}), infrastructure())
     )
@@ -251,7 +260,7 @@ def test_without_spot_nothing_of_spot_is_sent() -> None:
 def test_volumes_with_local_storage_get_no_key() -> None:
     changed = environment()
     evaluation = changed.evaluation.model_copy(update={"instance_type": "ml.m5d.xlarge"})
-    endpoint = changed.endpoint.model_copy(update={"instance_type": "ml.g5.xlarge"})
+    endpoint = Endpoint(instance_type="ml.g5.xlarge")
     steps = steps_by_name(
         definition_for(
             changed.model_copy(update={"evaluation": evaluation, "endpoint": endpoint}),
