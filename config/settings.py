@@ -200,6 +200,10 @@ class Evaluation(Settings):
     """Script in the training source_dir that writes evaluation.json."""
     instance_type: InstanceType = "ml.m5.xlarge"
     """SageMaker instance type of the processing job."""
+    image_uri: str | None = None
+    """Full image URI (with tag or digest) instead of AWS's image of the framework; it needs bash,
+    tar and python3.
+    """
     max_runtime_s: Annotated[int, Field(ge=60, le=432_000)] = 1800
     """The job is stopped after this many seconds."""
     gates: Annotated[tuple[Gate, ...], Field(min_length=1)] = (

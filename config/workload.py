@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from config import gates, metrics
-from config.base import MediaType, Settings, Slug
+from config.base import InstanceType, MediaType, Settings, Slug
 from config.errors import ConfigError, Problem, shorten
 from config.gates import Gate
 from config.metrics import LogMetricName, Metric
@@ -37,6 +37,19 @@ class Source(Settings):
     """Script that the toolkit starts on every rank; left out, that of the strategy."""
 
 
+class EvaluationJob(Settings):
+    """The processing job that measures the trained model, unless an environment says otherwise."""
+
+    entry_point: RelativePath | None = None
+    """Script in the source directory that writes evaluation.json; left out, evaluate.py."""
+    instance_type: InstanceType | None = None
+    """SageMaker instance type of the job."""
+    image_uri: str | None = None
+    """Full image URI (with tag or digest) instead of AWS's image of the framework; it needs bash,
+    tar and python3.
+    """
+
+
 class Workload(Settings):
     """One workload: one folder in `training_code/`."""
 
@@ -54,6 +67,8 @@ class Workload(Settings):
     """Name, as in train:loss, to where the number stands in the log lines of rank 0; CloudWatch and
     the dashboard show it.
     """
+    evaluation: EvaluationJob = EvaluationJob()
+    """The job that measures the trained model."""
     gates: Annotated[tuple[Gate, ...], Field(min_length=1)]
     """What numbers of evaluation.json must be, unless an environment says otherwise at
     evaluation.gates.
@@ -154,7 +169,8 @@ def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
             }
         },
         "endpoint": workload.endpoint or _endpoint(workload),
-        "evaluation": {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
+        "evaluation": workload.evaluation.model_dump(exclude_none=True)
+        | {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
     }
 
 
@@ -211,6 +227,7 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
     problems = [
         *_missing_script(workload, folder),
         *_missing_folders(workload, folder),
+        *_missing_evaluation(workload, folder),
         *gates.problems_of(workload.gates, "gates"),
         *metrics.problems_of(workload.metrics, "metrics"),
         *_smoke_test_problems(workload, folder),
@@ -246,3 +263,16 @@ def _missing_folders(workload: Workload, folder: Path) -> Iterator[Problem]:
         if not (folder / name).is_dir():
             message = f"there is no folder {name} in {folder.name}"
             yield Problem(f"frameworks.{framework}", message, "write it, or set `source_dir`")
+
+
+def _missing_evaluation(workload: Workload, folder: Path) -> Iterator[Problem]:
+    """Yield the source directories that lack the script which the file names."""
+    key, script = "evaluation.entry_point", workload.evaluation.entry_point
+    if script and not script.endswith(".py"):
+        yield Problem(key, "must be a .py file", "give its path, as in measure.py", script)
+        return
+    for framework, source in workload.frameworks.items() if script else ():
+        name = source.source_dir or str(framework)
+        if (folder / name).is_dir() and not (folder / name / str(script)).is_file():
+            message = f"there is no such file in {folder.name}/{name}"
+            yield Problem(key, message, "write it, or name one that is there", script)

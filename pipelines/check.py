@@ -20,7 +20,7 @@ from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
 from pipelines import capacity, other_types, schedules, script_options, serving, shapes
 from pipelines.errors import DefinitionError
-from pipelines.launch import Launch, fabric, launch_of, recipes, tables
+from pipelines.launch import Launch, fabric, image_uri, launch_of, recipes, tables
 from pipelines.own_pipeline import definition_of
 from pipelines.requests import Infrastructure, MountedFileSystem
 
@@ -65,7 +65,7 @@ def check(
         *capacity.problems(environment),
         *pins.problems(environment, root),
     ]
-    problems += fabric.problems(environment.training)
+    problems += [*fabric.problems(environment.training), *_unpinned_image(environment)]
     problems += _missing_scripts(environment, root, environment.training.entry_point)
     if problems:
         raise ConfigError(file, problems, where)
@@ -133,7 +133,8 @@ def _own_notices(environment: Environment, launch: Launch) -> Iterator[str]:
 
 def _on_cpu_images(environment: Environment) -> Iterator[tuple[str, str]]:
     """Yield the sections that always run AWS's CPU image, with their instance types."""
-    yield "evaluation", environment.evaluation.instance_type
+    if environment.evaluation.image_uri is None:
+        yield "evaluation", environment.evaluation.instance_type
     if environment.endpoint:
         yield "endpoint", environment.endpoint.instance_type
     if environment.serving and environment.serving.serverless is None:
@@ -166,6 +167,14 @@ def _other_architectures(environment: Environment, unknown: Collection[str]) -> 
                 "choose one such as ml.m5.xlarge, or with GPUs for training",
                 instance_type,
             )
+
+
+def _unpinned_image(environment: Environment) -> Iterator[Problem]:
+    uri = environment.evaluation.image_uri
+    if uri is not None and not image_uri.is_pinned(uri):
+        message = "must be a full image URI with a tag or a digest, and not :latest"
+        advice = "write registry/repository:tag or registry/repository@sha256:..."
+        yield Problem("evaluation.image_uri", message, advice, uri)
 
 
 def _unreachable_index(environment: Environment, launch: Launch) -> Iterator[Problem]:

@@ -189,7 +189,7 @@ class Requests:
         return {
             "RoleArn": self.infrastructure.evaluation_role_arn,
             "AppSpecification": {
-                "ImageUri": self.launch.evaluation_image_uri,
+                "ImageUri": settings.image_uri or self.launch.evaluation_image_uri,
                 "ContainerEntrypoint": ["/bin/bash", "-c", self._evaluation_command(), "evaluate"],
                 "ContainerArguments": [
                     *("--model-dir", f"{_INPUT}/model"),

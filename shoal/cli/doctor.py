@@ -59,7 +59,7 @@ def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -
 def needs_of(environment: Environment, launch: Launch) -> Needs:
     """Return what the launch contract and the capacity rules need for `environment`."""
     endpoint = environment.endpoint
-    images = {"evaluation": launch.evaluation_image_uri}
+    images = {"evaluation": environment.evaluation.image_uri or launch.evaluation_image_uri}
     if endpoint:
         images["endpoint"] = launch.inference_image_uri
     if environment.training.build_image is None:

@@ -19,6 +19,11 @@ VALID: dict[str, Any] = {
     "frameworks": {"pytorch": {"entry_point": "train.py"}},
     "prepare": "prepare.py",
     "content_types": ["text/csv"],
+    "evaluation": {
+        "entry_point": "measure.py",
+        "instance_type": "ml.m5.large",
+        "image_uri": "mine/own:1",
+    },
     "metrics": {"train:loss": {"regex": "loss=(.)", "unit": "nats"}},
     "gates": [{"metric": "rmse", "at_most": 60}],
     "smoke_test": {
@@ -70,6 +75,7 @@ def root(tmp_path: Path) -> Path:
     (folder / "pytorch").mkdir(parents=True)
     (folder / "row.json").write_text("[1]")
     (folder / "prepare.py").touch()
+    (folder / "pytorch" / "measure.py").touch()
     return tmp_path
 
 

@@ -30,7 +30,7 @@ FILE = "training_code/houses/workload.yaml"
 def lines_of(root: Path, text: str) -> list[str]:
     """Return what a user reads when the file has this text."""
     folder = root / "training_code" / "houses"
-    (folder / "pytorch").mkdir(parents=True)
+    (folder / "pytorch").mkdir(parents=True, exist_ok=True)
     (folder / "row.json").write_text("[1]")
     (folder / "row.csv").write_text("1,2\n")
     (folder / "workload.yaml").write_text(text)
@@ -91,6 +91,18 @@ def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
         ),
         (yaml.safe_dump(VALID | {"metrics": {"Loss": {"regex": "(.)"}}}), "as in train:loss"),
         (yaml.safe_dump(VALID | {"prepare": "gone.py"}), 'prepare = "gone.py": there is no such'),
+        (
+            yaml.safe_dump(VALID | {"evaluation": {"entry_point": "measure.py"}}),
+            'evaluation.entry_point = "measure.py": there is no such file in houses/pytorch',
+        ),
+        (
+            yaml.safe_dump(VALID | {"evaluation": {"entry_point": "measure.sh"}}),
+            'evaluation.entry_point = "measure.sh": must be a .py file',
+        ),
+        (
+            yaml.safe_dump(VALID | {"evaluation": {"instance": "ml.m5.large"}}),
+            "evaluation.instance: there is no such key here",
+        ),
         (yaml.safe_dump(VALID | {"endpoint": "none"}), "smoke_test: is of an endpoint, and"),
         (yaml.safe_dump(ONLY_TRAINS | {"content_types": ["text/csv"]}), "content_types: is of an"),
         (yaml.safe_dump(ONLY_TRAINS | {"endpoint": None}), "or write `endpoint: none` to train"),
@@ -186,12 +198,18 @@ def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> Non
         "smoke_test": test,
         "content_types": ["text/csv"],
         "metrics": {"loss": {"regex": "loss=([0-9.]+)"}},
+        "evaluation": {"entry_point": "measure.py", "instance_type": "ml.g5.xlarge"},
     }
+    script = tmp_path / "training_code" / "houses" / "pytorch" / "measure.py"
+    script.parent.mkdir(parents=True)
+    script.touch()
     assert lines_of(tmp_path, yaml.safe_dump(VALID | more)) == []
     found = environment(tmp_path, workload="houses")
     assert (found.project, found.data.dataset) == ("houses", "houses")
     assert found.training.source_dir == "training_code/houses/pytorch"
     assert [(gate.metric, gate.at_most) for gate in found.evaluation.gates] == [("rmse", 60)]
+    job = found.evaluation
+    assert (job.entry_point, job.instance_type) == ("measure.py", "ml.g5.xlarge")
     assert found.endpoint
     assert found.endpoint.content_types == ("text/csv",)
     assert found.endpoint.max_latency_ms == 700
@@ -199,16 +217,21 @@ def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> Non
 
 
 def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
-    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    script = tmp_path / "training_code" / "houses" / "pytorch" / "own.py"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    job = {"entry_point": "own.py", "image_uri": "theirs/own:1"}
+    assert lines_of(tmp_path, yaml.safe_dump(VALID | {"evaluation": job})) == []
     found = environment(
         tmp_path,
         workload="houses",
         project="lab",
         data={"input_mode": "FastFile"},
-        evaluation={"gates": [{"metric": "r2", "at_least": 0.5}]},
+        evaluation={"gates": [{"metric": "r2", "at_least": 0.5}], "image_uri": "mine/own:1"},
     )
     assert (found.project, found.data.dataset) == ("lab", "houses")
     assert [gate.metric for gate in found.evaluation.gates] == ["r2"]
+    assert (found.evaluation.entry_point, found.evaluation.image_uri) == ("own.py", "mine/own:1")
 
 
 @pytest.mark.parametrize(

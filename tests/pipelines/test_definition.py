@@ -74,6 +74,14 @@ def test_steps_come_in_the_order_of_the_graph() -> None:
     ]
 
 
+def test_an_image_of_your_own_evaluates() -> None:
+    uri = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
+    evaluation = environment().evaluation.model_copy(update={"image_uri": uri})
+    changed = environment().model_copy(update={"evaluation": evaluation})
+    steps = steps_by_name(definition_for(changed, infrastructure()))
+    assert steps["Evaluate"]["Arguments"]["AppSpecification"]["ImageUri"] == uri
+
+
 def test_without_an_endpoint_it_ends_with_the_registered_model() -> None:
     document = definition_for(environment().model_copy(update={"endpoint": None}), infrastructure())
     steps = steps_by_name(document)
