@@ -18,7 +18,7 @@ from config.errors import ConfigError, Problem, place_of, shorten
 from config.pydantic_errors import problems_of, without_keys
 from config.rules import problems_between
 from config.settings import Environment
-from config.workload import beneath, endpoint_problems, unknown_workload
+from config.workload import beneath, misfits, unknown_workload
 from config.yaml_file import ParsedFile, parse_file
 
 FOLDER = "environments"
@@ -142,7 +142,7 @@ def _environment(sources: list[_Source], stem: str, root: Path | None = None) ->
     document = _merged([part.document.data for part in parsed])
     unknown = list(unknown_workload(document, root)) if root else []
     if root and not unknown:
-        unknown += endpoint_problems(document, root)
+        unknown += misfits(document, root)
         document = _merged([beneath(document, root), document])
     environment, rule_problems = _validate(document, stem)
     rule_problems += unknown

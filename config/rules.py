@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from config import (
+    channel_rules,
     file_system_rules,
     gates,
     metrics,
@@ -17,9 +18,9 @@ from config import (
     schedule_rules,
     serving_rules,
 )
+from config.channels import path_parameter, uri_parameter
 from config.errors import Problem
 from config.hyperparameters import (
-    FILE_SYSTEM_PARAMETERS,
     PIPELINE_PARAMETERS,
     as_text,
     parameter_name,
@@ -75,6 +76,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         *schedule_rules.RULES,
         *serving_rules.RULES,
         _without_endpoint,
+        channel_rules.problems,
         gates.problems,
         _metrics,
         _alerts,
@@ -225,8 +227,13 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
             f"has {len(hyperparameters)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours",
             f"keep at most {allowed}",
         )
+    places = (
+        name(channel)
+        for channel in environment.data.channels
+        for name in (uri_parameter, path_parameter)
+    )
     users: dict[str, str] = dict.fromkeys(
-        (*PIPELINE_PARAMETERS, *FILE_SYSTEM_PARAMETERS, MANIFEST_PARAMETER), "the pipeline itself"
+        (*PIPELINE_PARAMETERS, *places, MANIFEST_PARAMETER), "the pipeline itself"
     ) | {bound.parameter: "a gate" for bound in gates.bounds(environment.evaluation.gates)}
     for name, value in hyperparameters.items():
         key, shown = f"{section}.{name}", as_text(value)

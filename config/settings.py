@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints
 
 from config.base import InstanceType, MediaType, OrNone, Settings, Slug
+from config.channels import EVALUATED, ChannelName, PlacedChannel, default_placed_channels
 from config.delivery import Delivery
 from config.file_system import FileSystem
 from config.gates import Gate
@@ -97,10 +98,21 @@ class Data(Settings):
     """How the channels come to the container: copied before the start (File), streamed (FastFile),
     or mounted (FSx; see file_system).
     """
+    channels: Annotated[dict[ChannelName, PlacedChannel], Field(min_length=1)] = Field(
+        default_factory=default_placed_channels
+    )
+    """The channels that the jobs get: those of the workload's file, and of its optional ones those
+    that are named here. Left out, all that are not optional.
+    """
     on_manifest: OnManifest | None = None
     """Start an execution whenever a manifest of a dataset arrives in the data bucket; see
     docs/decisions/schedules.md.
     """
+
+    @property
+    def in_dataset(self) -> dict[str, PlacedChannel]:
+        """The channels that are folders of the dataset."""
+        return {name: channel for name, channel in self.channels.items() if not channel.uri}
 
 
 def _defaults(keys: Mapping[str, Any]) -> Defaults:
@@ -204,6 +216,8 @@ class Evaluation(Settings):
     """Full image URI (with tag or digest) instead of AWS's image of the framework; it needs bash,
     tar and python3.
     """
+    channel: ChannelName = EVALUATED
+    """The channel that the job reads; its script gets the folder as `--test-dir`."""
     max_runtime_s: Annotated[int, Field(ge=60, le=432_000)] = 1800
     """The job is stopped after this many seconds."""
     gates: Annotated[tuple[Gate, ...], Field(min_length=1)] = (

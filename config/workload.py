@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from config import gates, metrics
+from config import channel_rules, gates, metrics
 from config.base import InstanceType, MediaType, Settings, Slug
+from config.channels import EVALUATED, Channel, ChannelName, default_channels
 from config.errors import ConfigError, Problem, shorten
 from config.gates import Gate
 from config.metrics import LogMetricName, Metric
@@ -44,6 +45,9 @@ class EvaluationJob(Settings):
     """Script in the source directory that writes evaluation.json; left out, evaluate.py."""
     instance_type: InstanceType | None = None
     """SageMaker instance type of the job."""
+    channel: ChannelName | None = None
+    """The channel that the job reads; left out, test. Its script gets the folder as `--test-dir`.
+    """
     image_uri: str | None = None
     """Full image URI (with tag or digest) instead of AWS's image of the framework; it needs bash,
     tar and python3.
@@ -57,9 +61,13 @@ class Workload(Settings):
     """Name of the workload; must equal the folder's name."""
     frameworks: Annotated[dict[Framework, Source], Field(min_length=1)]
     """The frameworks that it has scripts for; the first one is the default."""
+    channels: Annotated[dict[ChannelName, Channel], Field(min_length=1)] = Field(
+        default_factory=default_channels
+    )
+    """Name, as in train, to an input of the training job; left out, train and test."""
     prepare: RelativePath | None = None
     """Script in the workload's folder: `python prepare.py --out FOLDER` writes the dataset to
-    FOLDER/train and FOLDER/test. `shoal data upload` runs it.
+    FOLDER/CHANNEL of each channel. `shoal data upload` runs it.
     """
     content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] = ("application/json",)
     """What the model's container takes and answers; the registry's entry says so."""
@@ -151,16 +159,13 @@ def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
 
     Nothing without a name and a file of the default workload. Raises ConfigError.
     """
-    name = document.get("workload", Environment.model_fields["workload"].default)
-    if not isinstance(name, str):
+    workload, training = _workload_of(document, root), document.get("training")
+    if workload is None:
         return {}
-    if "workload" not in document and not (root / workload_file(name)).is_file():
-        return {}
-    workload, training = load_workload(name, root), document.get("training")
     framework = training.get("framework") if isinstance(training, dict) else None
     return {
-        "project": name,
-        "data": {"dataset": name},
+        "project": workload.name,
+        "data": {"dataset": workload.name, "channels": _given_channels(workload, document)},
         "training": _source(workload, framework)
         | {
             "metrics": {
@@ -174,14 +179,50 @@ def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
     }
 
 
-def endpoint_problems(document: dict[str, Any], root: Path) -> Iterator[Problem]:
-    """Yield a problem if an environment's `document` has an endpoint that its workload lacks."""
-    name = document.get("workload")
-    if not (isinstance(name, str) and isinstance(document.get("endpoint"), dict)):
+def misfits(document: dict[str, Any], root: Path) -> Iterator[Problem]:
+    """Yield what an environment's `document` has and its workload lacks: an endpoint, a channel.
+
+    Raises ConfigError.
+    """
+    if (workload := _workload_of(document, root)) is None:
         return
-    if load_workload(name, root).endpoint is not None:
-        message = f"{workload_file(name)} says `endpoint: none`"
+    file = workload_file(workload.name)
+    if workload.endpoint is not None and isinstance(document.get("endpoint"), dict):
+        message = f"{file} says `endpoint: none`"
         yield Problem("endpoint", message, "remove the section, or give the workload a smoke_test")
+    for name in _named_channels(document):
+        if name not in workload.channels:
+            message = f"{file} has no such channel; it has: {', '.join(workload.channels)}"
+            advice = "name one of them, or add it there"
+            yield Problem(f"data.channels.{name}", message, advice)
+
+
+def _workload_of(document: dict[str, Any], root: Path) -> Workload | None:
+    """Return the workload that an environment's `document` names; None without a name and a file
+    of the default workload. Raises ConfigError.
+    """
+    name = document.get("workload", Environment.model_fields["workload"].default)
+    if not isinstance(name, str):
+        return None
+    if "workload" not in document and not (root / workload_file(name)).is_file():
+        return None
+    return load_workload(name, root)
+
+
+def _given_channels(workload: Workload, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the channels that the jobs get: all that are not optional, and what is named."""
+    named = _named_channels(document)
+    return {
+        name: channel.model_dump(exclude_unset=True)
+        for name, channel in workload.channels.items()
+        if not channel.optional or name in named
+    }
+
+
+def _named_channels(document: dict[str, Any]) -> list[str]:
+    data = document.get("data")
+    channels = data.get("channels") if isinstance(data, dict) else None
+    return [str(name) for name in channels] if isinstance(channels, dict) else []
 
 
 def _endpoint(workload: Workload) -> dict[str, Any]:
@@ -228,6 +269,7 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
         *_missing_script(workload, folder),
         *_missing_folders(workload, folder),
         *_missing_evaluation(workload, folder),
+        *_channel_problems(workload),
         *gates.problems_of(workload.gates, "gates"),
         *metrics.problems_of(workload.metrics, "metrics"),
         *_smoke_test_problems(workload, folder),
@@ -236,6 +278,16 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
         message = f"differs from the folder's name, {name}"
         problems.insert(0, Problem("name", message, "rename one of the two", workload.name))
     return problems
+
+
+def _channel_problems(workload: Workload) -> Iterator[Problem]:
+    """Yield what is wrong with the channels, and with the one that the evaluation reads."""
+    yield from channel_rules.problems_of(workload.channels, "channels")
+    evaluated = workload.evaluation.channel or EVALUATED
+    yield from channel_rules.evaluated_problems(workload.channels, evaluated)
+    if evaluated in workload.channels and workload.channels[evaluated].optional:
+        message = "the evaluation reads it, so no environment can do without it"
+        yield Problem(f"channels.{evaluated}.optional", message, "remove the key", value=True)
 
 
 def _smoke_test_problems(workload: Workload, folder: Path) -> Iterator[Problem]:

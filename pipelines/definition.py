@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from config.channels import path_parameter, uri_parameter
 from config.gates import Bound, bounds
 from config.hyperparameters import (
     HyperparameterValue,
@@ -185,11 +186,15 @@ def _teardown(
 def declare(environment: Environment, infrastructure: Infrastructure, launch: Launch) -> Parameters:
     """Return the parameters, with the environment's values as defaults."""
     training, mounted = environment.training, infrastructure.file_system
-    train_uri, test_uri = (_dataset(environment, channel) for channel in ("train", "test"))
+    uris = {name: _uri(environment, name) for name in environment.data.channels}
+    directories = (
+        {name: _directory(environment, mounted, name) for name in environment.data.in_dataset}
+        if mounted
+        else {}
+    )
     return Parameters(
-        train_data=_directory(environment, mounted, "train") if mounted else train_uri,
-        test_data=_directory(environment, mounted, "test") if mounted else test_uri,
-        test_data_uri=test_uri,
+        channels=uris | directories,
+        evaluation_data=uris[environment.evaluation.channel],
         code_uri=Parameter("CodeUri", "String", infrastructure.code_uri),
         instance_type=Parameter(
             "InstanceType", "String", training.instance_type, training.other_instance_types
@@ -222,15 +227,15 @@ def _hyperparameter(name: str, value: HyperparameterValue) -> Parameter | str:
     return Parameter(parameter_name(name), parameter_type(value), value)
 
 
-def _dataset(environment: Environment, channel: str) -> Parameter:
-    return Parameter(
-        f"{channel.capitalize()}DataUri", "String", f"{Names(environment).dataset_uri}/{channel}/"
-    )
+def _uri(environment: Environment, channel: str) -> Parameter:
+    uri = environment.data.channels[channel].uri
+    below = f"{Names(environment).dataset_uri}/{channel}/"
+    return Parameter(uri_parameter(channel), "String", uri or below)
 
 
 def _directory(environment: Environment, mounted: MountedFileSystem, channel: str) -> Parameter:
     return Parameter(
-        f"{channel.capitalize()}DataPath",
+        path_parameter(channel),
         "String",
         mounted.directory(environment.data.dataset, channel),
     )

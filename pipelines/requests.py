@@ -72,12 +72,10 @@ class Infrastructure:
 class Parameters:
     """The values that a person may change for one execution."""
 
-    train_data: Parameter
-    """The training job's channel `train`: a URI in S3, or a directory of the file system."""
-    test_data: Parameter
-    """The training job's channel `test`, likewise."""
-    test_data_uri: Parameter
-    """The evaluation's data, always in S3; without a file system the same as `test_data`."""
+    channels: Mapping[str, Parameter]
+    """Channel of the training job to a URI in S3, or a directory of the file system."""
+    evaluation_data: Parameter
+    """The evaluation's data, always in S3; without a file system that of a channel."""
     code_uri: Parameter
     instance_type: Parameter
     instance_count: Parameter
@@ -88,7 +86,7 @@ class Parameters:
     """The manifest that started the execution; only with `data.on_manifest`."""
 
     def all(self) -> tuple[Parameter, ...]:
-        data = dict.fromkeys((self.train_data, self.test_data, self.test_data_uri, self.code_uri))
+        data = dict.fromkeys((*self.channels.values(), self.evaluation_data, self.code_uri))
         manifest = (self.data_manifest,) if self.data_manifest else ()
         return (
             *data,
@@ -148,8 +146,7 @@ class Requests:
             },
             "HyperParameters": self._hyperparameters(),
             "InputDataConfig": [
-                self._channel("train", self.parameters.train_data),
-                self._channel("test", self.parameters.test_data),
+                self._channel(name, data) for name, data in self.parameters.channels.items()
             ],
             "OutputDataConfig": {
                 "S3OutputPath": self._artifacts("training"),
@@ -193,14 +190,14 @@ class Requests:
                 "ContainerEntrypoint": ["/bin/bash", "-c", self._evaluation_command(), "evaluate"],
                 "ContainerArguments": [
                     *("--model-dir", f"{_INPUT}/model"),
-                    *("--test-dir", f"{_INPUT}/test"),
+                    *("--test-dir", f"{_INPUT}/{settings.channel}"),
                     *("--output-dir", _EVALUATION),
                 ],
             },
             "ProcessingInputs": [
                 _processing_input("code", self.parameters.code_uri),
                 _processing_input("model", self.model_data),
-                _processing_input("test", self.parameters.test_data_uri),
+                _processing_input(settings.channel, self.parameters.evaluation_data),
             ],
             "ProcessingOutputConfig": {
                 "Outputs": [
@@ -330,15 +327,18 @@ class Requests:
         }
 
     def _channel(self, name: str, data: Parameter) -> dict[str, Any]:
+        settings = self.environment.data.channels[name]
+        kind = {"ContentType": settings.content_type} if settings.content_type else {}
         return {
             "ChannelName": name,
-            "DataSource": self._source(data),
+            "DataSource": self._source(data, in_dataset=settings.uri is None),
             "InputMode": self._input_mode(),
+            **kind,
         }
 
-    def _source(self, data: Parameter) -> dict[str, Any]:
+    def _source(self, data: Parameter, *, in_dataset: bool) -> dict[str, Any]:
         mounted = self.infrastructure.file_system
-        if mounted is None:
+        if mounted is None or not in_dataset:
             return {
                 "S3DataSource": {
                     "S3DataType": "S3Prefix",

@@ -13,6 +13,7 @@ from pipelines.check import check as check_environment
 from pipelines.launch.notices import patch_warnings
 from pipelines.schedules import outdated
 from shoal.cli.exit_codes import USAGE
+from shoal.verbs.dataset import upload_notices
 from shoal.verbs.errors import UsageError
 from shoal.verbs.workspace import Workspace
 
@@ -67,7 +68,7 @@ def _check_environment(workspace: Workspace, name: str, told: set[str]) -> set[s
         f" {training.instance_count} x"
         f" {training.instance_type})"
     )
-    for notice in checked.notices:
+    for notice in (*checked.notices, *upload_notices(environment, workspace.root)):
         click.echo(f"{environment_file(name)}: notice: {notice}")
     today = datetime.datetime.now(tz=datetime.UTC).date()
     serves = environment.endpoint is not None

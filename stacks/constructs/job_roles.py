@@ -103,9 +103,14 @@ class JobRoles(Construct):
         role.deny_approval()
         role.allow_interfaces(place)
         self._allow_encryption(role)
-        if environment.data.input_mode is not InputMode.FSX:
+        mounted = environment.data.input_mode is InputMode.FSX
+        placed = [channel.uri for channel in environment.data.channels.values() if channel.uri]
+        data = f"s3://{self._names.bucket('data')}/"
+        if not mounted or any(uri.startswith(data) for uri in placed):
             self._read(role, {"data": "datasets"})
-        else:
+        if not all(uri.startswith(data) for uri in placed):
+            self._read(role, {"artifacts": SEALED})
+        if mounted:
             # As in AWS's AmazonSageMakerFullAccess; whether a training role needs it is not
             # documented.
             why = "DescribeFileSystems has no resource type in IAM."

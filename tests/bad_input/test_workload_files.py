@@ -17,10 +17,15 @@ FILE = "training_code/houses/workload.yaml"
 VALID: dict[str, Any] = {
     "name": "houses",
     "frameworks": {"pytorch": {"entry_point": "train.py"}},
+    "channels": {
+        "rows": {"description": "a table", "content_type": "text/csv"},
+        "base_model": {"optional": True},
+    },
     "prepare": "prepare.py",
     "content_types": ["text/csv"],
     "evaluation": {
         "entry_point": "measure.py",
+        "channel": "rows",
         "instance_type": "ml.m5.large",
         "image_uri": "mine/own:1",
     },

@@ -93,7 +93,8 @@ def test_without_an_endpoint_it_ends_with_the_registered_model() -> None:
 
 def test_parameters_are_those_of_the_pipeline_and_one_per_gate_and_hyperparameter() -> None:
     declared = {parameter["Name"]: parameter["Type"] for parameter in definition()["Parameters"]}
-    own = {name: kind for name, kind in declared.items() if name not in PIPELINE_PARAMETERS}
+    of_every_pipeline = ("TrainDataUri", "TestDataUri", *PIPELINE_PARAMETERS)
+    own = {name: kind for name, kind in declared.items() if name not in of_every_pipeline}
     assert own == {
         "MinAccuracy": "Float",
         "MaxRmse": "Float",
@@ -102,7 +103,7 @@ def test_parameters_are_those_of_the_pipeline_and_one_per_gate_and_hyperparamete
         "LearningRate": "Float",
         "Augment": "String",
     }
-    assert [name for name in declared if name not in own] == list(PIPELINE_PARAMETERS)
+    assert tuple(name for name in declared if name not in own) == of_every_pipeline
 
 
 def test_hyperparameters_are_strings_whatever_their_parameters_type() -> None:
