@@ -4,9 +4,17 @@ sections share.
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StringConstraints,
+)
+from pydantic_core import CoreSchema, core_schema
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=24)]
 InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9]+$")]
@@ -25,3 +33,33 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
     )
+
+
+SECTION_BRANCH = "(section)"
+"""Part of the place of an error in a section that may also be the word `none`."""
+
+
+@dataclass(frozen=True)
+class OrNone:
+    """Lets a key hold a section, or the word `none`, which is None; an empty one is a mistake."""
+
+    section: type[Settings]
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        word = core_schema.chain_schema(
+            [
+                core_schema.literal_schema(["none"]),
+                core_schema.no_info_plain_validator_function(lambda _: None),
+            ]
+        )
+        return core_schema.tagged_union_schema(
+            {SECTION_BRANCH: handler(self.section), "none": word},
+            discriminator=lambda value: "none" if value == "none" else SECTION_BRANCH,
+        )
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": handler(core)["oneOf"]}

@@ -44,6 +44,9 @@ FORMS = {
         "an archive in S3, as in s3://bucket/training/model.tar.gz"
     ),
     r"^[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}$": (f"S3's composite SHA-256, as in {'A' * 43}=-11"),
+    r"^s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._-]+)+/?$": (
+        "a folder or an object in S3, as in s3://bucket/datasets/base-model/"
+    ),
     r"^([0-9a-f]{40}|[0-9a-f]{64})$": f"the whole id of a commit, as in {'0a' * 20}",
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$": (
         "an instant in UTC, as in 2026-11-20T09:30:00Z"

@@ -28,6 +28,9 @@ def _presence(environment: Environment) -> Iterator[Problem]:
         yield Problem(
             "data.input_mode", "needs a file system", advice, str(InputMode.FSX), ("file_system",)
         )
+    if mounted and not environment.data.in_dataset:
+        message = "nothing is read from the file system: every channel has a uri of its own"
+        yield Problem("data.input_mode", message, "use File or FastFile", str(InputMode.FSX))
     if environment.file_system is not None and not mounted:
         message = (
             "nothing would read it, and it costs money: data.input_mode is"

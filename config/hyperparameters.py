@@ -19,18 +19,10 @@ line to a shell (`process.py`, `create_subprocess_shell`; read). 5.1.4 starts th
 HyperparameterValue = str | int | float | bool
 ParameterType = Literal["String", "Integer", "Float"]
 
-PIPELINE_PARAMETERS = (
-    "TrainDataUri",
-    "TestDataUri",
-    "CodeUri",
-    "InstanceType",
-    "InstanceCount",
-)
-"""The parameters of a pipeline that reads S3, whatever its gates. A hyperparameter may not take
+PIPELINE_PARAMETERS = ("CodeUri", "InstanceType", "InstanceCount")
+"""The parameters of every pipeline, whatever its channels and gates. A hyperparameter may not take
 their names.
 """
-FILE_SYSTEM_PARAMETERS = ("TrainDataPath", "TestDataPath")
-"""The parameters that a pipeline with a file system has instead of TrainDataUri."""
 
 
 def parameter_name(hyperparameter: str) -> str:

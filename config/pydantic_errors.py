@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from config.base import SECTION_BRANCH
 from config.errors import Problem
 from config.expected import in_words
 from config.settings import Environment
@@ -79,6 +80,8 @@ def _place(details: Details, data: Any) -> tuple[int | str, ...]:
     """
     place: list[int | str] = []
     for step in details["loc"]:
+        if step == SECTION_BRANCH:
+            continue
         present = (isinstance(data, dict) and step in data) or (
             isinstance(data, list) and isinstance(step, int) and step < len(data)
         )

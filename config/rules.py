@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from config import (
+    channel_rules,
     file_system_rules,
     gates,
     metrics,
@@ -17,9 +18,9 @@ from config import (
     schedule_rules,
     serving_rules,
 )
+from config.channels import path_parameter, uri_parameter
 from config.errors import Problem
 from config.hyperparameters import (
-    FILE_SYSTEM_PARAMETERS,
     PIPELINE_PARAMETERS,
     as_text,
     parameter_name,
@@ -74,6 +75,8 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         *release_rules.RULES,
         *schedule_rules.RULES,
         *serving_rules.RULES,
+        _without_endpoint,
+        channel_rules.problems,
         gates.problems,
         _metrics,
         _alerts,
@@ -184,6 +187,14 @@ def _alerts(environment: Environment) -> Iterator[Problem]:
             )
 
 
+def _without_endpoint(environment: Environment) -> Iterator[Problem]:
+    """What only trains serves nothing: no release is pinned for it."""
+    if environment.endpoint is None and (environment.serving or environment.release):
+        keys = ("serving", "release") if environment.serving else ("release",)
+        message = "its models are trained and registered only: `endpoint` is none"
+        yield Problem(keys[0], message, f"remove {' and '.join(keys)}", related=keys[1:])
+
+
 def _spot(environment: Environment) -> Iterator[Problem]:
     training = environment.training
     key, runtime = "training.max_wait_s", training.max_runtime_s
@@ -227,8 +238,13 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
             f"has {len(hyperparameters)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours",
             f"keep at most {allowed}",
         )
+    places = (
+        name(channel)
+        for channel in environment.data.channels
+        for name in (uri_parameter, path_parameter)
+    )
     users: dict[str, str] = dict.fromkeys(
-        (*PIPELINE_PARAMETERS, *FILE_SYSTEM_PARAMETERS, MANIFEST_PARAMETER), "the pipeline itself"
+        (*PIPELINE_PARAMETERS, *places, MANIFEST_PARAMETER), "the pipeline itself"
     ) | {bound.parameter: "a gate" for bound in gates.bounds(environment.evaluation.gates)}
     for name, value in hyperparameters.items():
         key, shown = f"{section}.{name}", as_text(value)

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from zoneinfo import available_timezones
 
+from config.channels import uri_parameter
 from config.errors import Problem
 from config.manifest import MANIFEST_PARAMETER
 from config.schedule_expressions import max_gap_minutes, mistakes_in
@@ -14,7 +15,6 @@ from config.settings import Environment, InputMode
 
 MAX_VALUE = 1024  # botocore, sagemaker Parameter.Value
 _UTC = "UTC"
-_FROM_MANIFEST = frozenset({MANIFEST_PARAMETER, "TrainDataUri", "TestDataUri"})
 
 
 def _names(environment: Environment) -> Iterator[Problem]:
@@ -134,7 +134,8 @@ def _manifest(environment: Environment) -> Iterator[Problem]:
             None,
             ("data.input_mode",),
         )
-    for name in sorted(_FROM_MANIFEST & on_manifest.parameters.keys()):
+    decided = {MANIFEST_PARAMETER, *map(uri_parameter, environment.data.in_dataset)}
+    for name in sorted(decided & on_manifest.parameters.keys()):
         message = "is what the manifest itself decides"
         yield Problem(
             f"data.on_manifest.parameters.{name}",

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from config.base import InstanceType, MediaType, Settings, Slug
+from config.base import InstanceType, MediaType, OrNone, Settings, Slug
+from config.channels import EVALUATED, ChannelName, PlacedChannel, default_placed_channels
 from config.delivery import Delivery
 from config.file_system import FileSystem
 from config.gates import Gate
@@ -98,10 +99,21 @@ class Data(Settings):
     """How the channels come to the container: copied before the start (File), streamed (FastFile),
     or mounted (FSx; see file_system).
     """
+    channels: Annotated[dict[ChannelName, PlacedChannel], Field(min_length=1)] = Field(
+        default_factory=default_placed_channels
+    )
+    """The channels that the jobs get: those of the workload's file, and of its optional ones those
+    that are named here. Left out, all that are not optional.
+    """
     on_manifest: OnManifest | None = None
     """Start an execution whenever a manifest of a dataset arrives in the data bucket; see
     docs/decisions/schedules.md.
     """
+
+    @property
+    def in_dataset(self) -> dict[str, PlacedChannel]:
+        """The channels that are folders of the dataset."""
+        return {name: channel for name, channel in self.channels.items() if not channel.uri}
 
 
 def _defaults(keys: Mapping[str, Any]) -> Defaults:
@@ -201,6 +213,12 @@ class Evaluation(Settings):
     """Script in the training source_dir that writes evaluation.json."""
     instance_type: InstanceType = "ml.m5.xlarge"
     """SageMaker instance type of the processing job."""
+    image_uri: str | None = None
+    """Full image URI (with tag or digest) instead of AWS's image of the framework; it needs bash,
+    tar and python3.
+    """
+    channel: ChannelName = EVALUATED
+    """The channel that the job reads; its script gets the folder as `--test-dir`."""
     max_runtime_s: Annotated[int, Field(ge=60, le=432_000)] = 1800
     """The job is stopped after this many seconds."""
     gates: Annotated[tuple[Gate, ...], Field(min_length=1)] = (
@@ -265,8 +283,9 @@ class WorkloadSettings(Settings):
     """The training job."""
     evaluation: Evaluation = Evaluation()
     """The evaluation job and the gates behind it."""
-    endpoint: Endpoint = Endpoint()
-    """The temporary endpoint."""
+    endpoint: Annotated[Endpoint | None, OrNone(Endpoint)] = Endpoint()
+    """The temporary endpoint; `none` where models are trained and registered, and none is served.
+    """
     observability: Observability = Observability()
     """Alarms, budget and logs."""
     schedules: tuple[Schedule, ...] = ()
@@ -344,3 +363,8 @@ class Environment(WorkloadSettings):
     def serves(self) -> bool:
         """Whether it has a serving stack: there is a release, and a word on how to serve it."""
         return self.serving is not None and self.release is not None
+
+    @property
+    def ttl_minutes(self) -> int:
+        """Age in minutes after which anyone may remove what an execution left."""
+        return (self.endpoint or Endpoint()).ttl_minutes

@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from config import gates, metrics
-from config.base import MediaType, Settings, Slug
+from config import channel_rules, gates, metrics
+from config.base import InstanceType, MediaType, Settings, Slug
+from config.channels import EVALUATED, Channel, ChannelName, default_channels
 from config.errors import ConfigError, Problem, shorten
 from config.gates import Gate
 from config.metrics import LogMetricName, Metric
 from config.pydantic_errors import problems_of
 from config.settings import Environment, Framework
-from config.smoke_test import RelativePath, SmokeTest
+from config.smoke_test import RelativePath, Request, SmokeTest
 from config.smoke_test_rules import problems_of_smoke_test
 from config.yaml_file import parse_file
 
@@ -37,6 +38,22 @@ class Source(Settings):
     """Script that the toolkit starts on every rank; left out, that of the strategy."""
 
 
+class EvaluationJob(Settings):
+    """The processing job that measures the trained model, unless an environment says otherwise."""
+
+    entry_point: RelativePath | None = None
+    """Script in the source directory that writes evaluation.json; left out, evaluate.py."""
+    instance_type: InstanceType | None = None
+    """SageMaker instance type of the job."""
+    channel: ChannelName | None = None
+    """The channel that the job reads; left out, test. Its script gets the folder as `--test-dir`.
+    """
+    image_uri: str | None = None
+    """Full image URI (with tag or digest) instead of AWS's image of the framework; it needs bash,
+    tar and python3.
+    """
+
+
 class Workload(Settings):
     """One workload: one folder in `training_code/`."""
 
@@ -44,9 +61,13 @@ class Workload(Settings):
     """Name of the workload; must equal the folder's name."""
     frameworks: Annotated[dict[Framework, Source], Field(min_length=1)]
     """The frameworks that it has scripts for; the first one is the default."""
+    channels: Annotated[dict[ChannelName, Channel], Field(min_length=1)] = Field(
+        default_factory=default_channels
+    )
+    """Name, as in train, to an input of the training job; left out, train and test."""
     prepare: RelativePath | None = None
     """Script in the workload's folder: `python prepare.py --out FOLDER` writes the dataset to
-    FOLDER/train and FOLDER/test. `shoal data upload` runs it.
+    FOLDER/CHANNEL of each channel. `shoal data upload` runs it.
     """
     content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] = ("application/json",)
     """What the model's container takes and answers; the registry's entry says so."""
@@ -54,12 +75,24 @@ class Workload(Settings):
     """Name, as in train:loss, to where the number stands in the log lines of rank 0; CloudWatch and
     the dashboard show it.
     """
+    evaluation: EvaluationJob = EvaluationJob()
+    """The job that measures the trained model."""
     gates: Annotated[tuple[Gate, ...], Field(min_length=1)]
     """What numbers of evaluation.json must be, unless an environment says otherwise at
     evaluation.gates.
     """
-    smoke_test: SmokeTest
-    """What is asked of an endpoint that serves the model, before anybody relies on it."""
+    endpoint: Literal["none"] | None = None
+    """`none` for a workload that only trains: its models are registered, and nothing serves them.
+    """
+    smoke_test: SmokeTest | None = None
+    """What is asked of an endpoint that serves the model, before anybody relies on it; needed
+    unless `endpoint` is none.
+    """
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """What the smoke test sends; nothing where there is no endpoint."""
+        return self.smoke_test.requests if self.smoke_test else ()
 
 
 def workload_file(name: str) -> str:
@@ -134,16 +167,13 @@ def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
 
     Nothing without a name and a file of the default workload. Raises ConfigError.
     """
-    name = document.get("workload", Environment.model_fields["workload"].default)
-    if not isinstance(name, str):
+    workload, training = _workload_of(document, root), document.get("training")
+    if workload is None:
         return {}
-    if "workload" not in document and not (root / workload_file(name)).is_file():
-        return {}
-    workload, training = load_workload(name, root), document.get("training")
     framework = training.get("framework") if isinstance(training, dict) else None
     return {
-        "project": name,
-        "data": {"dataset": name},
+        "project": workload.name,
+        "data": {"dataset": workload.name, "channels": _given_channels(workload, document)},
         "training": _source(workload, framework)
         | {
             "metrics": {
@@ -151,10 +181,64 @@ def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
                 for name, metric in workload.metrics.items()
             }
         },
-        "endpoint": {"content_types": list(workload.content_types)}
-        | ({"max_latency_ms": latency} if (latency := workload.smoke_test.max_latency_ms) else {}),
-        "evaluation": {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
+        "endpoint": workload.endpoint or _endpoint(workload),
+        "evaluation": workload.evaluation.model_dump(exclude_none=True)
+        | {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
     }
+
+
+def misfits(document: dict[str, Any], root: Path) -> Iterator[Problem]:
+    """Yield what an environment's `document` has and its workload lacks: an endpoint, a channel.
+
+    Raises ConfigError.
+    """
+    if (workload := _workload_of(document, root)) is None:
+        return
+    file = workload_file(workload.name)
+    if workload.endpoint is not None and isinstance(document.get("endpoint"), dict):
+        message = f"{file} says `endpoint: none`"
+        yield Problem("endpoint", message, "remove the section, or give the workload a smoke_test")
+    for name in _named_channels(document):
+        if name not in workload.channels:
+            message = f"{file} has no such channel; it has: {', '.join(workload.channels)}"
+            advice = "name one of them, or add it there"
+            yield Problem(f"data.channels.{name}", message, advice)
+
+
+def _workload_of(document: dict[str, Any], root: Path) -> Workload | None:
+    """Return the workload that an environment's `document` names; None without a name and a file
+    of the default workload. Raises ConfigError.
+    """
+    name = document.get("workload", Environment.model_fields["workload"].default)
+    if not isinstance(name, str):
+        return None
+    if "workload" not in document and not (root / workload_file(name)).is_file():
+        return None
+    return load_workload(name, root)
+
+
+def _given_channels(workload: Workload, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the channels that the jobs get: all that are not optional, and what is named."""
+    named = _named_channels(document)
+    return {
+        name: channel.model_dump(exclude_unset=True)
+        for name, channel in workload.channels.items()
+        if not channel.optional or name in named
+    }
+
+
+def _named_channels(document: dict[str, Any]) -> list[str]:
+    data = document.get("data")
+    channels = data.get("channels") if isinstance(data, dict) else None
+    return [str(name) for name in channels] if isinstance(channels, dict) else []
+
+
+def _endpoint(workload: Workload) -> dict[str, Any]:
+    """Return the keys of the endpoint section."""
+    latency = workload.smoke_test.max_latency_ms if workload.smoke_test else None
+    return {"content_types": list(workload.content_types)} | (
+        {"max_latency_ms": latency} if latency else {}
+    )
 
 
 def _source(workload: Workload, framework: str | None) -> dict[str, str]:
@@ -192,14 +276,39 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
     problems = [
         *_missing_script(workload, folder),
         *_missing_folders(workload, folder),
+        *_missing_evaluation(workload, folder),
+        *_channel_problems(workload),
         *gates.problems_of(workload.gates, "gates"),
         *metrics.problems_of(workload.metrics, "metrics"),
-        *problems_of_smoke_test(workload.smoke_test, folder),
+        *_smoke_test_problems(workload, folder),
     ]
     if workload.name != name:
         message = f"differs from the folder's name, {name}"
         problems.insert(0, Problem("name", message, "rename one of the two", workload.name))
     return problems
+
+
+def _channel_problems(workload: Workload) -> Iterator[Problem]:
+    """Yield what is wrong with the channels, and with the one that the evaluation reads."""
+    yield from channel_rules.problems_of(workload.channels, "channels")
+    evaluated = workload.evaluation.channel or EVALUATED
+    yield from channel_rules.evaluated_problems(workload.channels, evaluated)
+    if evaluated in workload.channels and workload.channels[evaluated].optional:
+        message = "the evaluation reads it, so no environment can do without it"
+        yield Problem(f"channels.{evaluated}.optional", message, "remove the key", value=True)
+
+
+def _smoke_test_problems(workload: Workload, folder: Path) -> Iterator[Problem]:
+    """Yield what is wrong with the smoke test, which belongs to an endpoint."""
+    if workload.endpoint is not None:
+        for key in sorted({"content_types", "smoke_test"} & workload.model_fields_set):
+            message = "is of an endpoint, and `endpoint: none` says that there is none"
+            yield Problem(key, message, "remove one of the two")
+    elif workload.smoke_test is None:
+        message = "the key is missing: an endpoint is asked something before anybody relies on it"
+        yield Problem("smoke_test", message, "add it, or write `endpoint: none` to train only")
+    else:
+        yield from problems_of_smoke_test(workload.smoke_test, folder)
 
 
 def _missing_script(workload: Workload, folder: Path) -> Iterator[Problem]:
@@ -214,3 +323,16 @@ def _missing_folders(workload: Workload, folder: Path) -> Iterator[Problem]:
         if not (folder / name).is_dir():
             message = f"there is no folder {name} in {folder.name}"
             yield Problem(f"frameworks.{framework}", message, "write it, or set `source_dir`")
+
+
+def _missing_evaluation(workload: Workload, folder: Path) -> Iterator[Problem]:
+    """Yield the source directories that lack the script which the file names."""
+    key, script = "evaluation.entry_point", workload.evaluation.entry_point
+    if script and not script.endswith(".py"):
+        yield Problem(key, "must be a .py file", "give its path, as in measure.py", script)
+        return
+    for framework, source in workload.frameworks.items() if script else ():
+        name = source.source_dir or str(framework)
+        if (folder / name).is_dir() and not (folder / name / str(script)).is_file():
+            message = f"there is no such file in {folder.name}/{name}"
+            yield Problem(key, message, "write it, or name one that is there", script)

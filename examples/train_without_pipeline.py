@@ -155,6 +155,8 @@ for stream in streams:
 from sagemaker.core.resources import Endpoint, EndpointConfig, Model
 from sagemaker.core.shapes import ContainerDefinition, ProductionVariant, VpcConfig
 
+if environment.endpoint is None:
+    raise SystemExit(f"{environment.name} only trains: its `endpoint` is none")
 cleanup = ExitStack()
 atexit.register(cleanup.close)
 name, poll_s = trained.training_job_name, 1 if TARGET else 30

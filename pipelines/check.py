@@ -20,7 +20,7 @@ from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
 from pipelines import capacity, other_types, schedules, script_options, serving, shapes
 from pipelines.errors import DefinitionError
-from pipelines.launch import Launch, fabric, launch_of, recipes, tables
+from pipelines.launch import Launch, fabric, image_uri, launch_of, recipes, tables
 from pipelines.own_pipeline import definition_of
 from pipelines.requests import Infrastructure, MountedFileSystem
 
@@ -65,7 +65,7 @@ def check(
         *capacity.problems(environment),
         *pins.problems(environment, root),
     ]
-    problems += fabric.problems(environment.training)
+    problems += [*fabric.problems(environment.training), *_unpinned_image(environment)]
     problems += _missing_scripts(environment, root, environment.training.entry_point)
     if problems:
         raise ConfigError(file, problems, where)
@@ -133,8 +133,10 @@ def _own_notices(environment: Environment, launch: Launch) -> Iterator[str]:
 
 def _on_cpu_images(environment: Environment) -> Iterator[tuple[str, str]]:
     """Yield the sections that always run AWS's CPU image, with their instance types."""
-    yield "evaluation", environment.evaluation.instance_type
-    yield "endpoint", environment.endpoint.instance_type
+    if environment.evaluation.image_uri is None:
+        yield "evaluation", environment.evaluation.instance_type
+    if environment.endpoint:
+        yield "endpoint", environment.endpoint.instance_type
     if environment.serving and environment.serving.serverless is None:
         yield "serving", environment.serving.instance_type
 
@@ -165,6 +167,14 @@ def _other_architectures(environment: Environment, unknown: Collection[str]) -> 
                 "choose one such as ml.m5.xlarge, or with GPUs for training",
                 instance_type,
             )
+
+
+def _unpinned_image(environment: Environment) -> Iterator[Problem]:
+    uri = environment.evaluation.image_uri
+    if uri is not None and not image_uri.is_pinned(uri):
+        message = "must be a full image URI with a tag or a digest, and not :latest"
+        advice = "write registry/repository:tag or registry/repository@sha256:..."
+        yield Problem("evaluation.image_uri", message, advice, uri)
 
 
 def _unreachable_index(environment: Environment, launch: Launch) -> Iterator[Problem]:
@@ -265,23 +275,27 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
 
     With them a definition can be checked before there are stacks.
     """
-    names = Names(environment)
+    names, serves = Names(environment), environment.endpoint is not None
     mounted = MountedFileSystem(file_system_id="fs-00000000000000000", mount_name="00000000")
     return Infrastructure(
         code_uri=f"s3://{names.bucket('data')}/code.tar.gz",
         kms_key_arn=names.arn("kms", "key/00000000-0000-0000-0000-000000000000"),
         training_role_arn=names.role_arn("training"),
         evaluation_role_arn=names.role_arn("evaluation"),
-        endpoint_role_arn=names.role_arn("endpoint"),
+        endpoint_role_arn=names.role_arn("endpoint") if serves else "",
         training_subnet_ids=("subnet-00000000000000000",),
         training_security_group_ids=("sg-00000000000000000",),
         hosting_subnet_ids=tuple(
             f"subnet-{index:017x}" for index, _ in enumerate(environment.network.hosting_az_ids)
         ),
         hosting_security_group_ids=("sg-00000000000000000",),
-        seal_function_arn=names.arn("lambda", f"function:{names.function('seal')}"),
-        smoke_test_function_arn=names.arn("lambda", f"function:{names.function('smoke-test')}"),
-        teardown_function_arn=names.arn("lambda", f"function:{names.function('teardown')}"),
+        seal_function_arn=_function_arn(names, "seal"),
+        smoke_test_function_arn=_function_arn(names, "smoke-test") if serves else "",
+        teardown_function_arn=_function_arn(names, "teardown") if serves else "",
         training_image_uri=_built_image(environment),
         file_system=mounted if environment.data.input_mode is InputMode.FSX else None,
     )
+
+
+def _function_arn(names: Names, purpose: str) -> str:
+    return names.arn("lambda", f"function:{names.function(purpose)}")

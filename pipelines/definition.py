@@ -5,6 +5,8 @@
                                |   Teardown
                                +-> GateFailed (the execution fails)
 
+With `endpoint: none` it ends at Register.
+
 `pipelines.requests` has what each step asks of SageMaker. What may change per execution is a
 parameter.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from config.channels import path_parameter, uri_parameter
 from config.gates import Bound, bounds
 from config.hyperparameters import (
     HyperparameterValue,
@@ -23,6 +26,7 @@ from config.hyperparameters import (
 )
 from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
+from config.settings import Endpoint as EndpointSettings
 from config.settings import Environment, TeardownStep
 from pipelines.expressions import (
     EXECUTION_ARN,
@@ -56,6 +60,7 @@ from pipelines.steps import (
     Processing,
     RegisterModel,
     ReportFile,
+    Step,
     Training,
     Trigger,
 )
@@ -101,29 +106,7 @@ def build(
         },
     )
     register = RegisterModel("Register", requests.registration(), retries=(CREATE_CALL,))
-    create_model = Model(
-        "CreateModel", requests.model(), depends_on=(register.name,), retries=(CREATE_CALL,)
-    )
-    create_endpoint_config = EndpointConfig("CreateEndpointConfig", requests.endpoint_config())
-    create_endpoint = Endpoint("CreateEndpoint", requests.endpoint())
-
-    smoke_test = Lambda(
-        "SmokeTest",
-        {
-            "endpoint_name": Property(create_endpoint.name, "EndpointName"),
-            "training_job_name": Property(train.name, "TrainingJobName"),
-            "content_sha256": requests.sealed("content_sha256"),
-            "max_latency_ms": environment.endpoint.max_latency_ms,
-        },
-        function_arn=infrastructure.smoke_test_function_arn,
-        outputs={
-            "status": "String",
-            "answers": "String",
-            "slowest_ms": "Float",
-            "content_sha256": "String",
-        },
-    )
-    teardown = _teardown(environment, infrastructure, smoke_test)
+    hosting = _hosting(environment.endpoint, requests, train, register)
 
     measured = {
         bound: PropertyFile(evaluate.name, report.name, f"metrics.{bound.metric}.value")
@@ -135,15 +118,7 @@ def build(
             _COMPARISONS[bound.kind](value, parameters.gates[bound])
             for bound, value in measured.items()
         ),
-        if_true=(
-            seal,
-            register,
-            create_model,
-            create_endpoint_config,
-            create_endpoint,
-            smoke_test,
-            *teardown,
-        ),
+        if_true=(seal, register, *hosting),
         if_false=(Fail("GateFailed", message=_failure(parameters, measured)),),
     )
     return Pipeline(parameters.all(), (train, evaluate, gate)).to_dict()
@@ -158,17 +133,46 @@ def _failure(parameters: Parameters, measured: Mapping[Bound, PropertyFile]) -> 
     return Join("", tuple(parts[:-1]))
 
 
+def _hosting(
+    settings: EndpointSettings | None, requests: Requests, train: Training, register: RegisterModel
+) -> tuple[Step, ...]:
+    """Return the steps that serve the registered model for a while; none without an endpoint."""
+    if settings is None:
+        return ()
+    create_model = Model(
+        "CreateModel", requests.model(), depends_on=(register.name,), retries=(CREATE_CALL,)
+    )
+    create_endpoint_config = EndpointConfig(
+        "CreateEndpointConfig", requests.endpoint_config(settings)
+    )
+    create_endpoint = Endpoint("CreateEndpoint", requests.endpoint())
+    smoke_test = Lambda(
+        "SmokeTest",
+        {
+            "endpoint_name": Property(create_endpoint.name, "EndpointName"),
+            "training_job_name": Property(train.name, "TrainingJobName"),
+            "content_sha256": requests.sealed("content_sha256"),
+            "max_latency_ms": settings.max_latency_ms,
+        },
+        function_arn=requests.infrastructure.smoke_test_function_arn,
+        outputs={
+            "status": "String",
+            "answers": "String",
+            "slowest_ms": "Float",
+            "content_sha256": "String",
+        },
+    )
+    teardown = _teardown(settings, requests.infrastructure, smoke_test)
+    return (create_model, create_endpoint_config, create_endpoint, smoke_test, *teardown)
+
+
 def _teardown(
-    environment: Environment, infrastructure: Infrastructure, smoke_test: Lambda
+    settings: EndpointSettings, infrastructure: Infrastructure, smoke_test: Lambda
 ) -> tuple[Lambda, ...]:
     """Return the step, which reads no result of a step that may have failed."""
-    if environment.endpoint.teardown_step is TeardownStep.NEVER:
+    if settings.teardown_step is TeardownStep.NEVER:
         return ()
-    trigger = (
-        Trigger.ANY
-        if environment.endpoint.teardown_step is TeardownStep.ALWAYS
-        else Trigger.COMPLETED
-    )
+    trigger = Trigger.ANY if settings.teardown_step is TeardownStep.ALWAYS else Trigger.COMPLETED
     step = Lambda(
         "Teardown",
         {"pipeline_execution_arn": EXECUTION_ARN},
@@ -182,11 +186,15 @@ def _teardown(
 def declare(environment: Environment, infrastructure: Infrastructure, launch: Launch) -> Parameters:
     """Return the parameters, with the environment's values as defaults."""
     training, mounted = environment.training, infrastructure.file_system
-    train_uri, test_uri = (_dataset(environment, channel) for channel in ("train", "test"))
+    uris = {name: _uri(environment, name) for name in environment.data.channels}
+    directories = (
+        {name: _directory(environment, mounted, name) for name in environment.data.in_dataset}
+        if mounted
+        else {}
+    )
     return Parameters(
-        train_data=_directory(environment, mounted, "train") if mounted else train_uri,
-        test_data=_directory(environment, mounted, "test") if mounted else test_uri,
-        test_data_uri=test_uri,
+        channels=uris | directories,
+        evaluation_data=uris[environment.evaluation.channel],
         code_uri=Parameter("CodeUri", "String", infrastructure.code_uri),
         instance_type=Parameter(
             "InstanceType", "String", training.instance_type, training.other_instance_types
@@ -219,15 +227,15 @@ def _hyperparameter(name: str, value: HyperparameterValue) -> Parameter | str:
     return Parameter(parameter_name(name), parameter_type(value), value)
 
 
-def _dataset(environment: Environment, channel: str) -> Parameter:
-    return Parameter(
-        f"{channel.capitalize()}DataUri", "String", f"{Names(environment).dataset_uri}/{channel}/"
-    )
+def _uri(environment: Environment, channel: str) -> Parameter:
+    uri = environment.data.channels[channel].uri
+    below = f"{Names(environment).dataset_uri}/{channel}/"
+    return Parameter(uri_parameter(channel), "String", uri or below)
 
 
 def _directory(environment: Environment, mounted: MountedFileSystem, channel: str) -> Parameter:
     return Parameter(
-        f"{channel.capitalize()}DataPath",
+        path_parameter(channel),
         "String",
         mounted.directory(environment.data.dataset, channel),
     )

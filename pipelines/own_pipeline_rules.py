@@ -191,18 +191,18 @@ def _text_of(value: Any, defaults: Mapping[str, Any]) -> str:
 
 def _permission_mistakes(step: Mapping[str, Any], infrastructure: Infrastructure) -> Iterator[str]:
     arguments = step["Arguments"]
-    roles = {getattr(infrastructure, f"{job}_role_arn") for job in _JOBS}
+    roles = _existing(infrastructure, "role_arn", _JOBS)
     for key in _ROLE_KEYS:
         if key in arguments and arguments[key] not in roles:
             yield (
                 f"{step['Name']}.{key}: the pipeline may hand over only the roles in infrastructure"
-                f" ({', '.join(_JOBS)})"
+                f" ({', '.join(roles.values())})"
             )
-    functions = {getattr(infrastructure, f"{name}_function_arn") for name in _FUNCTIONS}
+    functions = _existing(infrastructure, "function_arn", _FUNCTIONS)
     if step["Type"] == "Lambda" and step.get("FunctionArn") not in functions:
         yield (
             f"{step['Name']}.FunctionArn: the pipeline may call only the functions in"
-            f" infrastructure ({', '.join(_FUNCTIONS)})"
+            f" infrastructure ({', '.join(functions.values())})"
         )
     path = _VPC_AT.get(step["Type"], ())
     if path and not _at(arguments, path):
@@ -210,6 +210,12 @@ def _permission_mistakes(step: Mapping[str, Any], infrastructure: Infrastructure
             f"{step['Name']}.{'.'.join(path)}: is missing; the pipeline may start jobs in the"
             " environment's subnets only"
         )
+
+
+def _existing(infrastructure: Infrastructure, kind: str, names: tuple[str, ...]) -> dict[str, str]:
+    """Return name by ARN; what is for endpoints only need not be there."""
+    arns = {getattr(infrastructure, f"{name}_{kind}"): name for name in names}
+    return {arn: name for arn, name in arns.items() if arn}
 
 
 def _limit_mistakes(

@@ -9,7 +9,7 @@ from typing import Any
 from config.file_system import DATASETS_PATH
 from config.gates import Bound
 from config.names import EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
-from config.settings import Environment, Framework, InputMode
+from config.settings import Endpoint, Environment, Framework, InputMode
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from pipelines.launch import Launch, fabric
 from pipelines.launch.tables import takes_volume_key
@@ -54,6 +54,7 @@ class Infrastructure:
     training_role_arn: str
     evaluation_role_arn: str
     endpoint_role_arn: str
+    """Empty where there is no endpoint, as are the two functions of one."""
     training_subnet_ids: tuple[str, ...]
     training_security_group_ids: tuple[str, ...]
     hosting_subnet_ids: tuple[str, ...]
@@ -71,12 +72,10 @@ class Infrastructure:
 class Parameters:
     """The values that a person may change for one execution."""
 
-    train_data: Parameter
-    """The training job's channel `train`: a URI in S3, or a directory of the file system."""
-    test_data: Parameter
-    """The training job's channel `test`, likewise."""
-    test_data_uri: Parameter
-    """The evaluation's data, always in S3; without a file system the same as `test_data`."""
+    channels: Mapping[str, Parameter]
+    """Channel of the training job to a URI in S3, or a directory of the file system."""
+    evaluation_data: Parameter
+    """The evaluation's data, always in S3; without a file system that of a channel."""
     code_uri: Parameter
     instance_type: Parameter
     instance_count: Parameter
@@ -87,7 +86,7 @@ class Parameters:
     """The manifest that started the execution; only with `data.on_manifest`."""
 
     def all(self) -> tuple[Parameter, ...]:
-        data = dict.fromkeys((self.train_data, self.test_data, self.test_data_uri, self.code_uri))
+        data = dict.fromkeys((*self.channels.values(), self.evaluation_data, self.code_uri))
         manifest = (self.data_manifest,) if self.data_manifest else ()
         return (
             *data,
@@ -147,8 +146,7 @@ class Requests:
             },
             "HyperParameters": self._hyperparameters(),
             "InputDataConfig": [
-                self._channel("train", self.parameters.train_data),
-                self._channel("test", self.parameters.test_data),
+                self._channel(name, data) for name, data in self.parameters.channels.items()
             ],
             "OutputDataConfig": {
                 "S3OutputPath": self._artifacts("training"),
@@ -188,18 +186,18 @@ class Requests:
         return {
             "RoleArn": self.infrastructure.evaluation_role_arn,
             "AppSpecification": {
-                "ImageUri": self.launch.evaluation_image_uri,
+                "ImageUri": settings.image_uri or self.launch.evaluation_image_uri,
                 "ContainerEntrypoint": ["/bin/bash", "-c", self._evaluation_command(), "evaluate"],
                 "ContainerArguments": [
                     *("--model-dir", f"{_INPUT}/model"),
-                    *("--test-dir", f"{_INPUT}/test"),
+                    *("--test-dir", f"{_INPUT}/{settings.channel}"),
                     *("--output-dir", _EVALUATION),
                 ],
             },
             "ProcessingInputs": [
                 _processing_input("code", self.parameters.code_uri),
                 _processing_input("model", self.model_data),
-                _processing_input("test", self.parameters.test_data_uri),
+                _processing_input(settings.channel, self.parameters.evaluation_data),
             ],
             "ProcessingOutputConfig": {
                 "Outputs": [
@@ -225,7 +223,6 @@ class Requests:
 
         It has no tags: a version in a group has those of the group, and the call refuses its own.
         """
-        content_types = list(self.environment.endpoint.content_types)
         report = self._artifacts("evaluation", EVALUATION_FILE)
         manifest = (
             {"data_manifest": self.parameters.data_manifest}
@@ -238,11 +235,7 @@ class Requests:
             "SkipModelValidation": "None",
             "InferenceSpecification": {
                 "Containers": [self._container()],
-                "SupportedContentTypes": content_types,
-                "SupportedResponseMIMETypes": content_types,
-                "SupportedRealtimeInferenceInstanceTypes": [
-                    self.environment.endpoint.instance_type
-                ],
+                **_supported(self.environment.endpoint),
             },
             "ModelMetrics": {
                 "ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}
@@ -270,12 +263,11 @@ class Requests:
             "Tags": self._tags(),
         }
 
-    def endpoint_config(self) -> dict[str, Any]:
+    def endpoint_config(self, settings: Endpoint) -> dict[str, Any]:
         """Return CreateEndpointConfig's request.
 
         SageMaker appends a suffix of its own to the name, which need not be the execution's id.
         """
-        settings = self.environment.endpoint
         variant = {
             "VariantName": "AllTraffic",
             "ModelName": Property("CreateModel", "ModelName"),
@@ -335,15 +327,18 @@ class Requests:
         }
 
     def _channel(self, name: str, data: Parameter) -> dict[str, Any]:
+        settings = self.environment.data.channels[name]
+        kind = {"ContentType": settings.content_type} if settings.content_type else {}
         return {
             "ChannelName": name,
-            "DataSource": self._source(data),
+            "DataSource": self._source(data, in_dataset=settings.uri is None),
             "InputMode": self._input_mode(),
+            **kind,
         }
 
-    def _source(self, data: Parameter) -> dict[str, Any]:
+    def _source(self, data: Parameter, *, in_dataset: bool) -> dict[str, Any]:
         mounted = self.infrastructure.file_system
-        if mounted is None:
+        if mounted is None or not in_dataset:
             return {
                 "S3DataSource": {
                     "S3DataType": "S3Prefix",
@@ -404,7 +399,7 @@ class Requests:
         tags: dict[str, str | Expression] = {
             PIPELINE_TAG: self.names.pipeline,
             EXECUTION_TAG: EXECUTION_ID,
-            "shoal:ttl-minutes": str(self.environment.endpoint.ttl_minutes),
+            "shoal:ttl-minutes": str(self.environment.ttl_minutes),
         }
         if self.environment.workloads:
             tags[WORKLOAD_TAG] = self.names.prefix
@@ -413,6 +408,17 @@ class Requests:
     def _evaluation_command(self) -> str:
         unpack = f"mkdir -p {_CODE} && tar -xzf {_INPUT}/code/*.gz -C {_CODE}"
         return f'{unpack} && exec python3 {_CODE}/{self.environment.evaluation.entry_point} "$@"'
+
+
+def _supported(endpoint: Endpoint | None) -> dict[str, list[str]]:
+    """Return what the registry's entry says of an endpoint."""
+    if endpoint is None:
+        return {}
+    return {
+        "SupportedContentTypes": list(endpoint.content_types),
+        "SupportedResponseMIMETypes": list(endpoint.content_types),
+        "SupportedRealtimeInferenceInstanceTypes": [endpoint.instance_type],
+    }
 
 
 def _vpc(subnet_ids: tuple[str, ...], security_group_ids: tuple[str, ...]) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from config.hyperparameters import as_text, parameter_name
 from config.settings import Training
 
 FOLDER = "training_code"
-_OF_JOB = frozenset({"train-dir", "test-dir", "model-dir", "checkpoint-dir", "model_dir"})
-"""Options that SageMaker's variables and the pipeline set."""
+_OF_JOB = ("-dir", "_dir")
+"""Ends of options that SageMaker's variables and the pipeline set: folders of the job."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def parameters_of(training: Training, entry_point: str, root: Path | None) -> Ma
 def problems_of(training: Training, entry_point: str, root: Path | None) -> Iterator[Problem]:
     """Yield the hyperparameters that the script does not know, or whose values it would refuse."""
     options = options_of(training.source_dir, entry_point, root)
-    names = ", ".join(name for name in options if name not in _OF_JOB)
+    names = ", ".join(name for name in options if not name.endswith(_OF_JOB))
     for name, value in training.hyperparameters.items() if options else ():
         key = f"training.hyperparameters.{name}"
         if name not in options:

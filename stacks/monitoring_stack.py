@@ -41,7 +41,8 @@ class MonitoringStack(cdk.Stack):
         )
         self.sweeper = Sweeper(self, "Sweeper", names=names, functions=functions)
         self.alarms = Alarms(self, "Alarms", names=names, key=data.key)
-        self.alarms.watch_dead_letters(pipeline.dead_letters)
+        if pipeline.dead_letters:
+            self.alarms.watch_dead_letters(pipeline.dead_letters)
         self.alarms.watch_functions([*pipeline.functions, self.sweeper.scheduled])
         if pipeline.schedules:
             ScheduleAlarms(

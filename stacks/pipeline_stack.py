@@ -11,6 +11,7 @@ from constructs import Construct
 
 from config.consumers import Consumer
 from config.names import Names
+from config.settings import Environment
 from pipelines.definition import Infrastructure
 from pipelines.launch import Launch
 from pipelines.own_pipeline import definition_of
@@ -35,7 +36,8 @@ if TYPE_CHECKING:  # see stacks.stage
 class PipelineStack(cdk.Stack):
     """What one workload has; `consumers` serve what it registers.
 
-    The registry in it outlives the stack of a protected environment.
+    The registry in it outlives the stack of a protected environment. `requests` is what the smoke
+    test sends; None where there is no endpoint.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class PipelineStack(cdk.Stack):
         names: Names,
         launch: Launch,
         root: Path,
-        requests: bytes,
+        requests: bytes | None,
         network: NetworkStack,
         data: DataStack,
         file_system: FileSystemStack | None = None,
@@ -70,10 +72,12 @@ class PipelineStack(cdk.Stack):
         )
         code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
         seal = Seal(self, "Seal", names=names, functions=functions, key=data.key)
-        smoke_test = SmokeTest(
-            self, "SmokeTest", names=names, functions=functions, requests=requests
-        )
-        guard = TeardownGuard(self, "TeardownGuard", names=names, functions=functions)
+        smoke_test, guard = None, None
+        if requests is not None:
+            smoke_test = SmokeTest(
+                self, "SmokeTest", names=names, functions=functions, requests=requests
+            )
+            guard = TeardownGuard(self, "TeardownGuard", names=names, functions=functions)
         training = Place(network.vpc, [network.training_subnet], [network.training_security_group])
         hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
         jobs = JobRoles(
@@ -88,15 +92,20 @@ class PipelineStack(cdk.Stack):
             hosting_security_group_ids=hosting.security_group_ids,
             training_role_arn=names.role_arn("training"),
             evaluation_role_arn=names.role_arn("evaluation"),
-            endpoint_role_arn=names.role_arn("endpoint"),
+            endpoint_role_arn=names.role_arn("endpoint") if jobs.endpoint else "",
             seal_function_arn=seal.sealer.function.function_arn,
-            smoke_test_function_arn=smoke_test.caller.function.function_arn,
-            teardown_function_arn=guard.deleter.function.function_arn,
+            smoke_test_function_arn=smoke_test.caller.function.function_arn if smoke_test else "",
+            teardown_function_arn=guard.deleter.function.function_arn if guard else "",
             training_image_uri=built_image,
             file_system=mounted,
         )
         definition = definition_of(environment, infrastructure, launch, root)
         jobs.allow_definition(definition, built_image)
+        self.functions = [
+            seal.sealer,
+            *([smoke_test.caller] if smoke_test else []),
+            *([guard.deleter] if guard else []),
+        ]
         role = PipelineRole(
             self,
             "PipelineRole",
@@ -105,8 +114,8 @@ class PipelineStack(cdk.Stack):
             training=training,
             hosting=hosting,
             key=data.key,
-            jobs=[jobs.training, jobs.evaluation, jobs.endpoint],
-            functions=[seal.sealer, smoke_test.caller, guard.deleter],
+            jobs=jobs.all,
+            functions=self.functions,
         )
         pipeline = TrainingPipeline(
             self,
@@ -114,25 +123,30 @@ class PipelineStack(cdk.Stack):
             names=names,
             definition=definition,
             role=role,
-            description=(
-                f"Trains, evaluates, seals, registers, deploys and tests {environment.project}"
-            ),
+            description=_description(environment),
         )
-        pipeline.node.add_dependency(jobs, seal, smoke_test, guard, registry)
+        pipeline.node.add_dependency(*filter(None, (jobs, seal, smoke_test, guard, registry)))
         self.schedules: Schedules | None = None
-        self.functions = [seal.sealer, smoke_test.caller, guard.deleter]
         if environment.schedules or environment.data.on_manifest:
             self.schedules = Schedules(self, "Schedules", names=names, functions=functions)
             self.schedules.node.add_dependency(pipeline)
             self.functions.append(self.schedules.starter)
         self.step_names = step_names(definition)
-        self.dead_letters = guard.dead_letters
+        self.dead_letters = guard.dead_letters if guard else None
         """Executions that the teardown has given up on."""
         cdk.CfnOutput(self, "PipelineName", value=names.pipeline)
         cdk.CfnOutput(self, "PipelineArn", value=names.pipeline_arn)
         cdk.CfnOutput(self, "ModelPackageGroupName", value=names.model_package_group)
         cdk.CfnOutput(self, "CodeUri", value=code.uri)
-        cdk.CfnOutput(self, "TeardownDeadLetterQueueUrl", value=guard.dead_letters.queue_url)
+        if self.dead_letters:
+            url = self.dead_letters.queue_url
+            cdk.CfnOutput(self, "TeardownDeadLetterQueueUrl", value=url)
+
+
+def _description(environment: Environment) -> str:
+    if environment.endpoint is None:
+        return f"Trains, evaluates, seals and registers {environment.project}"
+    return f"Trains, evaluates, seals, registers, deploys and tests {environment.project}"
 
 
 def _built_image(stack: cdk.Stack, names: Names, image: ImageStack) -> str:

@@ -107,7 +107,10 @@ class WorkloadStacks:
         self._stage, self._names = stage, Names(workload.environment)
         self._functions = stage.root / "stacks" / "functions"
         self.image = self._image()
-        requests = smoke_test_file(workload.environment.workload, stage.root)
+        environment = workload.environment
+        requests = (
+            smoke_test_file(environment.workload, stage.root) if environment.endpoint else None
+        )
         self.pipeline = PipelineStack(
             stage,
             self._names.stack_id("pipeline"),
@@ -152,12 +155,12 @@ class WorkloadStacks:
             consumers=stage.consumers,
         )
 
-    def _serving(self, requests: bytes) -> ServingStack | None:
+    def _serving(self, requests: bytes | None) -> ServingStack | None:
         """Return the serving stack, if a release is pinned and the settings have a section
         `serving`.
         """
         environment, stage = self._names.environment, self._stage
-        if environment.serving is None or environment.release is None:
+        if environment.serving is None or environment.release is None or requests is None:
             return None
         from stacks.serving_stack import ServingStack
 

@@ -206,9 +206,15 @@ def _inner_section(root: Schema, described: Schema) -> tuple[Schema | None, str]
 
 
 def _resolved(root: Schema, described: Schema) -> Schema:
-    """Follow a reference, and leave `null` out of alternatives: both keep a section's own keys."""
+    """Follow a reference, and leave `null` and single words out of alternatives: all keep a
+    section's own keys.
+    """
     if "anyOf" in described:
-        kinds = [each for each in described["anyOf"] if each.get("type") != "null"]
+        kinds = [
+            each
+            for each in described["anyOf"]
+            if each.get("type") != "null" and "const" not in each
+        ] or described["anyOf"][:1]
         if len(kinds) == 1:
             return _resolved(root, kinds[0])
     if "$ref" in described:
@@ -232,8 +238,11 @@ def _row(root: Schema, section: Schema, path: str, key: str) -> str:
 
 def _type(root: Schema, described: Schema, path: str) -> str:
     kind = _resolved(root, described)
+    if "const" in kind:
+        return f"`{kind['const']}`"
     if "properties" in kind:
-        return f"[section](#{anchor(path)})"
+        words = (f" or `{each['const']}`" for each in described.get("anyOf", ()) if "const" in each)
+        return f"[section](#{anchor(path)})" + "".join(words)
     if "enum" in kind:
         return "one of " + ", ".join(f"`{value}`" for value in kind["enum"])
     if "anyOf" in kind:

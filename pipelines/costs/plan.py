@@ -73,7 +73,9 @@ class Plan:
     training: Bill
     """While the training job runs."""
     testing: Bill
-    """What runs after it, one after the other: the evaluation job and the temporary endpoint."""
+    """What runs after it, one after the other: the evaluation job and the temporary endpoint, if
+    there is one.
+    """
     training_subnet: str | None
     """Its address range; None in an existing VPC."""
     addresses: capacity.Addresses
@@ -97,10 +99,9 @@ class Plan:
 
 def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
     """Return the plan of an environment that `check` has accepted with `notices`."""
-    training, evaluation, endpoint, region = (
+    training, evaluation, region = (
         environment.training,
         environment.evaluation,
-        environment.endpoint,
         environment.region,
     )
     nodes = Line(
@@ -108,18 +109,21 @@ def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
         training.instance_count,
         prices.instance(training.instance_type, region),
     )
-    testing = (
+    testing = [
         Line(
             f"evaluation on {evaluation.instance_type}",
             1,
             prices.instance(evaluation.instance_type, region),
-        ),
-        Line(
-            f"endpoint on {endpoint.instance_type}",
-            endpoint.instance_count,
-            prices.instance(endpoint.instance_type, region),
-        ),
-    )
+        )
+    ]
+    if endpoint := environment.endpoint:
+        testing.append(
+            Line(
+                f"endpoint on {endpoint.instance_type}",
+                endpoint.instance_count,
+                prices.instance(endpoint.instance_type, region),
+            )
+        )
     return Plan(
         environment,
         stacks=tuple(_stacks(environment)),
@@ -161,7 +165,8 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
             names.stack("image"),
             f"repository and build of the image {environment.training.build_image}",
         )
-    yield Stack(names.stack("pipeline"), "roles, pipeline, functions, teardown guard")
+    guard = ", teardown guard" if environment.endpoint else ""
+    yield Stack(names.stack("pipeline"), f"roles, pipeline, functions{guard}")
     yield Stack(names.stack("monitoring"), "alarms, dashboard, sweeper")
     if environment.serving and environment.release:
         yield Stack(

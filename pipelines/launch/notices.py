@@ -21,8 +21,8 @@ BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADD
 """What sagemaker-pytorch-training 3.0.0 sets before it starts anything (training.py)."""
 
 
-def notices_of(case: Case) -> Iterator[str]:
-    """Yield the notices of a case that runs."""
+def notices_of(case: Case, *, serves: bool) -> Iterator[str]:
+    """Yield the notices of a case that runs; `serves` says whether an endpoint follows it."""
     training, contract = case.training, case.contract
     yield from _image_uri(case)
     yield from _unread(case)
@@ -52,7 +52,7 @@ def notices_of(case: Case) -> Iterator[str]:
             f"mirrored makes one replica per GPU, and {training.instance_type} has none: the"
             " replicas share its cores"
         )
-    if case.tags and case.tags.notice:
+    if serves and case.tags and case.tags.notice:
         yield f"training.framework_version: {case.tags.notice}"
 
 
@@ -158,7 +158,7 @@ def _share_gpus(training: Training) -> bool:
     return gpus is not None and (training.processes_per_host or 0) > gpus
 
 
-def patch_warnings(case: Case, today: datetime.date) -> Iterator[str]:
+def patch_warnings(case: Case, today: datetime.date, *, serves: bool = True) -> Iterator[str]:
     """Yield one line if AWS no longer patches the images of the framework version, or if that is
     not known.
 
@@ -179,7 +179,8 @@ def patch_warnings(case: Case, today: datetime.date) -> Iterator[str]:
             f"{key}: {images} have had no patches since {tags.end_of_patch};"
             f" {_patched_versions(case, today)}"
         )
-    yield from _unpatched_endpoint(case, today)
+    if serves:
+        yield from _unpatched_endpoint(case, today)
 
 
 def _unpatched_endpoint(case: Case, today: datetime.date) -> Iterator[str]:

@@ -106,8 +106,15 @@ class Launch:
         return sent
 
 
-def resolve(training: Training, region: str, file: str = "", root: Path | None = None) -> Launch:
-    """Return what `training` starts in `region`.
+def resolve(
+    training: Training,
+    region: str,
+    file: str = "",
+    root: Path | None = None,
+    *,
+    serves: bool = True,
+) -> Launch:
+    """Return what `training` starts in `region`; `serves` says whether an endpoint follows it.
 
     `root` is the repository: the requirements.txt of `source_dir` may add what an image lacks.
     Raises LaunchError with every reason why the training cannot run; `file` opens its lines.
@@ -141,7 +148,7 @@ def resolve(training: Training, region: str, file: str = "", root: Path | None =
             region, tables.inference_repository(training.framework), tags.inference_cpu
         ),
         _hyperparameters(case),
-        (*notices, *notices_of(case)),
+        (*notices, *notices_of(case, serves=serves)),
         backend,
     )
 
@@ -149,7 +156,8 @@ def resolve(training: Training, region: str, file: str = "", root: Path | None =
 def launch_of(environment: Environment, root: Path | None = None) -> Launch:
     """Return what trains in `environment`. Raises LaunchError."""
     file = environment_file(environment.name)
-    return resolve(environment.training, environment.region, file, root)
+    serves = environment.endpoint is not None
+    return resolve(environment.training, environment.region, file, root, serves=serves)
 
 
 def _backend(case: Case) -> str | None:

@@ -13,6 +13,7 @@ from pipelines.check import check as check_environment
 from pipelines.launch.notices import patch_warnings
 from pipelines.schedules import outdated
 from shoal.cli.exit_codes import USAGE
+from shoal.verbs.dataset import upload_notices
 from shoal.verbs.errors import UsageError
 from shoal.verbs.workspace import Workspace
 
@@ -39,8 +40,9 @@ def _check_workload(workspace: Workspace, name: str) -> set[str]:
         workload = load_workload(name, workspace.root)
     except ConfigError as error:
         return _tell(error, set())
-    count = len(workload.smoke_test.requests)
-    click.echo(f"{workload_file(name)}: ok ({count} request{'s' if count > 1 else ''})")
+    count = len(workload.smoke_test.requests) if workload.smoke_test else 0
+    asked = f"{count} request{'s' if count > 1 else ''}" if count else "no endpoint"
+    click.echo(f"{workload_file(name)}: ok ({asked})")
     return set()
 
 
@@ -66,10 +68,11 @@ def _check_environment(workspace: Workspace, name: str, told: set[str]) -> set[s
         f" {training.instance_count} x"
         f" {training.instance_type})"
     )
-    for notice in checked.notices:
+    for notice in (*checked.notices, *upload_notices(environment, workspace.root)):
         click.echo(f"{environment_file(name)}: notice: {notice}")
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    patches = patch_warnings(checked.launch.case, today)
+    serves = environment.endpoint is not None
+    patches = patch_warnings(checked.launch.case, today, serves=serves)
     for warning in (*patches, *outdated(environment, today)):
         click.echo(f"{environment_file(name)}: warning: {warning}")
     return set()

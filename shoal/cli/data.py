@@ -25,7 +25,7 @@ def data() -> None:
     "folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="FOLDER",
-    help="Upload what is in FOLDER/train/ and FOLDER/test/ instead.",
+    help="Upload what is in FOLDER/CHANNEL/ of each channel instead.",
 )
 @click.pass_obj
 def upload(workspace: Workspace, environment: str, local: bool, folder: Path | None) -> None:

@@ -58,12 +58,15 @@ def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -
 
 def needs_of(environment: Environment, launch: Launch) -> Needs:
     """Return what the launch contract and the capacity rules need for `environment`."""
-    images = {"evaluation": launch.evaluation_image_uri, "endpoint": launch.inference_image_uri}
+    endpoint = environment.endpoint
+    images = {"evaluation": environment.evaluation.image_uri or launch.evaluation_image_uri}
+    if endpoint:
+        images["endpoint"] = launch.inference_image_uri
     if environment.training.build_image is None:
         images = {"training": launch.image_uri, **images}
     addresses = Demand(
         training=capacity.addresses(environment).min,
-        hosting=2 * environment.endpoint.instance_count,
+        hosting=2 * endpoint.instance_count if endpoint else 0,
     )
     return Needs({} if environment.pipeline else images, addresses)
 

@@ -21,7 +21,7 @@ from shoal.verbs import drift, drift_serving, invoke, release_status
 from shoal.verbs.assembly import stacks_of
 from shoal.verbs.deployed_stack import DeployedStack
 from shoal.verbs.drift import Item
-from shoal.verbs.errors import DisagreementError
+from shoal.verbs.errors import DisagreementError, UsageError
 from shoal.verbs.events import Event
 from shoal.verbs.flow import phase
 from shoal.verbs.promotion_path import release_targets
@@ -92,8 +92,10 @@ def _asker(session: Session) -> drift_serving.Ask:
     root, name = session.workspace.root, session.environment.workload
 
     def ask(endpoint: str) -> Mapping[str, Any]:
-        requests = load_workload(name, root).smoke_test.requests
-        request = next(each for each in requests if each.accept is Accept.JSON)
+        test = load_workload(name, root).smoke_test
+        if test is None:
+            raise UsageError(f"workload {name} has no smoke test, so there is nothing to ask")
+        request = next(each for each in test.requests if each.accept is Accept.JSON)
         return invoke.model_of(session.target, endpoint, request, workload_folder(name, root))
 
     return ask

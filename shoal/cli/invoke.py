@@ -9,6 +9,7 @@ import click
 from config.workload import load_workload, workload_folder
 from shoal.cli.options import environment_argument, local_option
 from shoal.verbs import invoke
+from shoal.verbs.errors import UsageError
 from shoal.verbs.workspace import Workspace
 
 _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/x-npy"}
@@ -52,11 +53,16 @@ def invoke_endpoint(
 ) -> None:
     """Send a file to a running endpoint and print its answer."""
     session = workspace.open(environment, local)
+    if session.environment.endpoint is None and endpoint is None:
+        raise UsageError(f"{environment} only trains: `endpoint` is none, so nothing answers")
     name = endpoint or invoke.find_endpoint(
         session.target, f"{session.names.pipeline}-", session.names.serving_endpoint
     )
     if body is None:
-        request = load_workload(session.environment.workload, workspace.root).smoke_test.requests[0]
+        requests = load_workload(session.environment.workload, workspace.root).requests
+        if not requests:
+            raise UsageError("give --body FILE: the workload has no request of its own")
+        request = requests[0]
         body = workload_folder(session.environment.workload, workspace.root) / request.body
         content_type = content_type or request.content_type
     kind = content_type or _TYPES.get(body.suffix, "application/octet-stream")

@@ -24,7 +24,7 @@ def sweep(workspace: Workspace, environment: str, local: bool, dry_run: bool) ->
     """
     session = workspace.open(environment, local)
     result = sweeper.sweep(session.target, session.names.function("sweep"), dry_run=dry_run)
-    for line in _lines(result, session.environment.endpoint.ttl_minutes):
+    for line in _lines(result, session.environment.ttl_minutes):
         click.echo(line)
     problems = []
     if result.pending:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
+from config.channels import Channel
 from config.names import Names
 from config.settings import Environment
 from config.workload import load_workload, workload_file, workload_folder
@@ -22,7 +23,6 @@ from shoal.verbs.errors import DatasetError, NotFoundError, error_code
 from shoal.verbs.events import Note, Report, Transferred
 from shoal.verbs.target import Target
 
-CHANNELS = ("train", "test")
 _PREPARE_S = 600
 _NOT_FOUND = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
 
@@ -68,13 +68,25 @@ def upload_workload(
     Returns the number of uploaded files. Raises DatasetError, also where there is neither a script
     nor a folder.
     """
-    uri = Names(environment).dataset_uri
+    uri, channels = Names(environment).dataset_uri, environment.data.in_dataset
     if folder:
-        return upload_folder(target, folder, uri, report)
+        return upload_folder(target, folder, uri, channels, report)
     script = require(environment, root)
     with tempfile.TemporaryDirectory(prefix="shoal-data-") as prepared:
         _prepare(script, Path(prepared))
-        return upload_folder(target, Path(prepared), uri, report)
+        return upload_folder(target, Path(prepared), uri, channels, report)
+
+
+def upload_notices(environment: Environment, root: Path) -> Iterator[str]:
+    """Yield a line where nothing that `shoal` runs writes the dataset, so that people upload it."""
+    name, channels = environment.workload, environment.data.in_dataset
+    if not channels or _script(environment, root):
+        return
+    folders = ", ".join(f"FOLDER/{channel}/" for channel in channels)
+    yield (
+        f"data.dataset {environment.data.dataset}: workload {name} has no script `prepare` that"
+        f" writes it; `shoal data upload {environment.title} --from FOLDER` uploads {folders}"
+    )
 
 
 def require(environment: Environment, root: Path) -> Path:
@@ -100,20 +112,38 @@ def _script(environment: Environment, root: Path) -> Path | None:
     return workload_folder(environment.workload, root) / script if script else None
 
 
-def upload_folder(target: Target, folder: Path, uri: str, report: Report) -> int:
-    """Upload the files below `folder`/CHANNEL/ that S3 lacks; returns their number."""
+def upload_folder(
+    target: Target, folder: Path, uri: str, channels: Mapping[str, Channel], report: Report
+) -> int:
+    """Upload the files below `folder`/CHANNEL/ that S3 lacks; returns their number.
+
+    A channel that has files neither in the folder nor in S3 is an error, or a note if it is
+    optional.
+    """
     files = [
         DatasetFile(channel, path.relative_to(folder / channel).as_posix(), _md5(path))
-        for channel in CHANNELS
+        for channel in channels
         for path in sorted((folder / channel).rglob("*"))
         if path.is_file()
     ]
-    if missing := set(CHANNELS) - {file.channel for file in files}:
+    _require_bucket(target.client("s3"), urlsplit(uri).netloc, target)
+    absent = [name for name in channels if name not in {file.channel for file in files}]
+    empty = [name for name in absent if not _has_files(target, f"{uri}/{name}/")]
+    if not files or not all(channels[name].optional for name in empty):
         raise DatasetError(
-            f"{folder} has no files in {' and '.join(f'{each}/' for each in sorted(missing))}"
+            f"{folder} has no files in {' and '.join(f'{name}/' for name in empty or absent)}"
         )
     sources = {file: folder / file.channel / file.name for file in files}
-    return _upload(target, sources, uri, report)
+    count = _upload(target, sources, uri, report)
+    for name in empty:
+        report(Note(f"no files are at {uri}/{name}/ yet; `--from` a folder with {name}/ has some"))
+    return count
+
+
+def _has_files(target: Target, uri: str) -> bool:
+    place = urlsplit(uri)
+    request = {"Bucket": place.netloc, "Prefix": place.path.lstrip("/"), "MaxKeys": 1}
+    return bool(target.client("s3").list_objects_v2(**request).get("KeyCount"))
 
 
 def _prepare(script: Path, folder: Path) -> None:

@@ -229,9 +229,8 @@ class Doctor:
         requirements += [
             (environment.evaluation.instance_type, network.training_az_id)
         ]  # it runs in the training subnet
-        requirements += [
-            (environment.endpoint.instance_type, zone) for zone in network.hosting_az_ids
-        ]
+        if endpoint := environment.endpoint:
+            requirements += [(endpoint.instance_type, zone) for zone in network.hosting_az_ids]
         for instance_type, zone in dict.fromkeys(requirements):
             yield self._offering(instance_type, zone)
         for instance_type in self._optional_types():
@@ -284,13 +283,13 @@ class Doctor:
     def _instance_counts(self) -> dict[str, int]:
         """Return the number of instances that one execution uses at a time, by quota name."""
         environment, training = self.environment, self.environment.training
-        return {
+        counts = {
             f"{training.instance_type} for {self._training_use()}": training.instance_count,
             f"{environment.evaluation.instance_type} for processing job usage": 1,
-            f"{environment.endpoint.instance_type} for endpoint usage": (
-                environment.endpoint.instance_count
-            ),
         }
+        if endpoint := environment.endpoint:
+            counts[f"{endpoint.instance_type} for endpoint usage"] = endpoint.instance_count
+        return counts
 
     def _images(self) -> Iterator[Finding]:
         if image := self.needs.built:
@@ -385,22 +384,33 @@ class Doctor:
             )
 
     def _dataset(self) -> Iterator[Finding]:
-        names = Names(self.environment)
-        bucket, _, prefix = names.dataset_uri.removeprefix("s3://").partition("/")
+        names, data = Names(self.environment), self.environment.data
+        below = {name: f"{names.dataset_uri}/{name}/" for name in data.in_dataset}
+        elsewhere = {name: each.uri for name, each in data.channels.items() if each.uri}
+        empty = {name: uri for name, uri in (below | elsewhere).items() if not self._has_files(uri)}
+        if not empty:
+            yield Finding("dataset", State.OK, ", ".join([names.dataset_uri, *elsewhere.values()]))
+            return
+        if empty == below:
+            empty = {"dataset": names.dataset_uri}
+        upload = f"deploy, then `shoal data upload {self.environment.name}`"
+        for name, uri in empty.items():
+            advice = f"copy it there, or correct data.channels.{name}.uri"
+            message = f"nothing is at {uri} yet"
+            yield Finding(
+                name if name == "dataset" else f"channel {name}",
+                State.WARNING,
+                message,
+                advice if name in elsewhere else upload,
+            )
+
+    def _has_files(self, uri: str) -> bool:
+        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
         s3 = self.target.client("s3")
         try:
-            count = s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/", MaxKeys=1).get(
-                "KeyCount", 0
-            )
+            return bool(s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)["KeyCount"])
         except s3.exceptions.NoSuchBucket:
-            count = 0
-        if count:
-            yield Finding("dataset", State.OK, names.dataset_uri)
-        else:
-            advice = f"deploy, then `shoal data upload {self.environment.name}`"
-            yield Finding(
-                "dataset", State.WARNING, f"nothing is at {names.dataset_uri} yet", advice
-            )
+            return False
 
 
 def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:

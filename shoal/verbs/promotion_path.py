@@ -63,6 +63,10 @@ class PromotionStep:
                 f"{message}: promote to {end.promoted_from} first, then `--from"
                 f" {end.promoted_from} --to {destination}`"
             )
+        if end.endpoint is None:
+            raise PromotionError(
+                f"{destination} only trains: `endpoint` is none, so it serves no release"
+            )
         repository = Repository(workspace.root, workspace.environ)
         return cls(workspace.root, repository, begin, end, _promotion_path(workspace, begin)[-1])
 

@@ -89,7 +89,7 @@ class Alarms(Construct):
         self._add(
             "endpoint-past-ttl",
             f"An endpoint of {self._names.pipeline} is older than"
-            f" {self._names.environment.endpoint.ttl_minutes} minutes and costs money.",
+            f" {self._names.environment.ttl_minutes} minutes and costs money.",
             past_ttl,
             # Two sweeps in a row: the first one that sees an endpoint past its time deletes it.
             periods=2,

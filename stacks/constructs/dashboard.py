@@ -84,7 +84,7 @@ class Dashboard(Construct):
                 self._names.function(purpose),
                 {"label": purpose},
             ]
-            for purpose in ("seal", "smoke-test", "teardown", PURPOSE)
+            for purpose in ("seal", *self._of_endpoint("smoke-test", "teardown"), PURPOSE)
         ]
         return [
             *self._workload(),
@@ -118,6 +118,10 @@ class Dashboard(Construct):
             ),
         ]
 
+    def _of_endpoint(self, *purposes: str) -> tuple[str, ...]:
+        """Return the functions, which are there only where executions make endpoints."""
+        return purposes if self._names.environment.endpoint else ()
+
     def _workload(self) -> Iterator[dict[str, Any]]:
         """Yield a graph for each number that the workload's log lines carry; train:loss and
         test:loss are two lines of one.
@@ -132,6 +136,8 @@ class Dashboard(Construct):
             yield self._graph(title, series, "Average", _MINUTE)
 
     def _serving(self) -> list[dict[str, Any]]:
+        if self._names.environment.endpoint is None:
+            return []
         errors = [
             self._endpoint_metric(name, "Sum")
             for name in ("Invocation4XXErrors", "Invocation5XXErrors")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from aws_cdk import aws_kms as kms
@@ -22,8 +23,8 @@ policies of "Give SageMaker AI Training Jobs Access to Resources in Your Amazon 
 
 
 class JobRoles(Construct):
-    """`training`, `evaluation` and `endpoint`: each reads its inputs and writes its outputs, and
-    nothing else.
+    """`training`, `evaluation` and, where there is one, `endpoint`: each reads its inputs and
+    writes its outputs, and nothing else.
 
     Source: SageMaker developer guide, "SageMaker roles", the execution role permissions of each
     Create call.
@@ -53,16 +54,26 @@ class JobRoles(Construct):
         )
         # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends no
         # narrower ARN than this.
-        self.endpoint = self._role(
-            "endpoint",
-            "Runs the temporary endpoint.",
-            log_group="Endpoints",
-            source="*",
-            endpoint=f"{names.pipeline}-*",
+        self.endpoint = (
+            self._role(
+                "endpoint",
+                "Runs the temporary endpoint.",
+                log_group="Endpoints",
+                source="*",
+                endpoint=f"{names.pipeline}-*",
+            )
+            if names.environment.endpoint
+            else None
         )
         self._allow_training(training)
         self._allow_evaluation()
-        self._allow_endpoint(hosting)
+        if self.endpoint:
+            self._allow_endpoint(self.endpoint, hosting)
+
+    @property
+    def all(self) -> list[SageMakerRole]:
+        """Return the roles that there are."""
+        return [self.training, self.evaluation, *([self.endpoint] if self.endpoint else [])]
 
     def allow_definition(self, definition: Mapping[str, Any], built_image: str | None) -> None:
         """Let each role pull the images, and attach the volumes, that the steps name.
@@ -75,6 +86,8 @@ class JobRoles(Construct):
             (self.evaluation, "Processing", "Processing"),
             (self.endpoint, "Model", "EndpointConfig"),
         ):
+            if role is None:
+                continue
             recipe = self._names.environment.training.build_image
             role.allow_pull(
                 f"{self._names.repository_uri(recipe)}:built"
@@ -91,9 +104,12 @@ class JobRoles(Construct):
         role.deny_approval()
         role.allow_interfaces(place)
         self._allow_encryption(role)
-        if environment.data.input_mode is not InputMode.FSX:
-            self._read_datasets(role)
-        else:
+        mounted = environment.data.input_mode is InputMode.FSX
+        if keys := self._placed("data", self._names.dataset_folders, always=not mounted):
+            self._read(role, "data", keys)
+        if keys := self._placed("artifacts", [f"{self._names.folder(SEALED)}/*"]):
+            self._read(role, "artifacts", keys)
+        if mounted:
             # As in AWS's AmazonSageMakerFullAccess; whether a training role needs it is not
             # documented.
             why = "DescribeFileSystems has no resource type in IAM."
@@ -125,8 +141,7 @@ class JobRoles(Construct):
             when={"StringLike": {"s3:prefix": "*.gz"}},
         )
 
-    def _allow_endpoint(self, place: Place) -> None:
-        role = self.endpoint
+    def _allow_endpoint(self, role: SageMakerRole, place: Place) -> None:
         role.allow_interfaces(place)
         role.allow(
             "SeeVpcEndpoints",
@@ -169,6 +184,17 @@ class JobRoles(Construct):
         # checks that occur during the creation of the processing job fail."
         why = "AWS refuses a processing job whose role names resources here."
         role.allow("AttachToVpc", [ATTACH, *USE_INTERFACE], on=["*"], because=why)
+
+    def _placed(self, purpose: str, own: list[str], *, always: bool = False) -> list[str]:
+        """Return patterns of what channels read of a bucket: the workload's own, and what else its
+        file names; nothing where it names nothing, unless `always`.
+        """
+        root = f"s3://{self._names.bucket(purpose)}/"
+        channels = self._names.environment.data.channels.values()
+        uris = [each.uri for each in channels if each.uri and each.uri.startswith(root)]
+        keys = [f"{uri.removeprefix(root).rstrip('/')}/*" for uri in uris]
+        others = [key for key in keys if not any(fnmatchcase(key, each) for each in own)]
+        return [*own, *others] if uris or always else []
 
     def _read_datasets(self, role: SageMakerRole) -> None:
         self._read(role, "data", self._names.dataset_folders)

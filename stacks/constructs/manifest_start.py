@@ -11,6 +11,7 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from config.channels import uri_parameter
 from config.hyperparameters import as_text
 from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
@@ -29,7 +30,12 @@ def manifest_variables(names: Names) -> dict[str, str]:
         MANIFEST_PARAMETER: "{manifest}"
     }
     if names.environment.pipeline is None:
-        parameters |= {"TrainDataUri": "{folder}/train/", "TestDataUri": "{folder}/test/"}
+        # An optional channel, such as a base model, stays where it is.
+        parameters |= {
+            uri_parameter(name): f"{{folder}}/{name}/"
+            for name, channel in names.environment.data.in_dataset.items()
+            if not channel.optional
+        }
     return {
         "DATA_BUCKET": names.bucket("data"),
         "MANIFEST_FILE": manifest.file,

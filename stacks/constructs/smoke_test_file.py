@@ -16,8 +16,13 @@ REQUESTS = "smoke_test.json"
 
 
 def smoke_test_file(workload: str, root: Path) -> bytes:
-    """Return the content for a workload of the repository at `root`. Raises ConfigError."""
+    """Return the content for a workload of the repository at `root`, which has an endpoint.
+
+    Raises ConfigError.
+    """
     test, folder = load_workload(workload, root).smoke_test, workload_folder(workload, root)
+    if test is None:
+        raise ValueError(f"workload {workload} has no smoke test")
     document = test.model_dump(mode="json", exclude_unset=True) | {
         "requests": [_request(request, folder) for request in test.requests],
         "must_pass": test.must_pass or len(test.requests),

@@ -17,7 +17,10 @@ EVERY = cdk.Duration.minutes(15)
 
 
 class Sweeper(ScheduledFunction):
-    """It looks at what exists, so it depends on no event, queue or other function."""
+    """It looks at what exists, so it depends on no event, queue or other function.
+
+    It is there without an endpoint, too: an earlier definition may have left one.
+    """
 
     def __init__(
         self, scope: Construct, construct_id: str, *, names: Names, functions: Path
@@ -41,7 +44,7 @@ class Sweeper(ScheduledFunction):
                 "PIPELINE_NAME": names.pipeline,
                 "PIPELINE_ARN": names.pipeline_arn,
                 **log_retention(names),
-                "TTL_MINUTES": str(names.environment.endpoint.ttl_minutes),
+                "TTL_MINUTES": str(names.environment.ttl_minutes),
             },
         )
         allow_deletion(self.scheduled.role, names)

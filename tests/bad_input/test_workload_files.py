@@ -17,8 +17,18 @@ FILE = "training_code/houses/workload.yaml"
 VALID: dict[str, Any] = {
     "name": "houses",
     "frameworks": {"pytorch": {"entry_point": "train.py"}},
+    "channels": {
+        "rows": {"description": "a table", "content_type": "text/csv"},
+        "base_model": {"optional": True},
+    },
     "prepare": "prepare.py",
     "content_types": ["text/csv"],
+    "evaluation": {
+        "entry_point": "measure.py",
+        "channel": "rows",
+        "instance_type": "ml.m5.large",
+        "image_uri": "mine/own:1",
+    },
     "metrics": {"train:loss": {"regex": "loss=(.)", "unit": "nats"}},
     "gates": [{"metric": "rmse", "at_most": 60}],
     "smoke_test": {
@@ -70,6 +80,7 @@ def root(tmp_path: Path) -> Path:
     (folder / "pytorch").mkdir(parents=True)
     (folder / "row.json").write_text("[1]")
     (folder / "prepare.py").touch()
+    (folder / "pytorch" / "measure.py").touch()
     return tmp_path
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from config.loader import load_environment
 from config.names import Names
-from config.settings import Environment
+from config.settings import Endpoint, Environment
 from pipelines.launch import launch_of
 from stacks.node import use_installed_node
 from tests.functions.make_digits import digits_file
@@ -86,7 +86,7 @@ def environment() -> Environment:
     training = dev.training.model_copy(
         update={"source_dir": SOURCE, "hyperparameters": {"fault": 0}}
     )
-    endpoint = dev.endpoint.model_copy(update={"max_latency_ms": 60_000, "ttl_minutes": 10})
+    endpoint = Endpoint(max_latency_ms=60_000, ttl_minutes=10)
     evaluation = dev.evaluation.model_copy(
         update={"max_runtime_s": 24 * 3600}
     )  # the bystander's job waits longer than all cases take

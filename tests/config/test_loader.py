@@ -105,7 +105,7 @@ def test_a_key_in_the_wrong_section_names_the_right_one(tmp_path: Path) -> None:
 
 def test_an_unknown_key_like_no_other_lists_what_is_allowed(tmp_path: Path) -> None:
     (line,) = lines_with(tmp_path, {"data": {"xyz": 1}})
-    assert "allowed: dataset, input_mode, on_manifest; remove it" in line
+    assert "allowed: dataset, input_mode, channels, on_manifest; remove it" in line
 
 
 def test_a_missing_key_says_what_it_is_for(tmp_path: Path) -> None:

@@ -64,13 +64,13 @@ def test_the_schema_finds_what_an_editor_should_underline() -> None:
         "name": "dev",
         "account": 1,
         "training": {"strategy": "smdp", "instance_typ": "x"},
-        "endpoint": {"ttl_minutes": 1},
+        "evaluation": {"max_runtime_s": 1},
     }
     descriptions = {
         ".".join(map(str, error.absolute_path))
         for error in Draft202012Validator(schema()).iter_errors(wrong)
     }
-    assert descriptions == {"account", "training", "training.strategy", "endpoint.ttl_minutes"}
+    assert descriptions == {"account", "training", "training.strategy", "evaluation.max_runtime_s"}
 
 
 def test_the_command_writes_it(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_an_environment_leaves_out_what_the_file_that_it_extends_says(root: Path
     write(root, network=None, extends="base.yaml", workloads={"houses": {}})
     mnist, houses = load_workloads("team", root)
     assert mnist.network.cidr == houses.network.cidr == NETWORK["cidr"]
-    assert (mnist.endpoint.ttl_minutes, houses.endpoint.ttl_minutes) == (30, 60)
+    assert (mnist.ttl_minutes, houses.ttl_minutes) == (30, 60)
     assert environment_names(root) == ["team"]
     where = places("team", root, workload="mnist")
     assert where["endpoint.ttl_minutes"].startswith("environments/base.yaml:")

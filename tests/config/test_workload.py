@@ -21,13 +21,16 @@ VALID: dict[str, Any] = {
     "gates": [{"metric": "rmse", "at_most": 60}],
     "smoke_test": {"requests": [REQUEST]},
 }
+ONLY_TRAINS = {key: value for key, value in VALID.items() if key != "smoke_test"} | {
+    "endpoint": "none"
+}
 FILE = "training_code/houses/workload.yaml"
 
 
 def lines_of(root: Path, text: str) -> list[str]:
     """Return what a user reads when the file has this text."""
     folder = root / "training_code" / "houses"
-    (folder / "pytorch").mkdir(parents=True)
+    (folder / "pytorch").mkdir(parents=True, exist_ok=True)
     (folder / "row.json").write_text("[1]")
     (folder / "row.csv").write_text("1,2\n")
     (folder / "workload.yaml").write_text(text)
@@ -51,8 +54,9 @@ def test_the_shipped_workloads_are_right(name: str) -> None:
 
 def test_a_value_alone_is_what_is_expected(tmp_path: Path) -> None:
     assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
-    expected = load_workload("houses", tmp_path).smoke_test.requests[0].expect["predictions[0]"]
-    assert expected.equals == 7
+    test = load_workload("houses", tmp_path).smoke_test
+    assert test
+    assert test.requests[0].expect["predictions[0]"].equals == 7
 
 
 def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
@@ -87,6 +91,22 @@ def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
         ),
         (yaml.safe_dump(VALID | {"metrics": {"Loss": {"regex": "(.)"}}}), "as in train:loss"),
         (yaml.safe_dump(VALID | {"prepare": "gone.py"}), 'prepare = "gone.py": there is no such'),
+        (
+            yaml.safe_dump(VALID | {"evaluation": {"entry_point": "measure.py"}}),
+            'evaluation.entry_point = "measure.py": there is no such file in houses/pytorch',
+        ),
+        (
+            yaml.safe_dump(VALID | {"evaluation": {"entry_point": "measure.sh"}}),
+            'evaluation.entry_point = "measure.sh": must be a .py file',
+        ),
+        (
+            yaml.safe_dump(VALID | {"evaluation": {"instance": "ml.m5.large"}}),
+            "evaluation.instance: there is no such key here",
+        ),
+        (yaml.safe_dump(VALID | {"endpoint": "none"}), "smoke_test: is of an endpoint, and"),
+        (yaml.safe_dump(ONLY_TRAINS | {"content_types": ["text/csv"]}), "content_types: is of an"),
+        (yaml.safe_dump(ONLY_TRAINS | {"endpoint": None}), "or write `endpoint: none` to train"),
+        (yaml.safe_dump(VALID | {"endpoint": {}}), "endpoint = {}: must be 'none'"),
     ],
 )
 def test_a_wrong_file_is_told_line_by_line(tmp_path: Path, text: str, line: str) -> None:
@@ -178,28 +198,40 @@ def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> Non
         "smoke_test": test,
         "content_types": ["text/csv"],
         "metrics": {"loss": {"regex": "loss=([0-9.]+)"}},
+        "evaluation": {"entry_point": "measure.py", "instance_type": "ml.g5.xlarge"},
     }
+    script = tmp_path / "training_code" / "houses" / "pytorch" / "measure.py"
+    script.parent.mkdir(parents=True)
+    script.touch()
     assert lines_of(tmp_path, yaml.safe_dump(VALID | more)) == []
     found = environment(tmp_path, workload="houses")
     assert (found.project, found.data.dataset) == ("houses", "houses")
     assert found.training.source_dir == "training_code/houses/pytorch"
     assert [(gate.metric, gate.at_most) for gate in found.evaluation.gates] == [("rmse", 60)]
+    job = found.evaluation
+    assert (job.entry_point, job.instance_type) == ("measure.py", "ml.g5.xlarge")
+    assert found.endpoint
     assert found.endpoint.content_types == ("text/csv",)
     assert found.endpoint.max_latency_ms == 700
     assert found.training.metrics["loss"].regex == "loss=([0-9.]+)"
 
 
 def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
-    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    script = tmp_path / "training_code" / "houses" / "pytorch" / "own.py"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    job = {"entry_point": "own.py", "image_uri": "theirs/own:1"}
+    assert lines_of(tmp_path, yaml.safe_dump(VALID | {"evaluation": job})) == []
     found = environment(
         tmp_path,
         workload="houses",
         project="lab",
         data={"input_mode": "FastFile"},
-        evaluation={"gates": [{"metric": "r2", "at_least": 0.5}]},
+        evaluation={"gates": [{"metric": "r2", "at_least": 0.5}], "image_uri": "mine/own:1"},
     )
     assert (found.project, found.data.dataset) == ("lab", "houses")
     assert [gate.metric for gate in found.evaluation.gates] == ["r2"]
+    assert (found.evaluation.entry_point, found.evaluation.image_uri) == ("own.py", "mine/own:1")
 
 
 @pytest.mark.parametrize(
@@ -223,6 +255,20 @@ def test_an_environment_that_does_not_fit_its_workload_is_one_line(
         environment(tmp_path, **changes)
     assert [each for each in error.value.lines if line in each] == list(error.value.lines)
     assert len(error.value.lines) == 1
+
+
+def test_an_environment_of_a_workload_that_only_trains_has_no_endpoint(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(ONLY_TRAINS)) == []
+    assert environment(tmp_path, workload="houses").endpoint is None
+
+
+def test_an_endpoint_of_a_workload_that_only_trains_is_one_line(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(ONLY_TRAINS)) == []
+    with pytest.raises(ConfigError) as error:
+        environment(tmp_path, workload="houses", endpoint={"instance_count": 2})
+    (line,) = error.value.lines
+    assert line.startswith("environments/dev.yaml:2: endpoint: training_code/houses/workload.yaml")
+    assert "says `endpoint: none`; remove the section" in line
 
 
 def test_without_a_name_and_a_file_an_environment_stands_for_itself(tmp_path: Path) -> None:

@@ -159,6 +159,24 @@ def test_gpus_that_nothing_uses_are_a_notice() -> None:
     )
 
 
+def test_an_image_of_your_own_may_evaluate_on_gpus() -> None:
+    evaluation = {"image_uri": "mine/own:1", "instance_type": "ml.g5.xlarge"}
+    assert "evaluation.instance_type" not in " ".join(check(changed(evaluation=evaluation)).notices)
+
+
+def test_an_image_that_may_change_does_not_evaluate() -> None:
+    with pytest.raises(ConfigError, match=r'evaluation\.image_uri = "mine/own": must be a full'):
+        check(changed(evaluation={"image_uri": "mine/own"}))
+
+
+@pytest.mark.parametrize("has_endpoint", [True, False])
+def test_the_endpoints_image_is_a_notice_where_there_is_an_endpoint(has_endpoint: bool) -> None:
+    torchrun = load_environment("dev", ROOT, "torchrun")
+    settings = torchrun if has_endpoint else torchrun.model_copy(update={"endpoint": None})
+    told = any("image for endpoints" in notice for notice in check(settings).notices)
+    assert told is has_endpoint
+
+
 def test_what_sagemaker_would_refuse_is_told_with_step_and_path() -> None:
     with pytest.raises(
         ConfigError,

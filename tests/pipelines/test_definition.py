@@ -15,7 +15,7 @@ import pytest
 
 from config.errors import LaunchError
 from config.hyperparameters import PIPELINE_PARAMETERS
-from config.settings import Framework, InputMode, Strategy, TeardownStep, Training
+from config.settings import Endpoint, Framework, InputMode, Strategy, TeardownStep, Training
 from pipelines import shapes
 from tests.pipelines.inputs import (
     GOLDENS,
@@ -74,9 +74,27 @@ def test_steps_come_in_the_order_of_the_graph() -> None:
     ]
 
 
+def test_an_image_of_your_own_evaluates() -> None:
+    uri = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
+    evaluation = environment().evaluation.model_copy(update={"image_uri": uri})
+    changed = environment().model_copy(update={"evaluation": evaluation})
+    steps = steps_by_name(definition_for(changed, infrastructure()))
+    assert steps["Evaluate"]["Arguments"]["AppSpecification"]["ImageUri"] == uri
+
+
+def test_without_an_endpoint_it_ends_with_the_registered_model() -> None:
+    document = definition_for(environment().model_copy(update={"endpoint": None}), infrastructure())
+    steps = steps_by_name(document)
+    assert list(steps) == ["Train", "Evaluate", "Gate", "Seal", "Register", "GateFailed"]
+    specification = steps["Register"]["Arguments"]["InferenceSpecification"]
+    assert list(specification) == ["Containers"]
+    shapes.check(document)
+
+
 def test_parameters_are_those_of_the_pipeline_and_one_per_gate_and_hyperparameter() -> None:
     declared = {parameter["Name"]: parameter["Type"] for parameter in definition()["Parameters"]}
-    own = {name: kind for name, kind in declared.items() if name not in PIPELINE_PARAMETERS}
+    of_every_pipeline = ("TrainDataUri", "TestDataUri", *PIPELINE_PARAMETERS)
+    own = {name: kind for name, kind in declared.items() if name not in of_every_pipeline}
     assert own == {
         "MinAccuracy": "Float",
         "MaxRmse": "Float",
@@ -85,7 +103,7 @@ def test_parameters_are_those_of_the_pipeline_and_one_per_gate_and_hyperparamete
         "LearningRate": "Float",
         "Augment": "String",
     }
-    assert [name for name in declared if name not in own] == list(PIPELINE_PARAMETERS)
+    assert tuple(name for name in declared if name not in own) == of_every_pipeline
 
 
 def test_hyperparameters_are_strings_whatever_their_parameters_type() -> None:
@@ -179,7 +197,7 @@ def test_teardown_can_be_left_to_the_guard_and_the_sweeper() -> None:
 
 
 def _with_teardown(step: TeardownStep) -> dict[str, Any]:
-    endpoint = environment().endpoint.model_copy(update={"teardown_step": step})
+    endpoint = Endpoint(teardown_step=step)
     return steps_by_name(
         definition_for(environment().model_copy(update={"endpoint": endpoint}), infrastructure())
     )
@@ -251,7 +269,7 @@ def test_without_spot_nothing_of_spot_is_sent() -> None:
 def test_volumes_with_local_storage_get_no_key() -> None:
     changed = environment()
     evaluation = changed.evaluation.model_copy(update={"instance_type": "ml.m5d.xlarge"})
-    endpoint = changed.endpoint.model_copy(update={"instance_type": "ml.g5.xlarge"})
+    endpoint = Endpoint(instance_type="ml.g5.xlarge")
     steps = steps_by_name(
         definition_for(
             changed.model_copy(update={"evaluation": evaluation, "endpoint": endpoint}),

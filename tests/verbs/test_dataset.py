@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from config.channels import Channel, default_channels
 from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
@@ -14,6 +15,8 @@ from shoal.verbs import dataset
 from shoal.verbs.errors import DatasetError
 from shoal.verbs.events import Event, Note, Transferred
 from shoal.verbs.target import Target
+from tests.letters import FOLDER as LETTERS
+from tests.letters import write_environment
 from tests.repository import ROOT
 
 TOTAL_BYTES = 54_950_048
@@ -73,7 +76,8 @@ def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Pa
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1,2\n")
     (tmp_path / "notes.txt").write_text("not a channel")
-    assert dataset.upload_folder(target, tmp_path, f"s3://{bucket}/d", lambda _: None) == 3
+    uri = f"s3://{bucket}/d"
+    assert dataset.upload_folder(target, tmp_path, uri, default_channels(), lambda _: None) == 3
     keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
     assert keys == {"d/train/a.csv", "d/train/more/b.csv", "d/test/c.csv"}
 
@@ -81,8 +85,31 @@ def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Pa
 def test_a_folder_without_a_channel_is_refused(target: Target, bucket: str, tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "a.csv").write_text("1\n")
+    uri = f"s3://{bucket}/d"
     with pytest.raises(DatasetError, match="has no files in test/"):
-        dataset.upload_folder(target, tmp_path, f"s3://{bucket}/d", lambda _: None)
+        dataset.upload_folder(target, tmp_path, uri, default_channels(), lambda _: None)
+
+
+def test_an_optional_channel_can_come_later_and_alone(
+    target: Target, bucket: str, tmp_path: Path
+) -> None:
+    channels = {"pages": Channel(), "base_model": Channel(optional=True)}
+    for name in ("data/pages/a.txt", "model/base_model/weights.bin"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("x")
+    events: list[Event] = []
+
+    def upload(folder: str) -> int:
+        uri = f"s3://{bucket}/d"
+        return dataset.upload_folder(target, tmp_path / folder, uri, channels, events.append)
+
+    with pytest.raises(DatasetError, match="has no files in pages/"):
+        upload("model")
+    assert [upload("data"), upload("model")] == [1, 1]
+    (later,) = [event.text for event in events if isinstance(event, Note) and "yet" in event.text]
+    assert later.startswith(f"no files are at s3://{bucket}/d/base_model/ yet")
+    with pytest.raises(DatasetError, match="has no files in pages/ and base_model/"):
+        upload("nothing")
 
 
 def test_a_script_that_fails_is_told_by_its_last_line(target: Target, tmp_path: Path) -> None:
@@ -99,3 +126,15 @@ def test_a_workload_without_a_script_needs_a_folder(target: Target, tmp_path: Pa
     file.write_text(file.read_text().replace("prepare: prepare.py\n", ""))
     with pytest.raises(DatasetError, match=r"has no `prepare`.* `shoal data upload dev --from FOL"):
         dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
+
+
+def test_a_channel_that_nobody_writes_is_a_notice(tmp_path: Path) -> None:
+    folder = tmp_path / "training_code" / "letters"
+    folder.mkdir(parents=True)
+    text = (LETTERS / "workload.yaml").read_text().replace("prepare: prepare.py\n", "")
+    (folder / "workload.yaml").write_text(text)
+    (folder / "pytorch").symlink_to(LETTERS / "pytorch")
+    write_environment(tmp_path)
+    (told,) = dataset.upload_notices(load_environment("lab", tmp_path), tmp_path)
+    assert told.startswith("data.dataset letters: workload letters has no script `prepare`")
+    assert told.endswith("--from FOLDER` uploads FOLDER/pages/, FOLDER/holdout/")

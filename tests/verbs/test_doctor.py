@@ -343,8 +343,13 @@ def test_a_dataset_that_was_uploaded_is_found(target: Target) -> None:
     bucket, s3 = f"shoal-mnist-dev-data-{target.account}-{target.region}", target.client("s3")
     before = examined(target, changed())["dataset"].state
     s3.create_bucket(Bucket=bucket)
-    s3.put_object(Bucket=bucket, Key="datasets/mnist/train/train-images-idx3-ubyte", Body=b"x")
+    keys = [f"datasets/mnist/{channel}/images" for channel in ("train", "test")]
+    s3.put_object(Bucket=bucket, Key=keys[0], Body=b"x")
+    half = examined(target, changed())["channel test"]
+    s3.put_object(Bucket=bucket, Key=keys[1], Body=b"x")
     after = examined(target, changed())["dataset"].state
-    s3.delete_object(Bucket=bucket, Key="datasets/mnist/train/train-images-idx3-ubyte")
+    for key in keys:
+        s3.delete_object(Bucket=bucket, Key=key)
     s3.delete_bucket(Bucket=bucket)
-    assert (before, after) == (State.WARNING, State.OK)
+    assert (before, half.state, after) == (State.WARNING, State.WARNING, State.OK)
+    assert half.says == f"nothing is at s3://{bucket}/datasets/mnist/test/ yet"

@@ -315,7 +315,7 @@ def _revert(state: GitOps) -> None:
 
 def _traffic(state: GitOps) -> Traffic:
     prod = state.environment("prod")
-    requests = load_workload(prod.workload, state.workspace.root).smoke_test.requests
+    requests = load_workload(prod.workload, state.workspace.root).requests
     folder = workload_folder(prod.workload, state.workspace.root)
     return Traffic(state.target("prod"), Names(prod).serving_endpoint, requests, folder)
 

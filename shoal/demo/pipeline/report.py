@@ -66,7 +66,7 @@ def write_pictures(facts: Facts, root: Path, output: Path) -> None:
     """Draw the smoke test's digits with their answers, and the training curve; nothing for another
     workload than MNIST.
     """
-    if not all("digit" in answer.shown for answer in facts.answers):
+    if not facts.answers or not all("digit" in answer.shown for answer in facts.answers):
         return
     from shoal.demo.pipeline.pictures import (
         draw_curve,

@@ -111,13 +111,15 @@ def test_the_report_has_the_digest_that_promotion_computes(trained: Trained) -> 
 def test_its_answers_pass_its_smoke_test(
     trained: Trained, runtime: Runtime, tmp_path: Path
 ) -> None:
+    test = load_workload("houses", CHECKOUT).smoke_test
+    assert test
     sent: list[dict[str, Any]] = [
         {
             "body": (HOUSES / each.body).read_text(),
             "content_type": each.content_type,
             "accept": each.accept,
         }
-        for each in load_workload("houses", CHECKOUT).smoke_test.requests
+        for each in test.requests
     ]
     (tmp_path / "requests.json").write_text(json.dumps(sent))
     (tmp_path / "answer.py").write_text(ANSWER)
