@@ -189,7 +189,7 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
     problems = [
         *_missing_script(workload, folder),
         *_missing_folders(workload, folder),
-        *gates.problems_of(workload.gates, "gates"),
+        *gates.problems_of(workload.gates, "gates", workload.metrics),
         *metrics.problems_of(workload.metrics, "metrics"),
         *problems_of_smoke_test(workload.smoke_test, folder),
     ]

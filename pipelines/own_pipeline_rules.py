@@ -28,7 +28,7 @@ from pipelines.requests import Infrastructure
 GENERATED_PREFIX = "pipelines-"
 _HOSTING_NAMES = {"Endpoint": "EndpointName", "EndpointConfig": "EndpointConfigName"}
 _JOBS = ("training", "evaluation", "endpoint")
-_FUNCTIONS = ("seal", "smoke_test", "teardown")
+_FUNCTIONS = ("compare", "seal", "smoke_test", "teardown")
 _ROLE_KEYS = ("RoleArn", "ExecutionRoleArn")
 _VPC_AT = {
     "Training": ("VpcConfig",),
@@ -198,11 +198,12 @@ def _permission_mistakes(step: Mapping[str, Any], infrastructure: Infrastructure
                 f"{step['Name']}.{key}: the pipeline may hand over only the roles in infrastructure"
                 f" ({', '.join(_JOBS)})"
             )
-    functions = {getattr(infrastructure, f"{name}_function_arn") for name in _FUNCTIONS}
-    if step["Type"] == "Lambda" and step.get("FunctionArn") not in functions:
+    arns = {name: getattr(infrastructure, f"{name}_function_arn") for name in _FUNCTIONS}
+    functions = {name: arn for name, arn in arns.items() if arn}
+    if step["Type"] == "Lambda" and step.get("FunctionArn") not in functions.values():
         yield (
             f"{step['Name']}.FunctionArn: the pipeline may call only the functions in"
-            f" infrastructure ({', '.join(_FUNCTIONS)})"
+            f" infrastructure ({', '.join(functions)})"
         )
     path = _VPC_AT.get(step["Type"], ())
     if path and not _at(arguments, path):

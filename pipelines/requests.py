@@ -18,6 +18,8 @@ _INPUT = "/opt/ml/processing/input"
 _CODE = "/opt/ml/processing/code"
 _EVALUATION = "/opt/ml/processing/output/evaluation"
 _NUMBER = "([0-9.eE+-]+)"
+COMPARE = "Compare"
+"""Name of the step that compares with the newest approved version."""
 EVALUATION_OUTPUT = "evaluation"
 EVALUATION_FILE = "evaluation.json"
 FABRIC_METRICS = {
@@ -61,6 +63,8 @@ class Infrastructure:
     seal_function_arn: str
     smoke_test_function_arn: str
     teardown_function_arn: str
+    compare_function_arn: str | None = None
+    """Only where a gate is `not_worse_than: approved`."""
     training_image_uri: str | None = None
     """The image that was built for training; only with `training.build_image`."""
     file_system: MountedFileSystem | None = None
@@ -227,11 +231,11 @@ class Requests:
         """
         content_types = list(self.environment.endpoint.content_types)
         report = self._artifacts("evaluation", EVALUATION_FILE)
-        manifest = (
-            {"data_manifest": self.parameters.data_manifest}
-            if self.parameters.data_manifest
-            else {}
-        )
+        others: dict[str, Expression] = {}
+        if self.parameters.data_manifest:
+            others["data_manifest"] = self.parameters.data_manifest
+        if any(bound.kind == "not worse than approved" for bound in self.parameters.gates):
+            others["compared_with_version"] = Property(COMPARE, "OutputParameters['version']")
         return {
             "ModelPackageGroupName": self.names.model_package_group,
             "ModelApprovalStatus": "PendingManualApproval",
@@ -254,7 +258,7 @@ class Requests:
                 "archive_sha256": self.sealed("archive_sha256"),
                 "content_sha256": self.sealed("content_sha256"),
                 "gates": self._gates(),
-                **manifest,
+                **others,
             },
         }
 
@@ -315,8 +319,9 @@ class Requests:
         takes `Std:JsonGet`.
         """
         parts: list[Any] = []
-        for bound, limit in self.parameters.gates.items():
-            parts += [f"{bound.metric} {bound.kind} ", limit, ", "]
+        for bound in self.parameters.gates:
+            words, limit = limit_of(bound, self.parameters)
+            parts += [f"{bound.metric} {words}", limit, ", "]
         return Join("", tuple(parts[:-1]))
 
     def _hyperparameters(self) -> dict[str, Any]:
@@ -410,6 +415,18 @@ class Requests:
     def _evaluation_command(self) -> str:
         unpack = f"mkdir -p {_CODE} && tar -xzf {_INPUT}/code/*.gz -C {_CODE}"
         return f'{unpack} && exec python3 {_CODE}/{self.environment.evaluation.entry_point} "$@"'
+
+
+def limit_of(bound: Bound, parameters: Parameters) -> tuple[str, Expression]:
+    """Return the two parts of a text such as `at least 0.98`."""
+    if bound.kind == "not worse than approved":
+        return "", compared(bound, "limit")
+    return f"{bound.kind} ", parameters.gates[bound]
+
+
+def compared(bound: Bound, output: str) -> Property:
+    """Return what the step Compare says of a gate: `margin`, `limit` or `reason`."""
+    return Property(COMPARE, f"OutputParameters['{output}_of_{bound.metric}']")
 
 
 def _vpc(subnet_ids: tuple[str, ...], security_group_ids: tuple[str, ...]) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import aws_cdk as cdk
 from constructs import Construct
 
+from config.gates import directions
 from config.names import Names
 from pipelines.definition import Infrastructure
 from pipelines.launch import Launch
 from pipelines.own_pipeline import definition_of
 from stacks.constructs.code_archive import CodeArchive
+from stacks.constructs.compare import Compare
 from stacks.constructs.guard_rails import Place
 from stacks.constructs.job_roles import JobRoles
 from stacks.constructs.pipeline_role import PipelineRole
@@ -64,6 +66,11 @@ class PipelineStack(cdk.Stack):
             self, "SmokeTest", names=names, functions=functions, requests=requests
         )
         guard = TeardownGuard(self, "TeardownGuard", names=names, functions=functions)
+        self.functions = [seal.sealer, smoke_test.caller, guard.deleter]
+        compare = None
+        if directions(environment):
+            compare = Compare(self, "Compare", names=names, functions=functions, key=data.key)
+            self.functions.append(compare.comparer)
         training = Place(network.vpc, [network.training_subnet], [network.training_security_group])
         hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
         jobs = JobRoles(
@@ -82,6 +89,7 @@ class PipelineStack(cdk.Stack):
             seal_function_arn=seal.sealer.function.function_arn,
             smoke_test_function_arn=smoke_test.caller.function.function_arn,
             teardown_function_arn=guard.deleter.function.function_arn,
+            compare_function_arn=compare.comparer.function.function_arn if compare else None,
             training_image_uri=built_image,
             file_system=mounted,
         )
@@ -96,7 +104,7 @@ class PipelineStack(cdk.Stack):
             hosting=hosting,
             key=data.key,
             jobs=[jobs.training, jobs.evaluation, jobs.endpoint],
-            functions=[seal.sealer, smoke_test.caller, guard.deleter],
+            functions=[*self.functions],
         )
         pipeline = TrainingPipeline(
             self,
@@ -108,9 +116,8 @@ class PipelineStack(cdk.Stack):
                 f"Trains, evaluates, seals, registers, deploys and tests {environment.project}"
             ),
         )
-        pipeline.node.add_dependency(jobs, seal, smoke_test, guard)
+        pipeline.node.add_dependency(jobs, seal, smoke_test, guard, *([compare] if compare else []))
         self.schedules: Schedules | None = None
-        self.functions = [seal.sealer, smoke_test.caller, guard.deleter]
         if environment.schedules or environment.data.on_manifest:
             self.schedules = Schedules(self, "Schedules", names=names, functions=functions)
             self.schedules.node.add_dependency(pipeline)
