@@ -37,9 +37,14 @@ class Metric(Settings):
     regex: Annotated[str, StringConstraints(min_length=1, max_length=500)]
     """Regular expression with one group, which is the number."""
     unit: Annotated[str, StringConstraints(max_length=20)] = ""
-    """What the number counts, for the dashboard."""
+    """What the number counts, as in images/s."""
     direction: Direction | None = None
     """Which values are better; a gate `not_worse_than` of the same name needs it."""
+    progress: bool = False
+    """Whether a training is followed by this number: `shoal run --follow` and reports show it.
+
+    Where none is marked, all are.
+    """
 
 
 def problems_of(metrics: Mapping[str, Metric], where: str) -> Iterator[Problem]:
