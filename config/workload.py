@@ -13,12 +13,13 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from config import gates, metrics
+from config import gates, metrics, secrets
 from config.base import MediaType, Settings, Slug
 from config.errors import ConfigError, Problem, shorten
 from config.gates import Gate
 from config.metrics import LogMetricName, Metric
 from config.pydantic_errors import problems_of
+from config.secrets import SecretName, SecretVariable
 from config.settings import Environment, Framework
 from config.smoke_test import RelativePath, SmokeTest
 from config.smoke_test_rules import problems_of_smoke_test
@@ -53,6 +54,10 @@ class Workload(Settings):
     metrics: dict[LogMetricName, Metric] = Field(default_factory=dict)
     """Name, as in train:loss, to where the number stands in the log lines of rank 0; CloudWatch and
     the dashboard show it.
+    """
+    secrets: dict[SecretVariable, SecretName] = Field(default_factory=dict)
+    """Variable, as in HF_TOKEN, to the name of a secret in Secrets Manager, which this workload's
+    training may read; the container gets the name in SHOAL_SECRET_HF_TOKEN. Never a value.
     """
     gates: Annotated[tuple[Gate, ...], Field(min_length=1)]
     """What numbers of evaluation.json must be, unless an environment says otherwise at
@@ -146,7 +151,8 @@ def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
             "metrics": {
                 name: metric.model_dump(exclude_unset=True)
                 for name, metric in workload.metrics.items()
-            }
+            },
+            "secrets": dict(workload.secrets),
         },
         "endpoint": {"content_types": list(workload.content_types)}
         | ({"max_latency_ms": latency} if (latency := workload.smoke_test.max_latency_ms) else {}),
@@ -191,6 +197,7 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
         *_missing_folders(workload, folder),
         *gates.problems_of(workload.gates, "gates", workload.metrics),
         *metrics.problems_of(workload.metrics, "metrics"),
+        *secrets.problems_of(workload.secrets, "secrets"),
         *problems_of_smoke_test(workload.smoke_test, folder),
     ]
     if workload.name != name:

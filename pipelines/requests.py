@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from config import secrets
 from config.file_system import DATASETS_PATH
 from config.gates import Bound
 from config.names import EXECUTION_TAG, PIPELINE_TAG, Names
@@ -172,7 +173,7 @@ class Requests:
             "VpcConfig": self._training_vpc(),
             "Tags": self._tags(),
         }
-        if variables := fabric.environment(settings):
+        if variables := fabric.environment(settings) | secrets.variables(settings.secrets):
             request["Environment"] = variables
         if settings.spot:
             request["EnableManagedSpotTraining"] = True

@@ -71,6 +71,8 @@ def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
         ("name: houses\nsmoke_tests: 1", "did you mean `smoke_test`?"),
         (yaml.safe_dump(VALID | {"name": "barns"}), "differs from the folder's name, houses"),
         (yaml.safe_dump(VALID | {"gates": [{"metric": "r2"}]}), "gates[0]: lets everything pass"),
+        (yaml.safe_dump(VALID | {"secrets": {"T": "ghp_0123456789"}}), "secrets.T: looks like a"),
+        (yaml.safe_dump(VALID | {"secrets": {"T": "a b"}}), "secrets.T: is no name of a secret"),
         (yaml.safe_dump(VALID | {"frameworks": {}}), "frameworks = {}: must have at least 1"),
         (yaml.safe_dump(VALID | {"frameworks": {"jax": {}}}), "pytorch, tensorflow"),
         (
@@ -178,6 +180,7 @@ def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> Non
         "smoke_test": test,
         "content_types": ["text/csv"],
         "metrics": {"loss": {"regex": "loss=([0-9.]+)"}},
+        "secrets": {"HF_TOKEN": "team/hf"},
     }
     assert lines_of(tmp_path, yaml.safe_dump(VALID | more)) == []
     found = environment(tmp_path, workload="houses")
@@ -187,6 +190,7 @@ def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> Non
     assert found.endpoint.content_types == ("text/csv",)
     assert found.endpoint.max_latency_ms == 700
     assert found.training.metrics["loss"].regex == "loss=([0-9.]+)"
+    assert found.training.secrets == {"HF_TOKEN": "team/hf"}
 
 
 def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
