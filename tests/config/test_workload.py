@@ -174,6 +174,11 @@ def environment(root: Path, **changes: Any) -> Environment:
     return load_environment("dev", root)
 
 
+def test_a_function_of_the_workloads_own_is_read_too(tmp_path: Path) -> None:
+    (line,) = lines_with(tmp_path, function="smoke.py")
+    assert 'smoke_test.function = "smoke.py": there is no such file' in line
+
+
 def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> None:
     test = VALID["smoke_test"] | {"max_latency_ms": 700}
     more = {
