@@ -63,6 +63,7 @@ FORMS = {
         "a path below the workload's folder, as in smoke_test/row.csv"
     ),
     r"^[a-z]+/[A-Za-z0-9.+-]+(; ?[a-z-]+=[A-Za-z0-9._-]+)*$": "a media type, as in text/csv",
+    r"^[A-Za-z0-9/_+=.@-]+$": "the name of a secret, as in team/hf-token",
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$": "a file name without a folder, as in manifest.json",
 }
 """Every pattern of the settings; a test compares them."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import StringConstraints
+from pydantic import Field, StringConstraints
 
 from config.base import Settings
 from config.errors import Problem
 from config.hyperparameters import parameter_name
+from config.metrics import Direction, Metric
 
 if TYPE_CHECKING:
     from config.settings import Environment
@@ -35,6 +36,16 @@ class Gate(Settings):
     """The smallest number that passes."""
     at_most: float | None = None
     """The largest number that passes."""
+    not_worse_than: Literal["approved"] | None = None
+    """Compare with the newest approved version in the registry, when the pipeline runs. While there
+    is none, or none that has measured this, every number passes.
+    """
+    by: Annotated[float, Field(ge=0)] | None = None
+    """How much worse than the approved version still passes; left out, 0."""
+    direction: Direction | None = None
+    """Which numbers are better, for `not_worse_than`; left out, as in `metrics`, at the entry whose
+    name, or its part behind the colon, is the gate's metric.
+    """
 
 
 @dataclass(frozen=True)
@@ -42,14 +53,17 @@ class Bound:
     """One side of a gate, which is one condition and one parameter of the pipeline."""
 
     metric: str
-    kind: Literal["at least", "at most"]
+    kind: Literal["at least", "at most", "not worse than approved"]
     value: float
+    """The limit, or how much worse than the approved version still passes."""
 
     @property
     def parameter(self) -> str:
         """Return the parameter by which one execution may have another value: `MinAccuracy`,
-        `MaxRmse`.
+        `MaxRmse`, `AccuracyTolerance`.
         """
+        if self.kind == "not worse than approved":
+            return parameter_name(f"{self.metric}_tolerance")
         return parameter_name(f"{'min' if self.kind == 'at least' else 'max'}_{self.metric}")
 
 
@@ -60,19 +74,46 @@ def bounds(gates: tuple[Gate, ...]) -> Iterator[Bound]:
             yield Bound(gate.metric, "at least", gate.at_least)
         if gate.at_most is not None:
             yield Bound(gate.metric, "at most", gate.at_most)
+        if gate.not_worse_than:
+            yield Bound(gate.metric, "not worse than approved", gate.by or 0.0)
+
+
+def directions(environment: Environment) -> dict[str, Direction]:
+    """Return the metrics that are compared with the approved version, and what is better."""
+    return {
+        gate.metric: direction
+        for gate in environment.evaluation.gates
+        if gate.not_worse_than and (direction := _direction(gate, environment.training.metrics))
+    }
+
+
+def _direction(gate: Gate, metrics: Mapping[str, Metric]) -> Direction | None:
+    """Return None where no metric of the gate's name says it, or two say different things."""
+    stated = {
+        metric.direction
+        for name, metric in metrics.items()
+        if metric.direction and name.rpartition(":")[2] == gate.metric
+    }
+    return gate.direction or (stated.pop() if len(stated) == 1 else None)
 
 
 def problems(environment: Environment) -> Iterator[Problem]:
     """Yield what is wrong between the keys of an environment's gates."""
-    return problems_of(environment.evaluation.gates, "evaluation.gates")
+    return problems_of(
+        environment.evaluation.gates, "evaluation.gates", environment.training.metrics
+    )
 
 
-def problems_of(gates: tuple[Gate, ...], where: str) -> Iterator[Problem]:
+def problems_of(
+    gates: tuple[Gate, ...], where: str, metrics: Mapping[str, Metric]
+) -> Iterator[Problem]:
     """Yield what is wrong between the keys of gates, which stand at the key `where`."""
     for index, gate in enumerate(gates):
         key = f"{where}[{index}]"
-        if gate.at_least is None and gate.at_most is None:
-            yield Problem(key, "lets everything pass", "give it `at_least` or `at_most`")
+        yield from _comparison_problems(gate, key, metrics)
+        if gate.at_least is None and gate.at_most is None and not gate.not_worse_than:
+            advice = "give it `at_least`, `at_most`, or `not_worse_than: approved`"
+            yield Problem(key, "lets everything pass", advice)
         elif (
             gate.at_least is not None and gate.at_most is not None and gate.at_least > gate.at_most
         ):
@@ -87,3 +128,15 @@ def problems_of(gates: tuple[Gate, ...], where: str) -> Iterator[Problem]:
         if count > 1:
             message = f"{count} gates say what {metric} is {kind}"
             yield Problem(where, message, "keep one of them")
+
+
+def _comparison_problems(gate: Gate, key: str, metrics: Mapping[str, Metric]) -> Iterator[Problem]:
+    if gate.not_worse_than and not _direction(gate, metrics):
+        message = f"does not say whether a higher or a lower {gate.metric} is better"
+        advice = "add `direction: higher` or `direction: lower`, here or in `metrics`"
+        yield Problem(key, message, advice)
+    for name, value in (("by", gate.by), ("direction", gate.direction)):
+        if value is not None and not gate.not_worse_than:
+            message = "is only read with `not_worse_than`"
+            advice = "add `not_worse_than: approved`, or remove it"
+            yield Problem(f"{key}.{name}", message, advice, value)

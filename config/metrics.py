@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import StringConstraints
@@ -23,13 +24,27 @@ adds its own.
 """
 
 
+class Direction(StrEnum):
+    """Which of two values of a metric is the better one."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
 class Metric(Settings):
     """A number in the log lines of rank 0."""
 
     regex: Annotated[str, StringConstraints(min_length=1, max_length=500)]
     """Regular expression with one group, which is the number."""
     unit: Annotated[str, StringConstraints(max_length=20)] = ""
-    """What the number counts, for the dashboard."""
+    """What the number counts, as in images/s."""
+    direction: Direction | None = None
+    """Which values are better; a gate `not_worse_than` of the same name needs it."""
+    progress: bool = False
+    """Whether a training is followed by this number: `shoal run --follow` and reports show it.
+
+    Where none is marked, all are.
+    """
 
 
 def problems_of(metrics: Mapping[str, Metric], where: str) -> Iterator[Problem]:

@@ -36,6 +36,8 @@ _OLD_RELEASES = frozenset(
     }
 )
 """Where a section of an older version of Shoal differs: one problem together."""
+SECRETS = "secrets"
+"""The key whose values are never shown."""
 _LENGTHS = {"min_length": "at least", "max_length": "at most"}
 _SYMBOLS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
@@ -113,6 +115,8 @@ def _problem(
         return _former_key(key, details) or _unknown_key(key, place, model)
     if details["type"] == "missing":
         return Problem(key, "the key is missing", f"add it: {_description(place, model)}")
+    if SECRETS in place:
+        return _secret_problem(key, details)
     if len(errors) > 1:
         return Problem(
             key,
@@ -121,6 +125,15 @@ def _problem(
             details["input"],
         )
     return Problem(key, _rule(details), _description(place, model), details["input"])
+
+
+def _secret_problem(key: str, details: Details) -> Problem:
+    """Return a problem that does not show the value, which may be the secret itself."""
+    advice = "give the name of a secret in Secrets Manager, as in HF_TOKEN: team/hf-token"
+    if details["loc"][-1] == "[key]":
+        return Problem(key, "is no name of a variable, as in HF_TOKEN", advice)
+    message = "must be a mapping" if details["type"] == "dict_type" else "is no name of a secret"
+    return Problem(key, message, f"{advice}; never a value or an ARN")
 
 
 def _former_key(key: str, details: Details) -> Problem | None:

@@ -16,6 +16,7 @@ from config import (
     region_rules,
     release_rules,
     schedule_rules,
+    secrets,
     serving_rules,
 )
 from config.channels import path_parameter, uri_parameter
@@ -83,6 +84,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         _spot,
         _hyperparameters,
         _container_environment,
+        secrets.problems,
         _code,
     )
     own_name = Problem(

@@ -23,6 +23,7 @@ from config.network import Network
 from config.observability import Observability
 from config.release import Release
 from config.schedules import Schedule
+from config.secrets import SecretName, SecretVariable
 from config.serving import Serving
 from config.strategies import Defaults, defaults
 
@@ -203,6 +204,12 @@ class Training(Settings):
     """Extra environment variables of the training container.
 
     Never secrets: they are readable through DescribePipeline.
+    """
+    secrets: dict[SecretVariable, SecretName] = Field(default_factory=dict)
+    """Variable, as in HF_TOKEN, to the name of a secret in Secrets Manager, which the training may
+    read; the container gets the name in SHOAL_SECRET_HF_TOKEN. Never a value.
+
+    Those of the workload's file count too.
     """
 
 

@@ -87,6 +87,11 @@ class SmokeTest(Settings):
     """How many milliseconds the slowest answer may take, unless an environment says otherwise at
     endpoint.max_latency_ms.
     """
+    function: RelativePath | None = None
+    """Python file in the workload's folder with `def check(ask) -> list[str]`, for what expressions
+    cannot say: `ask(body, content_type, accept)` returns the answer's bytes, and each text that
+    `check` returns fails the test. It has Python's standard library and boto3.
+    """
     every_answer: Expectations = Field(default_factory=dict)
     """What must hold of every answer, whatever `must_pass` says: its form."""
     show: dict[str, str] = Field(default_factory=dict)

@@ -14,6 +14,7 @@ from jmespath.functions import Functions
 
 from config.errors import NOTHING, Problem
 from config.smoke_test import Accept, Expectation, Request, SmokeTest
+from config.smoke_test_function import problems_of_function
 
 MAX_BODY_BYTES = 6 * 1024 * 1024
 """Largest body of InvokeEndpoint (botocore 1.44.5, BodyBlob; read)."""
@@ -28,6 +29,7 @@ def problems_of_smoke_test(test: SmokeTest, folder: Path) -> list[Problem]:
         *_number(test),
         *_expectations("smoke_test.every_answer", test.every_answer),
         *_requests(test.requests, folder),
+        *(problems_of_function(folder / test.function, test.function) if test.function else ()),
         *(
             problem
             for name, expression in test.show.items()

@@ -13,13 +13,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from config import channel_rules, gates, metrics
+from config import channel_rules, gates, metrics, secrets
 from config.base import InstanceType, MediaType, Settings, Slug
 from config.channels import EVALUATED, Channel, ChannelName, default_channels
 from config.errors import ConfigError, Problem, shorten
 from config.gates import Gate
 from config.metrics import LogMetricName, Metric
 from config.pydantic_errors import problems_of
+from config.secrets import SecretName, SecretVariable
 from config.settings import Environment, Framework
 from config.smoke_test import RelativePath, Request, SmokeTest
 from config.smoke_test_rules import problems_of_smoke_test
@@ -77,6 +78,10 @@ class Workload(Settings):
     """
     evaluation: EvaluationJob = EvaluationJob()
     """The job that measures the trained model."""
+    secrets: dict[SecretVariable, SecretName] = Field(default_factory=dict)
+    """Variable, as in HF_TOKEN, to the name of a secret in Secrets Manager, which this workload's
+    training may read; the container gets the name in SHOAL_SECRET_HF_TOKEN. Never a value.
+    """
     gates: Annotated[tuple[Gate, ...], Field(min_length=1)]
     """What numbers of evaluation.json must be, unless an environment says otherwise at
     evaluation.gates.
@@ -179,7 +184,8 @@ def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
             "metrics": {
                 name: metric.model_dump(exclude_unset=True)
                 for name, metric in workload.metrics.items()
-            }
+            },
+            "secrets": dict(workload.secrets),
         },
         "endpoint": workload.endpoint or _endpoint(workload),
         "evaluation": workload.evaluation.model_dump(exclude_none=True)
@@ -278,8 +284,9 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
         *_missing_folders(workload, folder),
         *_missing_evaluation(workload, folder),
         *_channel_problems(workload),
-        *gates.problems_of(workload.gates, "gates"),
+        *gates.problems_of(workload.gates, "gates", workload.metrics),
         *metrics.problems_of(workload.metrics, "metrics"),
+        *secrets.problems_of(workload.secrets, "secrets"),
         *_smoke_test_problems(workload, folder),
     ]
     if workload.name != name:

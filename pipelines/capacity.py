@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from config.errors import Problem
+from config.secrets import interface_endpoints
 from config.settings import Environment, Training
 from config.subnets import AWS_RESERVES, Subnets, divide, training_ranges, usable
 from pipelines.launch.fabric import addresses_per_node
@@ -45,7 +46,7 @@ def addresses(environment: Environment) -> Addresses:
     evaluation = addresses_per_node(environment.evaluation.instance_type)
     return Addresses(
         job=training.instance_count * _addresses_per_node(training),
-        others=evaluation + servers + len(environment.network.interface_endpoints),
+        others=evaluation + servers + len(interface_endpoints(environment)),
     )
 
 

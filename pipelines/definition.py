@@ -5,7 +5,8 @@
                                |   Teardown
                                +-> GateFailed (the execution fails)
 
-With `endpoint: none` it ends at Register.
+Compare stands before Gate where a gate is `not_worse_than: approved`. With `endpoint: none` it ends
+at Register.
 
 `pipelines.requests` has what each step asks of SageMaker. What may change per execution is a
 parameter.
@@ -14,10 +15,10 @@ parameter.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from config.channels import path_parameter, uri_parameter
-from config.gates import Bound, bounds
+from config.gates import Bound, bounds, directions
 from config.hyperparameters import (
     HyperparameterValue,
     as_text,
@@ -39,12 +40,15 @@ from pipelines.expressions import (
 from pipelines.graph import Pipeline
 from pipelines.launch import Launch
 from pipelines.requests import (
+    COMPARE,
     EVALUATION_FILE,
     EVALUATION_OUTPUT,
     Infrastructure,
     MountedFileSystem,
     Parameters,
     Requests,
+    compared,
+    limit_of,
 )
 from pipelines.retries import CREATE_CALL, JOB
 from pipelines.steps import (
@@ -69,10 +73,6 @@ __all__ = ["Infrastructure", "MountedFileSystem", "build"]
 # what the registry keeps of an execution that a person or a schedule started: it takes no empty
 # text
 _NO_MANIFEST = "none"
-_COMPARISONS: dict[str, type[GreaterThanOrEqualTo] | type[LessThanOrEqualTo]] = {
-    "at least": GreaterThanOrEqualTo,
-    "at most": LessThanOrEqualTo,
-}
 
 
 def build(
@@ -115,21 +115,63 @@ def build(
     gate = Condition(
         "Gate",
         conditions=tuple(
-            _COMPARISONS[bound.kind](value, parameters.gates[bound])
-            for bound, value in measured.items()
+            _condition(bound, value, parameters.gates[bound]) for bound, value in measured.items()
         ),
         if_true=(seal, register, *hosting),
         if_false=(Fail("GateFailed", message=_failure(parameters, measured)),),
     )
-    return Pipeline(parameters.all(), (train, evaluate, gate)).to_dict()
+    compare = _compare(environment, infrastructure, parameters, measured)
+    return Pipeline(parameters.all(), (train, evaluate, *compare, gate)).to_dict()
+
+
+def _condition(
+    bound: Bound, value: PropertyFile, limit: Parameter
+) -> GreaterThanOrEqualTo | LessThanOrEqualTo:
+    if bound.kind == "not worse than approved":
+        return GreaterThanOrEqualTo(compared(bound, "margin"), 0.0)
+    return (GreaterThanOrEqualTo if bound.kind == "at least" else LessThanOrEqualTo)(value, limit)
+
+
+def _compare(
+    environment: Environment,
+    infrastructure: Infrastructure,
+    parameters: Parameters,
+    measured: Mapping[Bound, PropertyFile],
+) -> tuple[Lambda, ...]:
+    """Return the step that reads the registry; none without a gate that needs it."""
+    arguments: dict[str, Any] = {}
+    outputs: dict[str, Literal["String", "Float"]] = {"status": "String", "version": "String"}
+    better = directions(environment)
+    for bound, value in measured.items():
+        if bound.kind == "not worse than approved":
+            arguments[f"value_of_{bound.metric}"] = value
+            arguments[f"direction_of_{bound.metric}"] = str(better[bound.metric])
+            arguments[f"tolerance_of_{bound.metric}"] = parameters.gates[bound]
+            outputs[f"margin_of_{bound.metric}"] = "Float"
+            outputs |= dict.fromkeys(
+                (f"limit_of_{bound.metric}", f"reason_of_{bound.metric}"), "String"
+            )
+    if not arguments:
+        return ()
+    group = {"model_package_group_name": Names(environment).model_package_group}
+    step = Lambda(
+        COMPARE,
+        group | arguments,
+        function_arn=str(infrastructure.compare_function_arn),
+        outputs=outputs,
+    )
+    return (step,)
 
 
 def _failure(parameters: Parameters, measured: Mapping[Bound, PropertyFile]) -> Join:
     """Return the sentence that has the value and the limit of every gate."""
     parts: list[Any] = ["The model does not pass its gates: "]
     for bound, value in measured.items():
-        parts += [f"{bound.metric} is ", value, f" and must be {bound.kind} "]
-        parts += [parameters.gates[bound], "; "]
+        words, limit = limit_of(bound, parameters)
+        parts += [f"{bound.metric} is ", value, f" and must be {words}", limit]
+        if bound.kind == "not worse than approved":
+            parts += [" (", compared(bound, "reason"), ")"]
+        parts.append("; ")
     return Join("", tuple(parts[:-1]))
 
 

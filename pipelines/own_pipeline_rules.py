@@ -28,7 +28,7 @@ from pipelines.requests import Infrastructure
 GENERATED_PREFIX = "pipelines-"
 _HOSTING_NAMES = {"Endpoint": "EndpointName", "EndpointConfig": "EndpointConfigName"}
 _JOBS = ("training", "evaluation", "endpoint")
-_FUNCTIONS = ("seal", "smoke_test", "teardown")
+_FUNCTIONS = ("compare", "seal", "smoke_test", "teardown")
 _ROLE_KEYS = ("RoleArn", "ExecutionRoleArn")
 _VPC_AT = {
     "Training": ("VpcConfig",),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from config import secrets
 from config.file_system import DATASETS_PATH
 from config.gates import Bound
 from config.names import EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
@@ -18,6 +19,8 @@ _INPUT = "/opt/ml/processing/input"
 _CODE = "/opt/ml/processing/code"
 _EVALUATION = "/opt/ml/processing/output/evaluation"
 _NUMBER = "([0-9.eE+-]+)"
+COMPARE = "Compare"
+"""Name of the step that compares with the newest approved version."""
 EVALUATION_OUTPUT = "evaluation"
 EVALUATION_FILE = "evaluation.json"
 FABRIC_METRICS = {
@@ -62,6 +65,8 @@ class Infrastructure:
     seal_function_arn: str
     smoke_test_function_arn: str
     teardown_function_arn: str
+    compare_function_arn: str | None = None
+    """Only where a gate is `not_worse_than: approved`."""
     training_image_uri: str | None = None
     """The image that was built for training; only with `training.build_image`."""
     file_system: MountedFileSystem | None = None
@@ -166,7 +171,7 @@ class Requests:
             "VpcConfig": self._training_vpc(),
             "Tags": self._tags(),
         }
-        if variables := fabric.environment(settings):
+        if variables := fabric.environment(settings) | secrets.variables(settings.secrets):
             request["Environment"] = variables
         if settings.spot:
             request["EnableManagedSpotTraining"] = True
@@ -224,11 +229,11 @@ class Requests:
         It has no tags: a version in a group has those of the group, and the call refuses its own.
         """
         report = self._artifacts("evaluation", EVALUATION_FILE)
-        manifest = (
-            {"data_manifest": self.parameters.data_manifest}
-            if self.parameters.data_manifest
-            else {}
-        )
+        others: dict[str, Expression] = {}
+        if self.parameters.data_manifest:
+            others["data_manifest"] = self.parameters.data_manifest
+        if any(bound.kind == "not worse than approved" for bound in self.parameters.gates):
+            others["compared_with_version"] = Property(COMPARE, "OutputParameters['version']")
         return {
             "ModelPackageGroupName": self.names.model_package_group,
             "ModelApprovalStatus": "PendingManualApproval",
@@ -247,7 +252,7 @@ class Requests:
                 "archive_sha256": self.sealed("archive_sha256"),
                 "content_sha256": self.sealed("content_sha256"),
                 "gates": self._gates(),
-                **manifest,
+                **others,
             },
         }
 
@@ -307,8 +312,9 @@ class Requests:
         takes `Std:JsonGet`.
         """
         parts: list[Any] = []
-        for bound, limit in self.parameters.gates.items():
-            parts += [f"{bound.metric} {bound.kind} ", limit, ", "]
+        for bound in self.parameters.gates:
+            words, limit = limit_of(bound, self.parameters)
+            parts += [f"{bound.metric} {words}", limit, ", "]
         return Join("", tuple(parts[:-1]))
 
     def _hyperparameters(self) -> dict[str, Any]:
@@ -419,6 +425,18 @@ def _supported(endpoint: Endpoint | None) -> dict[str, list[str]]:
         "SupportedResponseMIMETypes": list(endpoint.content_types),
         "SupportedRealtimeInferenceInstanceTypes": [endpoint.instance_type],
     }
+
+
+def limit_of(bound: Bound, parameters: Parameters) -> tuple[str, Expression]:
+    """Return the two parts of a text such as `at least 0.98`."""
+    if bound.kind == "not worse than approved":
+        return "", compared(bound, "limit")
+    return f"{bound.kind} ", parameters.gates[bound]
+
+
+def compared(bound: Bound, output: str) -> Property:
+    """Return what the step Compare says of a gate: `margin`, `limit` or `reason`."""
+    return Property(COMPARE, f"OutputParameters['{output}_of_{bound.metric}']")
 
 
 def _vpc(subnet_ids: tuple[str, ...], security_group_ids: tuple[str, ...]) -> dict[str, Any]:

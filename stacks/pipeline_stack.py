@@ -10,12 +10,14 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from config.consumers import Consumer
+from config.gates import directions
 from config.names import Names
 from config.settings import Environment
 from pipelines.definition import Infrastructure
 from pipelines.launch import Launch
 from pipelines.own_pipeline import definition_of
 from stacks.constructs.code_archive import CodeArchive
+from stacks.constructs.compare import Compare
 from stacks.constructs.guard_rails import Place
 from stacks.constructs.job_roles import JobRoles
 from stacks.constructs.model_registry import ModelRegistry
@@ -78,6 +80,9 @@ class PipelineStack(cdk.Stack):
                 self, "SmokeTest", names=names, functions=functions, requests=requests
             )
             guard = TeardownGuard(self, "TeardownGuard", names=names, functions=functions)
+        compare = None
+        if directions(environment):
+            compare = Compare(self, "Compare", names=names, functions=functions, key=data.key)
         training = Place(network.vpc, [network.training_subnet], [network.training_security_group])
         hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
         jobs = JobRoles(
@@ -96,6 +101,7 @@ class PipelineStack(cdk.Stack):
             seal_function_arn=seal.sealer.function.function_arn,
             smoke_test_function_arn=smoke_test.caller.function.function_arn if smoke_test else "",
             teardown_function_arn=guard.deleter.function.function_arn if guard else "",
+            compare_function_arn=compare.comparer.function.function_arn if compare else None,
             training_image_uri=built_image,
             file_system=mounted,
         )
@@ -105,6 +111,7 @@ class PipelineStack(cdk.Stack):
             seal.sealer,
             *([smoke_test.caller] if smoke_test else []),
             *([guard.deleter] if guard else []),
+            *([compare.comparer] if compare else []),
         ]
         role = PipelineRole(
             self,
@@ -125,7 +132,8 @@ class PipelineStack(cdk.Stack):
             role=role,
             description=_description(environment),
         )
-        pipeline.node.add_dependency(*filter(None, (jobs, seal, smoke_test, guard, registry)))
+        parts = (jobs, seal, smoke_test, guard, compare, registry)
+        pipeline.node.add_dependency(*filter(None, parts))
         self.schedules: Schedules | None = None
         if environment.schedules or environment.data.on_manifest:
             self.schedules = Schedules(self, "Schedules", names=names, functions=functions)

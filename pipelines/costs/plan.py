@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from config.names import Names
+from config.secrets import interface_endpoints
 from config.serving import waits_s
 from config.settings import Environment
 from config.subnets import usable
@@ -148,7 +149,7 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
         name
         for name, setting in (
             ("NAT gateway", network.nat),
-            ("interface endpoints", network.interface_endpoints),
+            ("interface endpoints", interface_endpoints(environment)),
         )
         if setting
     ]
@@ -189,7 +190,7 @@ def _at_rest(environment: Environment) -> Iterator[Line]:
             f" GiB{throughput}"
         )
         yield Line(what, 1, prices.file_system(settings, region))
-    for service in network.interface_endpoints:
+    for service in interface_endpoints(environment):
         yield Line(f"interface endpoint {service}, one zone", 1, prices.interface_endpoint(region))
     if network.nat:
         yield Line("NAT gateway", 1, prices.nat_gateway(region))
@@ -217,7 +218,7 @@ def _notes(environment: Environment) -> Iterator[str]:
     network, region = environment.network, environment.region
     ways = (
         ("nat_gateway", "the NAT gateway", network.nat),
-        ("interface_endpoint", "an interface endpoint", network.interface_endpoints),
+        ("interface_endpoint", "an interface endpoint", interface_endpoints(environment)),
     )
     for name, what, setting in ways:
         if setting:

@@ -146,6 +146,7 @@ def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
                 view,
                 session.poll_s,
                 logs_command=f"shoal logs {session.arguments}",
+                metrics=session.environment.training.metrics,
             )
             execution = follower.follow()
     except KeyboardInterrupt:

@@ -27,7 +27,7 @@ from shoal.verbs.events import (
     Transferred,
 )
 from shoal.verbs.execution import NOT_STARTED, Execution, Step
-from shoal.verbs.metrics import Epoch, Metrics, Parts, Progress
+from shoal.verbs.metrics import Metrics, Parts, Position, Progress, Reading, trained_text
 
 _MARKS = {
     "Succeeded": "[green]✓[/]",
@@ -56,7 +56,8 @@ class LiveView:
         self._epochs: int | None = None
         self._execution: Execution | None = None
         self._progress: Progress | None = None
-        self._epoch: Epoch | None = None
+        self._position: Position | None = None
+        self._readings: dict[str, Reading] = {}
         self._trained_by: Parts | None = None
         self._transfer: Transferred | None = None
         self._detail = ""
@@ -99,12 +100,13 @@ class LiveView:
                 self._detail = text
 
     def _remember(self, metrics: Metrics) -> None:
-        if isinstance(metrics, Progress):
-            self._progress = metrics
-        elif isinstance(metrics, Parts):
+        if isinstance(metrics, Parts):
             self._trained_by = metrics
-        else:
-            self._epoch = metrics
+            return
+        self._progress = metrics
+        self._readings |= {reading.name: reading for reading in metrics.readings}
+        if metrics.position and (metrics.position.steps or not self._position):
+            self._position = metrics.position
 
     def _render(self) -> RenderableType:
         parts: list[RenderableType] = [self._phase_line()]
@@ -168,27 +170,17 @@ class LiveView:
             step.type == "Training" and not step.has_ended for step in self._execution.steps
         )
 
-    def _trainers(self, progress: Progress) -> str:
-        return str(self._trained_by or f"a world of {progress.world_size}")
-
     def _training(self, progress: Progress) -> RenderableType:
-        epochs = self._epochs or progress.epoch
-        accuracy = (
-            f", test accuracy {self._epoch.test_accuracy:.2%} after epoch {self._epoch.epoch}"
-            if self._epoch
-            else ""
+        text = trained_text(tuple(self._readings.values()), self._trained_by, progress)
+        if (position := self._position) is None:
+            return Text(f"   {text}")
+        line = Text(f"   epoch {position.epoch}/{self._epochs or '?'}, {text}")
+        if not position.steps or not self._training_runs():
+            return line
+        epochs = self._epochs or position.epoch
+        return Group(
+            _bar("   training", position.steps_done, epochs * position.steps, "steps"), line
         )
-        line = (
-            f"   epoch {progress.epoch}/{self._epochs or '?'}, loss"
-            f" {progress.train_loss:.4f}{accuracy}, {progress.images_per_second:,.0f} images/s on"
-            f" {self._trainers(progress)}, {progress.elapsed_s:.0f} s"
-        )
-        bar = (
-            [_bar("   training", progress.steps_done, epochs * progress.steps, "steps")]
-            if self._training_runs()
-            else []
-        )
-        return Group(*bar, Text(line))
 
 
 def _time(seconds: float | None) -> Text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Hashable
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -18,7 +19,7 @@ from shoal.verbs.events import (
     Transferred,
 )
 from shoal.verbs.execution import Execution
-from shoal.verbs.metrics import Epoch, Metrics, Parts, Progress
+from shoal.verbs.metrics import Metrics, Parts, Progress, trained_text
 
 _PROGRESS_EVERY_S = 2.0
 
@@ -29,7 +30,7 @@ class PlainView:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._statuses: dict[str, str] = {}
-        self._next_progress_at = 0.0
+        self._next_progress_at: dict[Hashable, float] = {}
         self._trained_by: Parts | None = None
 
     def __enter__(self) -> PlainView:
@@ -48,7 +49,7 @@ class PlainView:
                 self._print(text)
             case Planned(steps, _):
                 self._print(f"steps: {' -> '.join(name for name, _ in steps)}")
-            case Transferred(name, done, total) if done == total or self._is_due():
+            case Transferred(name, done, total) if done == total or self._is_due(Transferred):
                 self._print(f"sent {done / 1e6:.1f} of {total / 1e6:.1f} MB ({name})")
             case ExecutionChanged(execution):
                 self._show_execution(execution)
@@ -68,28 +69,25 @@ class PlainView:
     def _show_metrics(self, step: str, metrics: Metrics) -> None:
         if isinstance(metrics, Parts):
             self._trained_by = metrics
-        elif isinstance(metrics, Epoch):
-            self._print(
-                f"{step}: epoch {metrics.epoch}: test loss {metrics.test_loss:.4f}, test accuracy"
-                f" {metrics.test_accuracy:.2%}"
-            )
-        elif self._is_due():
-            self._print(
-                f"{step}: epoch {metrics.epoch} step {metrics.step}/{metrics.steps}: loss"
-                f" {metrics.train_loss:.4f}, {metrics.images_per_second:,.0f} images/s on"
-                f" {self._trainers(metrics)}, {metrics.elapsed_s:.0f} s"
-            )
+        elif self._is_due(frozenset(reading.name for reading in metrics.readings)):
+            text = trained_text(metrics.readings, self._trained_by, metrics)
+            self._print(f"{step}: {_place(metrics)}{text}")
 
-    def _trainers(self, progress: Progress) -> str:
-        return str(self._trained_by or f"a world of {progress.world_size}")
-
-    def _is_due(self) -> bool:
+    def _is_due(self, kind: Hashable) -> bool:
+        """Return whether to print a line of this kind: the first, and one every two seconds."""
         now = time.monotonic()
-        if now < self._next_progress_at:
+        if now < self._next_progress_at.get(kind, now):
             return False
-        self._next_progress_at = now + _PROGRESS_EVERY_S
+        self._next_progress_at[kind] = now + _PROGRESS_EVERY_S
         return True
 
     def _print(self, text: str) -> None:
         now = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
         print(f"{now} {text}", file=self._stream, flush=True)
+
+
+def _place(metrics: Progress) -> str:
+    if not (position := metrics.position):
+        return ""
+    step = f" step {position.step}/{position.steps}" if position.steps else ""
+    return f"epoch {position.epoch}{step}: "

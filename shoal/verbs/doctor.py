@@ -104,6 +104,7 @@ class Doctor:
             ("file system", self._file_system),
             ("permissions boundary", self._boundary),
             ("dataset", self._dataset),
+            ("secrets", self._secrets),
         ):
             yield from self._answers(question, check)
 
@@ -411,6 +412,26 @@ class Doctor:
             return bool(s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)["KeyCount"])
         except s3.exceptions.NoSuchBucket:
             return False
+
+    def _secrets(self) -> Iterator[Finding]:
+        for name in sorted(set(self.environment.training.secrets.values())):
+            yield from self._answers(
+                f"secret {name}",
+                lambda name=name: iter([self._secret(name)]),  # type: ignore[misc]
+            )
+
+    def _secret(self, name: str) -> Finding:
+        """Return whether the secret is there; its value is not asked for."""
+        client, question = self.target.client("secretsmanager"), f"secret {name}"
+        try:
+            deleted_at = client.describe_secret(SecretId=name).get("DeletedDate")
+        except client.exceptions.ResourceNotFoundException:
+            advice = f"aws secretsmanager create-secret --name {name} --secret-string file://FILE"
+            return Finding(question, State.FAILED, "there is no such secret", advice)
+        if deleted_at:
+            advice = f"aws secretsmanager restore-secret --secret-id {name}"
+            return Finding(question, State.FAILED, "it is about to be deleted", advice)
+        return Finding(question, State.OK, "it is there; nobody looked into it")
 
 
 def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from config.errors import one_line
+from config.metrics import Metric
 from shoal.verbs.errors import ExecutionError
 from shoal.verbs.events import ExecutionChanged, Planned, Report, StepLogged, Trained
 from shoal.verbs.execution import Execution, Pipeline, Step
 from shoal.verbs.last_lines import LastLines
 from shoal.verbs.logs import LogTail, location_of
-from shoal.verbs.metrics import parse
+from shoal.verbs.metrics import parse, progress_metrics
 
 _TAILED = ("TrainingJob", "ProcessingJob")
 
@@ -33,12 +34,15 @@ class Follower:
 
     Named in messages where there is no folder.
     """
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    """What the script's log lines carry."""
     _tails: dict[str, LogTail | None] = field(default_factory=dict)
     _last: dict[str, LastLines] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._logs: Any = self.pipeline.target.client("logs")
+        self._progress = progress_metrics(self.metrics)
 
     def follow(self) -> Execution:
         """Return the execution once it has ended, however it ended."""
@@ -94,7 +98,7 @@ class Follower:
         for line in tail.new_lines() if tail else ():
             self._keep(step.name, line)
             self.report(StepLogged(step.name, line))
-            if metrics := parse(line):
+            if metrics := parse(line, self._progress):
                 self.report(Trained(step.name, metrics))
 
     def _keep(self, step: str, line: str) -> None:

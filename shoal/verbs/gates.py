@@ -18,6 +18,8 @@ from shoal.verbs.target import Target
 _GATE = "Gate"
 _WORDS = {"GreaterThanOrEqualTo": "at least", "LessThanOrEqualTo": "at most"}
 _METRIC = re.compile(r"metrics\.(\w+)\.value")
+_COMPARE = "Compare"
+_MARGIN = re.compile(rf"Steps\.{_COMPARE}\.OutputParameters\['margin_of_(\w+)'\]")
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class GateResult:
 
     metric: str
     limit: str
-    """As in `at least 0.98`."""
+    """As in `at least 0.98`, or `at least 0.97 (version 3, approved, has 0.98)`."""
     value: int | float | None
     """None where the report cannot be read."""
 
@@ -52,9 +54,22 @@ def gates_of(target: Target, execution: Execution) -> tuple[GateResult, ...]:
     }
     metrics = _metrics(target, execution)
     return tuple(
-        GateResult(metric, f"{word} {parameters.get(parameter, '?')}", metrics.get(metric))
+        GateResult(
+            metric,
+            f"{word} {parameters.get(parameter, '?')}" if word else _compared(execution, metric),
+            metrics.get(metric),
+        )
         for metric, word, parameter in conditions(definition)
     )
+
+
+def _compared(execution: Execution, metric: str) -> str:
+    """Return the limit that the step Compare computed, and from what."""
+    step = execution.step(_COMPARE)
+    limit, reason = (
+        step.output(f"{part}_of_{metric}") if step else None for part in ("limit", "reason")
+    )
+    return f"{limit} ({reason})"
 
 
 def _metrics(target: Target, execution: Execution) -> Mapping[str, int | float]:
@@ -68,12 +83,18 @@ def _metrics(target: Target, execution: Execution) -> Mapping[str, int | float]:
 
 
 def conditions(definition: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield metric, comparison in words and parameter of each condition that has Shoal's form."""
+    """Yield metric, comparison in words and parameter of each condition that has Shoal's form.
+
+    Words and parameter are empty for a comparison with the approved version.
+    """
     steps = {step["Name"]: step for step in definition.get("Steps", [])}
     for condition in steps.get(_GATE, {}).get("Arguments", {}).get("Conditions", []):
         left, right = condition.get("LeftValue"), condition.get("RightValue")
         path = left.get("Std:JsonGet", {}).get("Path", "") if isinstance(left, dict) else ""
         parameter = right.get("Get", "") if isinstance(right, dict) else ""
+        if isinstance(left, dict) and (margin := _MARGIN.fullmatch(left.get("Get", ""))):
+            yield margin[1], "", ""
+            continue
         metric = _METRIC.fullmatch(path)
         if metric and parameter and condition["Type"] in _WORDS:
             yield metric[1], _WORDS[condition["Type"]], parameter.removeprefix("Parameters.")

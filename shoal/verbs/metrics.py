@@ -1,25 +1,26 @@
-"""Training metrics, parsed from the lines that the training script prints.
+"""The progress of a training, from the lines that the script prints.
 
-CloudWatch's metric definitions read the same lines.
+The workload's file says where its numbers stand; CloudWatch's metric definitions read the same
+lines. A line may also say how far the training is: `epoch=1 step=120/470`, `world_size=2`,
+`elapsed_s=4.1`.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from config.metrics import Metric
+
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan|inf)"
-_PROGRESS = re.compile(
-    rf"epoch=(?P<epoch>\d+) step=(?P<step>\d+)/(?P<steps>\d+) train_loss=(?P<loss>{_NUMBER})"
-    rf" learning_rate={_NUMBER}"
-    rf" images_per_second=(?P<rate>{_NUMBER}) elapsed_s=(?P<elapsed>{_NUMBER})"
-    r" world_size=(?P<world>\d+)"
-)
-_EPOCH = re.compile(
-    rf"epoch=(?P<epoch>\d+) test_loss=(?P<loss>{_NUMBER}) test_accuracy=(?P<accuracy>{_NUMBER})"
-    rf" elapsed_s=(?P<elapsed>{_NUMBER})"
-)
+_POSITION = re.compile(r"\bepoch=(?P<epoch>\d+)(?: step=(?P<step>\d+)/(?P<steps>\d+))?")
+_WORLD_SIZE = re.compile(r"\bworld_size=(\d+)")
+_ELAPSED = re.compile(rf"\belapsed_s=({_NUMBER})")
 _PARTS = re.compile(r"(?:^|[\s:>])processes=(?P<processes>\d+)(?P<parts>(?: [a-z_]+=\d+)*)$")
+_MAX_LINE = 4096
+"""Characters in which numbers are looked for."""
 
 
 @dataclass(frozen=True)
@@ -50,37 +51,72 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Rank 0's line every few steps."""
+class Position:
+    """How far a training is; step and steps (per epoch) are 0 at the end of an epoch."""
 
     epoch: int
-    step: int
-    steps: int
-    """Steps per epoch."""
-    train_loss: float
-    images_per_second: float
-    """Of all ranks together."""
-    elapsed_s: float
-    world_size: int
-    """How many compute at once: ranks, replicas or workers."""
+    step: int = 0
+    steps: int = 0
 
     @property
-    def steps_done(self) -> float:
-        """Return the steps since the start of training: the x axis of the training curve."""
+    def steps_done(self) -> int:
+        """Return the steps since the start of training."""
         return (self.epoch - 1) * self.steps + self.step
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """Rank 0's line at the end of an epoch."""
+class Reading:
+    """One number of the workload's own."""
 
-    epoch: int
-    test_loss: float
-    test_accuracy: float
-    elapsed_s: float
+    name: str
+    """As in the workload's file: `train:loss`."""
+    value: float
+    unit: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {number_text(self.value, self.unit)}"
 
 
-Metrics = Progress | Epoch | Parts
+@dataclass(frozen=True)
+class Progress:
+    """A line of rank 0 with at least one number; None is what it does not say."""
+
+    readings: tuple[Reading, ...]
+    position: Position | None = None
+    elapsed_s: float | None = None
+    world_size: int | None = None
+    """How many compute at once: ranks, replicas or workers."""
+
+
+Metrics = Progress | Parts
+
+
+def progress_metrics(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Return those by which a training is followed; all of them where none is marked."""
+    marked = {name: metric for name, metric in metrics.items() if metric.progress}
+    return marked or dict(metrics)
+
+
+def number_text(value: float, unit: str = "") -> str:
+    """Return a number with its unit, as in `3,457 images/s` or `0.1234`."""
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{text} {unit}".rstrip()
+
+
+def trained_text(
+    readings: tuple[Reading, ...], parts: Parts | None, progress: Progress | None = None
+) -> str:
+    """Return the numbers, who trains, and for how long, as far as that is known."""
+    text = ", ".join(map(str, readings))
+    if parts:
+        text += f" on {parts}"
+    elif progress and progress.world_size:
+        text += f" on a world of {progress.world_size}"
+    return (
+        text
+        if not progress or progress.elapsed_s is None
+        else (f"{text}, {progress.elapsed_s:.0f} s")
+    )
 
 
 def _words(name: str, count: int) -> str:
@@ -88,26 +124,31 @@ def _words(name: str, count: int) -> str:
     return words.removesuffix("s") if count == 1 else words
 
 
-def parse(line: str) -> Metrics | None:
-    """Return the metrics in one log line, or None if it has none."""
-    if match := _PROGRESS.search(line):
-        return Progress(
-            epoch=int(match["epoch"]),
-            step=int(match["step"]),
-            steps=int(match["steps"]),
-            train_loss=float(match["loss"]),
-            images_per_second=float(match["rate"]),
-            elapsed_s=float(match["elapsed"]),
-            world_size=int(match["world"]),
+def parse(line: str, metrics: Mapping[str, Metric]) -> Metrics | None:
+    """Return what one log line says of a training, or None if it has none of these `metrics`."""
+    line = line[:_MAX_LINE]
+    if readings := tuple(_readings(line, metrics)):
+        position, elapsed, world = (
+            pattern.search(line) for pattern in (_POSITION, _ELAPSED, _WORLD_SIZE)
         )
-    if match := _EPOCH.search(line):
-        return Epoch(
-            int(match["epoch"]),
-            float(match["loss"]),
-            float(match["accuracy"]),
-            float(match["elapsed"]),
+        return Progress(
+            readings,
+            Position(*(int(group or 0) for group in position.groups())) if position else None,
+            float(elapsed[1]) if elapsed else None,
+            int(world[1]) if world else None,
         )
     if match := _PARTS.search(line):
         pairs = (part.split("=") for part in match["parts"].split())
         return Parts(int(match["processes"]), tuple((name, int(count)) for name, count in pairs))
     return None
+
+
+def _readings(line: str, metrics: Mapping[str, Metric]) -> Iterator[Reading]:
+    for name, metric in metrics.items():
+        match = re.search(metric.regex, line)
+        try:
+            value = float(match[1]) if match and match[1] else None
+        except ValueError:  # what the expression finds need not be a number
+            continue
+        if value is not None and math.isfinite(value):
+            yield Reading(name, value, metric.unit)

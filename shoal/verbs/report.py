@@ -1,4 +1,4 @@
-"""The results of a run: evaluation, answers, model package, throughput and resources of an
+"""The results of a run: evaluation, answers, model package, training and resources of an
 execution.
 """
 
@@ -16,7 +16,7 @@ from shoal.verbs.evaluation import MAX_BYTES, Evaluation
 from shoal.verbs.execution import Execution
 from shoal.verbs.inventory import Resource
 from shoal.verbs.jobs import job_name
-from shoal.verbs.metrics import Epoch, Metrics, Parts, Progress
+from shoal.verbs.metrics import Metrics, Parts, Progress, Reading
 from shoal.verbs.target import Target
 
 _EVALUATE, _REGISTER, _SMOKE_TEST = "Evaluate", "Register", "SmokeTest"
@@ -39,6 +39,16 @@ class EndpointAnswer:
     passed: bool
     shown: Mapping[str, Any]
     """What the workload's file has under `smoke_test.show`."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """The course of one number while a training ran."""
+
+    name: str
+    unit: str
+    last: float
+    median: float
 
 
 @dataclass(frozen=True)
@@ -98,10 +108,16 @@ def parts_of(metrics: Iterable[Metrics]) -> Parts | None:
     return next((entry for entry in reversed(list(metrics)) if isinstance(entry, Parts)), None)
 
 
-def throughput_of(metrics: Iterable[Metrics]) -> float | None:
-    """Return the median of the images per second that training printed, all processes together."""
-    rates = [entry.images_per_second for entry in metrics if isinstance(entry, Progress)]
-    return median(rates) if rates else None
+def courses_of(metrics: Iterable[Metrics]) -> tuple[Course, ...]:
+    """Return what training printed of each number by which it is followed."""
+    readings: dict[str, list[Reading]] = {}
+    for entry in metrics:
+        for reading in entry.readings if isinstance(entry, Progress) else ():
+            readings.setdefault(reading.name, []).append(reading)
+    return tuple(
+        Course(name, each[-1].unit, each[-1].value, median(reading.value for reading in each))
+        for name, each in readings.items()
+    )
 
 
 def made_by_steps(execution: Execution) -> tuple[Resource, ...]:
@@ -140,17 +156,18 @@ def resource_rows(resources: Iterable[Resource]) -> list[dict[str, str]]:
     return [asdict(resource) for resource in sorted(once.values())]
 
 
-def curve(
-    metrics: Sequence[Metrics],
-) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Return the points (step, training loss) and (step, test accuracy) of a training run."""
-    losses = [
-        (entry.steps_done, entry.train_loss) for entry in metrics if isinstance(entry, Progress)
-    ]
-    per_epoch = max((entry.steps for entry in metrics if isinstance(entry, Progress)), default=0)
-    accuracies = [
-        (float(entry.epoch * per_epoch), entry.test_accuracy)
-        for entry in metrics
-        if isinstance(entry, Epoch)
-    ]
-    return losses, accuracies
+def curves(metrics: Sequence[Metrics]) -> dict[str, list[tuple[float, float]]]:
+    """Return the points (step, value) of each number, with its unit in its name.
+
+    The end of an epoch is its last step; without steps, epochs or lines count.
+    """
+    entries = [entry for entry in metrics if isinstance(entry, Progress)]
+    per_epoch = max((each.position.steps for each in entries if each.position), default=0) or 1
+    points: dict[str, list[tuple[float, float]]] = {}
+    for number, entry in enumerate(entries, 1):
+        position = entry.position
+        x = number if position is None else position.steps_done or position.epoch * per_epoch
+        for reading in entry.readings:
+            name = f"{reading.name} ({reading.unit})" if reading.unit else reading.name
+            points.setdefault(name, []).append((float(x), reading.value))
+    return points

@@ -16,6 +16,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
+from config.gates import directions
 from config.names import Names
 from stacks.constructs.alarms import PIPELINES
 from stacks.constructs.sweeper import NAMESPACE, PURPOSE
@@ -84,7 +85,10 @@ class Dashboard(Construct):
                 self._names.function(purpose),
                 {"label": purpose},
             ]
-            for purpose in ("seal", *self._of_endpoint("smoke-test", "teardown"), PURPOSE)
+            for purpose in (
+                *(("compare",) if directions(self._names.environment) else ()),
+                *("seal", *self._of_endpoint("smoke-test", "teardown"), PURPOSE),
+            )
         ]
         return [
             *self._workload(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -117,6 +117,8 @@ class JobRoles(Construct):
         self._write(role, "training")
         self._keep_checkpoints(role)
         self._read_code(role)
+        if environment.training.secrets:
+            self._read_secrets(role, sorted(set(environment.training.secrets.values())))
         if environment.training.framework is Framework.TENSORFLOW:
             # Its toolkit asks where the bucket of the hyperparameter `model_dir` lies, before it
             # starts anything.
@@ -236,6 +238,27 @@ class JobRoles(Construct):
         actions = [*_UPLOAD, "s3:GetObject", "s3:PutObject"]
         why = f"Every execution keeps them below its own id in {prefix}/."
         role.allow("KeepCheckpoints", actions, on=[f"{self._artifacts}/{prefix}/*"], because=why)
+
+    def _read_secrets(self, role: SageMakerRole, secrets: Sequence[str]) -> None:
+        """Source: Secrets Manager user guide, "Limiting access to specific secrets" (six question
+        marks); "Secret encryption and decryption" (the encryption context has the secret's ARN).
+        """
+        environment = self._names.environment
+        arns = [self._names.arn("secretsmanager", f"secret:{name}-??????") for name in secrets]
+        role.allow("ReadSecrets", ["secretsmanager:GetSecretValue"], on=arns)
+        # The account's own key aws/secretsmanager needs no permission.
+        role.allow(
+            "DecryptSecrets",
+            ["kms:Decrypt"],
+            on=[self._names.arn("kms", "key/*")],
+            when={
+                "StringEquals": {
+                    "kms:ViaService": f"secretsmanager.{environment.region}.amazonaws.com"
+                },
+                "StringLike": {"kms:EncryptionContext:SecretARN": arns},
+            },
+            because="A secret may have a key of yours; the conditions name the secrets.",
+        )
 
     def _read_code(self, role: SageMakerRole) -> None:
         role.allow(

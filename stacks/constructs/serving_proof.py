@@ -18,7 +18,7 @@ from config.release import Release
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.served_model import ServedModel
 from stacks.constructs.serving_role import allow_archive
-from stacks.constructs.smoke_test_file import REQUESTS
+from stacks.constructs.smoke_test_file import packed_files
 
 _TIMEOUT = cdk.Duration.minutes(10)
 _MEMORY_MB = 1769
@@ -55,7 +55,7 @@ class ServingProof(Construct):
             purpose=SERVING_PROOF,
             folder=functions / "smoke_test",
             module="serving_proof",
-            files={REQUESTS: requests},
+            files=packed_files(requests),
             description=(
                 f"Proves that the endpoint {names.serving_endpoint} serves the pinned release"
             ),

@@ -10,7 +10,7 @@ from constructs import Construct
 from config.names import Names
 from stacks.constructs.guard_rails import ours
 from stacks.constructs.python_function import PythonFunction
-from stacks.constructs.smoke_test_file import REQUESTS
+from stacks.constructs.smoke_test_file import packed_files
 
 PURPOSE = "smoke-test"
 
@@ -36,7 +36,7 @@ class SmokeTest(Construct):
             purpose=PURPOSE,
             folder=functions / "smoke_test",
             module="step",
-            files={REQUESTS: requests},
+            files=packed_files(requests),
             description=(
                 f"Sends requests to the endpoint of an execution of {names.pipeline} and judges"
                 " the answers"

@@ -22,13 +22,15 @@ from shoal.verbs.events import (
     Transferred,
 )
 from shoal.verbs.execution import Execution, Step
-from shoal.verbs.metrics import Epoch, Parts, Progress
+from shoal.verbs.metrics import Parts, Position, Progress, Reading
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TRAIN = Step("Train", "Training", "Executing", BEGAN)
 TRAINED = Step("Train", "Training", "Succeeded", BEGAN, BEGAN + timedelta(seconds=12.5))
 REFUSED = Step("GateFailed", "Fail", "Failed", BEGAN, BEGAN, "0.5 is below 0.98")
-PROGRESS = Trained("Train", Progress(1, 120, 470, 0.25, 3456.7, 4.1, 2))
+READINGS = (Reading("train:loss", 0.25), Reading("train:rows_per_second", 3456.7, "rows/s"))
+PROGRESS = Trained("Train", Progress(READINGS, Position(1, 120, 470), 4.1, 2))
+EPOCH = Trained("Train", Progress((Reading("test:rmse", 0.03),), Position(1), 8.2))
 
 RANKS = Trained("Train", Parts(2, (("ranks", 2),)))
 
@@ -66,11 +68,13 @@ def live(*events: Event) -> str:
         ),
         (changed(TRAINED), "step Train (Training): Succeeded after 12.5 s"),
         (changed(REFUSED), "GateFailed (Fail): Failed after 0.0 s: 0.5 is below 0.98"),
-        (PROGRESS, "epoch 1 step 120/470: loss 0.2500, 3,457 images/s on a world of 2, 4 s"),
         (
-            Trained("Train", Epoch(1, 0.03, 0.9876, 8.2)),
-            "epoch 1: test loss 0.0300, test accuracy 98.76%",
+            PROGRESS,
+            "epoch 1 step 120/470: train:loss 0.25, train:rows_per_second 3,457 rows/s on a world"
+            " of 2, 4 s",
         ),
+        (EPOCH, "epoch 1: test:rmse 0.03, 8 s"),
+        (Trained("Train", Progress(READINGS[:1])), "Train: train:loss 0.25"),
         (Transferred("images", 5_000_000, 5_000_000), "sent 5.0 of 5.0 MB (images)"),
     ],
 )
@@ -116,11 +120,11 @@ def test_plain_lines_say_each_status_of_a_step_once() -> None:
 
 
 def test_plain_progress_says_who_trains_once_the_job_has() -> None:
-    assert "images/s on 2 ranks" in plain(RANKS, PROGRESS)
+    assert "rows/s on 2 ranks" in plain(RANKS, PROGRESS)
 
 
 def test_plain_progress_is_not_printed_for_every_step() -> None:
-    assert plain(*[PROGRESS] * 50).count("images/s") == 1
+    assert plain(*[PROGRESS, EPOCH] * 50).count("epoch 1") == 2
 
 
 def test_the_live_display_shows_phases_steps_and_training() -> None:
@@ -138,7 +142,7 @@ def test_the_live_display_shows_phases_steps_and_training() -> None:
             "Train",
             "Evaluate",
             "epoch 1/2",
-            "3,457 images/s on 2 ranks",
+            "train:rows_per_second 3,457 rows/s on 2 ranks",
             "120/940 steps",
         )
     )

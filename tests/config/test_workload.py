@@ -75,6 +75,8 @@ def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
         ("name: houses\nsmoke_tests: 1", "did you mean `smoke_test`?"),
         (yaml.safe_dump(VALID | {"name": "barns"}), "differs from the folder's name, houses"),
         (yaml.safe_dump(VALID | {"gates": [{"metric": "r2"}]}), "gates[0]: lets everything pass"),
+        (yaml.safe_dump(VALID | {"secrets": {"T": "ghp_0123456789"}}), "secrets.T: looks like a"),
+        (yaml.safe_dump(VALID | {"secrets": {"T": "a b"}}), "secrets.T: is no name of a secret"),
         (yaml.safe_dump(VALID | {"frameworks": {}}), "frameworks = {}: must have at least 1"),
         (yaml.safe_dump(VALID | {"frameworks": {"jax": {}}}), "pytorch, tensorflow"),
         (
@@ -192,6 +194,11 @@ def environment(root: Path, **changes: Any) -> Environment:
     return load_environment("dev", root)
 
 
+def test_a_function_of_the_workloads_own_is_read_too(tmp_path: Path) -> None:
+    (line,) = lines_with(tmp_path, function="smoke.py")
+    assert 'smoke_test.function = "smoke.py": there is no such file' in line
+
+
 def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> None:
     test = VALID["smoke_test"] | {"max_latency_ms": 700}
     more = {
@@ -199,6 +206,7 @@ def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> Non
         "content_types": ["text/csv"],
         "metrics": {"loss": {"regex": "loss=([0-9.]+)"}},
         "evaluation": {"entry_point": "measure.py", "instance_type": "ml.g5.xlarge"},
+        "secrets": {"HF_TOKEN": "team/hf"},
     }
     script = tmp_path / "training_code" / "houses" / "pytorch" / "measure.py"
     script.parent.mkdir(parents=True)
@@ -214,6 +222,7 @@ def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> Non
     assert found.endpoint.content_types == ("text/csv",)
     assert found.endpoint.max_latency_ms == 700
     assert found.training.metrics["loss"].regex == "loss=([0-9.]+)"
+    assert found.training.secrets == {"HF_TOKEN": "team/hf"}
 
 
 def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:

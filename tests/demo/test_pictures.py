@@ -6,13 +6,14 @@ import struct
 from pathlib import Path
 
 from shoal.demo.pipeline.pictures import draw_curve, draw_digits
-from shoal.verbs.metrics import Epoch, Progress
+from shoal.verbs.metrics import Position, Progress, Reading
 from shoal.verbs.report import EndpointAnswer
 from tests.functions.make_digits import digits
 
-METRICS = [Progress(1, step, 100, 1 / step, 100.0, 1.0, 2) for step in range(10, 101, 10)] + [
-    Epoch(1, 0.2, 0.97, 2.0)
-]
+METRICS = [
+    Progress((Reading("train:loss", 1 / step), Reading("rate", 100.0)), Position(1, step, 100))
+    for step in range(10, 101, 10)
+] + [Progress((Reading("test:accuracy", 0.97),), Position(1))]
 
 
 def size(path: Path) -> tuple[int, int]:

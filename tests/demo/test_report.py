@@ -59,7 +59,7 @@ def test_the_summary_has_every_key_that_was_promised(facts: Facts, tmp_path: Pat
         "accuracy",
         "steps",
         "endpoint_answers",
-        "images_per_second",
+        "training",
         "created",
         "left_behind",
         "seconds",
@@ -118,7 +118,8 @@ def test_the_result_shows_steps_accuracy_and_what_is_still_there(
         for text in (
             "Train Training Succeeded 9.5",
             "99.12% of 1,234 images",
-            "200 images/s on 2 replicas in one process",
+            "train:rate 300 rows/s (median 200 rows/s), test:rmse 0.9 (median 0.9)",
+            "trained by 2 replicas in one process",
             "endpoint 1 0",
             "synth 5.0, deploy 4.0",
         )

@@ -92,9 +92,9 @@ def test_the_training_job_of_the_overlay_completes_on_the_processes_it_is_made_o
     job = strategies.job(here(name))
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     log = strategies.account.log(GROUP, f"{job['TrainingJobName']}/")
-    assert [str(parts) for parts in map(parse, log) if isinstance(parts, Parts)] == [
-        TRAINED_BY.get(name, "2 ranks")
-    ]
+    assert [
+        str(parts) for parts in (parse(line, {}) for line in log) if isinstance(parts, Parts)
+    ] == [TRAINED_BY.get(name, "2 ranks")]
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def test_a_trained_model_can_be_served_and_invoked(
 @pytest.mark.usefixtures("trained")
 @pytest.mark.parametrize(
     "title",
-    ["Images per second", "Duration of steps (ms)", "Endpoint calls", "Loss"],
+    ["Images per second (images/s)", "Duration of steps (ms)", "Endpoint calls", "Loss"],
 )
 def test_what_was_trained_has_the_metrics_of_the_dashboard(
     emulator: dict[str, str], title: str

@@ -35,3 +35,27 @@ def test_a_regression_passes_its_gates_and_its_smoke_test(
         "two-houses.csv",
     ]
     assert summary["left_behind"] == []
+
+
+@pytest.mark.nightly
+def test_a_model_that_is_worse_than_the_approved_one_is_not_registered(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    """Deployed with the policies of every role applied."""
+    gate = "{metric: rmse, not_worse_than: approved, by: 1, direction: lower}"
+    trained = HOUSES.replace("count: 2}", "count: 2, hyperparameters: {epochs: 40}}")
+    text = f"{trained}evaluation: {{gates: [{gate}]}}\n"
+    own = checkout.with_environment(tmp_path, "houses", text)
+    assert own.run("local", "up", "houses", "--enforce-iam").exit_code == 0
+    for command in (("deploy",), ("data", "upload"), ("run", "--follow")):
+        done = own.run(*command, "houses", "--local")
+        assert done.exit_code == 0, done.output
+    first = own.run("status", "houses", "latest", "--local")
+    assert "must be any number (no version is approved yet)" in first.output
+    assert own.run("approve", "houses", "1", "--local").exit_code == 0
+    worse = own.run("run", "houses", "--local", "--follow", "-p", "Epochs=1")
+    second = own.run("status", "houses", "latest", "--local")
+    own.run("local", "down")
+    assert worse.exit_code != 0
+    assert "version 1, approved, has 1" in worse.output
+    assert "version 1, approved, has 1" in second.output

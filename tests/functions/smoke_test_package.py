@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from stacks.constructs.smoke_test_file import REQUESTS, smoke_test_file
+from stacks.constructs.smoke_test_file import packed_files, smoke_test_file
 from tests.functions.invocation import FUNCTIONS
 from tests.repository import CHECKOUT
 
@@ -14,5 +14,6 @@ def package(folder: Path, workload: str = "mnist", root: Path = CHECKOUT) -> Pat
     """Make the package in `folder`; returns its path, which `invoke` takes."""
     packed = folder / "smoke_test"
     shutil.copytree(FUNCTIONS / "smoke_test", packed, ignore=shutil.ignore_patterns("__pycache__"))
-    (packed / REQUESTS).write_bytes(smoke_test_file(workload, root))
+    for name, content in packed_files(smoke_test_file(workload, root)).items():
+        (packed / name).write_bytes(content)
     return packed

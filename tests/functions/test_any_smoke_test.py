@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from stacks.constructs.smoke_test_file import REQUESTS, packed_files, smoke_test_file
 from tests.functions.invocation import Outcome, invoke
 from tests.functions.loopback import Request, serving
 from tests.functions.smoke_test_package import package
+from tests.repository import CHECKOUT
 
 CONTENT = "4f" * 32
 EVENT = {
@@ -30,6 +32,7 @@ class Workload:
     """A regression whose smoke test asks for one price."""
 
     folder: Path
+    function: str = ""
 
     def __call__(self, answer: Any, test: dict[str, Any], row: bytes = ROW) -> Outcome:
         """Return the outcome of `test` where the endpoint answers everything with `answer`."""
@@ -41,6 +44,7 @@ class Workload:
         (root / "row.csv").write_bytes(row)
         (root / "row.npy").write_bytes(NPY)
         (root / "row.json").write_text("[1]")
+        (root / "smoke.py").write_text(self.function)
         (root / "pytorch").mkdir()
         gates = [{"metric": "rmse", "at_most": 60}]
         keys = {"name": "houses", "frameworks": {"pytorch": {}}, "gates": gates}
@@ -156,3 +160,59 @@ def test_the_step_reports_what_is_shown_up_to_the_length_of_an_output(workload: 
     assert answers[0] == {"request": "row.json", "passed": True, "shown": {"price": 1.2346}}
     assert len(result["answers"]) <= 1024
     assert 10 < len(answers) < 100
+
+
+OWN = {"requests": [{"body": "row.json"}], "function": "smoke.py"}
+RISES = """
+import json
+
+def check(ask):
+    small, large = (json.loads(ask(json.dumps([n]).encode()))["price"] for n in (1, 2))
+    return [] if small < large else [f"{n} costs {small}, more must cost more" for n in (1, 2)]
+"""
+
+
+def _priced(request: Request) -> tuple[int, bytes]:
+    return 200, _bytes({"price": json.loads(request.body)[0]})
+
+
+def test_the_workloads_own_function_asks_and_judges(tmp_path: Path) -> None:
+    assert Workload(tmp_path, RISES).outcome(OWN, _priced).error == ""
+
+
+def test_what_the_function_finds_wrong_fails_the_step(tmp_path: Path) -> None:
+    error = Workload(tmp_path, RISES)({"price": 3}, OWN).error
+    assert error == (
+        "SmokeTestError: the workload's own check: 1 costs 3, more must cost more; 2 costs 3, more"
+        " must cost more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("raise KeyError('price')", "own check raised KeyError: 'price'"),
+        ("return None", "own check returned None, not a list of texts"),
+        ("return [1]", "own check returned [1], not a list of texts"),
+        ("exit(1)", "own check raised SystemExit: 1"),
+    ],
+)
+def test_a_function_that_fails_itself_fails_the_step(
+    tmp_path: Path, body: str, problem: str
+) -> None:
+    error = Workload(tmp_path, f"def check(ask):\n    {body}\n")({}, OWN).error
+    assert problem in error
+
+
+def test_an_endpoint_that_refuses_the_functions_request_is_named(tmp_path: Path) -> None:
+    def answer(request: Request) -> tuple[int, bytes]:
+        return (200, _bytes({})) if request.body == b"[1]" else (400, b"{}")
+
+    function = "def check(ask):\n    return [] if ask(b'x', 'text/csv') else ['empty']\n"
+    error = Workload(tmp_path, function).outcome(OWN, answer).error
+    assert "shoal-houses-dev-abcdefghijkl refused the function's request" in error
+
+
+def test_a_workload_without_a_function_has_one_file(tmp_path: Path) -> None:
+    content = smoke_test_file("mnist", CHECKOUT)
+    assert packed_files(content) == {REQUESTS: content}

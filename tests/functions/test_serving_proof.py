@@ -18,6 +18,7 @@ from local.tests.control.account import Account, eventually, running
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.testing import ACCOUNT_ID
+from stacks.constructs.smoke_test_file import FUNCTION
 from tests.functions.invocation import invoke
 from tests.functions.loopback import Request, serving
 from tests.functions.make_digits import digits_file
@@ -343,6 +344,15 @@ def test_a_model_with_wrong_answers_is_not_proven_whatever_its_hash(live: Live) 
         )
     )
     assert failure.startswith(f"rolled back: {TWO_WRONG}")
+
+
+def test_the_workloads_own_function_has_its_say(live: Live) -> None:
+    function = live.function / FUNCTION
+    function.write_text("def check(ask):\n    return ['the price fell']\n")
+    try:
+        assert reason(live.prove()) == "rolled back: the workload's own check: the price fell"
+    finally:
+        function.unlink()
 
 
 def test_an_endpoint_that_is_gone_is_a_failure_with_the_services_words(live: Live) -> None:

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from config.file_system import FileSystem
+from config.gates import Gate
 from config.loader import load
+from config.metrics import Direction
 from config.settings import Environment, InputMode
 from pipelines.definition import Infrastructure, MountedFileSystem, build
 from pipelines.launch import launch_of
@@ -44,6 +46,18 @@ def definition_with_file_system() -> dict[str, Any]:
 
 def definition() -> dict[str, Any]:
     return definition_for(environment(), infrastructure())
+
+
+def compared() -> dict[str, Any]:
+    """Return the golden environment's definition with a gate that compares with the registry."""
+    settings = environment()
+    gate = Gate(metric="accuracy", not_worse_than="approved", by=0.01, direction=Direction.HIGHER)
+    evaluation = settings.evaluation.model_copy(
+        update={"gates": (*settings.evaluation.gates, gate)}
+    )
+    changed = settings.model_copy(update={"evaluation": evaluation})
+    function = "arn:aws:lambda:us-east-1:111122223333:function:shoal-mnist-golden-compare"
+    return definition_for(changed, replace(infrastructure(), compare_function_arn=function))
 
 
 def definition_for(environment: Environment, infrastructure: Infrastructure) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from config.settings import Endpoint, Framework, InputMode, Strategy, TeardownSt
 from pipelines import shapes
 from tests.pipelines.inputs import (
     GOLDENS,
+    compared,
     definition,
     definition_for,
     definition_with_file_system,
@@ -398,3 +399,28 @@ def test_an_environment_with_a_file_system_that_no_stack_gave_is_a_mistake_in_th
     assert any(
         "InputMode" in mistake and "FSx" in mistake for mistake in shapes.mistakes_in(document)
     )
+
+
+def test_the_registry_is_read_before_the_gate_that_compares_with_it() -> None:
+    document = compared()
+    shapes.check(document)
+    assert [step["Name"] for step in document["Steps"]] == ["Train", "Evaluate", "Compare", "Gate"]
+    steps = steps_by_name(document)
+    sent = steps["Compare"]["Arguments"]
+    assert sent["direction_of_accuracy"] == "higher"
+    assert sent["tolerance_of_accuracy"] == {"Get": "Parameters.AccuracyTolerance"}
+    assert steps["Gate"]["Arguments"]["Conditions"][2] == {
+        "Type": "GreaterThanOrEqualTo",
+        "LeftValue": {"Get": "Steps.Compare.OutputParameters['margin_of_accuracy']"},
+        "RightValue": 0.0,
+    }
+
+
+def test_the_registry_keeps_the_version_that_a_model_was_compared_with() -> None:
+    kept = steps_by_name(compared())["Register"]["Arguments"]["CustomerMetadataProperties"]
+    version = {"Get": "Steps.Compare.OutputParameters['version']"}
+    assert kept["compared_with_version"] == version
+
+
+def test_without_such_a_gate_nothing_reads_the_registry() -> None:
+    assert "Compare" not in json.dumps(definition())

@@ -206,7 +206,7 @@ def test_the_same_number_of_two_datasets_is_one_graph(monitoring: Template) -> N
         each["properties"].get("title"): len(each["properties"].get("metrics", ()))
         for each in dashboard(monitoring)["widgets"]
     }
-    assert (graphs["Loss"], graphs["Accuracy"], graphs["Images per second"]) == (2, 1, 1)
+    assert (graphs["Loss"], graphs["Accuracy"], graphs["Images per second (images/s)"]) == (2, 1, 1)
 
 
 def test_widgets_fill_the_grid_without_covering_each_other(monitoring: Template) -> None:

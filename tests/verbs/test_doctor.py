@@ -353,3 +353,16 @@ def test_a_dataset_that_was_uploaded_is_found(target: Target) -> None:
     s3.delete_bucket(Bucket=bucket)
     assert (before, half.state, after) == (State.WARNING, State.WARNING, State.OK)
     assert half.says == f"nothing is at s3://{bucket}/datasets/mnist/test/ yet"
+
+
+def test_a_secret_must_be_there(target: Target) -> None:
+    client, names = target.client("secretsmanager"), [f"test-{uuid.uuid4().hex}" for _ in range(3)]
+    for name in names[:2]:
+        client.create_secret(Name=name, SecretString="not looked at")
+    client.delete_secret(SecretId=names[1])
+    secrets = {f"TOKEN_{number}": name for number, name in enumerate(names)}
+    findings = examined(target, changed(training={"secrets": secrets}))
+    answers = [findings[f"secret {name}"] for name in names]
+    assert [each.state for each in answers] == [State.OK, State.FAILED, State.FAILED]
+    assert answers[1].advice == f"aws secretsmanager restore-secret --secret-id {names[1]}"
+    assert answers[2].says == "there is no such secret"

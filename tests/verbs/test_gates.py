@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
+import uuid
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shoal.verbs.gates import GateResult, conditions, gates_of
 from shoal.verbs.target import Target
-from tests.pipelines.inputs import definition
+from tests.functions.invocation import FUNCTIONS
+from tests.pipelines.inputs import compared, definition, steps_by_name
 from tests.verbs.conftest import make_pipeline
 from tests.verbs.test_execution import ended, gate
 
@@ -44,3 +50,79 @@ def test_an_execution_of_such_a_pipeline_has_none_either(
 )
 def test_a_gate_is_one_sentence(value: float | None, sentence: str) -> None:
     assert str(GateResult("accuracy", "at least 0.98", value)) == sentence
+
+
+def _compare_function(target: Target) -> str:
+    """Make the function of the step Compare, and return its ARN."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in Path(FUNCTIONS, "compare").glob("*.py"):
+            archive.write(path, path.name)
+    name = f"compare-{uuid.uuid4().hex[:8]}"
+    trust = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}}
+    document = {"Version": "2012-10-17", "Statement": [trust | {"Action": "sts:AssumeRole"}]}
+    role = target.client("iam").create_role(
+        RoleName=name, AssumeRolePolicyDocument=json.dumps(document)
+    )
+    function = target.client("lambda").create_function(
+        FunctionName=name,
+        Runtime="python3.12",
+        Role=role["Role"]["Arn"],
+        Handler="compare.handler",
+        Code={"ZipFile": packed.getvalue()},
+    )
+    return str(function["FunctionArn"])
+
+
+def _approve(target: Target, bucket: str, accuracy: float) -> str:
+    """Make a group with one approved version, and return its name."""
+    client, group = target.client("sagemaker"), f"group-{uuid.uuid4().hex[:8]}"
+    report = json.dumps({"metrics": {"accuracy": {"value": accuracy}}})
+    target.client("s3").put_object(Bucket=bucket, Key="evaluation.json", Body=report.encode())
+    statistics = {"ContentType": "application/json", "S3Uri": f"s3://{bucket}/evaluation.json"}
+    container = {"Image": "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"}
+    client.create_model_package_group(ModelPackageGroupName=group)
+    client.create_model_package(
+        ModelPackageGroupName=group,
+        ModelApprovalStatus="Approved",
+        ModelMetrics={"ModelQuality": {"Statistics": statistics}},
+        InferenceSpecification={
+            "Containers": [container | {"ModelDataUrl": f"s3://{bucket}/model.tar.gz"}],
+            "SupportedContentTypes": ["text/csv"],
+            "SupportedResponseMIMETypes": ["text/csv"],
+        },
+    )
+    return group
+
+
+def test_a_comparison_with_the_approved_version_decides_and_stands_in_the_status(
+    target: Target, bucket: str
+) -> None:
+    """The real function, in an execution that measures nothing and has only these steps."""
+    steps = steps_by_name(compared())
+    group, arn = _approve(target, bucket, 0.98), _compare_function(target)
+    arguments = steps["Compare"]["Arguments"] | {"model_package_group_name": group}
+    arguments["value_of_accuracy"] = {"Get": "Parameters.Accuracy"}
+    compare = steps["Compare"] | {"FunctionArn": arn, "Arguments": arguments}
+    condition = steps["Gate"]["Arguments"]["Conditions"][-1]
+    words = {"Get": "Steps.Compare.OutputParameters['reason_of_accuracy']"}
+    failure = {"ErrorMessage": {"Std:Join": {"On": " ", "Values": ["no:", words]}}}
+    gate = {"Conditions": [condition], "IfSteps": []}
+    pipeline = make_pipeline(
+        target,
+        [
+            compare,
+            steps["Gate"] | {"Arguments": gate | {"ElseSteps": [LAST | {"Arguments": failure}]}},
+        ],
+        [
+            {"Name": "Accuracy", "Type": "Float"},
+            {"Name": "AccuracyTolerance", "Type": "Float", "DefaultValue": 0.01},
+        ],
+    )
+    good, bad = (
+        ended(pipeline, pipeline.start({"Accuracy": value})) for value in ("0.97", "0.969")
+    )
+    assert (good.status, bad.status) == ("Succeeded", "Failed")
+    assert "no: version 1, approved, has 0.98" in bad.steps[-1].failure_reason
+    (result,) = gates_of(target, good)
+    assert result.limit == "at least 0.97 (version 1, approved, has 0.98)"

@@ -6,14 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 from shoal.verbs.execution import Execution, Step
 from shoal.verbs.inventory import Resource
-from shoal.verbs.metrics import Epoch, Parts, Progress
+from shoal.verbs.metrics import Parts, Position, Progress, Reading
 from shoal.verbs.report import (
+    Course,
     EndpointAnswer,
     answers_of,
-    curve,
+    courses_of,
+    curves,
     made_by_steps,
     step_rows,
-    throughput_of,
 )
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,9 +41,9 @@ SMOKE = Step(
 )
 METRICS = (
     Parts(1, (("replicas", 2),)),
-    Progress(1, 50, 100, 0.5, 100.0, 1.0, 2),
-    Progress(1, 100, 100, 0.3, 300.0, 2.0, 2),
-    Epoch(1, 0.2, 0.9, 2.5),
+    Progress((Reading("train:rate", 100.0, "rows/s"),), Position(1, 50, 100), 1.0, 2),
+    Progress((Reading("train:rate", 300.0, "rows/s"),), Position(1, 100, 100), 2.0, 2),
+    Progress((Reading("test:rmse", 0.9),), Position(1), 2.5),
 )
 
 
@@ -77,10 +78,21 @@ def test_what_steps_made_is_named_after_their_arns() -> None:
     assert made_by_steps(execution(TRAIN, SMOKE)) == (Resource("training job", "t"),)
 
 
-def test_throughput_is_the_median_of_what_was_printed() -> None:
-    assert throughput_of(METRICS) == 200.0
-    assert throughput_of(()) is None
+def test_the_course_of_a_number_is_its_last_value_and_its_median() -> None:
+    assert courses_of(METRICS) == (
+        Course("train:rate", "rows/s", 300.0, 200.0),
+        Course("test:rmse", "", 0.9, 0.9),
+    )
+    assert courses_of(()) == ()
 
 
-def test_the_curve_puts_an_epochs_accuracy_at_its_last_step() -> None:
-    assert curve(METRICS) == ([(50, 0.5), (100, 0.3)], [(100.0, 0.9)])
+def test_the_curves_put_the_end_of_an_epoch_at_its_last_step() -> None:
+    assert curves(METRICS) == {
+        "train:rate (rows/s)": [(50, 100.0), (100, 300.0)],
+        "test:rmse": [(100, 0.9)],
+    }
+
+
+def test_without_a_place_the_lines_count() -> None:
+    lines = [Progress((Reading("loss", value),)) for value in (0.5, 0.25)]
+    assert curves(lines) == {"loss": [(1, 0.5), (2, 0.25)]}

@@ -36,9 +36,10 @@ JSON_SERVICES = {
     "logs": "Logs_20140328.",
     "sqs": "AmazonSQS.",
     "ssm": "AmazonSSM.",
+    "secretsmanager": "secretsmanager.",
 }
 # Moto's, where requests of the right shape still break too much to be promised.
-NOT_TRIED = ("kms", "ssm")
+NOT_TRIED = ("kms", "secretsmanager", "ssm")
 MODELS = {"servicequotas": "service-quotas"}
 QUERY_SERVICES = ("cloudformation", "sts")
 PATHS = st.one_of(

@@ -282,7 +282,14 @@ def _execute(demo: Demo) -> None:
     pipeline = Pipeline(demo.target, demo.names.pipeline)
     demo.report(plan_of(pipeline, demo.choice.parameters))
     arn = pipeline.start(demo.choice.parameters)
-    follower = Follower(pipeline, arn, demo.observe, LOCAL_POLL_S, demo.logs)
+    follower = Follower(
+        pipeline,
+        arn,
+        demo.observe,
+        LOCAL_POLL_S,
+        demo.logs,
+        metrics=demo.environment.training.metrics,
+    )
     follower.raise_unless_succeeded(follower.follow())
 
 

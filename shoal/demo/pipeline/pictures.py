@@ -1,4 +1,4 @@
-"""Two pictures: ten test digits with the endpoint's answers, and the training curve."""
+"""Two pictures: ten test digits with the endpoint's answers, and the training curves."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from shoal.verbs.metrics import Metrics
-from shoal.verbs.report import EndpointAnswer, curve
+from shoal.verbs.report import EndpointAnswer, curves
 
-_RIGHT, _WRONG, _LOSS = "#1a7f37", "#cf222e", "#0969da"
+_RIGHT, _WRONG, _CURVE = "#1a7f37", "#cf222e", "#0969da"
 _DPI = 150
 _COLUMNS = 5
+_MAX_CURVES = 4
 Pixels = Sequence[Sequence[int]]
 
 
@@ -40,32 +41,19 @@ def draw_digits(images: Sequence[Pixels], answers: Sequence[EndpointAnswer], pat
 
 
 def draw_curve(metrics: Sequence[Metrics], path: Path) -> None:
-    """Draw training loss over steps (left axis, logarithmic) and test accuracy after each epoch
-    (right axis).
+    """Draw the first numbers by which the training was followed over its steps, one below the
+    other.
     """
-    losses, accuracies = curve(metrics)
+    shown = list(curves(metrics).items())[:_MAX_CURVES]
     figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axis = figure.subplots()
-    axis.plot(*_columns(losses), color=_LOSS, label="training loss")
-    axis.set(xlabel="step", ylabel="training loss", yscale="log", title="Training on MNIST")
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.grid(alpha=0.3)
-    right = axis.twinx()
-    right.plot(*_columns(accuracies), "o:", color=_RIGHT, label="test accuracy after each epoch")
-    right.set_ylabel("test accuracy")
-    right.margins(y=0.3)
-    right.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=1))
-    for step, accuracy in accuracies:
-        right.annotate(
-            f"{accuracy:.2%}",
-            (step, accuracy),
-            textcoords="offset points",
-            xytext=(-8, 6),
-            ha="right",
-            color=_RIGHT,
-        )
-    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    figure.suptitle("Training")
+    axes = figure.subplots(max(len(shown), 1), squeeze=False, sharex=True)[:, 0]
+    for axis, (name, points) in zip(axes, shown, strict=False):
+        axis.plot(*_columns(points), ".-", color=_CURVE)
+        axis.set_title(name, fontsize=9, loc="left")
+        axis.grid(alpha=0.3)
+    axes[-1].set_xlabel("step")
+    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     _save(figure, path)
 
 

@@ -17,14 +17,14 @@ from shoal.verbs.evaluation import Evaluation
 from shoal.verbs.execution import Execution
 from shoal.verbs.flow import Failure, Outcome
 from shoal.verbs.inventory import Resource
-from shoal.verbs.metrics import Metrics, Progress
+from shoal.verbs.metrics import Metrics, Progress, number_text
 from shoal.verbs.report import (
     EndpointAnswer,
     ModelPackage,
+    courses_of,
     parts_of,
     resource_rows,
     step_rows,
-    throughput_of,
 )
 
 SUMMARY, DIGITS, CURVE, LOGS = "summary.json", "digits.png", "training-curve.png", "logs"
@@ -63,18 +63,16 @@ def clear(output: Path) -> None:
 
 
 def write_pictures(facts: Facts, root: Path, output: Path) -> None:
-    """Draw the smoke test's digits with their answers, and the training curve; nothing for another
-    workload than MNIST.
-    """
-    if not facts.answers or not all("digit" in answer.shown for answer in facts.answers):
-        return
+    """Draw the training curves, and the smoke test's digits with their answers if it is MNIST's."""
     from shoal.demo.pipeline.pictures import (
         draw_curve,
         draw_digits,
     )  # only here: loading matplotlib would slow every other verb
 
-    draw_digits([_image(root, each) for each in facts.answers], facts.answers, output / DIGITS)
     draw_curve(facts.metrics, output / CURVE)
+    if facts.answers and all("digit" in answer.shown for answer in facts.answers):
+        images = [_image(root, each) for each in facts.answers]
+        draw_digits(images, facts.answers, output / DIGITS)
 
 
 def write_summary(facts: Facts, outcome: Outcome, output: Path) -> None:
@@ -105,9 +103,13 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
         "metrics": dict(facts.evaluation.metrics) if facts.evaluation else None,
         "steps": step_rows(execution) if execution else [],
         "endpoint_answers": [asdict(answer) for answer in facts.answers],
-        "images_per_second": throughput_of(facts.metrics),
+        "training": [asdict(course) for course in courses_of(facts.metrics)],
         "world_size": max(
-            (entry.world_size for entry in facts.metrics if isinstance(entry, Progress)),
+            (
+                entry.world_size
+                for entry in facts.metrics
+                if isinstance(entry, Progress) and entry.world_size
+            ),
             default=None,
         ),
         **_trained_by(facts),
@@ -158,11 +160,10 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
     elif facts["metrics"]:
         values = ", ".join(f"{name} {value:g}" for name, value in facts["metrics"].items())
         console.print(f"evaluation      {values}")
-    if facts["images_per_second"] is not None:
-        console.print(
-            f"training        {facts['images_per_second']:,.0f} images/s on"
-            f" {facts['trained_by'] or 'an unknown number of processes'}"
-        )
+    if facts["training"]:
+        courses = ", ".join(map(_course_text, facts["training"]))
+        console.print(f"training        {courses}")
+        console.print(f"trained by      {facts['trained_by'] or 'an unknown number of processes'}")
     if facts["model_package"]:
         console.print(
             f"registered      {facts['model_package']['arn']}"
@@ -179,6 +180,11 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
     console.print(
         f"report          {output}/: {', '.join(sorted(path.name for path in output.iterdir()))}"
     )
+
+
+def _course_text(course: dict[str, Any]) -> str:
+    last, middle = (number_text(course[key], course["unit"]) for key in ("last", "median"))
+    return f"{course['name']} {last} (median {middle})"
 
 
 def _answer_text(answer: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
-from smoke_test import CLIENT, SmokeTestError, ask_all, sources, wrong_answers
+from smoke_test import CLIENT, SmokeTestError, ask_all, own_failures, sources, wrong_answers
 
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 _POLL_S = 1.0
@@ -163,6 +163,7 @@ def _wrong_answers(runtime: Any, expected: dict[str, str]) -> Iterator[str]:
             f" {', '.join(sorted(str(each) for each in loaded))}, pinned is {pinned}"
         )
     yield from wrong_answers(answers)
+    yield from own_failures(runtime, expected["EndpointName"])
 
 
 def _rolls_back(stack_id: str) -> bool:

@@ -2,13 +2,15 @@
 
 `smoke_test.json`, which is packed next to this file, has `requests` (each `name`, `body` in base64,
 `content_type`, `accept`, `expect`), `must_pass`, `every_answer` and `show`. It is written from the
-workload's file by `stacks/constructs/smoke_test_file.py`.
+workload's file by `stacks/constructs/smoke_test_file.py`, and so is `workload_smoke_test.py`, the
+workload's own function, if it has one.
 """
 
 from __future__ import annotations
 
 import base64
 import csv
+import importlib
 import io
 import json
 import time
@@ -26,6 +28,7 @@ from jmespath.exceptions import JMESPathError
 # No retries: a retried request would hide the latency and the error that this is for.
 CLIENT = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=65)
 _NAMED_FAILURES = 3
+_OWN = "workload_smoke_test"
 
 
 class SmokeTestError(Exception):
@@ -85,6 +88,28 @@ def wrong_answers(answers: list[Answer]) -> list[str]:
     return [f"{passed} of {len(answers)} requests passed, {needed} needed ({_some(failed)})"]
 
 
+def own_failures(runtime: Any, endpoint_name: str) -> list[str]:
+    """Return what the workload's own function finds wrong; nothing where it has none.
+
+    What it raises is wrong too, and what it returns that is no list of texts.
+    """
+    if not Path(__file__).with_name(f"{_OWN}.py").is_file():
+        return []
+
+    def ask(
+        body: bytes, content_type: str = "application/json", accept: str = "application/json"
+    ) -> bytes:
+        return _invoke(runtime, endpoint_name, "the function's request", body, content_type, accept)
+
+    try:
+        failures = importlib.import_module(_OWN).check(ask)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - code of the workload's
+        return [f"the workload's own check raised {type(error).__name__}: {error}"]
+    if not isinstance(failures, list) or not all(isinstance(each, str) for each in failures):
+        return [f"the workload's own check returned {failures!r:.60}, not a list of texts"]
+    return [f"the workload's own check: {_some(failures)}"] if failures else []
+
+
 def sources(answers: list[Answer]) -> set[Source]:
     """Return the models that the answers name."""
     return {answer.source for answer in answers if answer.source}
@@ -96,16 +121,14 @@ def _test() -> dict[str, Any]:
 
 def _ask(runtime: Any, endpoint_name: str, request: dict[str, Any], test: dict[str, Any]) -> Answer:
     started = time.perf_counter()
-    try:
-        response = runtime.invoke_endpoint(
-            EndpointName=endpoint_name,
-            ContentType=request["content_type"],
-            Accept=request["accept"],
-            Body=base64.b64decode(request["body"]),
-        )
-        body = response["Body"].read()
-    except ClientError as error:
-        raise SmokeTestError(f"{endpoint_name} refused {request['name']}: {error}") from error
+    body = _invoke(
+        runtime,
+        endpoint_name,
+        request["name"],
+        base64.b64decode(request["body"]),
+        request["content_type"],
+        request["accept"],
+    )
     latency_ms = (time.perf_counter() - started) * 1000
     is_json = request["accept"] == "application/json"
     try:
@@ -123,6 +146,19 @@ def _ask(runtime: Any, endpoint_name: str, request: dict[str, Any], test: dict[s
         _source(answer) if is_json else None,
         latency_ms,
     )
+
+
+def _invoke(
+    runtime: Any, endpoint_name: str, name: str, body: bytes, content_type: str, accept: str
+) -> bytes:
+    """Return the answer's body. Raises SmokeTestError with the name of a refused request."""
+    try:
+        response = runtime.invoke_endpoint(
+            EndpointName=endpoint_name, ContentType=content_type, Accept=accept, Body=body
+        )
+        return bytes(response["Body"].read())
+    except ClientError as error:
+        raise SmokeTestError(f"{endpoint_name} refused {name}: {error}") from error
 
 
 def _rows(text: str) -> list[list[str | float]]:

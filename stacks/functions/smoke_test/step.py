@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import boto3
-from smoke_test import CLIENT, Answer, SmokeTestError, ask_all, sources, wrong_answers
+from smoke_test import (
+    CLIENT,
+    Answer,
+    SmokeTestError,
+    ask_all,
+    own_failures,
+    sources,
+    wrong_answers,
+)
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_OUTPUT = 1024
@@ -53,7 +61,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     runtime = boto3.client("sagemaker-runtime", config=CLIENT)
     answers = ask_all(runtime, event["endpoint_name"])
     log.info("answers: %s", answers)
-    judge(answers, expected)
+    judge(answers, expected, own_failures(runtime, event["endpoint_name"]))
     slowest_ms = round(max(answer.latency_ms for answer in answers), 1)
     return {
         "status": "Passed",
@@ -63,8 +71,10 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     }
 
 
-def judge(answers: list[Answer], expected: Expected) -> None:
-    """Raise SmokeTestError with everything that is wrong."""
+def judge(answers: list[Answer], expected: Expected, failures: list[str]) -> None:
+    """Raise SmokeTestError with everything that is wrong, the `failures` of the workload's own
+    function included.
+    """
     problems = []
     models = {str(source.training_job_name) for source in sources(answers)}
     if models != {expected.training_job_name}:
@@ -78,7 +88,7 @@ def judge(answers: list[Answer], expected: Expected) -> None:
             f"the container serves a model with the content {sorted(content)}, evaluated was"
             f" {expected.content_sha256}"
         )
-    problems += wrong_answers(answers)
+    problems += [*wrong_answers(answers), *failures]
     slowest_ms = max(answer.latency_ms for answer in answers)
     if slowest_ms > expected.max_latency_ms:
         problems.append(

@@ -5,6 +5,7 @@ and answers that pass its own smoke test.
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from tests.training_code.test_evaluate import pack
 
 HOUSES = CHECKOUT / "training_code" / "houses"
 CODE = HOUSES / "pytorch"
+JSON = "application/json"
 ANSWER = """
 import json, sys
 from pathlib import Path
@@ -108,6 +110,18 @@ def test_the_report_has_the_digest_that_promotion_computes(trained: Trained) -> 
         assert trained.evaluation.content_sha256 == content_sha256(archive)
 
 
+def asked_by_its_function() -> list[dict[str, Any]]:
+    """Return the requests that the workload's own function sends."""
+    sent: list[dict[str, Any]] = []
+
+    def ask(body: bytes) -> bytes:
+        sent.append({"body": body.decode()} | dict.fromkeys(("content_type", "accept"), JSON))
+        return json.dumps({"predictions": [*range(len(json.loads(body)["instances"]))]}).encode()
+
+    assert runpy.run_path(str(HOUSES / "smoke.py"))["check"](ask) == []
+    return sent
+
+
 def test_its_answers_pass_its_smoke_test(
     trained: Trained, runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -120,7 +134,7 @@ def test_its_answers_pass_its_smoke_test(
             "accept": each.accept,
         }
         for each in test.requests
-    ]
+    ] + asked_by_its_function()
     (tmp_path / "requests.json").write_text(json.dumps(sent))
     (tmp_path / "answer.py").write_text(ANSWER)
     files = (tmp_path / "requests.json", tmp_path / "answers.json")

@@ -49,6 +49,7 @@ MOTO_SERVICES = frozenset(
         "sqs",
         "sns",
         "ssm",
+        "secretsmanager",
         "events",
         "logs",
         "cloudwatch",

@@ -31,6 +31,9 @@ class NoResources:
     def key_arn(self, key: str) -> str:
         return key
 
+    def secret_arn(self, name: str) -> str | None:
+        return None
+
     def tags(self, arn: str) -> Mapping[str, str]:
         return {}
 

@@ -87,6 +87,23 @@ def test_a_role_may_do_what_its_policy_allows_and_nothing_else(
     )
 
 
+def test_a_role_reads_the_secrets_that_its_policy_names_and_no_others(strict: Account) -> None:
+    root, names = strict.client("secretsmanager"), [unique("team/token"), unique("team/other")]
+    for name in names:
+        root.create_secret(Name=name, SecretString=f"value of {name}")
+    arn = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT_ID}:secret:{names[0]}-??????"
+    reader = strict.as_role(
+        "secretsmanager", role(strict, allow("secretsmanager:GetSecretValue", arn))
+    )
+    assert reader.get_secret_value(SecretId=names[0])["SecretString"] == f"value of {names[0]}"
+    for refused_name in (names[1], "not-there"):
+        code, message = refused(reader.get_secret_value, SecretId=refused_name)
+        assert code == "AccessDeniedException"
+        assert "secretsmanager:GetSecretValue" in message
+    assert refused(reader.describe_secret, SecretId=names[0])[0] == "AccessDeniedException"
+    assert "value of" not in (strict.state_dir / "requests.jsonl").read_text()
+
+
 def test_a_key_may_name_the_roles_at_a_path(strict: Account) -> None:
     """As the data key admits the roles that FSx makes for its file systems."""
     condition = {"ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{ACCOUNT_ID}:role/team/*"}}

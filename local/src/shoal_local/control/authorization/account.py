@@ -16,6 +16,7 @@ from moto.ecr.models import ecr_backends
 from moto.iam.models import ManagedPolicy, iam_backends
 from moto.kms.models import kms_backends
 from moto.s3.models import s3_backends
+from moto.secretsmanager.models import secretsmanager_backends
 from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
 
@@ -114,6 +115,10 @@ class AccountState:
             else backend.get_key_id(key)
         )
         return str(backend.keys[key_id].arn) if key_id in backend.keys else key
+
+    def secret_arn(self, name: str) -> str | None:
+        secret = secretsmanager_backends[self.account][self.region].secrets.get(name)
+        return str(secret.arn) if secret else None
 
     def vpc_of(self, id_: str) -> str | None:
         backend = _ec2(self.account, self.region)

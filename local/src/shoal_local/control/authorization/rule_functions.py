@@ -47,6 +47,16 @@ class RuleFunctions:
         """Return the ARN of the KMS key with this id, ARN or alias."""
         return self._input.resources.key_arn(str(name)) if name else None
 
+    def secret_arn(self, name: Any) -> str | None:
+        """Return the ARN of a secret; of one that does not exist, as it could become."""
+        if not name:
+            return None
+        text = str(name)
+        ended = text if text.startswith("arn:") else f"secret:{text}-AbCdEf"
+        return self._input.resources.secret_arn(text) or (
+            ended if ended == text else self._input.arn("secretsmanager", ended)
+        )
+
     def stack_arn(self, name: Any) -> str | None:
         """Return the ARN of a stack; it ends in an id that the stack's name does not tell."""
         if not name or str(name).startswith("arn:"):

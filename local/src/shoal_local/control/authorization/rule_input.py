@@ -42,6 +42,9 @@ class Resources(Protocol):
         A key that does not exist is returned as it is.
         """
 
+    def secret_arn(self, name: str) -> str | None:
+        """Return the ARN of the secret with this name or ARN, None if there is none."""
+
     def tags(self, arn: str) -> Mapping[str, str]:
         """Return the tags of the resource, none when it does not exist."""
 

@@ -1,0 +1,53 @@
+"""The function that compares an evaluation with the newest approved version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from config.names import Names
+from stacks.constructs.python_function import PythonFunction
+
+PURPOSE = "compare"
+
+
+class Compare(Construct):
+    """It may read this environment's registry and the reports of its evaluations."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, functions: Path, key: kms.IKey
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.comparer = PythonFunction(
+            self,
+            "Comparer",
+            names=names,
+            purpose=PURPOSE,
+            folder=functions / "compare",
+            module="compare",
+            description=f"Compares an evaluation of {names.pipeline} with the approved model",
+            timeout=cdk.Duration.minutes(1),
+        )
+        role, group = self.comparer.role, names.model_package_group
+        role.allow(
+            "ListPackages",
+            ["sagemaker:ListModelPackages"],
+            on=["*"],
+            because="IAM cannot narrow ListModelPackages to a group.",
+        )
+        role.allow(
+            "SeePackages",
+            ["sagemaker:DescribeModelPackage"],
+            on=[names.arn("sagemaker", f"model-package/{group}/*")],
+            because="SageMaker numbers the versions inside this environment's group.",
+        )
+        role.allow(
+            "ReadReports",
+            ["s3:GetObject"],
+            on=[f"arn:aws:s3:::{names.bucket('artifacts')}/{names.folder('evaluation')}/*"],
+            because="A report lies below its execution's id.",
+        )
+        role.allow("UseKey", ["kms:Decrypt"], on=[key.key_arn])

@@ -1,0 +1,135 @@
+"""Compares what an evaluation measured with the newest approved version in the model registry.
+
+The Lambda step sends `model_package_group_name`, and for each metric NAME `value_of_NAME`,
+`direction_of_NAME` (`higher` or `lower` is better) and `tolerance_of_NAME`. It gets `status`,
+`version` (the number of the approved version, or `none`), and for each metric
+`margin_of_NAME` (at least 0 for a value that passes), `limit_of_NAME` (as in `at least 0.97`) and
+`reason_of_NAME` (with what it was compared). The approved version's own numbers are those of the
+report that its entry names. Every value passes while no version is approved, or none that has
+measured it. A report that cannot be read raises CompareError, which fails the step: then nothing is
+registered.
+
+That a condition may read an output of a Lambda step: SageMaker SDK, `LambdaStep.properties.Outputs`
+and public pipelines that compare one (read). Run against shoal-local only.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.exceptions import ClientError
+
+_VALUE = "value_of_"
+_MAX_BYTES = 1024 * 1024
+
+log = logging.getLogger()
+log.setLevel(logging.INFO)
+
+
+class CompareError(Exception):
+    """What was measured, or what is approved, cannot be compared."""
+
+
+@dataclass(frozen=True)
+class Approved:
+    """The newest approved version."""
+
+    version: str
+    metrics: dict[str, Any]
+    """The content of `metrics` in its report."""
+
+    def value(self, metric: str) -> Decimal | None:
+        """Return the number that it has for a metric, None if it has none."""
+        entry = self.metrics.get(metric)
+        return _number(entry.get("value")) if isinstance(entry, dict) else None
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Compare each metric that the step sends."""
+    approved = newest_approved(event["model_package_group_name"])
+    result = {"status": "Compared", "version": approved.version if approved else "none"}
+    for key in event:
+        if key.startswith(_VALUE):
+            result |= compare(key.removeprefix(_VALUE), event, approved)
+    log.info("%s: %s", event, result)
+    return result
+
+
+def compare(metric: str, event: dict[str, Any], approved: Approved | None) -> dict[str, Any]:
+    """Return the outputs for one metric. Raises CompareError if its value is no number."""
+    value, tolerance = (_number(event[f"{part}_of_{metric}"]) for part in ("value", "tolerance"))
+    if value is None or tolerance is None:
+        raise CompareError(
+            f"{metric} is {event[_VALUE + metric]!r}, its tolerance"
+            f" {event[f'tolerance_of_{metric}']!r}: both must be finite numbers"
+        )
+    if approved is None:
+        return _outputs(metric, 0.0, "any number", "no version is approved yet")
+    best = approved.value(metric)
+    if best is None:
+        return _outputs(
+            metric, 0.0, "any number", f"version {approved.version}, approved, did not measure it"
+        )
+    higher = event[f"direction_of_{metric}"] == "higher"
+    # Decimal: 0.3 - 0.1 is 0.2 then, and a value on the limit passes.
+    limit = best - tolerance if higher else best + tolerance
+    margin = value - limit if higher else limit - value
+    return _outputs(
+        metric,
+        float(margin),
+        f"at {'least' if higher else 'most'} {float(limit):.6g}",
+        f"version {approved.version}, approved, has {float(best):.6g}",
+    )
+
+
+def newest_approved(group: str) -> Approved | None:
+    """Return the newest approved version of the group, None if there is none."""
+    sagemaker = boto3.client("sagemaker")
+    entries = sagemaker.list_model_packages(
+        ModelPackageGroupName=group,
+        ModelApprovalStatus="Approved",
+        SortBy="CreationTime",
+        SortOrder="Descending",
+    )["ModelPackageSummaryList"]
+    if not entries:
+        return None
+    newest = max(entries, key=lambda entry: int(entry["ModelPackageVersion"]))
+    package = sagemaker.describe_model_package(ModelPackageName=newest["ModelPackageArn"])
+    quality = package.get("ModelMetrics", {}).get("ModelQuality", {})
+    url = quality.get("Statistics", {}).get("S3Uri")
+    version = str(newest["ModelPackageVersion"])
+    return Approved(version, _metrics(url, version) if url else {})
+
+
+def _metrics(url: str, version: str) -> dict[str, Any]:
+    place = urlsplit(url)
+    try:
+        answer = boto3.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))
+        metrics = json.loads(answer["Body"].read(_MAX_BYTES))["metrics"]
+    except (ClientError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CompareError(
+            f"the report of version {version}, approved, cannot be read at {url}"
+            f" ({type(error).__name__}: {error}); approve a version whose report is there"
+        ) from error
+    return metrics if isinstance(metrics, dict) else {}
+
+
+def _number(value: Any) -> Decimal | None:
+    """Return a finite number; the service may hand it over as text."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return Decimal(repr(number)) if math.isfinite(number) else None
+
+
+def _outputs(metric: str, margin: float, limit: str, reason: str) -> dict[str, Any]:
+    parts = {"margin": margin, "limit": limit, "reason": reason}
+    return {f"{part}_of_{metric}": value for part, value in parts.items()}
