@@ -87,7 +87,7 @@ def test_a_workloads_script_writes_what_is_uploaded(target: Target) -> None:
     keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
     prefix = Names(houses()).dataset_uri.removeprefix(f"s3://{bucket}/")
     assert sent == [2, 0]
-    assert keys == {f"{prefix}/{channel}/houses.csv" for channel in ("train", "test")}
+    assert keys == {f"{prefix}/{channel}/people.csv" for channel in ("train", "test")}
 
 
 def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def trained(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Train
         "SM_MODEL_DIR": str(folder / "model"),
         "TRAINING_JOB_NAME": "job-of-the-test",
     }
-    command = runtime.torchrun(2, str(CODE / "train.py"), "--epochs", "20")
+    command = runtime.torchrun(2, str(CODE / "train.py"), "--epochs", "40")
     job = runtime.run(command, folder, variables)
     assert job.returncode == 0, job.output
     (folder / "archive").mkdir()
@@ -87,9 +87,9 @@ def trained(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Train
 def test_the_dataset_is_the_same_each_time(tmp_path: Path) -> None:
     first, second = (prepare(tmp_path / name) for name in ("first", "second"))
     for channel in ("train", "test"):
-        text = (first / channel / "houses.csv").read_bytes()
-        assert text == (second / channel / "houses.csv").read_bytes()
-        assert text.startswith(b"income,rooms,age,distance,price\n")
+        text = (first / channel / "people.csv").read_bytes()
+        assert text == (second / channel / "people.csv").read_bytes()
+        assert text.startswith(b"age,sex,bmi,bp,s1,s2,s3,s4,s5,s6,progression\n")
 
 
 def test_the_model_passes_its_gates(trained: Trained) -> None:
