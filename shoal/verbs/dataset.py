@@ -182,6 +182,10 @@ def _prepare(script: Path, folder: Path) -> None:
     if finished.returncode:
         lines = finished.stderr.strip().splitlines() or ["it said nothing"]
         raise DatasetError(f"{script} failed: {lines[-1]}")
+    empty = [each for each in CHANNELS if not any(p.is_file() for p in (folder / each).rglob("*"))]
+    if empty:
+        names = " and ".join(f"{each}/" for each in empty)
+        raise DatasetError(f"{script} ended well, but wrote no files into {names} of its --out")
 
 
 def _md5(path: Path) -> str:

@@ -115,6 +115,15 @@ def test_a_script_that_fails_is_told_by_its_last_line(target: Target, tmp_path: 
         dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
 
 
+def test_a_script_that_writes_nothing_is_named(target: Target, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "training_code" / "houses", tmp_path / "training_code" / "houses")
+    (tmp_path / "training_code" / "houses" / "prepare.py").write_text("def main(): pass")
+    with pytest.raises(
+        DatasetError, match=r"prepare\.py ended well, but wrote no .* train/ and te"
+    ):
+        dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
+
+
 def test_another_dataset_than_mnist_is_refused_with_where_its_files_go() -> None:
     with pytest.raises(
         DatasetError,
