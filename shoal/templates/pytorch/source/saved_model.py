@@ -14,8 +14,8 @@ from archive import METADATA_FILE, content_sha256
 from model import Network
 
 WEIGHTS_FILE = "model.pt"
-SERVED = ("archive.py", "inference.py", "messages.py", "model.py", "saved_model.py", "table.py")
-"""What the endpoint runs: `inference.py`, and what it imports."""
+NOT_SERVED = ("evaluate.py", "train.py")
+"""Every other script of this folder goes into the model, for the endpoint."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ def save(network: Network, training_job_name: str, folder: Path) -> None:
     torch.save(network.state_dict(), folder / WEIGHTS_FILE)
     text = json.dumps({"training_job_name": training_job_name})
     (folder / METADATA_FILE).write_text(f"{text}\n")
-    for name in SERVED:
-        shutil.copyfile(Path(__file__).with_name(name), folder / "code" / name)
+    for script in Path(__file__).parent.glob("*.py"):
+        if script.name not in NOT_SERVED:
+            shutil.copyfile(script, folder / "code" / script.name)
 
 
 def load(folder: Path) -> SavedModel:

@@ -15,8 +15,10 @@ import tensorflow as tf
 from archive import METADATA_FILE
 from table import FEATURES
 
-SERVED = ("archive.py", "inference.py", "messages.py", "table.py")
-"""What the endpoint runs: `inference.py`, and what it imports."""
+NOT_SERVED = ("evaluate.py", "train.py")
+"""Every other script of this folder goes into the model, for the endpoint. What imports TensorFlow
+is of no use there.
+"""
 
 
 class Served(tf.Module):  # type: ignore[misc, unused-ignore] # untyped where TensorFlow is not installed
@@ -53,8 +55,9 @@ def save(network: tf.keras.Model, training_job_name: str, folder: Path) -> None:
     text = json.dumps({"training_job_name": training_job_name})
     (folder / METADATA_FILE).write_text(f"{text}\n")
     (folder / "code").mkdir(exist_ok=True)
-    for name in SERVED:
-        shutil.copyfile(Path(__file__).with_name(name), folder / "code" / name)
+    for script in Path(__file__).parent.glob("*.py"):
+        if script.name not in NOT_SERVED:
+            shutil.copyfile(script, folder / "code" / script.name)
 
 
 def load(folder: Path) -> SavedModel:
