@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 STAND_IN = {"torch", "tensorflow", "numpy", "mpi4py", "setuptools"}
 ALONE = {
     "stacks/functions": {"boto3", "botocore", "jmespath"},  # boto3 needs jmespath
-    "training_code": {"torch", "tensorflow", "numpy", "smdistributed", "horovod"},
+    "training_code/houses": {"torch"},
+    "training_code/mnist": {"torch", "tensorflow", "numpy", "smdistributed", "horovod"},
     "local/stand_ins/smddp": STAND_IN | {"smdistributed"},
     "local/stand_ins/horovod": STAND_IN | {"horovod"},
     "local/src/shoal_local/sagemaker/container/inside": {

@@ -53,6 +53,7 @@ def typed(checkout: Path, text: str, timeout_s: float = 120) -> str:
 
 def test_its_edits_make_a_workload_that_is_checked(checkout: Path) -> None:
     output = typed(checkout, EDITS)
+    assert "\n  shoal demo heat  " in output
     assert "training_code/heat/workload.yaml: ok (2 requests)" in output
     assert "environments/heat.yaml: ok (torchrun on 2 x ml.m5.xlarge)" in output
     assert "environments/heat.yaml: notice: no script" not in output
