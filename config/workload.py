@@ -115,6 +115,12 @@ def workload_names(root: Path) -> list[str]:
     return sorted(path.parent.name for path in (root / FOLDER).glob(f"*/{FILE}"))
 
 
+def folders_without_a_file(root: Path) -> list[str]:
+    """Return the folders of workloads, relative to `root`, that lack their file, sorted."""
+    folders = [path for path in (root / FOLDER).glob("[!._]*") if path.is_dir()]
+    return sorted(f"{FOLDER}/{path.name}" for path in folders if not (path / FILE).is_file())
+
+
 def require_workload(name: str, root: Path) -> None:
     """Raise ConfigError if there is no workload `name`."""
     file = workload_file(name)

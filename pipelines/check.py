@@ -19,7 +19,7 @@ from config.loader import environment_file, places
 from config.names import Names
 from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
-from pipelines import capacity, other_types, schedules, script_options, serving, shapes
+from pipelines import capacity, other_types, schedules, script_options, scripts, serving, shapes
 from pipelines.errors import DefinitionError
 from pipelines.launch import Launch, fabric, image_uri, launch_of, recipes, tables
 from pipelines.own_pipeline import definition_of
@@ -95,7 +95,8 @@ def check(
         others := list(other_types.problems(environment, definition, _definition))
     ):
         raise ConfigError(file, others, where)
-    return CheckResult(launch, definition, (*_own_notices(environment, launch), *launch.notices))
+    own = (*_own_notices(environment, launch), *scripts.notices(environment, root))
+    return CheckResult(launch, definition, (*own, *launch.notices))
 
 
 def _definition(environment: Environment) -> dict[str, Any]:
@@ -203,7 +204,10 @@ def _unreachable_index(environment: Environment, launch: Launch) -> Iterator[Pro
 def _require_script(environment: Environment, root: Path | None, entry_point: str) -> None:
     """Raise ConfigError when the script is missing, or lacks an option that it is given."""
     options = script_options.problems_of(environment.training, entry_point, root)
-    if problems := _missing_scripts(environment, root, entry_point) or list(options):
+    incomplete = scripts.problems(environment, entry_point, root)
+    if problems := (
+        _missing_scripts(environment, root, entry_point) or list(incomplete) or list(options)
+    ):
         raise ConfigError(environment_file(environment.name), problems)
 
 

@@ -1,4 +1,4 @@
-"""A fork whose people have edited `environments/` and nothing else: its checks and tests pass."""
+"""A fork whose people edited `environments/` and added a workload: its checks and tests pass."""
 
 from __future__ import annotations
 
@@ -11,16 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from shoal.verbs.new_workload import write_workload
 from tests.repository import CHECKOUT
 
-DAILY = ("tests/config", "tests/workflows", "tests/docs/test_paths.py", "tests/cli/test_plan.py")
+DAILY = (
+    "tests/config",
+    "tests/workflows",
+    "tests/docs/test_paths.py",
+    "tests/cli/test_plan.py",
+    "tests/test_architecture.py",
+)
 NIGHTLY = ("tests/cli/test_strategies.py", "tests/pipelines", "tests/stacks")
 
 
 @pytest.fixture(scope="module")
 def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with the files of this one, where dev is elsewhere, qa is new and prod is not
-    there.
+    """A repository with the files of this one, where dev is elsewhere, qa is new, prod is not
+    there, and a workload is their own.
     """
     folder = tmp_path_factory.mktemp("fork")
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
@@ -35,6 +42,9 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rewrite(files / "dev.yaml", files / "dev.yaml", elsewhere)
     rewrite(files / "staging.yaml", files / "qa.yaml", {"name: staging": "name: qa"} | elsewhere)
     (files / "prod.yaml").unlink()
+    write_workload(folder, "own", "pytorch", "regression")
+    script = folder / "training_code" / "own" / "pytorch" / "table.py"
+    script.write_text(f"import a_package_of_theirs\n{script.read_text()}")
     run(["git", "init", "--quiet"], folder)
     run(["git", "add", "--all"], folder)
     return folder
@@ -62,7 +72,7 @@ def test_its_environments_are_checked(fork: Path) -> None:
     result = run([sys.executable, "-m", "shoal.cli", "check"], fork)
     assert (result.returncode, result.stderr) == (0, "")
     checked = re.findall(r"^environments/(\w+)\.yaml: ok", result.stdout, re.MULTILINE)
-    assert {"dev", "qa", "staging"} <= set(checked)
+    assert {"dev", "own", "qa", "staging"} <= set(checked)
     assert "prod" not in checked
 
 

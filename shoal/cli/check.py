@@ -8,7 +8,14 @@ import click
 
 from config.errors import ConfigError
 from config.loader import environment_file, environment_names, load_environment
-from config.workload import load_workload, require_workload, workload_file, workload_names
+from config.workload import (
+    FILE,
+    folders_without_a_file,
+    load_workload,
+    require_workload,
+    workload_file,
+    workload_names,
+)
 from pipelines.check import check as check_environment
 from pipelines.launch.notices import patch_warnings
 from pipelines.schedules import outdated
@@ -28,6 +35,8 @@ def check(workspace: Workspace) -> None:
     told: set[str] = set()
     for name in workload_names(workspace.root):
         told |= _check_workload(workspace, name)
+    for folder in folders_without_a_file(workspace.root):
+        click.echo(f"{folder}/: notice: has no {FILE}, so nothing runs it; write one")
     for name in names:
         told |= _check_environment(workspace, name, told)
     if told:

@@ -87,6 +87,12 @@ _COMMANDS = (
         "Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged.",
     ),
     Deferred(
+        "new",
+        "shoal.cli.new:new",
+        "Write training_code/NAME, a workload that trains, evaluates and answers at once, and an"
+        " environment for it.",
+    ),
+    Deferred(
         "plan",
         "shoal.cli.plan:show_plan",
         "Show what ENV would consist of and what it would cost, at rest and per hour of training,"

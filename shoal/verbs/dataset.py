@@ -73,7 +73,7 @@ def upload_workload(
         return upload_folder(target, folder, uri, channels, report)
     script = require(environment, root)
     with tempfile.TemporaryDirectory(prefix="shoal-data-") as prepared:
-        _prepare(script, Path(prepared))
+        _prepare(script, Path(prepared), channels)
         return upload_folder(target, Path(prepared), uri, channels, report)
 
 
@@ -146,7 +146,7 @@ def _has_files(target: Target, uri: str) -> bool:
     return bool(target.client("s3").list_objects_v2(**request).get("KeyCount"))
 
 
-def _prepare(script: Path, folder: Path) -> None:
+def _prepare(script: Path, folder: Path, channels: Mapping[str, Channel]) -> None:
     """Run the script as its own user would; raise DatasetError with its last line if it fails."""
     command = [sys.executable, script.name, "--out", str(folder)]
     try:
@@ -163,6 +163,11 @@ def _prepare(script: Path, folder: Path) -> None:
     if finished.returncode:
         lines = finished.stderr.strip().splitlines() or ["it said nothing"]
         raise DatasetError(f"{script} failed: {lines[-1]}")
+    needed = [name for name, channel in channels.items() if not channel.optional]
+    empty = [name for name in needed if not any(p.is_file() for p in (folder / name).rglob("*"))]
+    if empty:
+        names = " and ".join(f"{each}/" for each in empty)
+        raise DatasetError(f"{script} ended well, but wrote no files into {names} of its --out")
 
 
 def _md5(path: Path) -> str:

@@ -11,7 +11,7 @@ import yaml
 from config.errors import ConfigError
 from config.loader import load_environment
 from config.settings import Environment
-from config.workload import load_workload, workload_names
+from config.workload import folders_without_a_file, load_workload, workload_names
 from tests.repository import CHECKOUT
 
 REQUEST = {"body": "row.json", "expect": {"predictions[0]": 7}}
@@ -57,6 +57,13 @@ def test_a_value_alone_is_what_is_expected(tmp_path: Path) -> None:
     test = load_workload("houses", tmp_path).smoke_test
     assert test
     assert test.requests[0].expect["predictions[0]"].equals == 7
+
+
+def test_a_folder_without_the_file_is_known(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    for name in ("barns", "__pycache__", ".new-1"):
+        (tmp_path / "training_code" / name).mkdir()
+    assert folders_without_a_file(tmp_path) == ["training_code/barns"]
 
 
 def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:

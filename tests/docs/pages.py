@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "docs" / "lab"
 """Entries are never changed, so they name commands and paths of their day."""
 _FENCE = re.compile(r"^([ \t]*)```(\w*)\n(.*?)^[ \t]*```$", re.DOTALL | re.MULTILINE)
+_HEREDOC = re.compile(r"<<'(\w+)'\n.*?^\1$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -30,10 +31,11 @@ def text_of(page: str) -> str:
 
 def commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each command in the blocks of a page: all lines of a block of `sh`, those
-    with a prompt of a block of `console`.
+    with a prompt of a block of `console`. What a command reads from the lines below it is no
+    command.
     """
     for _, language, block in _FENCE.findall(text):
-        for line in block.replace("\\\n", " ").splitlines():
+        for line in _HEREDOC.sub("", block).replace("\\\n", " ").splitlines():
             if language == "sh":
                 yield from _words(line)
             elif language == "console" and line.startswith("$ "):
@@ -54,6 +56,11 @@ def _words(line: str) -> Iterator[list[str]]:
             words.append(word)
     if words:
         yield words
+
+
+def scripts(text: str) -> list[str]:
+    """Return the blocks of `sh`, as a reader would paste them."""
+    return [block for _, language, block in _FENCE.findall(text) if language == "sh"]
 
 
 def code_spans(text: str) -> list[str]:

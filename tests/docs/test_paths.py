@@ -26,6 +26,7 @@ OUTPUTS = {
 """Files that people meet and the checkout does not have."""
 ELSEWHERE = re.compile(
     r"(mnist/main|moto/core/responses|core/lib/validation/[\w-]+|my_pipelines/\w+)\.(py|js)"
+    r"|(training_code/heat/|environments/heat\.yaml|mine/).*|heat\.csv|net\.py|pytorch/(table|saved_model)\.py"
 )
 """Files of other projects, and of the reader."""
 _FILE = re.compile(r"[\w.*-]+(/[\w.*-]+)*\.(cjs|js|jsonl?|md|mjs|png|py|sh|toml|txt|ya?ml)")

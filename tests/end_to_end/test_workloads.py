@@ -1,4 +1,4 @@
-"""A regression goes the same way as the digits, from its dataset to teardown."""
+"""Other workloads go the same way as the digits, from their datasets to teardown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from shoal.verbs.new_workload import TASKS
 from tests.end_to_end.conftest import Checkout
+from tests.repository import CHECKOUT
 
 HOUSES = """
 name: houses
@@ -28,11 +30,11 @@ def test_a_regression_passes_its_gates_and_its_smoke_test(
     finished = own.run("demo", "houses")
     assert finished.exit_code == 0, finished.output
     summary = own.summary()
-    assert summary["metrics"]["rmse"] < 25
+    assert summary["metrics"]["rmse"] < 62
     assert [answer["request"] for answer in summary["endpoint_answers"]] == [
-        "near-the-sea.json",
-        "two-districts.json",
-        "two-houses.csv",
+        "one-person.json",
+        "light-and-heavy.json",
+        "two-people.csv",
     ]
     assert summary["left_behind"] == []
 
@@ -59,3 +61,21 @@ def test_a_model_that_is_worse_than_the_approved_one_is_not_registered(
     assert worse.exit_code != 0
     assert "version 1, approved, has 1" in worse.output
     assert "version 1, approved, has 1" in second.output
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
+@pytest.mark.parametrize("task", TASKS)
+def test_a_new_workload_runs_without_an_edit(tmp_path: Path, framework: str, task: str) -> None:
+    own = Checkout.new(tmp_path)
+    (tmp_path / "training_code").unlink()  # a link: what is written must not go there
+    (tmp_path / "training_code").mkdir()
+    for entry in (CHECKOUT / "training_code").iterdir():
+        (tmp_path / "training_code" / entry.name).symlink_to(entry)
+    written = own.run("new", "fresh", "--framework", framework, "--task", task)
+    assert written.exit_code == 0, written.output
+    finished = own.run("demo", "fresh")
+    assert finished.exit_code == 0, finished.output
+    answers = own.summary()["endpoint_answers"]
+    assert [answer["passed"] for answer in answers] == [True, True]
+    assert own.summary()["left_behind"] == []

@@ -21,6 +21,13 @@ from tests.pipelines.inputs import environment
 from tests.repository import ROOT
 
 
+def write_scripts(folder: Path, **texts: str) -> None:
+    """Write scripts that keep the contract into a new folder, or those `texts` by their names."""
+    folder.mkdir()
+    for name in ("train", "evaluate", "inference"):
+        (folder / f"{name}.py").write_text(texts.get(name, "print()\n"), encoding="utf-8")
+
+
 def changed(**sections: dict[str, Any]) -> Environment:
     """Return the golden environment with keys of its sections changed."""
     settings = environment()
@@ -241,9 +248,7 @@ def test_what_a_nat_gateway_opens_is_a_notice() -> None:
 
 
 def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_path: Path) -> None:
-    (tmp_path / "code").mkdir()
-    for script in ("train.py", "evaluate.py"):
-        (tmp_path / "code" / script).touch()
+    write_scripts(tmp_path / "code")
     settings = changed(
         training={
             "strategy": Strategy.HOROVOD,
@@ -265,9 +270,7 @@ def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_
 def with_requirements(root: Path, text: str, **network: Any) -> tuple[str, ...]:
     """Return the notices of an environment whose own source folder has this requirements.txt."""
     folder = root / "code"
-    folder.mkdir()
-    for script in ("train.py", "evaluate.py", "inference.py"):
-        (folder / script).touch()
+    write_scripts(folder)
     (folder / "requirements.txt").write_text(text)
     settings = changed(
         network=network,

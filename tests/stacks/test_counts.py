@@ -1,6 +1,7 @@
 """The cost of a synth, in counts that no busy machine changes.
 
-A limit is the count of its day and a quarter more; raise it with a reason.
+A limit is the count of its day and a quarter more; raise it with a reason. The last one: a registry
+per workload has a function of its own that empties it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pytest
 
 from tests.repository import ROOT
 
-LIMITS = {"python_calls": 357_000 * 5 // 4, "jsii_messages": 678 * 5 // 4}
+LIMITS = {"python_calls": 469_000 * 5 // 4, "jsii_messages": 786 * 5 // 4}
 
 
 @pytest.fixture(scope="module")

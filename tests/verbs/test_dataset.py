@@ -68,7 +68,7 @@ def test_a_workloads_script_writes_what_is_uploaded(target: Target) -> None:
     keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
     prefix = Names(houses()).dataset_uri.removeprefix(f"s3://{bucket}/")
     assert sent == [2, 0]
-    assert keys == {f"{prefix}/{channel}/houses.csv" for channel in ("train", "test")}
+    assert keys == {f"{prefix}/{channel}/people.csv" for channel in ("train", "test")}
 
 
 def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Path) -> None:
@@ -117,6 +117,15 @@ def test_a_script_that_fails_is_told_by_its_last_line(target: Target, tmp_path: 
     script = tmp_path / "training_code" / "houses" / "prepare.py"
     script.write_text("raise SystemExit('no room left')")
     with pytest.raises(DatasetError, match=r"prepare\.py failed: no room left"):
+        dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
+
+
+def test_a_script_that_writes_nothing_is_named(target: Target, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "training_code" / "houses", tmp_path / "training_code" / "houses")
+    (tmp_path / "training_code" / "houses" / "prepare.py").write_text("def main(): pass")
+    with pytest.raises(
+        DatasetError, match=r"prepare\.py ended well, but wrote no .* train/ and te"
+    ):
         dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
 
 

@@ -20,16 +20,16 @@ def main(arguments: Sequence[str]) -> None:
         parser.add_argument(name, type=Path, required=True)
     options = parser.parse_args(arguments)
     archive = options.model_dir / "model.tar.gz"
-    features, prices = read_table(options.test_dir)
+    features, targets = read_table(options.test_dir)
     with tempfile.TemporaryDirectory() as folder:
         unpack(archive, Path(folder))
         model = load(Path(folder))
-        error = model.predict(features) - prices
-    residual, total = error.square().sum(), (prices - prices.mean()).square().sum()
+        error = model.predict(features) - targets
+    residual, total = error.square().sum(), (targets - targets.mean()).square().sum()
     metrics = {
         "rmse": float(error.square().mean().sqrt()),
         "r2": float(1 - residual / total),
-        "rows": len(prices),
+        "rows": len(targets),
     }
     report = {
         "metrics": {name: {"value": value} for name, value in metrics.items()},

@@ -1,8 +1,8 @@
-"""The endpoint's code: rows of numbers become prices.
+"""The endpoint's code: rows of measurements become progressions of the disease.
 
 SageMaker's PyTorch serving container looks for these four functions. A request is JSON
-`{"instances": [[income, rooms, age, distance], ...]}` or CSV without a header. The answer is JSON,
-which says which model gave it, or CSV with one price a line.
+`{"instances": [[age, sex, bmi, ...], ...]}` or CSV without a header. The answer is JSON, which says
+which model gave it, or CSV with one number a line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def model_fn(model_dir: str) -> SavedModel:
 
 
 def input_fn(body: bytes | bytearray | str, content_type: str) -> torch.Tensor:
-    """Return the request's features float32 (N, 4). Raise ValueError for another request."""
+    """Return the request's features float32 (N, 10). Raise ValueError for another request."""
     text = body if isinstance(body, str) else body.decode()
     kind = _media_type(content_type)
     if kind == JSON:
@@ -41,7 +41,7 @@ def input_fn(body: bytes | bytearray | str, content_type: str) -> torch.Tensor:
 
 
 def predict_fn(features: torch.Tensor, model: SavedModel) -> dict[str, Any]:
-    """Return prices, and the identity of the model that gave them."""
+    """Return the predictions, and the identity of the model that gave them."""
     identity = {
         "training_job_name": model.training_job_name,
         "content_sha256": model.content_sha256,
@@ -55,7 +55,7 @@ def output_fn(prediction: dict[str, Any], accept: str) -> str:
     if kind in (JSON, "*/*", "application/*"):
         return json.dumps(prediction)
     if kind == CSV:
-        return "".join(f"{price:.4f}\n" for price in prediction["predictions"])
+        return "".join(f"{number:.4f}\n" for number in prediction["predictions"])
     raise ValueError(f"accept {accept!r} is not supported; ask for {JSON} or {CSV}")
 
 

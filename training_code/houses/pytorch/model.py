@@ -16,33 +16,38 @@ from typing import Any
 import torch
 from torch import nn
 
-FEATURES = ("income", "rooms", "age", "distance")
-TARGET = "price"
+FEATURES = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
+"""Years, 1 or 2, body mass index, mean blood pressure, and six numbers of the blood serum."""
+TARGET = "progression"
+HIDDEN = 8
+"""More of them learn the 353 rows by heart."""
 WEIGHTS_FILE, METADATA_FILE = "model.pt", "model.json"
 CONTENT = ("code", METADATA_FILE, WEIGHTS_FILE)
 """What an archive of a model has at its top, and nothing else."""
 _BLOCK_BYTES = 1024 * 1024
 
 
-class PriceNet(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
-    """Features float32 (N, 4) to prices float32 (N); it keeps the scale of both."""
+class Network(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
+    """Features float32 (N, 10) to targets float32 (N); it keeps the scale of both."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(len(FEATURES), 32), nn.ReLU(), nn.Linear(32, 1))
-        for name, size in (("features", len(FEATURES)), ("prices", 1)):
+        self.layers = nn.Sequential(
+            nn.Linear(len(FEATURES), HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1)
+        )
+        for name, size in (("features", len(FEATURES)), ("targets", 1)):
             self.register_buffer(f"{name}_mean", torch.zeros(size))
             self.register_buffer(f"{name}_std", torch.ones(size))
 
-    def fit_scale(self, features: torch.Tensor, prices: torch.Tensor) -> None:
+    def fit_scale(self, features: torch.Tensor, targets: torch.Tensor) -> None:
         """Take mean and standard deviation from all training rows."""
         self.features_mean, self.features_std = features.mean(0), features.std(0)
-        self.prices_mean, self.prices_std = prices.mean().reshape(1), prices.std().reshape(1)
+        self.targets_mean, self.targets_std = targets.mean().reshape(1), targets.std().reshape(1)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Return the prices."""
+        """Return the targets."""
         scaled = self.layers((features - self.features_mean) / self.features_std).squeeze(1)
-        return scaled * self.prices_std + self.prices_mean  # type: ignore[no-any-return, unused-ignore]
+        return scaled * self.targets_std + self.targets_mean  # type: ignore[no-any-return, unused-ignore]
 
 
 @dataclass(frozen=True)
@@ -54,13 +59,13 @@ class SavedModel:
     content_sha256: str
 
     def predict(self, features: torch.Tensor) -> torch.Tensor:
-        """Return prices float32 (N) of features float32 (N, 4)."""
+        """Return targets float32 (N) of features float32 (N, 10)."""
         with torch.inference_mode():
             return self.network(features)  # type: ignore[no-any-return, unused-ignore]
 
 
 def read_table(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return features float32 (N, 4) and prices float32 (N) of all CSV files in the folder.
+    """Return features float32 (N, 10) and targets float32 (N) of all CSV files in the folder.
 
     Raise ValueError for a file without the columns, or with something else than numbers.
     """
@@ -90,7 +95,7 @@ def save(network: nn.Module, training_job_name: str, folder: Path) -> None:
 def load(folder: Path) -> SavedModel:
     """Read what `save` wrote."""
     metadata: dict[str, Any] = json.loads((folder / METADATA_FILE).read_text())
-    network = PriceNet()
+    network = Network()
     network.load_state_dict(torch.load(folder / WEIGHTS_FILE, weights_only=True))
     return SavedModel(network.eval(), metadata["training_job_name"], content_sha256(folder))
 

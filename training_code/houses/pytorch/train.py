@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from model import PriceNet, read_table, save
+from model import Network, read_table, save
 from torch import nn
 
 SERVED = ("inference.py", "model.py")
@@ -43,12 +43,12 @@ def main(arguments: Sequence[str]) -> None:
         dist.destroy_process_group()
 
 
-def train(options: argparse.Namespace, rank: int, world_size: int) -> PriceNet:
+def train(options: argparse.Namespace, rank: int, world_size: int) -> Network:
     """Return the network after all epochs; it is the same on every rank."""
-    features, prices = read_table(options.train_dir)
+    features, targets = read_table(options.train_dir)
     torch.manual_seed(options.seed)
-    network = PriceNet()
-    network.fit_scale(features, prices)
+    network = Network()
+    network.fit_scale(features, targets)
     optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
     share = len(features) // world_size
     started = time.monotonic()
@@ -59,7 +59,7 @@ def train(options: argparse.Namespace, rank: int, world_size: int) -> PriceNet:
         batches = order.split(max(1, options.batch_size // world_size))
         for rows in batches:
             optimizer.zero_grad()
-            error = (network(features[rows]) - prices[rows]) / network.prices_std
+            error = (network(features[rows]) - targets[rows]) / network.targets_std
             batch_loss = error.square().mean()
             batch_loss.backward()
             _average(network, world_size)
@@ -85,8 +85,8 @@ def _average(network: nn.Module, world_size: int) -> None:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a regression.", allow_abbrev=False)
     parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--batch-size", type=int, default=64, help="of all processes together")
-    parser.add_argument("--learning-rate", type=float, default=0.01)
+    parser.add_argument("--batch-size", type=int, default=32, help="of all processes together")
+    parser.add_argument("--learning-rate", type=float, default=0.003)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--train-dir", type=Path, default=os.environ.get("SM_CHANNEL_TRAIN", "train")

@@ -1,0 +1,122 @@
+"""What the contract of the scripts asks (docs/bring-your-model.md), as far as their text says it.
+
+A script that lacks a part of it is a mistake here, not of a job that costs money. What only seems
+to be missing, because a package could bring it, is a notice.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from config.container_code import ENTRY_POINT
+from config.errors import Problem
+from config.settings import Environment
+
+PAGE = "docs/bring-your-model.md"
+_EVALUATION_OPTIONS = ("--model-dir", "--test-dir", "--output-dir")
+_WORDS = {
+    "evaluation.json": "the evaluation writes",
+    "archive_sha256": "evaluation.json has at `model`",
+    "content_sha256": "evaluation.json and each answer have at `model`",
+    "training_job_name": "each answer has at `model`",
+}
+"""Word to who needs it."""
+
+
+def problems(environment: Environment, entry_point: str, root: Path | None) -> Iterator[Problem]:
+    """Yield what scripts that are there lack; `entry_point` is the one that trains.
+
+    A pipeline of one's own has a contract of its own: its scripts must be readable, no more.
+    """
+    if root is None:
+        return
+    folder = root / environment.training.source_dir
+    evaluation = environment.evaluation.entry_point
+    scripts = {"training.entry_point": entry_point, "evaluation.entry_point": evaluation}
+    unreadable = [
+        Problem(key, mistake, "correct it", script)
+        for key, script in scripts.items()
+        if (mistake := _mistake_in(folder / script))
+    ]
+    yield from unreadable
+    if not unreadable and environment.pipeline is None:
+        for key, script in scripts.items():
+            yield from _without_main(key, folder / script, script)
+        yield from _missing_options(folder, evaluation)
+        yield from _missing_inference(environment, folder)
+
+
+def notices(environment: Environment, root: Path | None) -> Iterator[str]:
+    """Yield the words of the contract that no Python file of the source directory has."""
+    if root is None or environment.pipeline is not None:
+        return
+    source_dir = environment.training.source_dir
+    files = sorted((root / source_dir).rglob("*.py"))
+    text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files)
+    gates = {
+        gate.metric: "a gate reads in evaluation.json" for gate in environment.evaluation.gates
+    }
+    for word, reader in (gates | _WORDS).items():
+        if not re.search(rf"\b{re.escape(word)}\b", text):
+            yield f"no script in {source_dir} says {word}, which {reader}; see {PAGE}"
+
+
+def _mistake_in(script: Path) -> str | None:
+    """Return why Python cannot read a script; None if it can, or for another language."""
+    if script.suffix != ".py":
+        return None
+    version = ".".join(map(str, sys.version_info[:2]))
+    try:
+        _does_something(script.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        return f"Python {version} cannot read line {error.lineno}: {error.msg}"
+    except ValueError as error:  # not UTF-8, or NUL
+        return f"Python {version} cannot read it: {error}"
+    return None
+
+
+def _without_main(key: str, file: Path, script: str) -> Iterator[Problem]:
+    if file.suffix == ".py" and not _does_something(file.read_text(encoding="utf-8")):
+        message = "calls nothing: a job with it would end at once, without a result"
+        advice = 'end it with `if __name__ == "__main__":` and a call'
+        yield Problem(key, message, advice, script)
+
+
+@cache
+def _does_something(text: str) -> bool:
+    """Return whether a script, when it is started, does more than to import and to define."""
+    defining = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return any(
+        isinstance(node, ast.If | ast.For | ast.While | ast.With | ast.Try)
+        or any(isinstance(each, ast.Call) for each in ast.walk(node))
+        for node in ast.parse(text).body
+        if not isinstance(node, defining)
+    )
+
+
+def _missing_options(folder: Path, script: str) -> Iterator[Problem]:
+    """Yield a problem for an evaluation that reads its options by argparse, but not those that it
+    is given.
+    """
+    text = (folder / script).read_text(encoding="utf-8", errors="replace")
+    if "ArgumentParser(" not in text or "parse_known_args" in text:
+        return
+    if missing := [option for option in _EVALUATION_OPTIONS if option not in text]:
+        message = f"takes no {', '.join(missing)}, which the pipeline gives it"
+        yield Problem("evaluation.entry_point", message, f"add it; see {PAGE}", script)
+
+
+def _missing_inference(environment: Environment, folder: Path) -> Iterator[Problem]:
+    """Yield a problem if there is nothing that an endpoint could run."""
+    if not (folder / ENTRY_POINT).is_file():
+        message = (
+            f"there is no {ENTRY_POINT} in it, which training copies into the model and the"
+            " endpoint runs"
+        )
+        source_dir = environment.training.source_dir
+        yield Problem("training.source_dir", message, f"write it; see {PAGE}", source_dir)

@@ -1,0 +1,44 @@
+"""`shoal new`: a workload that runs, to put one's own model into."""
+
+from __future__ import annotations
+
+import click
+
+from config.settings import Framework
+from shoal.verbs.new_workload import TASKS, write_workload
+from shoal.verbs.workspace import Workspace
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--framework",
+    type=click.Choice([str(each) for each in Framework]),
+    default=str(Framework.PYTORCH),
+    show_default=True,
+    help="What its scripts train with.",
+)
+@click.option(
+    "--task",
+    type=click.Choice(TASKS),
+    default=TASKS[0],
+    show_default=True,
+    help="What its example data is made for: to predict a number, or one of several classes.",
+)
+@click.pass_obj
+def new(workspace: Workspace, name: str, framework: str, task: str) -> None:
+    """Write training_code/NAME, a workload that trains, evaluates and answers at once, and an
+    environment for it.
+    """
+    folder, file = write_workload(workspace.root, name, framework, task)
+    steps = {
+        "shoal check": "what is wrong with the files, before anything is paid",
+        f"shoal plan {name}": "what it would consist of and cost",
+        f"shoal demo {name}": "all of it on this machine: deploy, train, evaluate, serve, destroy",
+    }
+    width = max(map(len, steps))
+    click.echo(f"{folder}/ is a workload that runs; {file} says where")
+    click.echo("next:")
+    for command, purpose in steps.items():
+        click.echo(f"  {command:{width}}  {purpose}")
+    click.echo(f"to run it where another environment runs: `workload: {name}` in that one's file")

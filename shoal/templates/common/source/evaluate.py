@@ -1,0 +1,46 @@
+"""Measures a trained model: reads model.tar.gz and the test table, writes evaluation.json, whose
+numbers the gates of workload.yaml judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from archive import content_sha256, file_sha256, unpack
+from saved_model import load
+from table import measure, read
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Unpack, measure, write."""
+    parser = argparse.ArgumentParser(description="Measure a model.", allow_abbrev=False)
+    for name in ("--model-dir", "--test-dir", "--output-dir"):
+        parser.add_argument(name, type=Path, required=True)
+    options = parser.parse_args(arguments)
+    archive = options.model_dir / "model.tar.gz"
+    rows, targets = read(options.test_dir)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        unpack(archive, folder)
+        metrics = measure(load(folder).predict(rows), targets)
+        digest = content_sha256(folder)
+    report = {
+        "metrics": {name: {"value": value} for name, value in metrics.items()},
+        "model": {
+            "archive_sha256": file_sha256(archive),
+            "archive_composite_sha256": "",  # S3's own, only needed above 5 GB
+            "content_sha256": digest,
+        },
+    }
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    (options.output_dir / "evaluation.json").write_text(json.dumps(report, indent=2) + "\n")
+    print(" ".join(f"{name}={value:.6g}" for name, value in metrics.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

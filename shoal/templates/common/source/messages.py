@@ -1,0 +1,51 @@
+"""Requests and answers of the endpoint: JSON `{"instances": [[number, ...], ...]}` or CSV without a
+header. The standard library alone, because TensorFlow's serving container may have nothing else.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from table import FEATURES, answer
+
+JSON, CSV = "application/json", "text/csv"
+
+
+def rows_of(body: str, content_type: str | None) -> list[list[float]]:
+    """Return the request's rows. Raise ValueError for another request."""
+    kind = _media_type(content_type)
+    if kind == JSON:
+        rows = json.loads(body)["instances"]
+    elif kind == CSV:
+        rows = list(filter(None, csv.reader(io.StringIO(body))))
+    else:
+        raise ValueError(f"content type {content_type!r} is not supported; send {JSON} or {CSV}")
+    if not rows or any(len(row) != len(FEATURES) for row in rows):
+        raise ValueError(f"send rows of the numbers {', '.join(FEATURES)}")
+    return [[float(cell) for cell in row] for row in rows]
+
+
+def text_of(
+    outputs: list[list[float]], model: dict[str, str], accept: str | None
+) -> tuple[str, str]:
+    """Return the answer and its media type. `model` says which model gave it: JSON has that, CSV
+    has no place for it. Raise ValueError if the client accepts neither.
+    """
+    predictions = [answer(output) for output in outputs]
+    kind = _media_type(accept) or JSON
+    if kind in (JSON, "*/*", "application/*"):
+        return json.dumps({"predictions": predictions, "model": model}), JSON
+    if kind == CSV:
+        return "".join(f"{','.join(map(str, _cells(each)))}\n" for each in predictions), CSV
+    raise ValueError(f"accept {accept!r} is not supported; ask for {JSON} or {CSV}")
+
+
+def _cells(prediction: Any) -> list[Any]:
+    return list(prediction.values()) if isinstance(prediction, dict) else [prediction]
+
+
+def _media_type(header: str | None) -> str:
+    return (header or "").split(";")[0].strip().lower()

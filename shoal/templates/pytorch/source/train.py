@@ -1,0 +1,81 @@
+"""Trains the network of model.py, with as many processes as torchrun starts: each takes its share
+of the rows, and gradients are averaged. Nothing here knows what the table is about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from model import Network, loss
+from saved_model import save
+from table import read
+from torch.nn.parallel import DistributedDataParallel
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Train, and save on rank 0."""
+    options = _parse(arguments)
+    launched = "RANK" in os.environ  # torchrun sets it
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    if launched:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    rank, world_size = (dist.get_rank(), dist.get_world_size()) if launched else (0, 1)
+    network = train(options, device, rank, world_size)
+    if rank == 0:
+        save(network.cpu(), os.environ.get("TRAINING_JOB_NAME", "local"), options.model_dir)
+    if launched:
+        # What still refers to the process group keeps its threads, and gloo's abort the interpreter
+        # at exit.
+        gc.collect()
+        dist.destroy_process_group()
+
+
+def train(options: argparse.Namespace, device: torch.device, rank: int, world_size: int) -> Network:
+    """Return the network after all epochs; it is the same on every rank."""
+    rows, targets = (torch.tensor(each, device=device) for each in read(options.train_dir))
+    torch.manual_seed(options.seed)
+    network: Network = Network().to(device)
+    network.fit_scale(rows, targets)
+    parallel = DistributedDataParallel(network) if world_size > 1 else network
+    optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
+    share = len(rows) // world_size
+    for epoch in range(1, options.epochs + 1):
+        # the same order on every rank, from which each takes its own rows
+        order = torch.randperm(len(rows))[rank * share : (rank + 1) * share]
+        losses = []
+        for batch in order.split(max(1, options.batch_size // world_size)):
+            optimizer.zero_grad()
+            batch_loss = loss(parallel(rows[batch]), targets[batch])
+            batch_loss.backward()
+            optimizer.step()
+            losses.append(batch_loss.item())
+        if rank == 0:  # workload.yaml finds the loss in this line
+            print(f"epoch={epoch} train_loss={sum(losses) / len(losses):.6f}", flush=True)
+    return network
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the hyperparameters of an environment's file, and where SageMaker put the channels."""
+    parser = argparse.ArgumentParser(description="Train a model.", allow_abbrev=False)
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--batch-size", type=int, default=64, help="of all processes together")
+    parser.add_argument("--learning-rate", type=float, default=0.01)
+    parser.add_argument("--seed", type=int, default=1)
+    for name, variable in (("--train-dir", "SM_CHANNEL_TRAIN"), ("--model-dir", "SM_MODEL_DIR")):
+        default = os.environ.get(variable)
+        parser.add_argument(name, type=Path, default=default, required=default is None)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

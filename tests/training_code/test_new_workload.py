@@ -1,0 +1,27 @@
+"""What `shoal new` writes trains, passes its own gates, and answers as its own smoke test asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from local.tests.smddp.runtime import Runtime
+from shoal.verbs.model_archive import content_sha256
+from shoal.verbs.new_workload import write_workload
+from tests.training_code.table_job import train
+
+
+@pytest.mark.parametrize(
+    "task", ["regression", pytest.param("classification", marks=pytest.mark.nightly)]
+)
+def test_it_works_at_once(runtime: Runtime, tmp_path: Path, task: str) -> None:
+    write_workload(tmp_path, "fresh", "pytorch", task)
+    (tmp_path / "job").mkdir()
+    trained = train(tmp_path, "fresh", runtime, tmp_path / "job")
+    assert trained.failed_gates() == []
+    with trained.archive.open("rb") as archive:
+        assert trained.evaluation.content_sha256 == content_sha256(archive)
+    tested = trained.smoke_test(tmp_path)
+    assert not tested.error
+    assert tested.result["status"] == "Passed"
