@@ -16,7 +16,7 @@ from typing import Any
 from pipelines import tree
 from pipelines.errors import GraphError
 from pipelines.expressions import Expression, Parameter, Property, PropertyFile, expressions_in
-from pipelines.steps import After, Condition, Lambda, Processing, RetryScope, Step
+from pipelines.steps import After, Callback, Condition, Lambda, Processing, RetryScope, Step
 from pipelines.tree import PlacedStep, conditions_around, needed_steps, walk
 
 VERSION = "2020-12-01"
@@ -267,9 +267,9 @@ def _value_mistakes(
 
 
 def _output_mistakes(step: Step, source: Step, value: Property) -> Iterator[str]:
-    """Only a Lambda step's outputs are known; other steps have what their Describe call answers."""
+    """Only these steps say what they answer; others have what their Describe call answers."""
     output = _OUTPUT.match(value.path)
-    if isinstance(source, Lambda) and output and output[1] not in source.outputs:
+    if isinstance(source, Lambda | Callback) and output and output[1] not in source.outputs:
         yield (
             f"step {step.name}: step {source.name} has no output {output[1]}; it has"
             f" {', '.join(source.outputs) or 'none'}"

@@ -20,6 +20,8 @@ _EVALUATION = "/opt/ml/processing/output/evaluation"
 _NUMBER = "([0-9.eE+-]+)"
 EVALUATION_OUTPUT = "evaluation"
 EVALUATION_FILE = "evaluation.json"
+TRANSFORM_FOLDER = "transform"
+"""Folder of the artifact bucket for the results of transform jobs."""
 FABRIC_METRICS = {
     "fabric:efa": "efa=([01])",
     "fabric:allreduce_gigabytes_per_second": f"allreduce_gigabytes_per_second={_NUMBER}",
