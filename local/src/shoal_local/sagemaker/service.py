@@ -134,6 +134,8 @@ class SageMakerService:
             "DeletePipeline": pipelines.delete,
             "StartPipelineExecution": executions.start,
             "StopPipelineExecution": executions.stop,
+            "SendPipelineExecutionStepSuccess": executions.callbacks.succeed,
+            "SendPipelineExecutionStepFailure": executions.callbacks.fail,
             "DescribePipelineExecution": executions.describe,
             "DescribePipelineDefinitionForExecution": executions.definition,
             "ListPipelineExecutions": executions.list,

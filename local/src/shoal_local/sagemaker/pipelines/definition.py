@@ -35,7 +35,7 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
 """Steps that are one Create call: the operation, and the name that the service may have to make up.
 """
 _OWN_NAME = {"Training", "Processing", "Model"}
-_TYPES = {*OPERATIONS, "Condition", "Lambda", "Fail"}
+_TYPES = {*OPERATIONS, "Callback", "Condition", "Lambda", "Fail"}
 _KEYS = {
     "Name",
     "Type",
@@ -47,7 +47,10 @@ _KEYS = {
     "CacheConfig",
     "PropertyFiles",
 }
-_EXTRA_KEYS = {"Lambda": {"FunctionArn", "OutputParameters"}}
+_EXTRA_KEYS = {
+    "Callback": {"SqsQueueUrl", "OutputParameters"},
+    "Lambda": {"FunctionArn", "OutputParameters"},
+}
 _RETRYABLE = {"Training", "Processing", "Model", "RegisterModel", "EndpointConfig"}
 _RETRY_ON = {
     "Step.SERVICE_FAULT",
@@ -213,6 +216,8 @@ def _check_arguments(document: Document) -> None:
         raise invalid(f"Fail step {name} needs ErrorMessage")
     elif kind == "Lambda" and "FunctionArn" not in document:
         raise invalid(f"Lambda step {name} needs FunctionArn")
+    elif kind == "Callback" and "SqsQueueUrl" not in document:
+        raise invalid(f"Callback step {name} needs SqsQueueUrl")
 
 
 def _check_request(name: str, kind: str, arguments: Document) -> None:
