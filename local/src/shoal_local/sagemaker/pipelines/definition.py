@@ -27,6 +27,7 @@ from shoal_local.sagemaker.shapes import Anything, Document, input_shape, shape_
 OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Training": ("CreateTrainingJob", "TrainingJobName"),
     "Processing": ("CreateProcessingJob", "ProcessingJobName"),
+    "Transform": ("CreateTransformJob", "TransformJobName"),
     "Model": ("CreateModel", "ModelName"),
     "RegisterModel": ("CreateModelPackage", ""),
     "EndpointConfig": ("CreateEndpointConfig", "EndpointConfigName"),
@@ -34,7 +35,7 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
 }
 """Steps that are one Create call: the operation, and the name that the service may have to make up.
 """
-_OWN_NAME = {"Training", "Processing", "Model"}
+_OWN_NAME = {"Training", "Processing", "Transform", "Model"}
 _TYPES = {*OPERATIONS, "Callback", "Condition", "Lambda", "Fail"}
 _KEYS = {
     "Name",
@@ -51,7 +52,14 @@ _EXTRA_KEYS = {
     "Callback": {"SqsQueueUrl", "OutputParameters"},
     "Lambda": {"FunctionArn", "OutputParameters"},
 }
-_RETRYABLE = {"Training", "Processing", "Model", "RegisterModel", "EndpointConfig"}
+_RETRYABLE = {
+    "Training",
+    "Processing",
+    "Transform",
+    "Model",
+    "RegisterModel",
+    "EndpointConfig",
+}
 _RETRY_ON = {
     "Step.SERVICE_FAULT",
     "Step.THROTTLING",

@@ -19,7 +19,7 @@ from shoal_local.context import RoleCredentials
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting import endpoints
-from shoal_local.sagemaker.jobs.job import PROCESSING, TRAINING, Kind
+from shoal_local.sagemaker.jobs.job import PROCESSING, TRAINING, TRANSFORM, Kind
 from shoal_local.sagemaker.pipelines.callbacks import Callback, CallbackFailedError, values_of
 from shoal_local.sagemaker.pipelines.definition import Step
 from shoal_local.sagemaker.shapes import Document, shape_errors, shape_for
@@ -82,6 +82,7 @@ class Runner:
         ] = {
             "Training": lambda *each: self._job(TRAINING, *each),
             "Processing": lambda *each: self._job(PROCESSING, *each),
+            "Transform": lambda *each: self._job(TRANSFORM, *each),
             "Model": self._model,
             "RegisterModel": self._register,
             "EndpointConfig": self._endpoint_config,
