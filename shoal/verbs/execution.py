@@ -54,7 +54,8 @@ class Step:
     def resource(self, kind: str) -> str | None:
         """Return the ARN of what the step created or ran.
 
-        Kinds: TrainingJob, ProcessingJob, Model, EndpointConfig, Endpoint, RegisterModel, Lambda.
+        Kinds: TrainingJob, ProcessingJob, TransformJob, Model, EndpointConfig, Endpoint,
+        RegisterModel, Lambda.
         """
         arn = self.metadata.get(kind, {}).get("Arn")
         return str(arn) if arn else None

@@ -16,7 +16,7 @@ from shoal.verbs.last_lines import LastLines
 from shoal.verbs.logs import LogTail, location_of
 from shoal.verbs.metrics import parse
 
-_TAILED = ("TrainingJob", "ProcessingJob")
+_TAILED = ("TrainingJob", "ProcessingJob", "TransformJob")
 
 
 @dataclass

@@ -151,6 +151,13 @@ class JobRoles(Construct):
         """
         role = self.endpoint
         self._allow_logs(role, "Transform", "TransformJobs", "pipelines-*")
+        role.allow(
+            "PutTransformMetrics",
+            ["cloudwatch:PutMetricData"],
+            on=["*"],
+            when={"StringLike": {"cloudwatch:namespace": "/aws/sagemaker/TransformJobs*"}},
+            because="PutMetricData has no resource type in IAM; the condition names the namespace.",
+        )
         role.allow("EncryptResults", ["kms:GenerateDataKey"], on=[self._key.key_arn])
         self._read(role, {"data": "datasets"})
         self._write(role, TRANSFORM_FOLDER)
