@@ -25,7 +25,7 @@ from pipelines.limits import (
     parameter_values,
     run_time,
 )
-from pipelines.requests import TRANSFORM_FOLDER, Infrastructure
+from pipelines.requests import TRANSFORM_FOLDER, Infrastructure, artifacts
 
 GENERATED_PREFIX = "pipelines-"
 _HOSTING_NAMES = {"Endpoint": "EndpointName", "EndpointConfig": "EndpointConfigName"}
@@ -36,11 +36,6 @@ _KEY_AT = {
     "Training": ("OutputDataConfig", "KmsKeyId"),
     "Transform": ("TransformOutput", "KmsKeyId"),
 }
-_TRANSFORM_PLACES = (
-    (("TransformInput", "DataSource", "S3DataSource", "S3Uri"), "data", "datasets"),
-    (("TransformOutput", "S3OutputPath"), "artifacts", TRANSFORM_FOLDER),
-)
-"""Where a transform job reads and writes: path in the request, bucket and folder."""
 _QUEUE = re.compile(
     r"https://sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<account>\d{12})/[A-Za-z0-9_-]{1,80}"
 )
@@ -219,8 +214,14 @@ def _transform_mistakes(
             f"{step['Name']}.ModelName: must be the ModelName of a Model step, as"
             f" Property(<step>, 'ModelName'); there are {', '.join(sorted(models)) or 'none'}"
         )
-    for path, purpose, folder in _TRANSFORM_PLACES:
-        start = f"s3://{names.bucket(purpose)}/{folder}/"
+    results = _text_of(artifacts(names, TRANSFORM_FOLDER).to_json(), {}).removesuffix("*")
+    places = {
+        ("TransformInput", "DataSource", "S3DataSource", "S3Uri"): (
+            f"s3://{names.bucket('data')}/datasets/"
+        ),
+        ("TransformOutput", "S3OutputPath"): results,
+    }
+    for path, start in places.items():
         text = _text_of(_at(arguments, path), defaults)
         if not text.startswith((start, "*")):
             yield (

@@ -31,6 +31,11 @@ calls `fabric.prove` prints, whatever it trains.
 """
 
 
+def artifacts(names: Names, prefix: str, *below: str) -> Join:
+    """Return an execution's own folder in the artifact bucket, or what is `below` it."""
+    return Join("/", (f"s3://{names.bucket('artifacts')}/{prefix}", EXECUTION_ID, *below))
+
+
 @dataclass(frozen=True)
 class MountedFileSystem:
     """The FSx for Lustre file system that training reads; CDK tokens are fine."""
@@ -369,8 +374,7 @@ class Requests:
         )
 
     def _artifacts(self, prefix: str, *below: str) -> Join:
-        """Return this execution's own folder in the artifact bucket, or what is `below` it."""
-        return Join("/", (f"s3://{self.names.bucket('artifacts')}/{prefix}", EXECUTION_ID, *below))
+        return artifacts(self.names, prefix, *below)
 
     def _container(self) -> dict[str, Any]:
         return {

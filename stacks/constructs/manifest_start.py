@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
@@ -19,16 +20,19 @@ _RETRIES = 2
 _OLDEST = cdk.Duration.hours(1)
 
 
-def manifest_variables(names: Names) -> dict[str, str]:
-    """Return what the function must know of manifests; empty where none start executions."""
+def manifest_variables(names: Names, declared: Collection[str]) -> dict[str, str]:
+    """Return what the function must know of manifests; empty where none start executions.
+
+    `declared` are the pipeline's parameters: a user's own may have none for the folder's channels.
+    """
     manifest = names.environment.data.on_manifest
     if manifest is None:
         return {}
     parameters = {name: as_text(value) for name, value in manifest.parameters.items()} | {
         MANIFEST_PARAMETER: "{manifest}"
     }
-    if names.environment.pipeline is None:
-        parameters |= {"TrainDataUri": "{folder}/train/", "TestDataUri": "{folder}/test/"}
+    channels = {"TrainDataUri": "{folder}/train/", "TestDataUri": "{folder}/test/"}
+    parameters |= {name: uri for name, uri in channels.items() if name in declared}
     return {
         "DATA_BUCKET": names.bucket("data"),
         "MANIFEST_FILE": manifest.file,

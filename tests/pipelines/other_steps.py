@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from config.names import Names
 from config.settings import Environment
 from pipelines.definition import standard
-from pipelines.expressions import EXECUTION_ID, Join, Property
+from pipelines.expressions import EXECUTION_ID, Property
 from pipelines.graph import Pipeline
 from pipelines.launch import Launch
-from pipelines.requests import Infrastructure
+from pipelines.requests import TRANSFORM_FOLDER, Infrastructure, artifacts
 from pipelines.retries import CREATE_CALL, JOB
 from pipelines.steps import Callback, Step, Transform, Tuning
 
@@ -19,7 +20,7 @@ def build(environment: Environment, infrastructure: Infrastructure, launch: Laun
         pipeline.insert_before("Train", ask(environment))
         .insert_after("Ask", tune(pipeline.step("Train")))
         .without("CreateEndpointConfig", "CreateEndpoint", "SmokeTest")
-        .insert_after("CreateModel", score(pipeline, infrastructure))
+        .insert_after("CreateModel", score(pipeline, environment, infrastructure))
     )
 
 
@@ -62,9 +63,9 @@ def tune(train: Step) -> Tuning:
     return Tuning("Tune", request, retries=(CREATE_CALL, JOB))
 
 
-def score(pipeline: Pipeline, infrastructure: Infrastructure) -> Transform:
-    bucket = pipeline.step("Train").arguments["OutputDataConfig"]["S3OutputPath"].values[0]
-    results = bucket.removesuffix("/training") + "/transform"
+def score(
+    pipeline: Pipeline, environment: Environment, infrastructure: Infrastructure
+) -> Transform:
     request = {
         "ModelName": Property("CreateModel", "ModelName"),
         "TransformInput": {
@@ -77,7 +78,7 @@ def score(pipeline: Pipeline, infrastructure: Infrastructure) -> Transform:
             "ContentType": "text/csv",
         },
         "TransformOutput": {
-            "S3OutputPath": Join("/", (results, EXECUTION_ID)),
+            "S3OutputPath": artifacts(Names(environment), TRANSFORM_FOLDER),
             "KmsKeyId": infrastructure.kms_key_arn,
         },
         "TransformResources": {
