@@ -76,14 +76,14 @@ class Pipeline:
         return self._edited(tree.changed(self.steps, change), (step,), ())
 
     def insert_after(self, name: str, step: Step) -> Pipeline:
-        """Let `step` wait for the step `name`, and everything that waits for that one for `step`.
+        """Let `step` wait for the step `name`, and what follows on that one for `step`.
 
         No step can wait for a condition: insert it into a branch, before or after a step there.
         """
         if isinstance(self.step(name), Condition):
             raise GraphError([f"nothing can wait for the condition {name}; name a step inside it"])
         new = tree.waiting_for(step, (After(step=name),))
-        followers = set(tree.followers(self.steps, name))
+        followers = tree.followers(self.steps, name)
 
         def change(each: Step) -> tuple[Step, ...]:
             if each.name == name:

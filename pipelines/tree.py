@@ -56,22 +56,22 @@ def _with_changed_branches(step: Step, change: Callable[[Step], Iterable[Step]])
     )
 
 
-def followers(steps: Sequence[Step], name: str) -> Iterator[str]:
-    """Yield the steps that wait for `name`, without those in a condition that waits itself."""
-    for step in steps:
-        if name in needed_steps(step):
-            yield step.name
-            continue
-        for branch in step.branches():
-            yield from followers(branch, name)
+def followers(steps: Sequence[Step], name: str) -> set[str]:
+    """Return the steps that wait for `name`, without those that wait for another of them."""
+    graph = _graph(steps)
+    every = {step.name for step, _ in walk(steps) if name in needed_steps(step)}
+    return {each for each in every if not _reachable(graph, (each,)) & every}
 
 
 def last_of(steps: Sequence[Step], names: Collection[str]) -> list[str]:
     """Return those of `names` that no other of them waits for, in the order of the tree."""
-    placed = list(walk(steps))
-    graph = {step.name: needed_steps(step) | conditions_around(path) for step, path in placed}
-    earlier = _reachable(graph, names)
-    return [step.name for step, _ in placed if step.name in names and step.name not in earlier]
+    earlier = _reachable(_graph(steps), names)
+    return [step.name for step, _ in walk(steps) if step.name in names and step.name not in earlier]
+
+
+def _graph(steps: Sequence[Step]) -> dict[str, set[str]]:
+    """Return what each step waits for itself: a step in a branch waits for the condition, too."""
+    return {step.name: needed_steps(step) | conditions_around(path) for step, path in walk(steps)}
 
 
 def _reachable(graph: Mapping[str, Collection[str]], names: Iterable[str]) -> set[str]:

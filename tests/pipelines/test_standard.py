@@ -60,6 +60,13 @@ def test_what_waited_for_a_step_waits_for_the_one_that_is_inserted_after_it() ->
     assert waits(pipeline, "Seal") == []
 
 
+def test_only_the_first_of_those_that_waited_names_the_new_step() -> None:
+    pipeline = shoals().insert_after("Seal", call())
+    assert waits(pipeline, "Register") == ["Load"]
+    assert waits(pipeline, "CreateModel") == ["Register"]
+    assert waits(shoals().insert_after("Train", call()), "Seal") == []
+
+
 def test_a_step_inserted_after_one_in_a_branch_stands_in_that_branch() -> None:
     pipeline = shoals().insert_after("SmokeTest", call())
     branch = pipeline.step("Gate")
