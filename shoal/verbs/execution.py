@@ -200,6 +200,23 @@ class Pipeline:
             if not self.look(arn).has_ended:
                 raise
 
+    def answer_callbacks(self, execution: Execution, reason: str) -> None:
+        """Fail the Callback steps that still wait: an execution that stops ends only after that.
+
+        Source: API reference, StopPipelineExecution.
+        """
+        for step in execution.steps:
+            token = step.metadata.get("Callback", {}).get("CallbackToken")
+            if not token or step.has_ended:
+                continue
+            try:
+                self._client.send_pipeline_execution_step_failure(
+                    CallbackToken=token, FailureReason=reason
+                )
+            except ClientError as error:  # somebody has just answered
+                if error_code(error) != "ConflictException":
+                    raise
+
     def planned_steps(self) -> tuple[tuple[str, str], ...]:
         """Return name and type of the steps on the way to success, in definition order.
 
