@@ -69,7 +69,7 @@ from pipelines.steps import (
     Trigger,
 )
 
-__all__ = ["Infrastructure", "MountedFileSystem", "build"]
+__all__ = ["Infrastructure", "MountedFileSystem", "build", "standard"]
 # what the registry keeps of an execution that a person or a schedule started: it takes no empty
 # text
 _NO_MANIFEST = "none"
@@ -79,6 +79,11 @@ def build(
     environment: Environment, infrastructure: Infrastructure, launch: Launch
 ) -> dict[str, Any]:
     """Return the definition. Raises GraphError when the steps do not fit together."""
+    return standard(environment, infrastructure, launch).to_dict()
+
+
+def standard(environment: Environment, infrastructure: Infrastructure, launch: Launch) -> Pipeline:
+    """Return Shoal's own pipeline as a value, of which `Pipeline`'s methods make another."""
     parameters = declare(environment, infrastructure, launch)
     requests = Requests(environment, infrastructure, launch, parameters)
 
@@ -121,7 +126,7 @@ def build(
         if_false=(Fail("GateFailed", message=_failure(parameters, measured)),),
     )
     compare = _compare(environment, infrastructure, parameters, measured)
-    return Pipeline(parameters.all(), (train, evaluate, *compare, gate)).to_dict()
+    return Pipeline(parameters.all(), (train, evaluate, *compare, gate))
 
 
 def _condition(

@@ -1,4 +1,4 @@
-"""What the steps of a definition ask for: instance types, run time, keys.
+"""What the steps of a definition ask for: instance types, run time, keys, queues.
 
 The pipeline's role allows that and no more. A value that a parameter sets counts with the
 parameter's default, and with the values that its declaration lists. What is known only while the
@@ -13,7 +13,12 @@ from typing import Any
 
 BRANCHES = ("IfSteps", "ElseSteps")
 _VOLUME_KEY = {"EndpointConfig": "KmsKeyId"}
-_OUTPUT = {"Training": "OutputDataConfig", "Processing": "ProcessingOutputConfig"}
+_OUTPUT = {
+    "Training": "OutputDataConfig",
+    "Processing": "ProcessingOutputConfig",
+    "Transform": "TransformOutput",
+    "Tuning": "OutputDataConfig",
+}
 RUN_TIME = ("StoppingCondition", "MaxRuntimeInSeconds")
 
 
@@ -34,7 +39,10 @@ def limits(definition: Mapping[str, Any], step_type: str) -> Limits | None:
     """Return the limits of the steps of `step_type`, in branches too; None when there are none."""
     values = parameter_values(definition)
     requests = [
-        step["Arguments"] for step in every_step(definition["Steps"]) if step["Type"] == step_type
+        request
+        for step in every_step(definition["Steps"])
+        if step["Type"] == step_type
+        for request in job_requests(step)
     ]
     if not requests:
         return None
@@ -70,6 +78,22 @@ def every_step(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         yield step
         for branch in BRANCHES if step["Type"] == "Condition" else ():
             yield from every_step(step["Arguments"].get(branch, []))
+
+
+def job_requests(step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the requests of the jobs that a step starts: a tuning job's are training jobs."""
+    arguments = step["Arguments"]
+    if step["Type"] != "Tuning":
+        return [arguments]
+    single = arguments.get("TrainingJobDefinition")
+    return [*([single] if single else []), *arguments.get("TrainingJobDefinitions", [])]
+
+
+def queue_names(definition: Mapping[str, Any]) -> list[str]:
+    """Return the names of the queues that Callback steps send to."""
+    steps = every_step(definition["Steps"])
+    urls = {step["SqsQueueUrl"] for step in steps if step["Type"] == "Callback"}
+    return sorted(url.rpartition("/")[2] for url in urls)
 
 
 def parameter_values(definition: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -1,6 +1,7 @@
 """The definition that an environment's stack deploys: Shoal's, or that of the user's function.
 
-`pipeline` names the function. It gets the Environment and the Infrastructure, and returns a
+`pipeline` names the function. It gets the Environment and the Infrastructure, and the Launch if it
+has a parameter `launch`. It returns a `pipelines.graph.Pipeline`, such as `standard` gives, a
 definition (a dict) or a `Pipeline` of SageMaker's Python SDK v3. It is imported from the repository
 root. Whatever is wrong with it is one line of a ConfigError, never a traceback.
 """
@@ -8,6 +9,7 @@ root. Whatever is wrong with it is one line of a ConfigError, never a traceback.
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
 import traceback
@@ -23,11 +25,13 @@ from config.settings import Environment
 from pipelines import own_pipeline_rules, shapes
 from pipelines.definition import build
 from pipelines.errors import DefinitionError
+from pipelines.graph import Pipeline
 from pipelines.launch import Launch
 from pipelines.requests import Infrastructure
 
 KEY = "pipeline"
-Function = Callable[[Environment, Infrastructure], object]
+Function = Callable[..., object]
+_HERE = Path(__file__).parent
 
 
 class _UnusableError(Exception):
@@ -51,7 +55,7 @@ def definition_of(
         shapes.check(definition)
         return definition
     try:
-        return _own(environment, environment.pipeline, infrastructure, root)
+        return _own(environment, environment.pipeline, infrastructure, launch, root)
     except _UnusableError as error:
         problems = [Problem(KEY, error.message, error.advice, environment.pipeline)]
     except DefinitionError as error:
@@ -63,11 +67,19 @@ def definition_of(
 
 
 def _own(
-    environment: Environment, name: str, infrastructure: Infrastructure, root: Path | None
+    environment: Environment,
+    name: str,
+    infrastructure: Infrastructure,
+    launch: Launch,
+    root: Path | None,
 ) -> dict[str, Any]:
     with _importing_from(root):
         function = _function(name, root)
-        definition = _as_dict(_call("it raised", lambda: function(environment, infrastructure)))
+        returned = _call(
+            "it raised",
+            lambda: function(environment, infrastructure, **_launch_for(function, launch)),
+        )
+        definition = _as_dict(returned)
     own_pipeline_rules.check_form(definition)
     shapes.check(definition)
     own_pipeline_rules.check_fit(definition, environment, infrastructure)
@@ -118,6 +130,11 @@ def _function(name: str, root: Path | None) -> Function:
     return function  # type: ignore[no-any-return]
 
 
+def _launch_for(function: Function, launch: Launch) -> dict[str, Launch]:
+    """Return the argument for a parameter called `launch`; functions need not have one."""
+    return {"launch": launch} if "launch" in inspect.signature(function).parameters else {}
+
+
 def _is_in(root: Path, module_name: str) -> bool:
     path = root.joinpath(*module_name.split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
@@ -155,12 +172,17 @@ def _call(what: str, call: Callable[[], Any]) -> Any:
     """Return the result of the user's code; turn whatever it raises into one line for the user."""
     try:
         return call()
+    except DefinitionError as error:  # of the pipeline that it edits
+        message = f"{'; '.join(error.mistakes)}{_place(error)}"
+        raise _UnusableError(message, "correct the function") from error
     except Exception as error:
         raise _UnusableError(f"{what} {_one_line(error)}", "correct the function") from error
 
 
 def _as_dict(returned: object) -> dict[str, Any]:
-    """Return the definition as JSON data, from a dict or from an SDK's `Pipeline`."""
+    """Return the definition as JSON data, from a dict, our `Pipeline` or an SDK's."""
+    if isinstance(returned, Pipeline):
+        returned = returned.to_dict()
     text = (
         _call("its Pipeline's definition() raised", returned.definition)
         if hasattr(returned, "definition")
@@ -178,7 +200,7 @@ def _as_dict(returned: object) -> dict[str, Any]:
 def _encoded(returned: object) -> str:
     if not isinstance(returned, Mapping):
         advice = (
-            "return a pipeline definition as a dict, or a"
+            "return what pipelines.definition.standard gives, a pipeline definition as a dict, or a"
             " sagemaker.mlops.workflow.pipeline.Pipeline"
         )
         raise _UnusableError(f"it returned {_kind(returned)}", advice)
@@ -193,9 +215,14 @@ def _encoded(returned: object) -> str:
 
 def _one_line(error: Exception) -> str:
     """Return the type, message and place of an exception, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}{_place(error)}"
+
+
+def _place(error: Exception) -> str:
+    """Return file and line of the user's code that raised, or of the code that it called."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}{place}"
+    own = [frame for frame in frames if Path(frame.filename).parent != _HERE] or frames
+    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
 
 
 def _kind(value: object) -> str:

@@ -6,6 +6,7 @@ It must be a pipeline, and fit the roles and the teardown guard around it. Betwe
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,17 +20,25 @@ from pipelines.limits import (
     RUN_TIME,
     every_step,
     instance_types,
+    job_requests,
     output_key,
     parameter_values,
     run_time,
 )
-from pipelines.requests import Infrastructure
+from pipelines.requests import TRANSFORM_FOLDER, Infrastructure, artifacts
 
 GENERATED_PREFIX = "pipelines-"
 _HOSTING_NAMES = {"Endpoint": "EndpointName", "EndpointConfig": "EndpointConfigName"}
 _JOBS = ("training", "evaluation", "endpoint")
 _FUNCTIONS = ("compare", "seal", "smoke_test", "teardown")
 _ROLE_KEYS = ("RoleArn", "ExecutionRoleArn")
+_KEY_AT = {
+    "Training": ("OutputDataConfig", "KmsKeyId"),
+    "Transform": ("TransformOutput", "KmsKeyId"),
+}
+_QUEUE = re.compile(
+    r"https://sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<account>\d{12})/[A-Za-z0-9_-]{1,80}"
+)
 _VPC_AT = {
     "Training": ("VpcConfig",),
     "Processing": ("NetworkConfig", "VpcConfig"),
@@ -50,16 +59,30 @@ def check_fit(
     """Raise GraphError for what the roles would refuse, or the teardown guard would not find."""
     defaults = {each["Name"]: each.get("DefaultValue") for each in definition.get("Parameters", [])}
     mistakes = list(_experiment_mistakes(definition))
+    models = {each["Name"] for each in every_step(definition["Steps"]) if each["Type"] == "Model"}
     for step in every_step(definition["Steps"]):
         names = Names(environment)
         mistakes += [
             *_name_mistakes(step, names, defaults),
             *_group_mistakes(step, names),
-            *_permission_mistakes(step, infrastructure),
+            *_transform_mistakes(step, names, defaults, models),
+            *_queue_mistakes(step, environment),
         ]
-        mistakes += _limit_mistakes(step, parameter_values(definition), infrastructure)
+        for job in _jobs(step):
+            mistakes += _permission_mistakes(job, infrastructure)
+            mistakes += _limit_mistakes(job, parameter_values(definition), infrastructure)
     if mistakes:
         raise GraphError(mistakes)
+
+
+def _jobs(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the step, or in its place the trainings that a tuning job starts."""
+    if step["Type"] != "Tuning":
+        yield step
+        return
+    name = f"{step['Name']}.TrainingJobDefinition"
+    for request in job_requests(step):
+        yield {"Name": name, "Type": "Training", "Arguments": request}
 
 
 def _form_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
@@ -177,6 +200,52 @@ def _group_mistakes(step: Mapping[str, Any], names: Names) -> Iterator[str]:
         )
 
 
+def _transform_mistakes(
+    step: Mapping[str, Any], names: Names, defaults: Mapping[str, Any], models: set[str]
+) -> Iterator[str]:
+    """A transform job runs under the role of its model, which reads and writes these places."""
+    if step["Type"] != "Transform":
+        return
+    arguments = step["Arguments"]
+    model = arguments["ModelName"]
+    reference = str(model.get("Get", "")) if isinstance(model, Mapping) else ""
+    if reference not in {f"Steps.{each}.ModelName" for each in models}:
+        yield (
+            f"{step['Name']}.ModelName: must be the ModelName of a Model step, as"
+            f" Property(<step>, 'ModelName'); there are {', '.join(sorted(models)) or 'none'}"
+        )
+    results = _text_of(artifacts(names, TRANSFORM_FOLDER).to_json(), {}).removesuffix("*")
+    places = {
+        ("TransformInput", "DataSource", "S3DataSource", "S3Uri"): (
+            f"s3://{names.bucket('data')}/datasets/"
+        ),
+        ("TransformOutput", "S3OutputPath"): results,
+    }
+    for path, start in places.items():
+        text = _text_of(_at(arguments, path), defaults)
+        if not text.startswith((start, "*")):
+            yield (
+                f"{step['Name']}.{'.'.join(path)}: {text!r} must start with {start}: the model's"
+                " role may use no other place"
+            )
+
+
+def _queue_mistakes(step: Mapping[str, Any], environment: Environment) -> Iterator[str]:
+    if step["Type"] != "Callback":
+        return
+    url = str(step.get("SqsQueueUrl", ""))
+    queue = _QUEUE.fullmatch(url)
+    if not queue or (queue["region"], queue["account"]) != (
+        environment.region,
+        environment.account,
+    ):
+        yield (
+            f"{step['Name']}.SqsQueueUrl: {url!r} must be the URL of a standard queue in the"
+            " environment's account and region, as in"
+            f" https://sqs.{environment.region}.amazonaws.com/{environment.account}/NAME"
+        )
+
+
 def _text_of(value: Any, defaults: Mapping[str, Any]) -> str:
     """Return what is known of a name before the execution, with `*` for what SageMaker computes."""
     if isinstance(value, str):
@@ -228,18 +297,17 @@ def _limit_mistakes(
             f"{step['Name']}: its InstanceType must be text or a parameter with a default: the"
             " pipeline may use no other types"
         )
-    if step["Type"] != "Training":
-        return
-    if run_time(arguments, values) is None:
+    if step["Type"] == "Training" and run_time(arguments, values) is None:
         place = f"{step['Name']}.{'.'.join(RUN_TIME)}"
         yield (
             f"{place}: must be a number or a parameter with a default: the pipeline may start no"
             " job that runs longer"
         )
-    if output_key(step["Type"], arguments) != infrastructure.kms_key_arn:
+    path = _KEY_AT.get(step["Type"])
+    if path and output_key(step["Type"], arguments) != infrastructure.kms_key_arn:
         yield (
-            f"{step['Name']}.OutputDataConfig.KmsKeyId: must be infrastructure.kms_key_arn; the"
-            " pipeline may start no training without it"
+            f"{step['Name']}.{'.'.join(path)}: must be infrastructure.kms_key_arn; the pipeline may"
+            f" start no {step['Type'].lower()} without it"
         )
 
 

@@ -23,6 +23,8 @@ COMPARE = "Compare"
 """Name of the step that compares with the newest approved version."""
 EVALUATION_OUTPUT = "evaluation"
 EVALUATION_FILE = "evaluation.json"
+TRANSFORM_FOLDER = "transform"
+"""Folder of the artifact bucket for the results of transform jobs."""
 FABRIC_METRICS = {
     "fabric:efa": "efa=([01])",
     "fabric:allreduce_gigabytes_per_second": f"allreduce_gigabytes_per_second={_NUMBER}",
@@ -30,6 +32,12 @@ FABRIC_METRICS = {
 """CloudWatch metric to the part of a log line (of rank 0) that has its value: what a script that
 calls `fabric.prove` prints, whatever it trains.
 """
+
+
+def artifacts(names: Names, prefix: str, *below: str) -> Join:
+    """Return an execution's own folder in the artifact bucket, or what is `below` it."""
+    folder = f"s3://{names.bucket('artifacts')}/{names.folder(prefix)}"
+    return Join("/", (folder, EXECUTION_ID, *below))
 
 
 @dataclass(frozen=True)
@@ -368,9 +376,7 @@ class Requests:
         )
 
     def _artifacts(self, prefix: str, *below: str) -> Join:
-        """Return this execution's own folder in the artifact bucket, or what is `below` it."""
-        folder = f"s3://{self.names.bucket('artifacts')}/{self.names.folder(prefix)}"
-        return Join("/", (folder, EXECUTION_ID, *below))
+        return artifacts(self.names, prefix, *below)
 
     def _container(self) -> dict[str, Any]:
         return {

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 CREATE_CALLS = {
     "Training": ("CreateTrainingJob", "TrainingJobName"),
     "Processing": ("CreateProcessingJob", "ProcessingJobName"),
+    "Transform": ("CreateTransformJob", "TransformJobName"),
+    "Tuning": ("CreateHyperParameterTuningJob", "HyperParameterTuningJobName"),
     "RegisterModel": ("CreateModelPackage", None),
     "Model": ("CreateModel", "ModelName"),
     "EndpointConfig": ("CreateEndpointConfig", None),
@@ -61,8 +63,8 @@ def _step_mistakes(step: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iter
         operation, generated = CREATE_CALLS[kind]
         checker = _Checker(defaults, frozenset({generated} if generated else ()))
         yield from checker.structure(_input_shape(operation), arguments, name, is_request=True)
-    elif kind == "Lambda":
-        yield from _lambda_mistakes(name, arguments)
+    elif kind in {"Callback", "Lambda"}:
+        yield from _flat_mistakes(kind, name, arguments)
     elif kind == "Fail":
         yield from (
             []
@@ -72,18 +74,20 @@ def _step_mistakes(step: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iter
     elif kind != "Condition":
         yield (
             f"{name}: there is no rule for step type {kind}; known:"
-            f" {', '.join([*CREATE_CALLS, 'Condition', 'Fail', 'Lambda'])}"
+            f" {', '.join([*CREATE_CALLS, 'Callback', 'Condition', 'Fail', 'Lambda'])}"
         )
 
 
-def _lambda_mistakes(name: str, arguments: Mapping[str, Any]) -> Iterator[str]:
+def _flat_mistakes(kind: str, name: str, arguments: Mapping[str, Any]) -> Iterator[str]:
     """Lambda inputs are flat:
     https://docs.aws.amazon.com/sagemaker/latest/dg/build-and-manage-steps-types.html#step-type-lambda
+
+    Of a Callback's the page has flat examples and says nothing.
     """
     for key, value in arguments.items():
         if not isinstance(value, str | int | float | bool) and not is_expression(value):
             yield (
-                f"{name}.{key}: inputs of a Lambda step are text, numbers, true or false, not"
+                f"{name}.{key}: inputs of a {kind} step are text, numbers, true or false, not"
                 f" {type(value).__name__}"
             )
 

@@ -13,6 +13,9 @@ from typing import Any, ClassVar, Literal
 from pipelines.expressions import Expression, render
 from pipelines.retries import RetryPolicy
 
+Outputs = Mapping[str, Literal["String", "Integer", "Float", "Boolean"]]
+"""What a step answers, by name: other steps read `OutputParameters['<name>']`."""
+
 
 class Trigger(StrEnum):
     """How the step before must end to let a step start; AWS's guide documents only COMPLETED."""
@@ -159,13 +162,44 @@ class Lambda(Step):
 
     type = "Lambda"
     function_arn: str = field(kw_only=True)
-    outputs: Mapping[str, Literal["String", "Integer", "Float", "Boolean"]] = field(
-        default_factory=dict, kw_only=True
-    )
+    outputs: Outputs = field(default_factory=dict, kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
-        outputs = [{"OutputName": name, "OutputType": kind} for name, kind in self.outputs.items()]
-        return super().to_json() | {"FunctionArn": self.function_arn, "OutputParameters": outputs}
+        function = {"FunctionArn": self.function_arn}
+        return super().to_json() | function | {"OutputParameters": _outputs_json(self.outputs)}
+
+
+@dataclass(frozen=True)
+class Transform(Step):
+    """Runs a batch transform job, under the role of the model that it names."""
+
+    type = "Transform"
+    retry_scope = RetryScope.JOB
+
+
+@dataclass(frozen=True)
+class Tuning(Step):
+    """Runs a hyperparameter tuning job."""
+
+    type = "Tuning"
+    retry_scope = RetryScope.JOB
+
+
+@dataclass(frozen=True)
+class Callback(Step):
+    """Sends `arguments` (flat) to a queue with a token, and waits until somebody answers with it.
+
+    The answer, SendPipelineExecutionStepSuccess or -Failure, brings `outputs`. Source: the SDK's
+    `sagemaker.mlops.workflow.callback_step`, and the API reference of both operations.
+    """
+
+    type = "Callback"
+    sqs_queue_url: str = field(kw_only=True)
+    outputs: Outputs = field(default_factory=dict, kw_only=True)
+
+    def to_json(self) -> dict[str, Any]:
+        queue = {"SqsQueueUrl": self.sqs_queue_url}
+        return super().to_json() | queue | {"OutputParameters": _outputs_json(self.outputs)}
 
 
 @dataclass(frozen=True)
@@ -235,3 +269,7 @@ class Condition(Step):
             "IfSteps": [step.to_json() for step in self.if_true],
             "ElseSteps": [step.to_json() for step in self.if_false],
         }
+
+
+def _outputs_json(outputs: Outputs) -> list[dict[str, str]]:
+    return [{"OutputName": name, "OutputType": kind} for name, kind in outputs.items()]

@@ -136,7 +136,13 @@ class PipelineStack(cdk.Stack):
         pipeline.node.add_dependency(*filter(None, parts))
         self.schedules: Schedules | None = None
         if environment.schedules or environment.data.on_manifest:
-            self.schedules = Schedules(self, "Schedules", names=names, functions=functions)
+            self.schedules = Schedules(
+                self,
+                "Schedules",
+                names=names,
+                functions=functions,
+                parameters=[each["Name"] for each in definition.get("Parameters", [])],
+            )
             self.schedules.node.add_dependency(pipeline)
             self.functions.append(self.schedules.starter)
         self.step_names = step_names(definition)

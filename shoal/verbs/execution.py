@@ -54,7 +54,8 @@ class Step:
     def resource(self, kind: str) -> str | None:
         """Return the ARN of what the step created or ran.
 
-        Kinds: TrainingJob, ProcessingJob, Model, EndpointConfig, Endpoint, RegisterModel, Lambda.
+        Kinds: TrainingJob, ProcessingJob, TransformJob, Model, EndpointConfig, Endpoint,
+        RegisterModel, Lambda.
         """
         arn = self.metadata.get(kind, {}).get("Arn")
         return str(arn) if arn else None
@@ -198,6 +199,23 @@ class Pipeline:
         except ClientError:
             if not self.look(arn).has_ended:
                 raise
+
+    def answer_callbacks(self, execution: Execution, reason: str) -> None:
+        """Fail the Callback steps that still wait: an execution that stops ends only after that.
+
+        Source: API reference, StopPipelineExecution.
+        """
+        for step in execution.steps:
+            token = step.metadata.get("Callback", {}).get("CallbackToken")
+            if not token or step.has_ended:
+                continue
+            try:
+                self._client.send_pipeline_execution_step_failure(
+                    CallbackToken=token, FailureReason=reason
+                )
+            except ClientError as error:  # somebody has just answered
+                if error_code(error) != "ConflictException":
+                    raise
 
     def planned_steps(self) -> tuple[tuple[str, str], ...]:
         """Return name and type of the steps on the way to success, in definition order.

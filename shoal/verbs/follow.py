@@ -17,7 +17,7 @@ from shoal.verbs.last_lines import LastLines
 from shoal.verbs.logs import LogTail, location_of
 from shoal.verbs.metrics import parse, progress_metrics
 
-_TAILED = ("TrainingJob", "ProcessingJob")
+_TAILED = ("TrainingJob", "ProcessingJob", "TransformJob")
 
 
 @dataclass

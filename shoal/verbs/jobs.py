@@ -10,19 +10,23 @@ from datetime import datetime, timedelta
 from shoal.verbs.errors import NotFoundError
 from shoal.verbs.target import Target
 
+OPERATIONS = {
+    "TrainingJob": "list_training_jobs",
+    "ProcessingJob": "list_processing_jobs",
+    "TransformJob": "list_transform_jobs",
+}
 _CLOCK_SLACK = timedelta(minutes=5)
 
 
 def job_name(target: Target, kind: str, arn: str, started_at: datetime | None) -> str:
-    """Return the name of the `kind` (TrainingJob, ProcessingJob) with this ARN.
+    """Return the name of the `kind` (a key of OPERATIONS) with this ARN.
 
     Looks among the jobs created since the step started. Raises NotFoundError.
     """
     since = {"CreationTimeAfter": started_at - _CLOCK_SLACK} if started_at else {}
-    operation = {"TrainingJob": "list_training_jobs", "ProcessingJob": "list_processing_jobs"}[kind]
     pages = (
         target.client("sagemaker")
-        .get_paginator(operation)
+        .get_paginator(OPERATIONS[kind])
         .paginate(SortBy="CreationTime", SortOrder="Descending", **since)
     )
     for page in pages:

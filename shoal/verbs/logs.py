@@ -19,6 +19,7 @@ _LAMBDA_SLACK = timedelta(seconds=2)
 _GROUPS = {
     "TrainingJob": "/aws/sagemaker/TrainingJobs",
     "ProcessingJob": "/aws/sagemaker/ProcessingJobs",
+    "TransformJob": "/aws/sagemaker/TransformJobs",
 }
 
 

@@ -23,6 +23,7 @@ _EVALUATE, _REGISTER, _SMOKE_TEST = "Evaluate", "Register", "SmokeTest"
 _MADE_BY_STEPS = {
     "TrainingJob": "training job",
     "ProcessingJob": "processing job",
+    "TransformJob": "transform job",
     "RegisterModel": "model package",
     "Model": "model",
     "EndpointConfig": "endpoint config",

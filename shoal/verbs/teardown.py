@@ -148,10 +148,17 @@ class Teardown:
             self.report(Note(f"stopping execution {arn.rpartition('/')[2]}"))
             pipeline.stop(arn)
         self._wait(
-            lambda: all(pipeline.look(arn).has_ended for arn in running),
+            lambda: all(self._has_stopped(arn) for arn in running),
             _STOP_TIMEOUT_S,
             "executions are still stopping",
         )
+
+    def _has_stopped(self, arn: str) -> bool:
+        execution = self._pipeline.look(arn)
+        if not execution.has_ended:
+            reason = f"The environment {self.names.environment.name} is being destroyed."
+            self._pipeline.answer_callbacks(execution, reason)
+        return execution.has_ended
 
     def remove_endpoints(self) -> None:
         """Removes scalable targets, endpoints, endpoint configs and models of executions: by the

@@ -12,6 +12,7 @@ from constructs import Construct
 from config.names import SEALED, Names
 from config.settings import Framework, InputMode
 from pipelines.limits import limits
+from pipelines.requests import TRANSFORM_FOLDER
 from stacks.constructs.guard_rails import Place
 from stacks.constructs.sagemaker_role import ATTACH, USE_INTERFACE, SageMakerRole
 from stacks.constructs.training_pipeline import images
@@ -81,10 +82,10 @@ class JobRoles(Construct):
         `built_image` is the image of a recipe. Its digest is known only at deployment, so its
         repository is allowed.
         """
-        for role, type_with_image, type_with_volumes in (
-            (self.training, "Training", "Training"),
-            (self.evaluation, "Processing", "Processing"),
-            (self.endpoint, "Model", "EndpointConfig"),
+        for role, types_with_image, types_with_volumes in (
+            (self.training, ("Training", "Tuning"), ("Training", "Tuning")),
+            (self.evaluation, ("Processing",), ("Processing",)),
+            (self.endpoint, ("Model",), ("EndpointConfig", "Transform")),
         ):
             if role is None:
                 continue
@@ -93,11 +94,16 @@ class JobRoles(Construct):
                 f"{self._names.repository_uri(recipe)}:built"
                 if recipe and image == built_image
                 else image
-                for image in images(definition, type_with_image)
+                for step_type in types_with_image
+                for image in images(definition, step_type)
             )
-            request_limits = limits(definition, type_with_volumes)
-            if request_limits and request_limits.encrypts_volumes:
+            every_limits = [limits(definition, each) for each in types_with_volumes]
+            if any(each and each.encrypts_volumes for each in every_limits):
                 role.allow_volumes(self._key)
+        if limits(definition, "Transform"):
+            self._allow_transform()
+        if limits(definition, "Tuning"):
+            self._allow_tuning()
 
     def _allow_training(self, place: Place) -> None:
         role, environment = self.training, self._names.environment
@@ -154,6 +160,50 @@ class JobRoles(Construct):
         role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey"], on=[self._key.key_arn])
         # A model is one object: nothing is listed.
         self._read_objects(role, "artifacts", [f"{self._names.folder(SEALED)}/*"])
+
+    def _allow_transform(self) -> None:
+        """Let transform jobs, which run under the role of their model, read, write and log.
+
+        Source: SageMaker developer guide, "SageMaker roles": CreateModel, whose role a transform
+        job uses. Read only: no transform job ran on AWS.
+        """
+        if (role := self.endpoint) is None:
+            return
+        self._allow_logs(role, "Transform", "TransformJobs", "pipelines-*")
+        role.allow(
+            "PutTransformMetrics",
+            ["cloudwatch:PutMetricData"],
+            on=["*"],
+            when={"StringLike": {"cloudwatch:namespace": "/aws/sagemaker/TransformJobs*"}},
+            because="PutMetricData has no resource type in IAM; the condition names the namespace.",
+        )
+        role.allow("EncryptResults", ["kms:GenerateDataKey"], on=[self._key.key_arn])
+        self._read_datasets(role)
+        self._write(role, TRANSFORM_FOLDER)
+
+    def _allow_tuning(self) -> None:
+        """Let the trainings of tuning jobs log.
+
+        They are called `<execution id>-<step>-<suffix>-001-...`, by an S3 URI in a public
+        repository; AWS documents no prefix.
+        """
+        self._allow_logs(self.training, "Tuned", "TrainingJobs", "*")
+
+    def _allow_logs(self, role: SageMakerRole, sid: str, group: str, streams: str) -> None:
+        why = f"SageMaker makes up the names of the groups and streams of {group}."
+        groups = self._names.arn("logs", f"log-group:/aws/sagemaker/{group}*")
+        role.allow(
+            f"Write{sid}Logs",
+            ["logs:CreateLogStream", "logs:PutLogEvents"],
+            on=[f"{groups}:log-stream:{streams}"],
+            because=why,
+        )
+        role.allow(
+            f"Make{sid}Logs",
+            ["logs:CreateLogGroup", "logs:DescribeLogStreams"],
+            on=[groups],
+            because=why,
+        )
 
     def _role(
         self, actor: str, description: str, *, log_group: str, source: str, endpoint: str = ""

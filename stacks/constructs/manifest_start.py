@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import aws_cdk as cdk
@@ -21,21 +22,24 @@ _RETRIES = 2
 _OLDEST = cdk.Duration.hours(1)
 
 
-def manifest_variables(names: Names) -> dict[str, str]:
-    """Return what the function must know of manifests; empty where none start executions."""
+def manifest_variables(names: Names, declared: Collection[str]) -> dict[str, str]:
+    """Return what the function must know of manifests; empty where none start executions.
+
+    `declared` are the pipeline's parameters: a user's own may have none for the folder's channels.
+    """
     manifest = names.environment.data.on_manifest
     if manifest is None:
         return {}
     parameters = {name: as_text(value) for name, value in manifest.parameters.items()} | {
         MANIFEST_PARAMETER: "{manifest}"
     }
-    if names.environment.pipeline is None:
-        # An optional channel, such as a base model, stays where it is.
-        parameters |= {
-            uri_parameter(name): f"{{folder}}/{name}/"
-            for name, channel in names.environment.data.in_dataset.items()
-            if not channel.optional
-        }
+    # An optional channel, such as a base model, stays where it is.
+    channels = {
+        uri_parameter(name): f"{{folder}}/{name}/"
+        for name, channel in names.environment.data.in_dataset.items()
+        if not channel.optional
+    }
+    parameters |= {name: uri for name, uri in channels.items() if name in declared}
     return {
         "DATA_BUCKET": names.bucket("data"),
         "MANIFEST_FILE": manifest.file,

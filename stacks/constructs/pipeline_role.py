@@ -15,9 +15,10 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from config.names import SEALED, Names
-from pipelines.limits import Limits, limits
+from pipelines.limits import Limits, limits, queue_names
 from stacks.constructs.actor_role import ActorRole
 from stacks.constructs.guard_rails import (
+    Conditions,
     Place,
     both,
     from_file_system,
@@ -35,6 +36,13 @@ from stacks.constructs.training_pipeline import images
 # SageMaker names what a step creates `pipelines-<execution id>-<step>-<suffix>`, unless the
 # definition names it.
 _GENERATED = "pipelines-*"
+_JOBS = {
+    "Training": ("TrainingJob", f"training-job/{_GENERATED}"),
+    "Processing": ("ProcessingJob", f"processing-job/{_GENERATED}"),
+    "Transform": ("TransformJob", f"transform-job/{_GENERATED}"),
+    "Tuning": ("HyperParameterTuningJob", "hyper-parameter-tuning-job/*"),
+}
+"""Step type to its job's name in operations, and to the ARNs of its jobs."""
 
 
 class PipelineRole(ActorRole):
@@ -66,31 +74,35 @@ class PipelineRole(ActorRole):
         self.deny_approval()
         self._allow_register()
         self._allow_step_outputs()
-        for kind in ("Training", "Processing"):
+        for kind in ("Training", "Processing", "Tuning"):
             if job_limits := limits(definition, kind):
-                self._allow_jobs(kind, job_limits, training, key)
+                self._allow_jobs(kind, both(inside(training), within(job_limits, key.key_arn)))
+        if transform_limits := limits(definition, "Transform"):
+            rails = both(within(transform_limits, key.key_arn), _with_models(self._models))
+            self._allow_jobs("Transform", rails)
         if limits(definition, "Model"):
             self._allow_models(hosting)
         if endpoint_limits := limits(definition, "EndpointConfig"):
             self._allow_endpoints(endpoint_limits)
         self._allow_registered(images(definition, "RegisterModel"))
         self._allow_functions(functions)
+        self._allow_queues(queue_names(definition))
         self._allow_pass(jobs)
         self._allow_key(key)
 
-    def _allow_jobs(self, kind: str, job_limits: Limits, place: Place, key: kms.IKey) -> None:
-        """Let the pipeline run jobs of a `kind` (Training, Processing), but only here and only
-        within these limits.
-        """
-        on = [self._names.arn("sagemaker", f"{kind.lower()}-job/{_GENERATED}")]
+    def _allow_jobs(self, kind: str, rails: Conditions) -> None:
+        """Let the pipeline run the jobs of a step type, but only within these rails."""
+        job, names = _JOBS[kind]
+        on = [self._names.arn("sagemaker", names)]
         why = (
             f"SageMaker makes up the {kind.lower()} job's name; this is the documented prefix of"
             " pipeline steps."
+            if names.endswith(_GENERATED)
+            else f"SageMaker makes up the {kind.lower()} job's name, and documents no prefix."
         )
-        rails = both(inside(place), within(job_limits, key.key_arn))
-        if kind == "Training":
+        if kind in {"Training", "Tuning"}:
             rails = both(rails, from_file_system(self._names.environment.file_system is not None))
-        create = f"Create{kind}Job"
+        create = f"Create{job}"
         self.allow(f"Start{kind}", [f"sagemaker:{create}"], on=on, when=rails, because=why)
         self.allow(
             f"Tag{kind}",
@@ -99,23 +111,24 @@ class PipelineRole(ActorRole):
             when=tagging_new(self._names, create),
             because=why,
         )
+        follow = [f"sagemaker:Describe{job}"]
+        if kind == "Tuning":  # what steps may read of one: its best training jobs
+            follow.append(f"sagemaker:ListTrainingJobsFor{job}")
+        self.allow(f"Follow{kind}", follow, on=on, when=ours_or_missing(self._names), because=why)
         self.allow(
-            f"Follow{kind}",
-            [f"sagemaker:Describe{kind}Job"],
-            on=on,
-            when=ours_or_missing(self._names),
-            because=why,
-        )
-        self.allow(
-            f"Stop{kind}", [f"sagemaker:Stop{kind}Job"], on=on, when=ours(self._names), because=why
+            f"Stop{kind}", [f"sagemaker:Stop{job}"], on=on, when=ours(self._names), because=why
         )
 
-    def _allow_models(self, place: Place) -> None:
-        """Let the pipeline create models, but only here."""
-        models = [
+    @property
+    def _models(self) -> list[str]:
+        return [
             self._names.arn("sagemaker", f"model/{prefix}")
             for prefix in (_GENERATED, f"{self._names.pipeline}-*")
         ]
+
+    def _allow_models(self, place: Place) -> None:
+        """Let the pipeline create models, but only here."""
+        models = self._models
         why = "The model's name is chosen by SageMaker, or starts with the pipeline's."
         self.allow(
             "CreateModel", ["sagemaker:CreateModel"], on=models, when=inside(place), because=why
@@ -187,6 +200,12 @@ class PipelineRole(ActorRole):
         on = [self._names.arn("lambda", f"function:{name}") for name in names]
         self.allow("CallFunctions", ["lambda:InvokeFunction"], on=on)
 
+    def _allow_queues(self, queues: Sequence[str]) -> None:
+        """Let Callback steps send to these queues."""
+        on = [self._names.arn("sqs", queue) for queue in queues]
+        if on:
+            self.allow("CallQueues", ["sqs:SendMessage"], on=on)
+
     def _allow_pass(self, roles: Sequence[iam.IRole]) -> None:
         """Let the pipeline hand exactly these roles to SageMaker."""
         self.allow(
@@ -245,3 +264,8 @@ class PipelineRole(ActorRole):
             ],
             because="A report lies below its execution's id, a sealed model below its hash.",
         )
+
+
+def _with_models(models: Sequence[str]) -> Conditions:
+    """Allow only these models: a transform job runs under the role of its model."""
+    return {"ArnLike": {"sagemaker:ModelArn": [*models]}, "Null": {"sagemaker:ModelArn": "false"}}

@@ -7,6 +7,7 @@ nothing runs. docs/decisions/schedules.md says why not directly.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -35,7 +36,13 @@ class Schedules(Construct):
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        functions: Path,
+        parameters: Collection[str] = (),
     ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
@@ -47,7 +54,7 @@ class Schedules(Construct):
             folder=functions / "start",
             description=f"Starts executions of {names.pipeline} on schedule, one at a time",
             timeout=_FUNCTION_TIMEOUT,
-            environment={"PIPELINE_NAME": names.pipeline, **manifest_variables(names)},
+            environment={"PIPELINE_NAME": names.pipeline, **manifest_variables(names, parameters)},
         )
         self._allow_start()
         self.dead_letters = sqs.Queue(

@@ -13,6 +13,7 @@ from dev.tools.reference import anchor
 from tests.docs.pages import NOTEBOOK, ROOT, code_spans, headings, links, pages, text_of
 
 OUTPUTS = {
+    "check_data.py": "a user writes it",
     "evaluation.json": "evaluation writes it",
     "gpu.json": "make bench-gpu writes it",
     "manifest.json": "a user uploads it",

@@ -42,6 +42,7 @@ import boto3  # noqa: E402 - the SDK reads the environment while it is imported
 from sagemaker.core.lambda_helper import Lambda  # noqa: E402
 from sagemaker.core.model_registry import create_model_package_from_containers  # noqa: E402
 from sagemaker.core.network import NetworkConfig  # noqa: E402
+from sagemaker.core.parameter import ContinuousParameter  # noqa: E402
 from sagemaker.core.processing import Processor  # noqa: E402
 from sagemaker.core.shapes import (  # noqa: E402
     ProcessingInput,
@@ -59,6 +60,7 @@ from sagemaker.core.training.configs import (  # noqa: E402
     StoppingCondition,
     Tag,
 )
+from sagemaker.core.transformer import Transformer  # noqa: E402
 from sagemaker.core.workflow.conditions import (  # noqa: E402
     ConditionGreaterThanOrEqualTo,
     ConditionLessThanOrEqualTo,
@@ -72,6 +74,11 @@ from sagemaker.core.workflow.parameters import (  # noqa: E402
 )
 from sagemaker.core.workflow.pipeline_context import PipelineSession  # noqa: E402
 from sagemaker.core.workflow.properties import PropertyFile  # noqa: E402
+from sagemaker.mlops.workflow.callback_step import (  # noqa: E402
+    CallbackOutput,
+    CallbackOutputTypeEnum,
+    CallbackStep,
+)
 from sagemaker.mlops.workflow.condition_step import ConditionStep  # noqa: E402
 from sagemaker.mlops.workflow.endpoint_step import EndpointConfigStep, EndpointStep  # noqa: E402
 from sagemaker.mlops.workflow.fail_step import FailStep  # noqa: E402
@@ -88,8 +95,14 @@ from sagemaker.mlops.workflow.retry import (  # noqa: E402
     StepExceptionTypeEnum,
     StepRetryPolicy,
 )
-from sagemaker.mlops.workflow.steps import ProcessingStep, TrainingStep  # noqa: E402
+from sagemaker.mlops.workflow.steps import (  # noqa: E402
+    ProcessingStep,
+    TrainingStep,
+    TransformStep,
+    TuningStep,
+)
 from sagemaker.train.model_trainer import ModelTrainer  # noqa: E402
+from sagemaker.train.tuner import HyperparameterTuner  # noqa: E402
 
 HERE = Path(__file__).parent
 INFRASTRUCTURE: dict[str, Any] = json.loads(
@@ -108,6 +121,15 @@ UNPACK = (
 )
 TAGS = {"shoal:pipeline": NAME, "shoal:execution": EXECUTION_ID, "shoal:ttl-minutes": "60"}
 TAG_LIST = [{"Key": key, "Value": value} for key, value in TAGS.items()]
+NUMBER = "([0-9.eE+-]+)"
+METRICS = {
+    "train:loss": f"train_loss={NUMBER}",
+    "train:images_per_second": f"images_per_second={NUMBER}",
+    "test:loss": f"test_loss={NUMBER}",
+    "test:accuracy": f"test_accuracy={NUMBER}",
+    "fabric:efa": "efa=([01])",
+    "fabric:allreduce_gigabytes_per_second": f"allreduce_gigabytes_per_second={NUMBER}",
+}
 CONTENT_TYPES = ["application/json", "application/x-npy"]
 
 CREATE_CALL = StepRetryPolicy(
@@ -148,7 +170,7 @@ def pipeline_session() -> PipelineSession:
     return PipelineSession(boto_session=boto, default_bucket="golden", sagemaker_config=opt_out)
 
 
-def train_step(session: PipelineSession) -> TrainingStep:
+def model_trainer(session: PipelineSession) -> ModelTrainer:
     trainer = ModelTrainer(
         sagemaker_session=session,
         role=INFRASTRUCTURE["training_role_arn"],
@@ -196,23 +218,21 @@ def train_step(session: PipelineSession) -> TrainingStep:
         },
         tags=[Tag(key=key, value=value) for key, value in TAGS.items()],
     )
-    number = "([0-9.eE+-]+)"
     trainer._metric_definitions = [
-        MetricDefinition(name="train:loss", regex=f"train_loss={number}"),
-        MetricDefinition(name="train:images_per_second", regex=f"images_per_second={number}"),
-        MetricDefinition(name="test:loss", regex=f"test_loss={number}"),
-        MetricDefinition(name="test:accuracy", regex=f"test_accuracy={number}"),
-        MetricDefinition(name="fabric:efa", regex="efa=([01])"),
-        MetricDefinition(
-            name="fabric:allreduce_gigabytes_per_second",
-            regex=f"allreduce_gigabytes_per_second={number}",
-        ),
+        MetricDefinition(name=name, regex=regex) for name, regex in METRICS.items()
     ]
-    channels = {"train": TRAIN_DATA_URI, "test": TEST_DATA_URI}
-    inputs = [InputData(channel_name=name, data_source=uri) for name, uri in channels.items()]
+    return trainer
+
+
+def channels() -> list[InputData]:
+    uris = {"train": TRAIN_DATA_URI, "test": TEST_DATA_URI}
+    return [InputData(channel_name=name, data_source=uri) for name, uri in uris.items()]
+
+
+def train_step(session: PipelineSession) -> TrainingStep:
     return TrainingStep(
         name="Train",
-        step_args=trainer.train(input_data_config=inputs),
+        step_args=model_trainer(session).train(input_data_config=channels()),
         retry_policies=[CREATE_CALL, JOB],
     )
 
@@ -456,6 +476,59 @@ def definition() -> dict[str, Any]:
     return parsed
 
 
+def other_steps() -> list[dict[str, Any]]:
+    """Return the steps of tests/pipelines/other_steps.py, without what they wait for."""
+    session = pipeline_session()
+    ask = CallbackStep(
+        name="Ask",
+        sqs_queue_url=f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/questions",
+        inputs={"execution_id": EXECUTION_ID},
+        outputs=[CallbackOutput("answer", CallbackOutputTypeEnum.String)],
+    )
+    tuner = HyperparameterTuner(
+        model_trainer(session),
+        objective_metric_name="test:loss",
+        objective_type="Minimize",
+        strategy="Random",
+        hyperparameter_ranges={"learning-rate": ContinuousParameter(0.001, 0.1)},
+        max_jobs=4,
+        max_parallel_jobs=2,
+        metric_definitions=[{"Name": name, "Regex": regex} for name, regex in METRICS.items()],
+        tags=TAG_LIST,
+    )
+    tune = TuningStep(
+        name="Tune", step_args=tuner.tune(inputs=channels()), retry_policies=[CREATE_CALL, JOB]
+    )
+    train = train_step(session)
+    report = PropertyFile(name="EvaluationReport", output_name="evaluation", path="evaluation.json")
+    evaluate = evaluate_step(session, train.properties.ModelArtifacts.S3ModelArtifacts, report)
+    seal = seal_step(train, report)
+    register = register_step(session, train, seal)
+    model = model_step(session, seal, register)
+    transformer = Transformer(
+        model_name=model.properties.ModelName,
+        instance_count=1,
+        instance_type="ml.m5.xlarge",
+        volume_kms_key=INFRASTRUCTURE["kms_key_arn"],
+        output_path=Join(on="/", values=[f"{ARTIFACTS}/transform", EXECUTION_ID]),
+        output_kms_key=INFRASTRUCTURE["kms_key_arn"],
+        tags=TAG_LIST,
+        sagemaker_session=session,
+    )
+    score = TransformStep(
+        name="Score",
+        step_args=transformer.transform(data=TEST_DATA_URI, content_type="text/csv"),
+        retry_policies=[CREATE_CALL, JOB],
+    )
+    pipeline = Pipeline(
+        name=NAME,
+        parameters=PARAMETERS,
+        steps=[train, evaluate, seal, register, model, ask, tune, score],
+        sagemaker_session=session,
+    )
+    return list(json.loads(pipeline.definition())["Steps"][-3:])
+
+
 def main() -> None:
     packages = (
         "sagemaker",
@@ -472,6 +545,7 @@ def main() -> None:
             **{name: version(name) for name in packages},
         },
         "definition": definition(),
+        "other_steps": other_steps(),
     }
     (HERE / "sdk_v3.json").write_text(json.dumps(golden, indent=2) + "\n", encoding="utf-8")
 

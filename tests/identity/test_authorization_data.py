@@ -37,7 +37,7 @@ def _mistakes(templates: Templates) -> list[str]:
     ]
 
 
-def _accepted(line: str) -> str:
+def accepted(line: str) -> str:
     """Return the exception that the line falls under, if any."""
     exceptions = (
         text
@@ -51,11 +51,11 @@ def _accepted(line: str) -> str:
 def test_every_action_takes_the_resources_and_conditions_of_its_statement(
     templates: dict[str, Templates], environment: str
 ) -> None:
-    assert [line for line in _mistakes(templates[environment]) if not _accepted(line)] == []
+    assert [line for line in _mistakes(templates[environment]) if not accepted(line)] == []
 
 
 def test_no_exception_is_out_of_date(templates: dict[str, Templates]) -> None:
-    assert {_accepted(line) for line in _mistakes(templates["everything"])} == ACCEPTED.keys()
+    assert {accepted(line) for line in _mistakes(templates["everything"])} == ACCEPTED.keys()
 
 
 def test_there_are_many_statements(templates: dict[str, Templates]) -> None:

@@ -5,6 +5,7 @@ line.
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,43 @@ def test_a_module_may_import_its_neighbours_and_leaves_no_trace(tmp_path: Path) 
     assert not (tmp_path / "__pycache__").exists()
 
 
+STANDARD = """
+from pipelines.definition import standard
+from pipelines.steps import Lambda
+
+
+def build(environment, infrastructure, launch):
+    pipeline = standard(environment, infrastructure, launch)
+    call = Lambda("Again", {}, function_arn=infrastructure.smoke_test_function_arn)
+    return pipeline.insert_after("SmokeTest", call)
+"""
+
+
+def test_a_function_may_return_the_standard_pipeline_with_other_steps(tmp_path: Path) -> None:
+    gate = built(tmp_path, STANDARD)["Steps"][-1]["Arguments"]
+    assert [step["Name"] for step in gate["IfSteps"]][-3:] == ["SmokeTest", "Again", "Teardown"]
+
+
+def test_the_standard_pipeline_as_it_is_equals_the_one_without_the_key(tmp_path: Path) -> None:
+    unchanged = STANDARD.replace('pipeline.insert_after("SmokeTest", call)', "pipeline")
+    assert built(tmp_path, unchanged) == check(environment()).definition
+
+
+def test_a_step_that_is_not_there_is_one_line_with_the_place_in_the_users_file(
+    tmp_path: Path,
+) -> None:
+    line = line_about(tmp_path, STANDARD.replace('after("SmokeTest"', 'after("Smoke"'))
+    assert line.startswith("there is no step Smoke; there are Train, Evaluate, Gate, Seal, ")
+    assert re.search(r" \(own_pipeline_\d+\.py:9\); correct the function$", line)
+
+
+def test_a_value_is_checked_like_every_definition(tmp_path: Path) -> None:
+    other = STANDARD.replace("infrastructure.smoke_test_function_arn", '"arn:of:my:own:function"')
+    assert "Again.FunctionArn: the pipeline may call only the functions" in line_about(
+        tmp_path, other
+    )
+
+
 def test_check_names_the_line_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "environments").mkdir()
     (tmp_path / "environments" / "golden.yaml").write_text(
@@ -159,7 +197,7 @@ def test_a_file_name_instead_of_a_module_is_told(tmp_path: Path) -> None:
         ),
         (
             HEAD + "    pass\n",
-            "it returned nothing; return a pipeline definition as a dict, or a sagemaker",
+            "it returned nothing; return what pipelines.definition.standard gives, a pipeline",
         ),
         (HEAD + "    return [1]\n", "it returned a list; return"),
         (

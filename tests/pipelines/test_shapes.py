@@ -135,10 +135,10 @@ def test_a_parameter_is_checked_with_its_default() -> None:
 
 def test_a_step_type_without_a_rule_is_refused_by_name() -> None:
     document = definition()
-    document["Steps"][0]["Type"] = "Callback"
+    document["Steps"][0]["Type"] = "EMR"
     assert list(shapes.mistakes_in(document)) == [
-        "Train: there is no rule for step type Callback; known: Training, Processing,"
-        " RegisterModel, Model, EndpointConfig, Endpoint, Condition, Fail, Lambda"
+        "Train: there is no rule for step type EMR; known: Training, Processing, Transform, Tuning,"
+        " RegisterModel, Model, EndpointConfig, Endpoint, Callback, Condition, Fail, Lambda"
     ]
 
 

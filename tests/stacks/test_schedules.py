@@ -12,9 +12,11 @@ from aws_cdk.assertions import Match, Template
 
 from config.loader import load_environment
 from config.manifest import OnManifest
+from config.names import Names
 from config.schedules import Schedule
 from pipelines.launch import launch_of
 from stacks.app import ShoalApp
+from stacks.constructs.manifest_start import manifest_variables
 from stacks.stage import Deployment, EnvironmentStage
 from tests.repository import ROOT
 from tests.stacks.reading import properties, resources, role, statements
@@ -324,6 +326,26 @@ def test_a_manifest_in_the_data_bucket_calls_the_function_within_an_hour_or_leav
     (target,) = rule["Targets"]
     assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 2}
     assert "SchedulesDeadLetters" in json.dumps(target["DeadLetterConfig"])
+
+
+@pytest.mark.parametrize(
+    ("declared", "channels"),
+    [
+        (["DataManifest", "TrainDataUri"], {"TrainDataUri": "{folder}/train/"}),
+        (["DataManifest"], {}),
+    ],
+)
+def test_a_pipeline_of_ones_own_gets_the_manifests_channels_that_it_declares(
+    declared: list[str], channels: dict[str, str]
+) -> None:
+    settings = load_environment("dev", ROOT)
+    data = settings.data.model_copy(update={"on_manifest": OnManifest(file="ready.json")})
+    own = settings.model_copy(update={"data": data, "pipeline": "mine:build"})
+    variables = manifest_variables(Names(own), declared)
+    assert json.loads(variables["MANIFEST_PARAMETERS"]) == {
+        "DataManifest": "{manifest}",
+        **channels,
+    }
 
 
 def test_the_function_reads_manifests_and_names_and_no_data(

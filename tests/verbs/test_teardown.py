@@ -81,6 +81,17 @@ def test_executions_that_have_ended_are_not_stopped(target: Target) -> None:
     assert events == []
 
 
+def test_an_execution_that_waits_for_an_answer_is_stopped_with_one(target: Target) -> None:
+    settings, sqs = environment(), target.client("sqs")
+    queue = sqs.create_queue(QueueName=settings.project)["QueueUrl"]
+    ask = {"Name": "Ask", "Type": "Callback", "SqsQueueUrl": queue, "Arguments": {}}
+    pipeline = make_pipeline(target, [ask], name=Names(settings).pipeline)
+    arn = pipeline.start({})
+    sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)
+    teardown(target, settings, []).stop_executions()
+    assert pipeline.look(arn).status == "Stopped"
+
+
 def test_log_groups_of_the_environment_are_removed_and_others_stay(target: Target) -> None:
     settings, logs = environment(), target.client("logs")
     mine, other = (

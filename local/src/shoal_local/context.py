@@ -44,8 +44,8 @@ class ServiceContext:
       it does not exist. Whether the caller may use it was checked with the request.
     - `processes`: where a service registers every process group, so that a crash leaves none.
     - `on_behalf(kind, name, request, credentials)`: what AWS does with a role's credentials for the
-      resource `name` that `request` created (`training-job`, `processing-job`, `model`); raises
-      AwsError when the role may not.
+      resource `name` that `request` created (`training-job`, `processing-job`,
+      `transform-job`, `model`); raises AwsError when the role may not.
     - `faults`: faults on purpose; none unless the emulator was started with a file of them.
     """
 

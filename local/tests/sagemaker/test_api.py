@@ -88,9 +88,9 @@ def test_a_response_that_aws_would_not_make_is_our_own_error(response: dict[str,
 
 def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
     with pytest.raises(
-        ClientError, match="does not emulate the operation ListTransformJobs of SageMaker"
+        ClientError, match="does not emulate the operation ListAutoMLJobs of SageMaker"
     ):
-        account.sagemaker.list_transform_jobs()
+        account.sagemaker.list_auto_ml_jobs()
 
 
 @pytest.mark.parametrize(

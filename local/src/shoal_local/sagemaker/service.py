@@ -20,6 +20,7 @@ from shoal_local.sagemaker.hosting.endpoints import Endpoints
 from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.jobs.processing import ProcessingJobs
 from shoal_local.sagemaker.jobs.training import TrainingJobs
+from shoal_local.sagemaker.jobs.transform import TransformJobs
 from shoal_local.sagemaker.pipelines.executions import Executions
 from shoal_local.sagemaker.pipelines.pipelines import Pipelines
 from shoal_local.sagemaker.registry.groups import ModelPackageGroups
@@ -51,6 +52,7 @@ class SageMakerService:
         core = Core(context, store, settings or Settings(), context.processes)
         self._faults = context.faults
         self._training, self._processing = TrainingJobs(core), ProcessingJobs(core)
+        self._transform = TransformJobs(core)
         self._endpoints = Endpoints(core)
         self._pipelines = Pipelines(core)
         self._executions = Executions(core, self._pipelines)
@@ -108,11 +110,12 @@ class SageMakerService:
         self._executions.close()
         self._training.close()
         self._processing.close()
+        self._transform.close()
         self._endpoints.close()
         self._executions.join()
 
     def _of_jobs(self) -> dict[str, Operation]:
-        training, processing = self._training, self._processing
+        training, processing, transform = self._training, self._processing, self._transform
         return {
             "CreateTrainingJob": training.create,
             "DescribeTrainingJob": training.describe,
@@ -122,6 +125,10 @@ class SageMakerService:
             "DescribeProcessingJob": processing.describe,
             "ListProcessingJobs": processing.list,
             "StopProcessingJob": processing.stop,
+            "CreateTransformJob": transform.create,
+            "DescribeTransformJob": transform.describe,
+            "ListTransformJobs": transform.list,
+            "StopTransformJob": transform.stop,
         }
 
     def _of_pipelines(self) -> dict[str, Operation]:
@@ -134,6 +141,8 @@ class SageMakerService:
             "DeletePipeline": pipelines.delete,
             "StartPipelineExecution": executions.start,
             "StopPipelineExecution": executions.stop,
+            "SendPipelineExecutionStepSuccess": executions.callbacks.succeed,
+            "SendPipelineExecutionStepFailure": executions.callbacks.fail,
             "DescribePipelineExecution": executions.describe,
             "DescribePipelineDefinitionForExecution": executions.definition,
             "ListPipelineExecutions": executions.list,

@@ -11,6 +11,7 @@ from shoal_local.sagemaker.shapes import Document
 ARN_KEYS: Mapping[str, str] = {
     "training-job": "TrainingJobArn",
     "processing-job": "ProcessingJobArn",
+    "transform-job": "TransformJobArn",
     "model": "ModelArn",
     "endpoint-config": "EndpointConfigArn",
     "endpoint": "EndpointArn",

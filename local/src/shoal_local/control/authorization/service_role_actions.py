@@ -53,6 +53,13 @@ RESOURCE_KINDS: Mapping[str, ResourceKind] = {
         ("ProcessingResources", "ClusterConfig", "VolumeKmsKeyId"),
         ("ProcessingOutputConfig", "KmsKeyId"),
     ),
+    "transform-job": ResourceKind(  # VpcConfig and PrimaryContainer are its model's
+        "CreateModel API: Execution Role Permissions",
+        "/aws/sagemaker/TransformJobs",
+        ("VpcConfig",),
+        ("PrimaryContainer", "Image"),
+        ("TransformResources", "VolumeKmsKeyId"),
+    ),
     "model": ResourceKind(
         "CreateModel API: Execution Role Permissions",
         "/aws/sagemaker/Endpoints",

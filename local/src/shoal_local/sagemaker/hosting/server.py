@@ -44,7 +44,10 @@ class Answer:
 
 
 class ModelServer:
-    """A container that serves one model. `close()` ends its process."""
+    """A container that serves one model. `close()` ends its process.
+
+    It serves an endpoint; a subclass says for what else.
+    """
 
     def __init__(self, core: Core, endpoint: str, variant: Document, model: Document) -> None:
         self._core, self._variant, self._model = core, variant, model
@@ -72,8 +75,9 @@ class ModelServer:
         credentials = context.role_credentials(
             self._model["ExecutionRoleArn"], f"SageMaker-{self._endpoint}"[:64]
         )
+        kind, request = self._created_by()
         context.on_behalf(
-            "model", self._endpoint, {**self._model, "PrimaryContainer": container}, credentials
+            kind, self._endpoint, {**request, "PrimaryContainer": container}, credentials
         )
         self._paths.make([self._host])
         paths = self._paths.host(self._host)
@@ -90,15 +94,12 @@ class ModelServer:
             **containers.threads(machine, 1),
             "SAGEMAKER_BIND_TO_PORT": str(self._port),
             **container.get("Environment", {}),
+            **self._variables(),
         }
         environment = containers.environment(context, image, paths, credentials, variables)
         command = [str(image.runtime.python()), "-P", containers.tool(image.program)]
-        group = f"/aws/sagemaker/Endpoints/{self._endpoint}"
         self._log = LogStreams(
-            context.clients("logs", credentials),
-            group,
-            self._variant["VariantName"],
-            self._paths.log,
+            context.clients("logs", credentials), *self._log_place(), self._paths.log
         )
         if image.is_declared:
             self._log.write("emulator", containers.declared_image_notice(container["Image"], image))
@@ -112,6 +113,18 @@ class ModelServer:
             self._log.write,
         )
         self._wait_for_ping()
+
+    def _created_by(self) -> tuple[str, Document]:
+        """Return for what the role is used: a kind of resource, and the request that made it."""
+        return "model", self._model
+
+    def _log_place(self) -> tuple[str, str]:
+        """Return the log group, and what its streams begin with."""
+        return f"/aws/sagemaker/Endpoints/{self._endpoint}", self._variant["VariantName"]
+
+    def _variables(self) -> Mapping[str, str]:
+        """Return the container's variables beside those of the model."""
+        return {}
 
     def _check_capacity(self) -> None:
         """Raise ServerFailedError if a test wants this instance to have no capacity."""
@@ -170,7 +183,9 @@ class ModelServer:
         except (OSError, http.client.HTTPException):
             return False
 
-    def invoke(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def invoke(
+        self, body: bytes, headers: Mapping[str, str], timeout_s: float | None = None
+    ) -> Answer:
         """Send one POST /invocations; raise OSError or HTTPException if the container does not
         answer.
         """
@@ -178,7 +193,11 @@ class ModelServer:
             key: value for key, value in headers.items() if key.lower() in _FORWARDED_HEADERS
         }
         return self._request(
-            "POST", "/invocations", body, forwarded, self._core.settings.invocation_s
+            "POST",
+            "/invocations",
+            body,
+            forwarded,
+            timeout_s or self._core.settings.invocation_s,
         )
 
     def _request(

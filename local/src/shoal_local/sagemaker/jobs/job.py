@@ -1,4 +1,6 @@
-"""The status of a job in its document and in events: what training and processing jobs share."""
+"""The status of a job in its document and in events: what training, processing and transform jobs
+share.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ class JobFailedError(Exception):
 
 
 class JobStoppedError(Exception):
-    """StopTrainingJob or StopProcessingJob came before the container ran."""
+    """A Stop operation came before the container ran."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ PROCESSING = Kind(
     "ProcessingJob",
     "SageMaker Processing Job State Change",
     "/aws/sagemaker/ProcessingJobs",
+)
+TRANSFORM = Kind(
+    "transform-job",
+    "TransformJob",
+    "SageMaker Transform Job State Change",
+    "/aws/sagemaker/TransformJobs",
 )
 
 

@@ -89,11 +89,12 @@ def fetch_prefix(
     target.mkdir(parents=True, exist_ok=True)
     for position, key in enumerate(keys):
         if keep(position):
-            fetch_object(s3, bucket, key, _inside(target, _relative(key, prefix)))
+            fetch_object(s3, bucket, key, _inside(target, relative_key(key, prefix)))
     return len(keys)
 
 
-def _relative(key: str, prefix: str) -> str:
+def relative_key(key: str, prefix: str) -> str:
+    """Return the path of an object below the prefix that found it."""
     if key == prefix:
         return key.rpartition("/")[2]
     if prefix.endswith("/") or key[len(prefix) :].startswith("/") or not prefix:

@@ -27,6 +27,7 @@ from shoal_local.sagemaker.shapes import Anything, Document, input_shape, shape_
 OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Training": ("CreateTrainingJob", "TrainingJobName"),
     "Processing": ("CreateProcessingJob", "ProcessingJobName"),
+    "Transform": ("CreateTransformJob", "TransformJobName"),
     "Model": ("CreateModel", "ModelName"),
     "RegisterModel": ("CreateModelPackage", ""),
     "EndpointConfig": ("CreateEndpointConfig", "EndpointConfigName"),
@@ -34,8 +35,8 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
 }
 """Steps that are one Create call: the operation, and the name that the service may have to make up.
 """
-_OWN_NAME = {"Training", "Processing", "Model"}
-_TYPES = {*OPERATIONS, "Condition", "Lambda", "Fail"}
+_OWN_NAME = {"Training", "Processing", "Transform", "Model"}
+_TYPES = {*OPERATIONS, "Callback", "Condition", "Lambda", "Fail"}
 _KEYS = {
     "Name",
     "Type",
@@ -47,8 +48,18 @@ _KEYS = {
     "CacheConfig",
     "PropertyFiles",
 }
-_EXTRA_KEYS = {"Lambda": {"FunctionArn", "OutputParameters"}}
-_RETRYABLE = {"Training", "Processing", "Model", "RegisterModel", "EndpointConfig"}
+_EXTRA_KEYS = {
+    "Callback": {"SqsQueueUrl", "OutputParameters"},
+    "Lambda": {"FunctionArn", "OutputParameters"},
+}
+_RETRYABLE = {
+    "Training",
+    "Processing",
+    "Transform",
+    "Model",
+    "RegisterModel",
+    "EndpointConfig",
+}
 _RETRY_ON = {
     "Step.SERVICE_FAULT",
     "Step.THROTTLING",
@@ -213,6 +224,8 @@ def _check_arguments(document: Document) -> None:
         raise invalid(f"Fail step {name} needs ErrorMessage")
     elif kind == "Lambda" and "FunctionArn" not in document:
         raise invalid(f"Lambda step {name} needs FunctionArn")
+    elif kind == "Callback" and "SqsQueueUrl" not in document:
+        raise invalid(f"Callback step {name} needs SqsQueueUrl")
 
 
 def _check_request(name: str, kind: str, arguments: Document) -> None:

@@ -158,7 +158,7 @@ class Execution:
             shown = fitting("FailStepMetadata", "ErrorMessage", message)
             raise StepFailedError(message, "", {"Fail": {"ErrorMessage": shown}})
         resolved_step = Step(
-            step.name, step.type, self._with_function(step), step.branch, step.dependencies
+            step.name, step.type, self._with_target(step), step.branch, step.dependencies
         )
         return self._runner.run(
             resolved_step,
@@ -166,10 +166,10 @@ class Execution:
             lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata),
         )
 
-    def _with_function(self, step: Step) -> Document:
+    def _with_target(self, step: Step) -> Document:
         return step.document | {
             key: self._scope.resolve(step.document[key])
-            for key in ("FunctionArn",)
+            for key in ("FunctionArn", "SqsQueueUrl")
             if key in step.document
         }
 

@@ -13,6 +13,7 @@ from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import conflict, invalid, not_emulated, not_found
 from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.pipelines import pipelines, records
+from shoal_local.sagemaker.pipelines.callbacks import Callbacks
 from shoal_local.sagemaker.pipelines.definition import parse
 from shoal_local.sagemaker.pipelines.execution import Execution
 from shoal_local.sagemaker.pipelines.parameters import values_of
@@ -54,6 +55,7 @@ class Executions:
     def __init__(self, core: Core, all_pipelines: pipelines.Pipelines) -> None:
         self._core = core
         self._pipelines = all_pipelines
+        self.callbacks = Callbacks(core)
         self._running: dict[str, Execution] = {}
         self._starting = threading.Lock()
 
@@ -211,6 +213,7 @@ class Executions:
 
         `join` waits for them, but not for a function that a Lambda step has called.
         """
+        self.callbacks.abandon()
         for execution in self._running.values():
             execution.stop()
 

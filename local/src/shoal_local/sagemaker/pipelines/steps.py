@@ -19,7 +19,8 @@ from shoal_local.context import RoleCredentials
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting import endpoints
-from shoal_local.sagemaker.jobs.job import PROCESSING, TRAINING, Kind
+from shoal_local.sagemaker.jobs.job import PROCESSING, TRAINING, TRANSFORM, Kind
+from shoal_local.sagemaker.pipelines.callbacks import Callback, CallbackFailedError, values_of
 from shoal_local.sagemaker.pipelines.definition import Step
 from shoal_local.sagemaker.shapes import Document, shape_errors, shape_for
 
@@ -81,11 +82,13 @@ class Runner:
         ] = {
             "Training": lambda *each: self._job(TRAINING, *each),
             "Processing": lambda *each: self._job(PROCESSING, *each),
+            "Transform": lambda *each: self._job(TRANSFORM, *each),
             "Model": self._model,
             "RegisterModel": self._register,
             "EndpointConfig": self._endpoint_config,
             "Endpoint": self._endpoint,
             "Lambda": self._lambda,
+            "Callback": self._callback,
         }
         return runners[step.type](step, arguments, report)
 
@@ -281,6 +284,26 @@ class Runner:
         return StepResult(
             {"OutputParameters": values}, {"Lambda": {"Arn": function, "OutputParameters": entries}}
         )
+
+    def _callback(
+        self, step: Step, arguments: Document, report: Callable[[Document], None]
+    ) -> StepResult:
+        """Send a token to the queue, with the pipeline's role, and wait until it is answered."""
+        url, sqs = step.document["SqsQueueUrl"], self.core.context.clients("sqs", self.credentials)
+        callback = Callback.begun(self.core, sqs, url, self.execution_arn)
+        shown: Document = {"CallbackToken": callback.token, "SqsQueueUrl": url}
+        metadata = {"Callback": {**shown, "OutputParameters": []}}
+        try:
+            callback.send(arguments, "Executing")
+            report(metadata)
+            answer = callback.wait(arguments, self.stop)
+            values = values_of(answer, step.document.get("OutputParameters", []))
+        except CallbackFailedError as error:
+            raise StepFailedError(str(error), "", metadata) from error
+        if self.stop.is_set():
+            raise StepStoppedError(metadata)
+        shown["OutputParameters"] = [{"Name": name, "Value": answer[name]} for name in values]
+        return StepResult({"OutputParameters": values}, {"Callback": shown})
 
     def _invoke(self, function: str, arguments: Document) -> Any:
         limit_s = self.core.settings.lambda_step_s

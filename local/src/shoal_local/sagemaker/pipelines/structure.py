@@ -29,6 +29,7 @@ _STEP: Mapping[str, Any] = {
     "DisplayName": str,
     "Description": str,
     "FunctionArn": (str, dict),
+    "SqsQueueUrl": (str, dict),
     "DependsOn": [(str, _DEPENDENCY)],
     "RetryPolicies": [_RETRY],
     "CacheConfig": {"Enabled": bool, "ExpireAfter": str},

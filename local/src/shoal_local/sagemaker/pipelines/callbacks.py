@@ -1,0 +1,156 @@
+"""The tokens of Callback steps: who got one from the queue says how its step ended.
+
+Sources: API reference, SendPipelineExecutionStepSuccess, SendPipelineExecutionStepFailure and
+StopPipelineExecution ("A pipeline execution won't stop while a callback step is running"). The
+message's body is as users of AWS show it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker import names
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.errors import conflict, not_found
+from shoal_local.sagemaker.shapes import Document
+
+KIND = "callback"
+_CHECK_STOP_S = 0.2
+_FROM_TEXT: Mapping[str, Callable[[str], Any]] = {
+    "String": str,
+    "Integer": int,
+    "Float": float,
+    "Boolean": lambda text: {"true": True, "false": False}[text.lower()],
+}
+
+
+class CallbackFailedError(Exception):
+    """The step failed; `str()` is its reason."""
+
+
+@dataclass(frozen=True)
+class Callback:
+    """One running step: its queue, its token, and the answer that it waits for."""
+
+    core: Core
+    sqs: Any
+    queue_url: str
+    execution_arn: str
+    token: str
+
+    @classmethod
+    def begun(cls, core: Core, sqs: Any, queue_url: str, execution_arn: str) -> Callback:
+        """Return a callback whose token can be answered."""
+        token = names.suffix()
+        document = {
+            "_name": token,
+            "PipelineExecutionArn": execution_arn,
+            "Status": "Waiting",
+        }
+        core.store.create(KIND, token, document, lambda _: conflict(f"Token {token} is in use"))
+        return cls(core, sqs, queue_url, execution_arn, token)
+
+    def send(self, arguments: Document, status: str) -> None:
+        """Send the token; raise CallbackFailedError if the queue does not take it."""
+        body = {
+            "token": self.token,
+            "pipelineExecutionArn": self.execution_arn,
+            "arguments": arguments,
+            "status": status,
+        }
+        try:
+            self.sqs.send_message(QueueUrl=self.queue_url, MessageBody=json.dumps(body))
+        except (ClientError, BotoCoreError) as error:
+            raise CallbackFailedError(
+                f"ClientError: Failed to invoke sqs:SendMessage. Error Details: {error}"
+            ) from error
+
+    def wait(self, arguments: Document, stop: Event) -> dict[str, str]:
+        """Return the answer's parameters. A stop is told to the queue, and the answer awaited."""
+        told = False
+        while True:
+            try:
+                answer = self.core.store.wait(
+                    KIND,
+                    self.token,
+                    lambda each: each is not None and each["Status"] != "Waiting",
+                    _CHECK_STOP_S,
+                )
+            except TimeoutError:
+                if stop.is_set() and not told:
+                    told = True
+                    self.send(arguments, "Stopping")
+                continue
+            if answer is None or answer["Status"] == "Failed":
+                raise CallbackFailedError((answer or {}).get("FailureReason", ""))
+            return {each["Name"]: each["Value"] for each in answer.get("OutputParameters", [])}
+
+
+def values_of(answer: Mapping[str, str], declared: list[Document]) -> Document:
+    """Return the declared outputs with their types; raise CallbackFailedError for a wrong answer.
+
+    What AWS does with one is not documented.
+    """
+    values: Document = {}
+    for each in declared:
+        name, kind = each["OutputName"], each["OutputType"]
+        if name not in answer:
+            raise CallbackFailedError(f"ClientError: The answer lacks the OutputParameter {name}")
+        try:
+            values[name] = _FROM_TEXT[kind](answer[name])
+        except (KeyError, ValueError):
+            raise CallbackFailedError(
+                f"ClientError: The OutputParameter {name} is not of type {kind}: {answer[name]}"
+            ) from None
+    return values
+
+
+class Callbacks:
+    """SendPipelineExecutionStepSuccess and SendPipelineExecutionStepFailure."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def succeed(self, request: Document) -> Document:
+        outputs = {"OutputParameters": request.get("OutputParameters", [])}
+        return self._answer(request, {"Status": "Succeeded", **outputs})
+
+    def fail(self, request: Document) -> Document:
+        reason = request.get("FailureReason", "The callback step was failed without a reason.")
+        return self._answer(request, {"Status": "Failed", "FailureReason": reason})
+
+    def abandon(self) -> None:
+        """Let no step wait any more: the emulator stops."""
+        for each in self._core.store.select(KIND, lambda each: bool(each["Status"] == "Waiting")):
+            self._core.store.change(KIND, each["_name"], _abandon)
+
+    def _answer(self, request: Document, answer: Document) -> Document:
+        token = request["CallbackToken"]
+        document = self._core.store.get(KIND, token)
+        if document is None or document["_name"] != token:
+            raise not_found(f"Callback token {token} does not exist.")
+        client_token = request.get("ClientRequestToken")
+
+        def edit(each: Document) -> None:
+            if each["Status"] == "Waiting":
+                each.update(answer, ClientRequestToken=client_token)
+            elif client_token is None or each.get("ClientRequestToken") != client_token:
+                raise _already_answered(token)
+
+        self._core.store.change(KIND, token, edit)
+        return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
+
+
+def _already_answered(token: str) -> AwsError:
+    return conflict(f"Callback token {token} has been answered already.")
+
+
+def _abandon(document: Document) -> None:
+    document.update(Status="Failed", FailureReason="The emulator was stopped.")
