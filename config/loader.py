@@ -20,7 +20,7 @@ from config.errors import NOTHING, ConfigError, Problem, place_of, shorten
 from config.pydantic_errors import problems_of, without_keys
 from config.rules import problems_between
 from config.settings import Environment, WorkloadSettings
-from config.workload import beneath, misfits, unknown_workload
+from config.workload import beneath, unknown_workload
 from config.yaml_file import ParsedFile, parse_file
 
 FOLDER = "environments"
@@ -327,8 +327,8 @@ def _environment(files: _Files, workload: str, stem: str, root: Path | None = No
     document = files.view(workload)
     unknown = list(unknown_workload(document, root)) if root else []
     if root and not unknown:
-        unknown += misfits(document, root)
-        document = _merged([beneath(document, root), document])
+        layer, unknown = beneath(document, root)
+        document = _merged([layer, document])
     environment, rule_problems = _validate(document, stem)
     problems = files.problems + rule_problems + unknown
     if environment is None or problems:

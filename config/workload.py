@@ -172,17 +172,17 @@ def unknown_workload(document: dict[str, Any], root: Path) -> Iterator[Problem]:
             yield Problem("workload", message, advice, name)
 
 
-def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
+def beneath(document: dict[str, Any], root: Path) -> tuple[dict[str, Any], list[Problem]]:
     """Return what the workload that an environment's `document` names says, in the form of such a
-    document: everything that the environment leaves out.
+    document, and what the document has and the workload lacks.
 
     Nothing without a name and a file of the default workload. Raises ConfigError.
     """
     workload, training = _workload_of(document, root), document.get("training")
     if workload is None:
-        return {}
+        return {}, []
     framework = training.get("framework") if isinstance(training, dict) else None
-    return {
+    layer = {
         "project": workload.name,
         "data": {"dataset": workload.name, "channels": _given_channels(workload, document)},
         "training": _source(workload, framework)
@@ -197,15 +197,11 @@ def beneath(document: dict[str, Any], root: Path) -> dict[str, Any]:
         "evaluation": workload.evaluation.model_dump(exclude_none=True)
         | {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
     }
+    return layer, list(_misfits(workload, document))
 
 
-def misfits(document: dict[str, Any], root: Path) -> Iterator[Problem]:
-    """Yield what an environment's `document` has and its workload lacks: an endpoint, a channel.
-
-    Raises ConfigError.
-    """
-    if (workload := _workload_of(document, root)) is None:
-        return
+def _misfits(workload: Workload, document: dict[str, Any]) -> Iterator[Problem]:
+    """Yield what an environment's `document` has and its workload lacks: an endpoint, a channel."""
     file = workload_file(workload.name)
     if workload.endpoint is not None and isinstance(document.get("endpoint"), dict):
         message = f"{file} says `endpoint: none`"
