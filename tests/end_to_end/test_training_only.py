@@ -1,0 +1,31 @@
+"""A workload that only trains, in an image of its own, with channels of its own: as far as the
+registry, and gone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import Checkout
+from tests.letters import BASE_MODEL, add_letters
+
+
+@pytest.mark.nightly
+def test_what_only_trains_is_measured_registered_and_removed(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    own = checkout.with_environment(tmp_path, "lab", BASE_MODEL)
+    add_letters(own.root)
+    finished = own.run("demo", "lab", "--enforce-iam")
+    assert finished.exit_code == 0, finished.output
+    summary = own.summary()
+    assert [step["name"] for step in summary["steps"]] == [
+        *("Train", "Evaluate", "Gate", "Seal", "Register")
+    ]
+    assert summary["metrics"]["bits_per_letter"] < 4
+    assert summary["metrics"]["pairs"] > 2000  # 1000 of them are in the base model
+    assert summary["model_package"]["approval_status"] == "PendingManualApproval"
+    assert "endpoint" not in {resource["kind"] for resource in summary["created"]}
+    assert summary["left_behind"] == []
