@@ -29,6 +29,7 @@ from pipelines.requests import TRANSFORM_FOLDER, Infrastructure, artifacts
 
 GENERATED_PREFIX = "pipelines-"
 _HOSTING_NAMES = {"Endpoint": "EndpointName", "EndpointConfig": "EndpointConfigName"}
+_HOSTING = ("Model", *_HOSTING_NAMES)
 _JOBS = ("training", "evaluation", "endpoint")
 _FUNCTIONS = ("compare", "seal", "smoke_test", "teardown")
 _ROLE_KEYS = ("RoleArn", "ExecutionRoleArn")
@@ -62,6 +63,11 @@ def check_fit(
     models = {each["Name"] for each in every_step(definition["Steps"]) if each["Type"] == "Model"}
     for step in every_step(definition["Steps"]):
         names = Names(environment)
+        if environment.endpoint is None and step["Type"] in _HOSTING:
+            mistakes.append(
+                f"step {step['Name']}: `endpoint` is none, so nothing would remove what it creates"
+            )
+            continue
         mistakes += [
             *_name_mistakes(step, names, defaults),
             *_group_mistakes(step, names),

@@ -47,15 +47,16 @@ def module(root: Path, text: str) -> str:
     return name
 
 
-def built(root: Path, text: str, function: str = "build") -> dict[str, Any]:
-    settings = environment().model_copy(update={"pipeline": f"{module(root, text)}:{function}"})
+def built(root: Path, text: str, function: str = "build", **update: Any) -> dict[str, Any]:
+    update["pipeline"] = f"{module(root, text)}:{function}"
+    settings = environment().model_copy(update=update)
     return definition_of(settings, placeholder_infrastructure(settings), launch_of(settings), root)
 
 
-def line_about(root: Path, text: str, function: str = "build") -> str:
+def line_about(root: Path, text: str, function: str = "build", **update: Any) -> str:
     """Return the one line that a user reads, without its start."""
     with pytest.raises(ConfigError) as caught:
-        built(root, text, function)
+        built(root, text, function, **update)
     (line,) = str(caught.value).splitlines()
     opening, _, rest = line.partition('": ')
     assert opening.startswith('environments/golden.yaml: pipeline = "own_pipeline_')
@@ -341,6 +342,19 @@ def test_an_endpoint_named_after_pipeline_and_execution_is_accepted(tmp_path: Pa
     assert (
         built(tmp_path, TINY.replace("pass  # CHANGE", endpoint))["Steps"][0]["Type"] == "Endpoint"
     )
+
+
+def test_what_only_trains_makes_no_endpoint_that_nobody_would_remove(tmp_path: Path) -> None:
+    endpoint = (
+        "name = Names(environment).pipeline + '-1';"
+        " step.update(Type='Endpoint', Arguments={'EndpointName': name, 'EndpointConfigName': 'c'})"
+    )
+    text = TINY.replace("pass  # CHANGE", endpoint)
+    told = line_about(tmp_path, text, endpoint=None)
+    assert "step Tiny: `endpoint` is none, so nothing would remove what it creates" in told
+    call = "step.update(Type='Lambda', FunctionArn='', Arguments={})"
+    told = line_about(tmp_path, TINY.replace("pass  # CHANGE", call), endpoint=None)
+    assert "only the functions in infrastructure (seal)" in told
 
 
 def test_a_lambda_step_may_call_only_the_environments_functions(tmp_path: Path) -> None:
