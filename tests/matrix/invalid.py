@@ -20,6 +20,7 @@ TF = {"framework": "tensorflow"}
 BIG = {"strategy": "torchrun", "instance_type": "ml.p5.48xlarge"}
 P3DN = {"instance_type": "ml.p3dn.24xlarge"}
 FSX = {"data": {"input_mode": "FSx"}}
+OWN_DATASETS = "s3://shoal-mnist-test-data-111122223333-us-east-1/datasets"
 SUBNETS = EXISTING["hosting_subnet_ids"]
 
 CASES: tuple[Wrong, ...] = (
@@ -326,6 +327,34 @@ CASES: tuple[Wrong, ...] = (
         "network.existing.hosting_subnet_ids",
         "differ",
     ),
+    # data.channels
+    Wrong(
+        {"data": {"channels": {"train": {}}}},
+        'evaluation.channel = "test"',
+        "there are: train",
+    ),
+    Wrong(
+        {"data": {"channels": {"train": {"uri": "s3://theirs/datasets/a/"}, "test": {}}}},
+        "data.channels.train.uri",
+        "/datasets/",
+    ),
+    Wrong(
+        {
+            "data": {
+                "input_mode": "FSx",
+                "channels": {
+                    name: {"uri": f"{OWN_DATASETS}/{name}/"} for name in ("train", "test")
+                },
+            },
+            "file_system": {},
+        },
+        "data.input_mode",
+        "File or FastFile",
+    ),
+    # endpoint
+    Wrong({"endpoint": None}, "endpoint = null", "none"),
+    Wrong({"endpoint": "none", "serving": {}}, "serving", "remove serving"),
+    Wrong({"evaluation": {"image_uri": "mine:latest"}}, "evaluation.image_uri", "digest"),
     # data.on_manifest
     Wrong(
         {"data": {"on_manifest": {"file": "a/manifest.json"}}},

@@ -40,6 +40,8 @@ NIGHTLY = {
 }
 MONTHLY = {"name": "monthly", "expression": "cron(0 0 1 * ? *)", "window_minutes": 60}
 SCALING = {"min": 2, "max": 6, "invocations_per_instance": 600}
+OWN_IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/measure:1"
+SEALED = "s3://shoal-mnist-channels-artifacts-111122223333-us-east-1/models"
 ALL: dict[str, Any] = {
     "network": {"nat": True, "interface_endpoints": ["sagemaker.api", "sts", "logs", "kms"]},
     **FSX,
@@ -187,6 +189,14 @@ CASES: dict[str, dict[str, Any]] = {
         "serving": {"serverless": {"memory_mb": 4096}, "traffic": {"type": "all_at_once"}}
     },
     "project": {"project": "digits", "target": "local"},
+    "only-trains": {"endpoint": "none", "evaluation": {"image_uri": OWN_IMAGE}},
+    "channels": {
+        "region": "us-east-1",
+        "data": {
+            "channels": {"train": {}, "test": {}, "base_model": {"uri": f"{SEALED}/{'0' * 64}/"}},
+            "on_manifest": {},
+        },
+    },
 }
 
 
