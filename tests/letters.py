@@ -25,12 +25,12 @@ BASE_MODEL = f"{ENVIRONMENT}data: {{channels: {{base_model: {{}}}}}}\n"
 def add_letters(root: Path) -> None:
     """Add the workload to the repository at `root`; its training_code is a link, or missing."""
     folder = root / "training_code"
-    others = list(folder.iterdir()) if folder.exists() else []
+    others = [entry.resolve() for entry in folder.iterdir()] if folder.exists() else []
     if folder.is_symlink():
         folder.unlink()
     folder.mkdir()
     for entry in (*others, FOLDER):
-        (folder / entry.name).symlink_to(entry.resolve())
+        (folder / entry.name).symlink_to(entry)
 
 
 def write_environment(root: Path, text: str = ENVIRONMENT) -> None:

@@ -21,6 +21,7 @@ from shoal.cli.main import shoal as group
 from shoal.verbs.target import Target
 from shoal.verbs.workspace import Session, Workspace
 from tests.config.releases import RELEASE
+from tests.letters import ENVIRONMENT, add_letters
 from tests.repository import CHECKOUT, ROOT, link_checkout
 
 
@@ -128,6 +129,18 @@ def test_check_reads_workloads_too(checkout: Path, capsys: pytest.CaptureFixture
     assert main(["--root", str(checkout), "check"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(r"workload.yaml:\d+: smoke_test.must_pass = 11: is more than", line)
+
+
+def test_check_tells_what_a_workload_without_an_endpoint_has(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_letters(checkout)
+    (checkout / "environments" / "lab.yaml").write_text(f"{ENVIRONMENT}data: {{dataset: ours}}\n")
+    assert main(["--root", str(checkout), "check"]) == 0
+    told = capsys.readouterr().out
+    assert "training_code/letters/workload.yaml: ok (no endpoint)\n" in told
+    assert "environments/lab.yaml: ok (none on 1 x ml.m5.large)\n" in told
+    assert "lab.yaml: notice: data.dataset" not in told  # its script writes it, whatever its name
 
 
 @pytest.mark.parametrize(

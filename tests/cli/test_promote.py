@@ -241,6 +241,15 @@ def test_a_way_without_beginning_is_refused(
     assert says in refusal(released, capsys, *TO_STAGING)
 
 
+def test_an_environment_that_only_trains_takes_no_release(
+    released: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = released.root / "environments/staging.yaml"
+    file.write_text(f"{file.read_text().partition('serving:')[0]}endpoint: none\n")
+    released.commit("Serve nothing")
+    assert "staging only trains: `endpoint` is none" in refusal(released, capsys, *TO_STAGING)
+
+
 def test_a_version_that_staging_does_not_pin_cannot_go_to_prod(
     released: Checkout, good: Package, registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
