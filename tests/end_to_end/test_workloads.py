@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,23 @@ protect: false
 network: {training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}
 training: {strategy: torchrun, instance_type: ml.m5.xlarge, instance_count: 2}
 """
+
+
+@contextmanager
+def emulator(own: Checkout) -> Iterator[None]:
+    """Run one that applies the policies of every role."""
+    try:
+        succeed(own, "local", "up", "houses", "--enforce-iam")
+        yield
+    finally:
+        own.run("local", "down")
+
+
+def succeed(own: Checkout, *arguments: str) -> str:
+    """Return what a command printed that must end well."""
+    finished = own.run(*arguments)
+    assert finished.exit_code == 0, finished.output
+    return finished.output
 
 
 @pytest.mark.nightly
@@ -48,19 +67,17 @@ def test_a_model_that_is_worse_than_the_approved_one_is_not_registered(
     trained = HOUSES.replace("count: 2}", "count: 2, hyperparameters: {epochs: 40}}")
     text = f"{trained}evaluation: {{gates: [{gate}]}}\n"
     own = checkout.with_environment(tmp_path, "houses", text)
-    assert own.run("local", "up", "houses", "--enforce-iam").exit_code == 0
-    for command in (("deploy",), ("data", "upload"), ("run", "--follow")):
-        done = own.run(*command, "houses", "--local")
-        assert done.exit_code == 0, done.output
-    first = own.run("status", "houses", "latest", "--local")
-    assert "must be any number (no version is approved yet)" in first.output
-    assert own.run("approve", "houses", "1", "--local").exit_code == 0
-    worse = own.run("run", "houses", "--local", "--follow", "-p", "Epochs=1")
-    second = own.run("status", "houses", "latest", "--local")
-    own.run("local", "down")
+    with emulator(own):
+        for command in (("deploy",), ("data", "upload"), ("run", "--follow")):
+            succeed(own, *command, "houses", "--local")
+        first = succeed(own, "status", "houses", "latest", "--local")
+        succeed(own, "approve", "houses", "1", "--local")
+        worse = own.run("run", "houses", "--local", "--follow", "-p", "Epochs=1")
+        second = succeed(own, "status", "houses", "latest", "--local")
+    assert "must be any number (no version is approved yet)" in first
     assert worse.exit_code != 0
     assert "version 1, approved, has 1" in worse.output
-    assert "version 1, approved, has 1" in second.output
+    assert "version 1, approved, has 1" in second
 
 
 @pytest.mark.nightly
@@ -79,3 +96,42 @@ def test_a_new_workload_runs_without_an_edit(tmp_path: Path, framework: str, tas
     answers = own.summary()["endpoint_answers"]
     assert [answer["passed"] for answer in answers] == [True, True]
     assert own.summary()["left_behind"] == []
+
+
+SECRETIVE = """
+import os
+import boto3
+from botocore.exceptions import ClientError
+
+secrets = boto3.client("secretsmanager")
+name = os.environ["SHOAL_SECRET_TOKEN"]
+size = len(secrets.get_secret_value(SecretId=name)["SecretString"])
+try:
+    secrets.get_secret_value(SecretId="team/other")
+except ClientError as error:
+    raise SystemExit(f"{name} has {size} signs, team/other: {error.response['Error']['Code']}")
+"""
+
+
+@pytest.mark.nightly
+def test_a_training_reads_the_secret_that_is_named_and_no_other(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    """Deployed with the policies of every role applied; the script fails when it is refused."""
+    training = "training: {strategy: none, source_dir: mine, secrets: {TOKEN: team/token}, "
+    text = HOUSES.replace("training: {strategy: torchrun, ", training).replace(
+        "count: 2", "count: 1"
+    )
+    own = checkout.with_environment(tmp_path, "houses", text)
+    (own.root / "mine").mkdir()
+    for name in ("train", "evaluate", "inference"):
+        (own.root / "mine" / f"{name}.py").write_text(SECRETIVE if name == "train" else "")
+    with emulator(own):
+        client = own.local_target.client("secretsmanager")
+        for name in ("team/token", "team/other"):
+            client.create_secret(Name=name, SecretString="twelve signs")
+        succeed(own, "deploy", "houses", "--local")
+        succeed(own, "data", "upload", "houses", "--local")
+        failed = own.run("run", "houses", "--local", "--follow")
+    assert "team/token has 12 signs, team/other: AccessDeniedException" in failed.output
+    assert "twelve signs" not in failed.output
