@@ -37,18 +37,30 @@ def variables(secrets: Mapping[str, str]) -> dict[str, str]:
 def interface_endpoints(environment: Environment) -> tuple[InterfaceEndpoint, ...]:
     """Return the services that the new VPC has an endpoint for.
 
-    Secrets Manager is among them where a training reads a secret and has no other way to it.
+    Secrets Manager is among them where a training reads a secret and has no other way to it. What
+    several workloads share has only what its own section names.
     """
-    network, service = environment.network, InterfaceEndpoint.SECRETS_MANAGER
-    listed = network.interface_endpoints
-    if not environment.training.secrets or network.nat or network.existing or service in listed:
+    listed = environment.network.interface_endpoints
+    if environment.workloads or not _lacks_way(environment):
         return listed
-    return (*listed, service)
+    return (*listed, InterfaceEndpoint.SECRETS_MANAGER)
+
+
+def _lacks_way(environment: Environment) -> bool:
+    """Return whether the network as it is written keeps training from its secrets."""
+    network, service = environment.network, InterfaceEndpoint.SECRETS_MANAGER
+    has_way = network.nat or network.existing or service in network.interface_endpoints
+    return bool(environment.training.secrets) and not has_way
 
 
 def problems(environment: Environment) -> Iterator[Problem]:
     """Yield what is wrong with the secrets of an environment."""
-    return problems_of(environment.training.secrets, "training.secrets")
+    yield from problems_of(environment.training.secrets, "training.secrets")
+    if environment.workloads and _lacks_way(environment):
+        message = "are out of reach: the network that the workloads share has no way to them"
+        service = InterfaceEndpoint.SECRETS_MANAGER
+        advice = f"add {service} to network.interface_endpoints, or set network.nat: true"
+        yield Problem("training.secrets", message, advice, related=("network",))
 
 
 def problems_of(secrets: Mapping[str, str], where: str) -> Iterator[Problem]:

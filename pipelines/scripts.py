@@ -48,7 +48,8 @@ def problems(environment: Environment, entry_point: str, root: Path | None) -> I
         for key, script in scripts.items():
             yield from _without_main(key, folder / script, script)
         yield from _missing_options(folder, evaluation)
-        yield from _missing_inference(environment, folder)
+        if environment.endpoint is not None:
+            yield from _missing_inference(environment, folder)
 
 
 def notices(environment: Environment, root: Path | None) -> Iterator[str]:

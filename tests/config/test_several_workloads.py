@@ -164,6 +164,10 @@ def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: 
         ),
         # of all workloads, told once
         ({"training": {"instance_count": 0}}, "training.instance_count = 0: must be at least 1"),
+        (
+            {"workloads": {"houses": {"training": {"secrets": {"TOKEN": "team/token"}}}}},
+            "training.secrets: are out of reach: the network that the workloads share has no way",
+        ),
         ({"extends": "base.yaml"}, 'extends = "base.yaml": there is no such file to extend'),
     ],
 )
