@@ -91,7 +91,7 @@ def _mistake_in(script: Path) -> str | None:
 def _without_main(key: str, folder: Path, script: str) -> Iterator[Problem]:
     """Yield a problem for a script that imports and defines, and starts nothing of it.
 
-    One that only imports a module beside it may start it so.
+    One that only imports a module of its folder may start it so.
     """
     body = _body((folder / script).read_text(encoding="utf-8"))
     defines = any(isinstance(node, _DEFINITIONS) for node in body)
