@@ -94,15 +94,19 @@ def problems_of(training: Training, entry_point: str, root: Path | None) -> Iter
             yield Problem(key, mistake, f"give what {entry_point} takes", value)
 
 
+def modules_of(folder: Path, entry_point: str) -> list[Path]:
+    """Return the modules in the folder that a script imports by name. The script must be there,
+    and readable.
+    """
+    names = _imported_by((folder / entry_point).read_text(encoding="utf-8"))
+    return [module for name in names if (module := folder / f"{name}.py").is_file()]
+
+
 def _texts_of(folder: Path, entry_point: str) -> Iterator[str]:
     """Yield the text of the script, and of the modules in its folder that it imports by name."""
-    script = folder / entry_point
-    if not script.is_file():
-        return
-    text = script.read_text(encoding="utf-8")
-    yield text
-    modules = (folder / f"{module}.py" for module in _imported_by(text))
-    yield from (module.read_text(encoding="utf-8") for module in modules if module.is_file())
+    if (folder / entry_point).is_file():
+        for file in (folder / entry_point, *modules_of(folder, entry_point)):
+            yield file.read_text(encoding="utf-8")
 
 
 @cache

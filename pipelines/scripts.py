@@ -16,8 +16,10 @@ from pathlib import Path
 from config.container_code import ENTRY_POINT
 from config.errors import Problem
 from config.settings import Environment
+from pipelines.script_options import modules_of
 
 PAGE = "docs/bring-your-model.md"
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _EVALUATION_OPTIONS = ("--model-dir", "--test-dir", "--output-dir")
 _WORDS = {
     "evaluation.json": "the evaluation writes",
@@ -39,14 +41,12 @@ def problems(environment: Environment, entry_point: str, root: Path | None) -> I
     evaluation = environment.evaluation.entry_point
     scripts = {"training.entry_point": entry_point, "evaluation.entry_point": evaluation}
     unreadable = [
-        Problem(key, mistake, "correct it", script)
-        for key, script in scripts.items()
-        if (mistake := _mistake_in(folder / script))
+        problem for key, script in scripts.items() for problem in _unreadable(key, folder, script)
     ]
-    yield from unreadable
+    yield from dict.fromkeys(unreadable)
     if not unreadable and environment.pipeline is None:
         for key, script in scripts.items():
-            yield from _without_main(key, folder / script, script)
+            yield from _without_main(key, folder, script)
         yield from _missing_options(folder, evaluation)
         if environment.endpoint is not None:
             yield from _missing_inference(environment, folder)
@@ -67,13 +67,21 @@ def notices(environment: Environment, root: Path | None) -> Iterator[str]:
             yield f"no script in {source_dir} says {word}, which {reader}; see {PAGE}"
 
 
+def _unreadable(key: str, folder: Path, script: str) -> Iterator[Problem]:
+    """Yield a problem if Python cannot read a script, or a module in its folder that it imports."""
+    if mistake := _mistake_in(folder / script):
+        yield Problem(key, mistake, "correct it", script)
+        return
+    for module in modules_of(folder, script):
+        if mistake := _mistake_in(module):
+            yield Problem("training.source_dir", f"{module.name}: {mistake}", "correct it")
+
+
 def _mistake_in(script: Path) -> str | None:
-    """Return why Python cannot read a script; None if it can, or for another language."""
-    if script.suffix != ".py":
-        return None
+    """Return why Python cannot read a script; None if it can."""
     version = ".".join(map(str, sys.version_info[:2]))
     try:
-        _does_something(script.read_text(encoding="utf-8"))
+        _body(script.read_text(encoding="utf-8"))
     except SyntaxError as error:
         return f"Python {version} cannot read line {error.lineno}: {error.msg}"
     except ValueError as error:  # not UTF-8, or NUL
@@ -81,32 +89,42 @@ def _mistake_in(script: Path) -> str | None:
     return None
 
 
-def _without_main(key: str, file: Path, script: str) -> Iterator[Problem]:
-    if file.suffix == ".py" and not _does_something(file.read_text(encoding="utf-8")):
-        message = "calls nothing: a job with it would end at once, without a result"
-        advice = 'end it with `if __name__ == "__main__":` and a call'
-        yield Problem(key, message, advice, script)
+def _without_main(key: str, folder: Path, script: str) -> Iterator[Problem]:
+    """Yield a problem for a script that imports and defines, and starts nothing of it.
+
+    One that only imports a module of its folder may start it so.
+    """
+    body = _body((folder / script).read_text(encoding="utf-8"))
+    defines = any(isinstance(node, _DEFINITIONS) for node in body)
+    if any(map(_does_something, body)) or (not defines and modules_of(folder, script)):
+        return
+    message = "calls nothing: a job with it would end at once, without a result"
+    advice = 'end it with `if __name__ == "__main__":` and a call'
+    yield Problem(key, message, advice, script)
 
 
 @cache
-def _does_something(text: str) -> bool:
-    """Return whether a script, when it is started, does more than to import and to define."""
-    defining = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return any(
-        isinstance(node, ast.If | ast.For | ast.While | ast.With | ast.Try)
-        or any(isinstance(each, ast.Call) for each in ast.walk(node))
-        for node in ast.parse(text).body
-        if not isinstance(node, defining)
-    )
+def _body(text: str) -> tuple[ast.stmt, ...]:
+    return tuple(ast.parse(text).body)
+
+
+def _does_something(node: ast.stmt) -> bool:
+    if isinstance(node, (*_DEFINITIONS, ast.Import, ast.ImportFrom)):
+        return False
+    is_block = isinstance(node, ast.If | ast.For | ast.While | ast.With | ast.Try)
+    return is_block or any(isinstance(each, ast.Call) for each in ast.walk(node))
 
 
 def _missing_options(folder: Path, script: str) -> Iterator[Problem]:
     """Yield a problem for an evaluation that reads its options by argparse, but not those that it
     is given.
     """
-    text = (folder / script).read_text(encoding="utf-8", errors="replace")
-    if "ArgumentParser(" not in text or "parse_known_args" in text:
+    own, *others = (
+        file.read_text(encoding="utf-8") for file in (folder / script, *modules_of(folder, script))
+    )
+    if "ArgumentParser(" not in own or "parse_known_args" in own:
         return
+    text = "\n".join((own, *others))
     if missing := [option for option in _EVALUATION_OPTIONS if option not in text]:
         message = f"takes no {', '.join(missing)}, which the pipeline gives it"
         yield Problem("evaluation.entry_point", message, f"add it; see {PAGE}", script)

@@ -67,6 +67,10 @@ def test_scripts_that_keep_the_contract_are_right(tmp_path: Path) -> None:
         ({"train": "a = 1\nprint("}, "cannot read line 2: '(' was never closed; correct it"),
         ({"train": b"\xff"}, "cannot read it: 'utf-8' codec can't decode byte 0xff"),
         ({"train": "print()\0"}, "cannot read"),
+        (
+            {"train": f"import net\n{MAIN}", "net": "(", "evaluate": f"import net\n{EVALUATE}"},
+            "training.source_dir: net.py: Python ",
+        ),
         ({"evaluate": EVALUATE.replace("test-", "")}, "takes no --test-dir, which the pipeline"),
         ({"evaluate": None}, 'evaluation.entry_point = "evaluate.py": there is no such file'),
         ({"inference": None}, 'training.source_dir = "code": there is no inference.py in it'),
@@ -93,6 +97,10 @@ def test_what_a_script_lacks_is_one_line(
 )
 def test_a_script_that_does_something_is_right(tmp_path: Path, text: str) -> None:
     assert notices(write(tmp_path, train=text, evaluate=text)) == []
+
+
+def test_a_script_may_start_what_it_imports(tmp_path: Path) -> None:
+    assert notices(write(tmp_path, train="import loop", loop="print()")) == []
 
 
 @pytest.mark.parametrize("word", CONTRACT.split()[1:])

@@ -1,5 +1,5 @@
-"""Writes the dataset: parcels of three kinds, made up, so that this workload runs at once. Put your
-own data in their place.
+"""Writes the dataset: parcels of three kinds, invented, so that this workload runs at once. Put
+your own data in their place.
 
     python prepare.py --out FOLDER
 

@@ -1,4 +1,4 @@
-"""Writes the dataset: trips of a van, made up, so that this workload runs at once. Put your own
+"""Writes the dataset: trips of a van, invented, so that this workload runs at once. Put your own
 data in their place.
 
     python prepare.py --out FOLDER
