@@ -21,12 +21,14 @@ from shoal.verbs.workspace import Session, Workspace
     help="Delete only what serves a release; where `protect: true`, if none is pinned.",
 )
 @click.pass_obj
-def destroy(workspace: Workspace, environment: str, local: bool, only_serving: bool) -> None:
+def destroy(
+    workspace: Workspace, environment: str, workload: str | None, local: bool, only_serving: bool
+) -> None:
     """Stop what runs in ENV, remove what executions left, and delete the stacks.
 
     Refused where `protect: true`. Who serves a model of ENV has its own copy.
     """
-    session = workspace.open(environment, local)
+    session = workspace.open(environment, local, workload)
     if only_serving:
         _destroy_serving(session)
         return
@@ -48,7 +50,7 @@ def _destroy_serving(session: Session) -> None:
     with open_view() as view:
         removal = session.serving_removal(view)
         removal.require_allowed()
-        with phase(f"destroy what serves {session.environment.name} in {where}", view):
+        with phase(f"destroy what serves {session.title} in {where}", view):
             kept = removal.remove()
             removal.require_no_endpoint()
     if kept is None:
@@ -60,7 +62,7 @@ def _destroy_serving(session: Session) -> None:
     )
     for line in (
         *kept,
-        f"everything else of {session.environment.name}: its other stacks, its data, its registry",
+        f"everything else of {session.title}: its other stacks, its data, its registry",
     ):
         click.echo(f"left: {line}")
     if session.environment.serves:

@@ -52,6 +52,7 @@ _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/
 def invoke_endpoint(
     workspace: Workspace,
     environment: str,
+    workload: str | None,
     local: bool,
     body: Path | None,
     content_type: str | None,
@@ -65,7 +66,7 @@ def invoke_endpoint(
     digit = None
     if number is not None:
         digit = dataset.read_digit(workspace.root / dataset.FOLDER, number)
-    session = workspace.open(environment, local)
+    session = workspace.open(environment, local, workload)
     name = endpoint or invoke.find_endpoint(
         session.target, f"{session.names.pipeline}-", session.names.serving_endpoint
     )

@@ -46,7 +46,8 @@ _COMMANDS = (
     Deferred(
         "deploy",
         "shoal.cli.deployment:deploy",
-        "Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI.",
+        "Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI; with"
+        " WORKLOAD its own, and what they need.",
     ),
     Deferred(
         "destroy",

@@ -27,12 +27,17 @@ _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 @local_option
 @click.pass_obj
 def approve(
-    workspace: Workspace, environment: str, package: str | None, comment: str | None, local: bool
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    package: str | None,
+    comment: str | None,
+    local: bool,
 ) -> None:
     """Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number),
     by default the newest.
     """
-    session = workspace.open(environment, local)
+    session = workspace.open(environment, local, workload)
     arn = package_arn(session, package) if package else _newest(session)
     before = registry.describe(session.target, arn)
     if before.approval == REJECTED and not package:
@@ -144,7 +149,7 @@ def _newest(session: Session) -> str:
     versions = registry.versions(session.target, session.names.model_package_group)
     if not versions:
         raise NotFoundError(
-            f"the registry of {session.environment.name} has no version; train one: `shoal run"
+            f"the registry of {session.title} has no version; train one: `shoal run"
             f" {session.arguments}`"
         )
     return versions[0][0]

@@ -304,7 +304,7 @@ class Doctor:
     def _built_image(self, image: Image) -> Finding:
         uri = image.uri()
         if uri is None:
-            advice = f"run `shoal image build {self.environment.name}`"
+            advice = f"run `shoal image build {self.environment.title}`"
             return Finding(
                 "image for training",
                 State.FAILED,
@@ -397,7 +397,7 @@ class Doctor:
         if count:
             yield Finding("dataset", State.OK, names.dataset_uri)
         else:
-            advice = f"deploy, then `shoal data upload {self.environment.name}`"
+            advice = f"deploy, then `shoal data upload {self.environment.title}`"
             yield Finding(
                 "dataset", State.WARNING, f"nothing is at {names.dataset_uri} yet", advice
             )

@@ -161,7 +161,7 @@ def package_arn(session: Session, package: str) -> str:
     if package.isdigit():
         return f"{group}/{package}"
     if package.rpartition("/")[0] != group or not package.rpartition("/")[2].isdigit():
-        message = f"{package} is no version in the registry of {session.environment.name}"
+        message = f"{package} is no version in the registry of {session.title}"
         raise NotFoundError(f"{message}; give its number, or its ARN: {group}/NUMBER")
     return package
 
