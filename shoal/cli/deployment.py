@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import click
 
-from config.loader import load_workloads, places
+from config.loader import environment_file, load_workloads, places
 from config.serving import timeout_s
 from shoal.cli.live_view import LiveView
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.plain_view import PlainView
 from shoal.cli.view import open_view
-from shoal.verbs import serving
+from shoal.verbs import inventory, serving
 from shoal.verbs.deployed_stack import status_of_stack
 from shoal.verbs.errors import AWS_ERRORS, CommandError, refusal
 from shoal.verbs.flow import phase
@@ -63,6 +63,21 @@ def deploy(workspace: Workspace, environment: str, workload: str | None, local: 
     for each in session.each:
         click.echo(f"deployed: pipeline {each.names.pipeline}")
         report_serving(each)
+    _report_unlisted(session)
+
+
+def _report_unlisted(session: Session) -> None:
+    """Print the workloads that left the file: the CLI deletes no stack that left the checkout."""
+    if not session.environment.workloads:
+        return
+    deployed = inventory.deployed_workloads(session.target, session.names)
+    for workload in sorted({*deployed} - {*session.environment.workloads}):
+        click.echo(
+            f"{environment_file(session.environment.name)} has no workload {workload}, but its"
+            " stacks are there and cost money until"
+            f" `shoal destroy {session.environment.name} {workload}{session.flag}` deletes them",
+            err=True,
+        )
 
 
 @contextmanager

@@ -52,7 +52,8 @@ _COMMANDS = (
     Deferred(
         "destroy",
         "shoal.cli.destroy:destroy",
-        "Stop what runs in ENV, remove what executions left, and delete the stacks.",
+        "Stop what runs in ENV, remove what executions left, and delete the stacks; with WORKLOAD"
+        " only what is its own, also of one that left the file.",
     ),
     Deferred(
         "diff",

@@ -123,10 +123,13 @@ class Session:
     @property
     def arguments(self) -> str:
         """Return the words that name it and its target in a command, for messages."""
-        flag = (
-            " --local" if self.target.is_local and self.environment.target is TargetKind.AWS else ""
-        )
-        return self.title + flag
+        return self.title + self.flag
+
+    @property
+    def flag(self) -> str:
+        """` --local` where the file's target is AWS, and this one is not."""
+        is_other = self.target.is_local and self.environment.target is TargetKind.AWS
+        return " --local" if is_other else ""
 
     @property
     def stack_pattern(self) -> str:
