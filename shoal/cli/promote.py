@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from config.loader import environment_names, load_environment
+from config.loader import environment_names, load_workloads
 from config.names import Names
 from config.settings import Environment
 from shoal.cli.options import environment_argument, local_option
@@ -68,6 +68,9 @@ def approve(
     "--to", "destination", required=True, metavar="ENV", help="The environment that gets it."
 )
 @click.option(
+    "--workload", metavar="NAME", help="Which one, where the environment that gets it has several."
+)
+@click.option(
     "--package",
     metavar="PACKAGE",
     help="An ARN, or a version's number; by default the newest version that is approved.",
@@ -85,6 +88,7 @@ def promote(
     workspace: Workspace,
     source: str,
     destination: str,
+    workload: str | None,
     package: str | None,
     as_pull_request: bool,
     remote: str | None,
@@ -95,9 +99,9 @@ def promote(
 
     Exit code 3 where nothing is approved that could be promoted.
     """
-    step = PromotionStep.of(workspace, source, destination)
+    step = PromotionStep.of(workspace, source, destination, workload)
     step.repository.require_clean()
-    session = workspace.open(step.holder.name, local)
+    session = Session(workspace, step.holder, workspace.reach(step.holder, local))
     version = step.package(session, package)
     if step.is_pinned(version):
         click.echo(
@@ -137,9 +141,10 @@ def status(workspace: Workspace, environments: tuple[str, ...], local: bool) -> 
     """
     names = environments or tuple(environment_names(workspace.root))
     disagreeing = [
-        name
+        view.title
         for name in names
-        if not _agrees(workspace, load_environment(name, workspace.root), local)
+        for view in load_workloads(name, workspace.root)
+        if not _agrees(workspace, view, local)
     ]
     if disagreeing:
         raise DisagreementError(f"not in agreement with what they pin: {', '.join(disagreeing)}")
@@ -158,9 +163,8 @@ def _newest(session: Session) -> str:
 def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool:
     """Print the answers for one environment; return whether every one of them agrees."""
     pinned = environment.release
-    click.echo(
-        f"{environment.name}: {f'pins {pinned.model_package_arn}' if pinned else 'pins no release'}"
-    )
+    pin = f"pins {pinned.model_package_arn}" if pinned else "pins no release"
+    click.echo(f"{environment.title}: {pin}")
     targets = release_targets(workspace, environment, local)
     answers = list(compare(pinned, targets, Names(environment).serving_endpoint))
     for answer in answers:

@@ -261,7 +261,7 @@ class Verification:
 
     def _require_sealed(self) -> None:
         """Raise PromotionError unless the archive lies where no job can write it again."""
-        sealed = f"s3://{self.names.bucket('artifacts')}/{SEALED}/"
+        sealed = f"s3://{self.names.bucket('artifacts')}/{self.names.folder(SEALED)}/"
         if not self.package.model_data_url.startswith(sealed):
             raise self._refusal(
                 f"{self.package.model_data_url} is not sealed, so a job may write it again",

@@ -39,9 +39,7 @@ class Workspace:
         Raises ConfigError, NotFoundError (no shoal-local runs), WrongAccountError.
         """
         environment = load_environment(name, self.root, workload=workload)
-        target = self.target_of(environment, local)
-        target.check_account()
-        return Session(self, environment, target)
+        return Session(self, environment, self.reach(environment, local))
 
     def open_whole(self, name: str, local: bool, workload: str | None = None) -> Session:
         """Return all workloads of the environment `name`, or only `workload`, and their target.
@@ -51,9 +49,16 @@ class Workspace:
         if workload is not None:
             return self.open(name, local, workload)
         views = load_workloads(name, self.root)
-        target = self.target_of(views[0], local)
+        return Session(self, views[0], self.reach(views[0], local), views)
+
+    def reach(self, environment: Environment, local: bool) -> Target:
+        """Return the target of `environment`, whose account was asked who is there.
+
+        Raises NotFoundError (no shoal-local runs), WrongAccountError.
+        """
+        target = self.target_of(environment, local)
         target.check_account()
-        return Session(self, views[0], target, views)
+        return target
 
     @property
     def local_server(self) -> LocalServer:
