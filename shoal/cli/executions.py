@@ -63,14 +63,27 @@ def status(
     """Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or
     `latest`).
     """
-    session = workspace.open(environment, local, workload)
     console = Console(soft_wrap=True)
     if execution:
+        session = workspace.open(environment, local, workload)
         state = session.pipeline.look(session.pipeline.find(execution))
         print_execution(console, state)
         for gate in gates_of(session.target, state):
             console.print(one_line(f"gate: {gate}"), markup=False)
         return
+    sessions = workspace.open_whole(environment, local, workload).each
+    for each in sessions:
+        if len(sessions) == 1:
+            _print_executions(console, each)
+            return
+        click.echo(f"{each.title}:")
+        try:
+            _print_executions(console, each)
+        except NotFoundError as error:  # the others may be deployed
+            click.echo(str(error))
+
+
+def _print_executions(console: Console, session: Session) -> None:
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
         console.print(
             one_line(

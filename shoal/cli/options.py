@@ -35,7 +35,7 @@ class _Workload(click.Argument):
         """
         names = [self.name, *(each.name for each in following)]
         words = [word for name in names if isinstance(word := opts.get(name), str)]
-        if not words or _is_workload(ctx, words, sum(each.required for each in following)):
+        if not words or _is_workload(ctx, words, following):
             return []
         for name in names:
             opts.pop(name, None)
@@ -43,13 +43,17 @@ class _Workload(click.Argument):
         return words[len(following) :]
 
 
-def _is_workload(ctx: click.Context, words: list[str], required: int) -> bool:
+def _is_workload(ctx: click.Context, words: list[str], following: list[click.Argument]) -> bool:
     """Return whether the first of the words is the workload.
 
-    It need not be named where there is only one, so the `required` arguments go first there.
+    It need not be named where there is only one, so arguments that are required go first there.
+    Without a checkout, as when a command in a page is checked, the number of words decides.
     """
+    if ctx.obj is None:
+        return len(words) > len(following)
     from config.loader import workloads_of  # help can do without
 
+    required = sum(each.required for each in following)
     workloads = workloads_of(ctx.params["environment"], ctx.obj.root)
     return words[0] in workloads and (len(workloads) > 1 or len(words) > required)
 

@@ -157,9 +157,9 @@ class Session:
         return LOCAL_POLL_S if self.target.is_local else AWS_POLL_S
 
     def cdk(self, report: Report) -> Cdk:
-        """Return the CDK CLI with an assembly of this environment alone.
+        """Return the CDK CLI with an assembly of this environment, or workload, alone.
 
-        So `shoal synth` and other environments do not change it.
+        So `shoal synth`, other environments and other workloads do not change it.
         """
         folder = self._folder
         return self.workspace.cdk(self.assembly, folder, folder / "tmp", report)
@@ -181,7 +181,7 @@ class Session:
 
     @property
     def _folder(self) -> Path:
-        return self.workspace.root / ".shoal" / "cdk" / self.environment.name
+        return self.workspace.root / ".shoal" / "cdk" / ".".join(self.title.split())
 
     def teardown(self, report: Report) -> Teardown:
         return Teardown(self.target, self.names, report, self.poll_s)

@@ -92,7 +92,6 @@ def test_words_that_are_missing_or_too_many_are_named(
     "verb",
     [
         "run dev",
-        "status dev",
         "status dev latest",
         "stop dev latest",
         "logs dev latest Train",
