@@ -77,6 +77,14 @@ def load_environment(
     return _checked(files, workload or names[0], name, root)
 
 
+def workloads_of(name: str, root: Path) -> list[str]:
+    """Return the names of the workloads of environment `name`, in the order of its file.
+
+    Nothing else of the file is checked. Raises ConfigError.
+    """
+    return _read(name, root, None).workloads()
+
+
 def load_workloads(name: str, root: Path, strategy: str | None = None) -> tuple[Environment, ...]:
     """Return the environment `name` once for each of its workloads, in the order of its file.
 
@@ -171,14 +179,14 @@ class _Files:
         return [problem for part in self._parts for problem in part.document.problems]
 
     def workloads(self) -> list[str]:
-        """Return the names of the workloads; a file of one workload has its name, or "".
+        """Return the names of the workloads; a file of one workload has its name, or the default.
 
         Raises ConfigError unless `workloads` is a mapping of names to sections.
         """
         common = self.common
         if "workloads" not in common:
             name = common.get("workload")
-            return [name if isinstance(name, str) else ""]
+            return [name if isinstance(name, str) else Environment.model_fields["workload"].default]
         sections = common["workloads"]
         if not isinstance(sections, dict) or not sections:
             message = "must be a mapping of the workloads' names to what differs for each"

@@ -44,6 +44,11 @@ class Names:
         return replace(self, is_shared=True)
 
     @property
+    def is_one_of_several(self) -> bool:
+        """Whether they are of one workload of an environment that has several."""
+        return bool(self.environment.workloads) and not self.is_shared
+
+    @property
     def shared_prefix(self) -> str:
         """`shoal-<project>-<environment>`: the start of the names of what workloads share."""
         return f"shoal-{self.environment.project}-{self.environment.name}"

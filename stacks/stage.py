@@ -138,6 +138,16 @@ class WorkloadStacks:
         if workload.environment.workloads:
             for stack in filter(None, (self.image, self.pipeline, self.monitoring, self.serving)):
                 cdk.Tags.of(stack).add(WORKLOAD_TAG, self._names.prefix)
+                self._tag(stack)
+
+    def _tag(self, stack: cdk.Stack) -> None:
+        """Tag the stack itself, which the CDK leaves out (@aws-cdk/core:explicitStackTags): so
+        `shoal destroy` finds the stacks of a workload that left its environment's file.
+        """
+        environment = self._names.environment
+        stack.tags.set_tag("shoal:project", environment.project)
+        stack.tags.set_tag("shoal:environment", environment.name)
+        stack.tags.set_tag(WORKLOAD_TAG, self._names.prefix)
 
     def _image(self) -> ImageStack | None:
         recipe, stage = self._names.environment.training.build_image, self._stage

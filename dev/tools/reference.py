@@ -61,6 +61,9 @@ def cli_page(group: click.Group, name: str) -> str:
         *_options(group, context),
         "ENV is the name of a file in `environments/`, without `.yaml`. Verbs go to the target that"
         " the file says (`target`), with `--local` to shoal-local.",
+        "WORKLOAD is one of its workloads; where it has one only, it may be left out. Without one,"
+        " `deploy`, `diff`, `doctor`, `drift`, `plan`, `status`, `sweep` and `destroy` take all of"
+        " them.",
         "",
         *_exit_codes(group.epilog or ""),
         "| command | what it does |",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from config.names import Names
+from config.names import SHARED_PARTS, Names
 from config.secrets import interface_endpoints
 from config.serving import waits_s
 from config.settings import Environment
@@ -99,7 +99,9 @@ class Plan:
 
 
 def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
-    """Return the plan of an environment that `check` has accepted with `notices`."""
+    """Return the plan of an environment that `check` has accepted with `notices`; of one that has
+    several workloads, what this one adds to what they share.
+    """
     training, evaluation, region = (
         environment.training,
         environment.evaluation,
@@ -125,10 +127,13 @@ def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
                 prices.instance(endpoint.instance_type, region),
             )
         )
+    is_one_of_several = bool(environment.workloads)
+    shared_stacks = set(_shared_stacks(environment)) if is_one_of_several else set[Stack]()
+    own = _own_at_rest if is_one_of_several else _at_rest
     return Plan(
         environment,
-        stacks=tuple(_stacks(environment)),
-        at_rest=Bill(tuple(_at_rest(environment))),
+        stacks=tuple(each for each in _stacks(environment) if each not in shared_stacks),
+        at_rest=Bill(tuple(own(environment))),
         training=Bill((nodes,)),
         testing=Bill(testing),
         training_subnet=(
@@ -137,6 +142,32 @@ def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
         addresses=capacity.addresses(environment),
         notes=(*notices, *_notes(environment)),
     )
+
+
+def shared_plan(plans: Sequence[Plan]) -> Plan:
+    """Return what several workloads of an environment, with these plans, are together while nothing
+    trains: what they share counts once.
+    """
+    first = plans[0]
+    environment = first.environment
+    own = (
+        replace(line, what=f"{each.environment.workload}: {line.what}")
+        for each in plans
+        for line in each.at_rest.lines
+    )
+    return replace(
+        first,
+        stacks=(*_shared_stacks(environment), *(stack for each in plans for stack in each.stacks)),
+        at_rest=Bill((*_shared_at_rest(environment), *own)),
+        training=Bill(()),
+        testing=Bill(()),
+        notes=tuple(dict.fromkeys(note for each in plans for note in each.notes)),
+    )
+
+
+def _shared_stacks(environment: Environment) -> Iterator[Stack]:
+    shared = {Names(environment).stack(part) for part in SHARED_PARTS}
+    return (each for each in _stacks(environment) if each.name in shared)
 
 
 def _stacks(environment: Environment) -> Iterator[Stack]:
@@ -154,7 +185,7 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
         if setting
     ]
     parts = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs", *extras]
-    yield Stack(names.stack("data"), "key, buckets, model registry")
+    yield Stack(names.stack("data"), "key, buckets")
     yield Stack(
         names.stack("network"),
         "security groups in an existing VPC" if network.existing else ", ".join(parts),
@@ -167,7 +198,7 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
             f"repository and build of the image {environment.training.build_image}",
         )
     guard = ", teardown guard" if environment.endpoint else ""
-    yield Stack(names.stack("pipeline"), f"roles, pipeline, functions{guard}")
+    yield Stack(names.stack("pipeline"), f"roles, pipeline, model registry, functions{guard}")
     yield Stack(names.stack("monitoring"), "alarms, dashboard, sweeper")
     if environment.serving and environment.release:
         yield Stack(
@@ -177,8 +208,21 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
 
 
 def _at_rest(environment: Environment) -> Iterator[Line]:
+    key, *shared = _shared_at_rest(environment)
+    yield replace(key, quantity=2 if environment.training.build_image else 1)
+    yield from shared
+    yield from _serving_instances(environment)
+
+
+def _own_at_rest(environment: Environment) -> Iterator[Line]:
+    if environment.training.build_image:
+        yield Line("KMS key of the image", 1, prices.kms_key(environment.region))
+    yield from _serving_instances(environment)
+
+
+def _shared_at_rest(environment: Environment) -> Iterator[Line]:
     network, settings, region = environment.network, environment.file_system, environment.region
-    yield Line("KMS key", 2 if environment.training.build_image else 1, prices.kms_key(region))
+    yield Line("KMS key", 1, prices.kms_key(region))
     if settings:
         throughput = (
             f", {settings.throughput_mbps_per_tib} MB/s per TiB"
@@ -195,7 +239,6 @@ def _at_rest(environment: Environment) -> Iterator[Line]:
     if network.nat:
         yield Line("NAT gateway", 1, prices.nat_gateway(region))
         yield Line("public address of the NAT gateway", 1, prices.public_address(region))
-    yield from _serving_instances(environment)
 
 
 def _serving_instances(environment: Environment) -> Iterator[Line]:

@@ -7,7 +7,12 @@ import datetime
 import click
 
 from config.errors import ConfigError
-from config.loader import environment_file, environment_names, load_environment
+from config.loader import (
+    environment_file,
+    environment_names,
+    load_environment,
+    workloads_of,
+)
 from config.workload import (
     FILE,
     folders_without_a_file,
@@ -66,22 +71,45 @@ def _tell(error: ConfigError, told: set[str]) -> set[str]:
 def _check_environment(workspace: Workspace, name: str, told: set[str]) -> set[str]:
     """Return the mistakes, which are printed unless they are `told`."""
     try:
-        environment = load_environment(name, workspace.root)
+        workloads = workloads_of(name, workspace.root)
+    except ConfigError as error:
+        return _tell(error, told)
+    mistakes: set[str] = set()
+    remarks: dict[str, list[str]] = {}
+    for workload in workloads:
+        mistakes |= _check_view(workspace, name, workload, told | mistakes, remarks)
+    for remark, whose in remarks.items():
+        start = "" if len(whose) == len(workloads) else f"{', '.join(whose)}: "
+        click.echo(f"{environment_file(name)}: {start}{remark}")
+    return mistakes
+
+
+def _check_view(
+    workspace: Workspace, name: str, workload: str, told: set[str], remarks: dict[str, list[str]]
+) -> set[str]:
+    """Return the mistakes of the environment as one workload has it; add what else is to be said of
+    it to `remarks`.
+    """
+    try:
+        environment = load_environment(name, workspace.root, workload=workload)
         checked = check_environment(environment, root=workspace.root)
         require_workload(environment.workload, workspace.root)
     except ConfigError as error:
         return _tell(error, told)
     training = environment.training
+    start = f"{workload}: " if environment.workloads else ""
     click.echo(
-        f"{environment_file(name)}: ok ({checked.launch.case.strategy} on"
+        f"{environment_file(name)}: {start}ok ({checked.launch.case.strategy} on"
         f" {training.instance_count} x"
         f" {training.instance_type})"
     )
-    for notice in (*checked.notices, *upload_notices(environment, workspace.root)):
-        click.echo(f"{environment_file(name)}: notice: {notice}")
     today = datetime.datetime.now(tz=datetime.UTC).date()
     serves = environment.endpoint is not None
     patches = patch_warnings(checked.launch.case, today, serves=serves)
-    for warning in (*patches, *outdated(environment, today)):
-        click.echo(f"{environment_file(name)}: warning: {warning}")
+    notices = (*checked.notices, *upload_notices(environment, workspace.root))
+    for remark in (
+        *(f"notice: {each}" for each in notices),
+        *(f"warning: {each}" for each in (*patches, *outdated(environment, today))),
+    ):
+        remarks.setdefault(remark, []).append(workload)
     return set()

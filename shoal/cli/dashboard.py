@@ -28,13 +28,18 @@ from shoal.verbs.workspace import Workspace
 )
 @click.pass_obj
 def dashboard(
-    workspace: Workspace, environment: str, local: bool, hours: float, output: Path | None
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    local: bool,
+    hours: float,
+    output: Path | None,
 ) -> None:
     """Draw what the CloudWatch dashboard of ENV shows.
 
     CloudWatch draws one PNG file for each graph; the emulator draws none.
     """
-    session = workspace.open(environment, local)
-    folder = output or workspace.root / ".shoal" / "dashboard" / environment
+    session = workspace.open(environment, local, workload)
+    folder = output or workspace.root.joinpath(".shoal", "dashboard", *session.title.split())
     for path in write_images(session.target, session.names.dashboard, hours, folder):
         click.echo(f"written: {path}")

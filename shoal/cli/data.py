@@ -28,10 +28,12 @@ def data() -> None:
     help="Upload what is in FOLDER/CHANNEL/ of each channel instead.",
 )
 @click.pass_obj
-def upload(workspace: Workspace, environment: str, local: bool, folder: Path | None) -> None:
+def upload(
+    workspace: Workspace, environment: str, workload: str | None, local: bool, folder: Path | None
+) -> None:
     """Upload the dataset of ENV's workload, as its script `prepare` writes it; files that are there
     already stay.
     """
-    session = workspace.open(environment, local)
+    session = workspace.open(environment, local, workload)
     with open_view() as view:
         dataset.upload_workload(session.target, session.environment, workspace.root, view, folder)

@@ -20,6 +20,7 @@ from shoal.verbs.workspace import Workspace
 
 @click.command()
 @click.argument("environment", metavar="[ENV]", default="dev")
+@click.argument("workload", metavar="[WORKLOAD]", required=False)
 @click.option(
     "--strategy",
     metavar="NAME",
@@ -52,6 +53,7 @@ from shoal.verbs.workspace import Workspace
 def demo(
     workspace: Workspace,
     environment: str,
+    workload: str | None,
     strategy: str | None,
     output: Path | None,
     parameters: tuple[str, ...],
@@ -62,10 +64,12 @@ def demo(
     serve, and tear down.
     """
     if gitops:
-        _demo_gitops(workspace, output, environment, strategy, parameters, enforce_iam=enforce_iam)
+        chosen = strategy or workload
+        _demo_gitops(workspace, output, environment, chosen, parameters, enforce_iam=enforce_iam)
         return
     folder = (output or workspace.root / "demo-out").resolve()
-    choice = Choice(environment, strategy, parse_parameters(parameters), enforce_iam)
+    values = parse_parameters(parameters)
+    choice = Choice(environment, strategy, values, enforce_iam, workload)
     with open_view() as view, interrupted_once() as shield:
         outcome = run_demo(workspace, choice, folder, view, shield)
     print_result(Console(soft_wrap=True), summary_of_file(folder), folder)
@@ -80,14 +84,15 @@ def _demo_gitops(
     workspace: Workspace,
     output: Path | None,
     environment: str,
-    strategy: str | None,
+    chosen: str | None,
     parameters: tuple[str, ...],
     *,
     enforce_iam: bool,
 ) -> None:
-    if environment != "dev" or strategy or parameters:
+    if environment != "dev" or chosen or parameters:
         raise click.UsageError(
-            "--gitops goes from dev to staging to prod; it takes no ENV, --strategy or --parameter"
+            "--gitops goes from dev to staging to prod; it takes no ENV, WORKLOAD, --strategy or"
+            " --parameter"
         )
     folder = (output or workspace.root / "demo-out" / "gitops").resolve()
     with open_view() as view, interrupted_once() as shield:

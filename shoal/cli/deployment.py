@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import click
 
-from config.loader import load_environment, places
+from config.loader import environment_file, load_workloads, places
 from config.serving import timeout_s
 from shoal.cli.live_view import LiveView
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.plain_view import PlainView
 from shoal.cli.view import open_view
-from shoal.verbs import serving
+from shoal.verbs import inventory, serving
 from shoal.verbs.deployed_stack import status_of_stack
 from shoal.verbs.errors import AWS_ERRORS, CommandError, refusal
 from shoal.verbs.flow import phase
@@ -31,7 +31,7 @@ def synth(workspace: Workspace, environment: str | None) -> None:
     Needs no network and no credentials.
     """
     if environment:
-        load_environment(environment, workspace.root)
+        load_workloads(environment, workspace.root)
     assembly, folder = workspace.root / "cdk.out", workspace.root / ".shoal" / "cdk"
     with open_view() as view, phase("synth", view):
         workspace.cdk(assembly, folder, folder / "tmp", view).synth(environment)
@@ -42,22 +42,42 @@ def synth(workspace: Workspace, environment: str | None) -> None:
 @environment_argument
 @local_option
 @click.pass_obj
-def deploy(workspace: Workspace, environment: str, local: bool) -> None:
-    """Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI."""
-    session = workspace.open(environment, local)
-    if image := built_image(session.environment, session.target, session.workspace.root):
-        image.require(session.arguments)
+def deploy(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
+    """Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI; with WORKLOAD
+    its own, and what they need.
+    """
+    session = workspace.open_whole(environment, local, workload)
+    for each in session.each:
+        if image := built_image(each.environment, each.target, workspace.root):
+            image.require(each.arguments)
     if notice := require_fit(
         session.target, session.environment, places(environment, workspace.root)
     ):
         click.echo(notice, err=True)
     with deploying(session) as view:
         cdk = session.prepared(view)
-        with phase(f"deploy {environment} to {session.target.description}", view):
+        with phase(f"deploy {session.title} to {session.target.description}", view):
             session.stacks(view).settle()
-            cdk.deploy(session.target, environment, patience_s=_rollout_s(session))
-    click.echo(f"deployed: pipeline {session.names.pipeline}")
-    report_serving(session)
+            patience_s = sum(map(_rollout_s, session.each))
+            cdk.deploy(session.target, environment, session.stack_pattern, patience_s)
+    for each in session.each:
+        click.echo(f"deployed: pipeline {each.names.pipeline}")
+        report_serving(each)
+    _report_unlisted(session)
+
+
+def _report_unlisted(session: Session) -> None:
+    """Print the workloads that left the file: the CLI deletes no stack that left the checkout."""
+    if not session.environment.workloads:
+        return
+    deployed = inventory.deployed_workloads(session.target, session.names)
+    for workload in sorted({*deployed} - {*session.environment.workloads}):
+        click.echo(
+            f"{environment_file(session.environment.name)} has no workload {workload}, but its"
+            " stacks are there and cost money until"
+            f" `shoal destroy {session.environment.name} {workload}{session.flag}` deletes them",
+            err=True,
+        )
 
 
 @contextmanager
@@ -125,22 +145,22 @@ def report_serving(session: Session) -> None:
         consequence = (
             f"but the stack {stack} is there ({status}) and costs money until {verb} deletes it"
         )
-        click.echo(f"{session.environment.name} {reason}, {consequence}", err=True)
+        click.echo(f"{session.title} {reason}, {consequence}", err=True)
 
 
 @click.command()
 @environment_argument
 @local_option
 @click.pass_obj
-def diff(workspace: Workspace, environment: str, local: bool) -> None:
+def diff(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
     """Compare ENV as the checkout describes it with what is deployed; exit code 1 if they
     differ.
     """
-    session = workspace.open(environment, local)
+    session = workspace.open_whole(environment, local, workload)
     with open_view() as view:
         cdk = session.cdk(view)
         with phase(f"synth {environment}", view):
             cdk.synth(environment)
-        with phase(f"diff {environment} with {session.target.description}", view):
-            cdk.diff(session.target, environment)
+        with phase(f"diff {session.title} with {session.target.description}", view):
+            cdk.diff(session.target, environment, session.stack_pattern)
     click.echo("no differences")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
+from config.loader import workloads_of
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
+from shoal.verbs import inventory
 from shoal.verbs.flow import phase
 from shoal.verbs.teardown import refuse_if_protected
 from shoal.verbs.workspace import Session, Workspace
@@ -21,26 +25,48 @@ from shoal.verbs.workspace import Session, Workspace
     help="Delete only what serves a release; where `protect: true`, if none is pinned.",
 )
 @click.pass_obj
-def destroy(workspace: Workspace, environment: str, local: bool, only_serving: bool) -> None:
-    """Stop what runs in ENV, remove what executions left, and delete the stacks.
+def destroy(
+    workspace: Workspace, environment: str, workload: str | None, local: bool, only_serving: bool
+) -> None:
+    """Stop what runs in ENV, remove what executions left, and delete the stacks; with WORKLOAD only
+    what is its own, also of one that left the file.
 
     Refused where `protect: true`. Who serves a model of ENV has its own copy.
     """
-    session = workspace.open(environment, local)
     if only_serving:
-        _destroy_serving(session)
+        _destroy_serving(workspace.open(environment, local, workload))
         return
+    session = _open(workspace, environment, workload, local)
     refuse_if_protected(session.environment)
     with open_view() as view:
         cdk, teardown = session.cdk(view), session.teardown(view)
-        with phase(f"synth {environment}", view):
-            cdk.synth(environment)
-        with phase(f"destroy {environment} in {session.target.description}", view):
+        if not session.names.is_one_of_several:
+            with phase(f"synth {environment}", view):
+                cdk.synth(environment)
+        with phase(f"destroy {session.title} in {session.target.description}", view):
             destroyed = teardown.destroy(cdk)
     for line in destroyed.kept:
         click.echo(f"kept on purpose: {line}")
     destroyed.raise_if_left()
-    click.echo(f"destroyed: nothing named {session.names.prefix} is left")
+    click.echo(f"destroyed: nothing named {', '.join(_prefixes(session))} is left")
+    if session.names.is_one_of_several:
+        click.echo(f"left: everything else of {environment}, which its other workloads use")
+
+
+def _open(workspace: Workspace, environment: str, workload: str | None, local: bool) -> Session:
+    """Return the environment, or one workload of it: in its file, or deployed and in it no more."""
+    if workload is None or workload in workloads_of(environment, workspace.root):
+        return workspace.open_whole(environment, local, workload)
+    whole = workspace.open_whole(environment, local)
+    if workload in inventory.deployed_workloads(whole.target, whole.names):
+        names = inventory.names_of(whole.names, workload)
+        return replace(whole, environment=names.environment, views=())
+    return workspace.open(environment, local, workload)  # says which there are
+
+
+def _prefixes(session: Session) -> tuple[str, ...]:
+    names = [session.names, *(each.names for each in session.each)]
+    return tuple(dict.fromkeys(each.prefix for each in names))
 
 
 def _destroy_serving(session: Session) -> None:
@@ -48,7 +74,7 @@ def _destroy_serving(session: Session) -> None:
     with open_view() as view:
         removal = session.serving_removal(view)
         removal.require_allowed()
-        with phase(f"destroy what serves {session.environment.name} in {where}", view):
+        with phase(f"destroy what serves {session.title} in {where}", view):
             kept = removal.remove()
             removal.require_no_endpoint()
     if kept is None:
@@ -60,7 +86,7 @@ def _destroy_serving(session: Session) -> None:
     )
     for line in (
         *kept,
-        f"everything else of {session.environment.name}: its other stacks, its data, its registry",
+        f"everything else of {session.title}: its other stacks, its data, its registry",
     ):
         click.echo(f"left: {line}")
     if session.environment.serves:

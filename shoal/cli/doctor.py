@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import click
 
-from config.loader import load_environment
+from config.loader import load_environment, load_workloads
 from config.settings import Environment
 from pipelines import capacity
 from pipelines.check import check
@@ -32,24 +34,32 @@ _MARKS = {
 @local_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 @click.pass_obj
-def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -> None:
+def doctor(
+    workspace: Workspace, environment: str, workload: str | None, local: bool, as_json: bool
+) -> None:
     """Ask AWS what decides whether ENV can be deployed and can train.
 
     Changes nothing; exit code 1 if something would fail.
     """
-    settings = load_environment(environment, workspace.root)
-    launch = check(settings, root=workspace.root).launch
-    target = workspace.target_of(settings, local)
-    needs = replace(needs_of(settings, launch), built=built_image(settings, target, workspace.root))
-    findings = list(Doctor(target, settings, needs).findings())
-    if as_json:
-        click.echo(json.dumps([asdict(each) for each in findings], indent=2))
+    if workload is None:
+        views = load_workloads(environment, workspace.root)
     else:
-        for finding in findings:
-            click.echo(_line(finding))
+        views = (load_environment(environment, workspace.root, workload=workload),)
+    launches = [check(view, root=workspace.root).launch for view in views]
+    target = workspace.target_of(views[0], local)
+    findings: dict[Finding, list[str]] = {}
+    for view, launch in zip(views, launches, strict=True):
+        needs = replace(needs_of(view, launch), built=built_image(view, target, workspace.root))
+        for finding in Doctor(target, view, needs).findings():
+            findings.setdefault(finding, []).append(view.workload)
+    if as_json:
+        click.echo(json.dumps([*_data(findings, len(views))], indent=2))
+    else:
+        for finding, workloads in findings.items():
+            click.echo(_line(finding, workloads if len(workloads) < len(views) else ()))
         counts = Counter(finding.state for finding in findings)
         click.echo(
-            f"{environment} at {target.description}:"
+            f"{views[0].title if workload else environment} at {target.description}:"
             f" {', '.join(f'{counts[state]} {state}' for state in State if counts[state])}"
         )
     if any(finding.state is State.FAILED for finding in findings):
@@ -71,6 +81,13 @@ def needs_of(environment: Environment, launch: Launch) -> Needs:
     return Needs({} if environment.pipeline else images, addresses)
 
 
-def _line(finding: Finding) -> str:
-    text = f"{_MARKS[finding.state]}{finding.question}: {finding.says}"
+def _data(findings: Mapping[Finding, Sequence[str]], count: int) -> Iterator[dict[str, Any]]:
+    """Yield each finding, with the workloads that it is about where the environment has several."""
+    for finding, workloads in findings.items():
+        yield asdict(finding) | ({"workloads": [*workloads]} if count > 1 else {})
+
+
+def _line(finding: Finding, workloads: Sequence[str]) -> str:
+    whose = f"{', '.join(workloads)}: " if workloads else ""
+    text = f"{_MARKS[finding.state]}{whose}{finding.question}: {finding.says}"
     return f"{text}; {finding.advice}" if finding.advice else text

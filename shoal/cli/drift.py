@@ -6,7 +6,7 @@ Exit code 1 if anything differs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
@@ -41,14 +41,19 @@ _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 )
 @click.pass_obj
 def show_drift(
-    workspace: Workspace, environment: str, local: bool, as_json: bool, no_invoke: bool
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    local: bool,
+    as_json: bool,
+    no_invoke: bool,
 ) -> None:
     """Compare what is live in ENV with what the checkout says: pipeline, roles, schedules, rules,
     release and endpoint. Changes nothing.
     """
-    session = workspace.open(environment, local)
+    session = workspace.open_whole(environment, local, workload)
     drift.require_deployed(
-        session.names, session.target, [session.names.stack("pipeline")]
+        session.names, session.target, [each.names.stack("pipeline") for each in session.each]
     )  # before a synth that would be for nothing
     with (
         nullcontext(_silent) if as_json else open_view() as report,
@@ -63,7 +68,7 @@ def show_drift(
     differing = [each for each in items if not each.agrees]
     if differing:
         what = ", ".join(f"{each.kind} {each.name}" for each in differing)
-        raise DisagreementError(f"{environment} is not as git says: {what}")
+        raise DisagreementError(f"{session.title} is not as git says: {what}")
 
 
 def items_of(session: Session, local: bool, *, asks: bool = True) -> Iterator[Item]:
@@ -71,17 +76,33 @@ def items_of(session: Session, local: bool, *, asks: bool = True) -> Iterator[It
 
     Raises NotFoundError if ENV is not deployed.
     """
-    environment = session.environment
     stacks = [
         DeployedStack(session.target, each)
-        for each in stacks_of(session.assembly, environment.name)
+        for each in stacks_of(session.assembly, session.environment.name)
     ]
+    if not session.environment.workloads:
+        yield from _items_of_workload(session, stacks, local, asks=asks)
+        return
+    if session.views:
+        own = {name for each in session.each for name in each.own_stacks}
+        shared = [stack for stack in stacks if stack.name not in own]
+        yield from drift.compare(session.names, shared)
+    for each in session.each:
+        own_stacks = [stack for stack in stacks if stack.name in each.own_stacks]
+        yield from _items_of_workload(each, own_stacks, local, asks=asks)
+
+
+def _items_of_workload(
+    session: Session, stacks: Sequence[DeployedStack], local: bool, *, asks: bool
+) -> Iterator[Item]:
+    environment = session.environment
     yield from drift.compare(session.names, stacks)
     targets = release_targets(session.workspace, environment, local)
     for answer in release_status.compare(
         environment.release, targets, session.names.serving_endpoint
     ):
-        yield Item("release", answer.question, answer.agrees, answer.says)
+        name = f"{environment.workload} " if environment.workloads else ""
+        yield Item("release", f"{name}{answer.question}", answer.agrees, answer.says)
     for stack in stacks:
         yield from drift_serving.compare(
             stack, environment.release, _asker(session) if asks else None

@@ -35,10 +35,15 @@ from shoal.verbs.workspace import Session, Workspace
 )
 @click.pass_obj
 def run(
-    workspace: Workspace, environment: str, local: bool, parameters: tuple[str, ...], follow: bool
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    local: bool,
+    parameters: tuple[str, ...],
+    follow: bool,
 ) -> None:
     """Start an execution of ENV's pipeline."""
-    session = workspace.open(environment, local)
+    session = workspace.open(environment, local, workload)
     values = parse_parameters(parameters)
     check_values(session.environment, values, workspace.root)
     arn = session.pipeline.start(values)
@@ -52,18 +57,33 @@ def run(
 @click.argument("execution", required=False)
 @local_option
 @click.pass_obj
-def status(workspace: Workspace, environment: str, execution: str | None, local: bool) -> None:
+def status(
+    workspace: Workspace, environment: str, workload: str | None, execution: str | None, local: bool
+) -> None:
     """Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or
     `latest`).
     """
-    session = workspace.open(environment, local)
     console = Console(soft_wrap=True)
     if execution:
+        session = workspace.open(environment, local, workload)
         state = session.pipeline.look(session.pipeline.find(execution))
         print_execution(console, state)
         for gate in gates_of(session.target, state):
             console.print(one_line(f"gate: {gate}"), markup=False)
         return
+    sessions = workspace.open_whole(environment, local, workload).each
+    for each in sessions:
+        if len(sessions) == 1:
+            _print_executions(console, each)
+            return
+        click.echo(f"{each.title}:")
+        try:
+            _print_executions(console, each)
+        except NotFoundError as error:  # the others may be deployed
+            click.echo(str(error))
+
+
+def _print_executions(console: Console, session: Session) -> None:
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
         console.print(
             one_line(
@@ -100,9 +120,11 @@ def status(workspace: Workspace, environment: str, execution: str | None, local:
 @click.argument("execution")
 @local_option
 @click.pass_obj
-def stop(workspace: Workspace, environment: str, execution: str, local: bool) -> None:
+def stop(
+    workspace: Workspace, environment: str, workload: str | None, execution: str, local: bool
+) -> None:
     """Ask EXECUTION (an ARN, an id, or `latest`) to stop."""
-    session = workspace.open(environment, local)
+    session = workspace.open(environment, local, workload)
     arn = session.pipeline.find(execution)
     state = session.pipeline.look(arn)
     if state.has_ended:
@@ -119,9 +141,16 @@ def stop(workspace: Workspace, environment: str, execution: str, local: bool) ->
 @click.argument("step")
 @local_option
 @click.pass_obj
-def logs(workspace: Workspace, environment: str, execution: str, step: str, local: bool) -> None:
+def logs(
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    execution: str,
+    step: str,
+    local: bool,
+) -> None:
     """Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged."""
-    session = workspace.open(environment, local)
+    session = workspace.open(environment, local, workload)
     state = session.pipeline.look(session.pipeline.find(execution))
     match = state.step(step)
     if match is None:

@@ -28,16 +28,16 @@ def image() -> None:
     help="Use the emulator on this machine, which refuses to build: it has no Docker.",
 )
 @click.pass_obj
-def build(workspace: Workspace, environment: str, local: bool) -> None:
+def build(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
     """Deploy ENV's image stack, build its recipe with CodeBuild, and wait.
 
     Nothing is built twice.
     """
-    session = workspace.open(environment, local)
+    session = workspace.open(environment, local, workload)
     container_image = built_image(session.environment, session.target, workspace.root)
     if container_image is None:
         raise UsageError(
-            f"environment {environment} builds no image; name a recipe in training.build_image:"
+            f"environment {session.title} builds no image; name a recipe in training.build_image:"
             f" {', '.join(recipes.names())}"
         )
     uri = container_image.uri()
@@ -51,8 +51,8 @@ def _build(session: Session, container_image: Image) -> str:
     with open_view() as view:
         cdk = session.prepared(view)
         with phase(
-            f"deploy the image stack of {environment} to {session.target.description}", view
+            f"deploy the image stack of {session.title} to {session.target.description}", view
         ):
-            cdk.deploy(session.target, environment, stack="image")
+            cdk.deploy(session.target, environment, stack=session.names.stack_id("image"))
         with phase(f"build images/{container_image.recipe}", view):
             return container_image.build(view, session.poll_s)

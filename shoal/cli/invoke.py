@@ -45,6 +45,7 @@ _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/
 def invoke_endpoint(
     workspace: Workspace,
     environment: str,
+    workload: str | None,
     local: bool,
     body: Path | None,
     content_type: str | None,
@@ -52,9 +53,11 @@ def invoke_endpoint(
     endpoint: str | None,
 ) -> None:
     """Send a file to a running endpoint and print its answer."""
-    session = workspace.open(environment, local)
+    session = workspace.open(environment, local, workload)
     if session.environment.endpoint is None and endpoint is None:
-        raise UsageError(f"{environment} only trains: `endpoint` is none, so nothing answers")
+        raise UsageError(
+            f"{session.environment.title} only trains: `endpoint` is none, so nothing answers"
+        )
     name = endpoint or invoke.find_endpoint(
         session.target, f"{session.names.pipeline}-", session.names.serving_endpoint
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from config.loader import load_environment
+from config.loader import load_workloads
 from config.settings import Environment
 from shoal.verbs.errors import UsageError
 from shoal.verbs.local_server import RunningServer
@@ -42,7 +42,7 @@ def up(
     """Start the emulator in the background, as the accounts and the region of each ENV (dev), with
     their `local.images`.
     """
-    environments = [load_environment(name, workspace.root) for name in names or ("dev",)]
+    environments = [load_workloads(name, workspace.root)[0] for name in names or ("dev",)]
     accounts = tuple(dict.fromkeys(each.account for each in environments))
     region = _one_region(environments)
     running = workspace.local_server.find()

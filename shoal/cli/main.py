@@ -46,12 +46,14 @@ _COMMANDS = (
     Deferred(
         "deploy",
         "shoal.cli.deployment:deploy",
-        "Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI.",
+        "Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI; with"
+        " WORKLOAD its own, and what they need.",
     ),
     Deferred(
         "destroy",
         "shoal.cli.destroy:destroy",
-        "Stop what runs in ENV, remove what executions left, and delete the stacks.",
+        "Stop what runs in ENV, remove what executions left, and delete the stacks; with WORKLOAD"
+        " only what is its own, also of one that left the file.",
     ),
     Deferred(
         "diff",

@@ -2,9 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
+from typing import Any, TypeVar
 
 import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class _Workload(click.Argument):
+    """A word after ENV that is the workload if ENV has one of that name, and else the next
+    argument's: `shoal status dev houses latest`, `shoal status dev latest`.
+
+    Where no argument follows, any word is the workload, and the loader says which there are.
+    """
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        arguments = [each for each in ctx.command.params if isinstance(each, click.Argument)]
+        _, *following = arguments[arguments.index(self) :]
+        if following and not ctx.resilient_parsing and isinstance(opts, dict):
+            args = self._shift(ctx, following, opts) + args
+        return super().handle_parse_result(ctx, opts, args)
+
+    def _shift(
+        self, ctx: click.Context, following: list[click.Argument], opts: dict[str, Any]
+    ) -> list[str]:
+        """Give the words to the arguments that follow unless the first one is the workload; return
+        those that are too many.
+        """
+        names = [self.name, *(each.name for each in following)]
+        words = [word for name in names if isinstance(word := opts.get(name), str)]
+        if not words or _is_workload(ctx, words, following):
+            return []
+        for name in names:
+            opts.pop(name, None)
+        opts.update(zip(names[1:], words, strict=False))
+        return words[len(following) :]
+
+
+def _is_workload(ctx: click.Context, words: list[str], following: list[click.Argument]) -> bool:
+    """Return whether the first of the words is the workload.
+
+    It need not be named where there is only one, so arguments that are required go first there.
+    Without a checkout, as when a command in a page is checked, the number of words decides.
+    """
+    if ctx.obj is None:
+        return len(words) > len(following)
+    from config.loader import workloads_of  # help can do without
+
+    required = sum(each.required for each in following)
+    workloads = workloads_of(ctx.params["environment"], ctx.obj.root)
+    return words[0] in workloads and (len(workloads) > 1 or len(words) > required)
 
 
 def _name(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -14,7 +65,12 @@ def _name(_context: click.Context, _parameter: click.Parameter, value: str) -> s
     return file.stem if is_file else value
 
 
-environment_argument = click.argument("environment", metavar="ENV", callback=_name)
+def environment_argument(command: _Command) -> _Command:
+    """Give the command `environment`, and `workload`: None where none is named."""
+    workload = click.argument("workload", cls=_Workload, metavar="[WORKLOAD]", required=False)
+    return click.argument("environment", metavar="ENV", callback=_name)(workload(command))
+
+
 local_option = click.option(
     "--local",
     is_flag=True,

@@ -6,14 +6,15 @@ It asks nobody and creates nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from config.loader import load_environment
+from config.loader import load_environment, load_workloads
 from pipelines.check import check
-from pipelines.costs.plan import Bill, Line, Plan
+from pipelines.costs.plan import Bill, Line, Plan, shared_plan
 from pipelines.costs.plan import plan as make_plan
 from pipelines.costs.prices import HOURS_A_MONTH
 from shoal.cli.options import environment_argument
@@ -31,14 +32,48 @@ UNKNOWN = "unknown"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
-def show_plan(workspace: Workspace, environment: str, strategy: str | None, as_json: bool) -> None:
+def show_plan(
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    strategy: str | None,
+    as_json: bool,
+) -> None:
     """Show what ENV would consist of and what it would cost, at rest and per hour of training,
     before anything is created.
     """
-    settings = load_environment(environment, workspace.root, strategy)
-    notices = check(settings, root=workspace.root, strategy=strategy).notices
-    plan = make_plan(settings, notices)
-    click.echo(json.dumps(as_data(plan), indent=2) if as_json else "\n".join(_text(plan)))
+    root = workspace.root
+    if workload is None:
+        views = load_workloads(environment, root, strategy)
+    else:
+        views = (load_environment(environment, root, strategy, workload),)
+    plans = [make_plan(view, check(view, root=root, strategy=strategy).notices) for view in views]
+    if workload is None and views[0].workloads:
+        data, lines = _data_of_all(plans), _text_of_all(plans)
+    else:
+        data, lines = as_data(plans[0]), _text(plans[0])
+    click.echo(json.dumps(data, indent=2) if as_json else "\n".join(lines))
+
+
+def _data_of_all(plans: Sequence[Plan]) -> dict[str, Any]:
+    shared = as_data(shared_plan(plans))
+    of_whole = ("environment", "region", "stacks", "at_rest", "notes")
+    of_each = ("training", "testing", "training_subnet")
+    return {key: shared[key] for key in of_whole} | {
+        "workloads": {
+            each.environment.workload: {key: as_data(each)[key] for key in of_each}
+            for each in plans
+        }
+    }
+
+
+def _text_of_all(plans: Sequence[Plan]) -> Iterator[str]:
+    shared = shared_plan(plans)
+    yield from _standing(shared, shared.environment.name)
+    for plan in plans:
+        yield f"\nworkload {plan.environment.workload}"
+        yield from _running(replace(plan, at_rest=shared.at_rest))
+    yield from _ending(shared, (shared, *plans))
 
 
 def as_data(plan: Plan) -> dict[str, Any]:
@@ -91,13 +126,23 @@ def _line(line: Line) -> dict[str, Any]:
 
 
 def _text(plan: Plan) -> Iterator[str]:
-    yield (
-        f"{plan.environment.name} in {plan.environment.region}; nothing is created by this command"
-    )
+    yield from _standing(plan, plan.environment.title)
+    yield from _running(plan)
+    yield from _ending(plan, (plan,))
+
+
+def _standing(plan: Plan, title: str) -> Iterator[str]:
+    yield f"{title} in {plan.environment.region}; nothing is created by this command"
     yield "\nstacks, in this order"
     yield from _columns((stack.name, stack.holds) for stack in plan.stacks)
     yield "\nat rest, for as long as the stacks exist"
-    yield from _costs(plan.at_rest, by_month=True)
+    if plan.at_rest.lines:
+        yield from _costs(plan.at_rest, by_month=True)
+    else:
+        yield "  nothing of its own"
+
+
+def _running(plan: Plan) -> Iterator[str]:
     yield "\nwhile the training job runs"
     yield from _costs(plan.training)
     yield from _totals(plan)
@@ -105,9 +150,13 @@ def _text(plan: Plan) -> Iterator[str]:
     yield from _costs(plan.testing, total=False)
     yield "\naddresses in the training subnet"
     yield f"  {_addresses(plan)}"
+
+
+def _ending(plan: Plan, plans: Iterable[Plan]) -> Iterator[str]:
     yield ""
     yield from (f"note: {note}" for note in plan.notes)
-    yield from _sources((plan.at_rest, plan.training, plan.testing))
+    bills = [bill for each in plans for bill in (each.at_rest, each.training, each.testing)]
+    yield from _sources(bills)
 
 
 def _totals(plan: Plan) -> Iterator[str]:

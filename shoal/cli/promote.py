@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from config.loader import environment_names, load_environment
+from config.loader import environment_names, load_workloads
 from config.names import Names
 from config.settings import Environment
 from shoal.cli.options import environment_argument, local_option
@@ -27,12 +27,17 @@ _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 @local_option
 @click.pass_obj
 def approve(
-    workspace: Workspace, environment: str, package: str | None, comment: str | None, local: bool
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    package: str | None,
+    comment: str | None,
+    local: bool,
 ) -> None:
     """Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number),
     by default the newest.
     """
-    session = workspace.open(environment, local)
+    session = workspace.open(environment, local, workload)
     arn = package_arn(session, package) if package else _newest(session)
     before = registry.describe(session.target, arn)
     if before.approval == REJECTED and not package:
@@ -63,6 +68,9 @@ def approve(
     "--to", "destination", required=True, metavar="ENV", help="The environment that gets it."
 )
 @click.option(
+    "--workload", metavar="NAME", help="Which one, where the environment that gets it has several."
+)
+@click.option(
     "--package",
     metavar="PACKAGE",
     help="An ARN, or a version's number; by default the newest version that is approved.",
@@ -80,6 +88,7 @@ def promote(
     workspace: Workspace,
     source: str,
     destination: str,
+    workload: str | None,
     package: str | None,
     as_pull_request: bool,
     remote: str | None,
@@ -90,9 +99,9 @@ def promote(
 
     Exit code 3 where nothing is approved that could be promoted.
     """
-    step = PromotionStep.of(workspace, source, destination)
+    step = PromotionStep.of(workspace, source, destination, workload)
     step.repository.require_clean()
-    session = workspace.open(step.holder.name, local)
+    session = Session(workspace, step.holder, workspace.reach(step.holder, local))
     version = step.package(session, package)
     if step.is_pinned(version):
         click.echo(
@@ -132,9 +141,10 @@ def status(workspace: Workspace, environments: tuple[str, ...], local: bool) -> 
     """
     names = environments or tuple(environment_names(workspace.root))
     disagreeing = [
-        name
+        view.title
         for name in names
-        if not _agrees(workspace, load_environment(name, workspace.root), local)
+        for view in load_workloads(name, workspace.root)
+        if not _agrees(workspace, view, local)
     ]
     if disagreeing:
         raise DisagreementError(f"not in agreement with what they pin: {', '.join(disagreeing)}")
@@ -144,7 +154,7 @@ def _newest(session: Session) -> str:
     versions = registry.versions(session.target, session.names.model_package_group)
     if not versions:
         raise NotFoundError(
-            f"the registry of {session.environment.name} has no version; train one: `shoal run"
+            f"the registry of {session.title} has no version; train one: `shoal run"
             f" {session.arguments}`"
         )
     return versions[0][0]
@@ -153,9 +163,8 @@ def _newest(session: Session) -> str:
 def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool:
     """Print the answers for one environment; return whether every one of them agrees."""
     pinned = environment.release
-    click.echo(
-        f"{environment.name}: {f'pins {pinned.model_package_arn}' if pinned else 'pins no release'}"
-    )
+    pin = f"pins {pinned.model_package_arn}" if pinned else "pins no release"
+    click.echo(f"{environment.title}: {pin}")
     targets = release_targets(workspace, environment, local)
     answers = list(compare(pinned, targets, Names(environment).serving_endpoint))
     for answer in answers:

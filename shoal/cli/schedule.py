@@ -23,9 +23,9 @@ def schedule() -> None:
 @environment_argument
 @local_option
 @click.pass_obj
-def show(workspace: Workspace, environment: str, local: bool) -> None:
+def show(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
     """Show the deployed schedules of ENV, and where they differ from its file."""
-    session = workspace.open(environment, local)
+    session = workspace.open(environment, local, workload)
     schedules = Schedules(session.target, session.names).all()
     if not schedules:
         click.echo(
@@ -57,9 +57,11 @@ def show(workspace: Workspace, environment: str, local: bool) -> None:
 @_name
 @local_option
 @click.pass_obj
-def pause(workspace: Workspace, environment: str, name: str, local: bool) -> None:
+def pause(
+    workspace: Workspace, environment: str, workload: str | None, name: str, local: bool
+) -> None:
     """Let the schedule NAME of ENV start nothing until it is resumed. What runs goes on."""
-    _change(workspace.open(environment, local), name, True)
+    _change(workspace.open(environment, local, workload), name, True)
 
 
 @schedule.command()
@@ -67,9 +69,11 @@ def pause(workspace: Workspace, environment: str, name: str, local: bool) -> Non
 @_name
 @local_option
 @click.pass_obj
-def resume(workspace: Workspace, environment: str, name: str, local: bool) -> None:
+def resume(
+    workspace: Workspace, environment: str, workload: str | None, name: str, local: bool
+) -> None:
     """Let the schedule NAME of ENV start executions again, from its next time on."""
-    _change(workspace.open(environment, local), name, False)
+    _change(workspace.open(environment, local, workload), name, False)
 
 
 def _change(session: Session, name: str, paused: bool) -> None:

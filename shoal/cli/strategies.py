@@ -13,10 +13,12 @@ _HEAD = ("name", "framework", "instances", "launcher", "what the toolkit starts"
 
 @click.command()
 @click.argument("environment", metavar="[ENV]", default="dev")
+@click.argument("workload", metavar="[WORKLOAD]", required=False)
 @click.pass_obj
-def strategies(workspace: Workspace, environment: str) -> None:
+def strategies(workspace: Workspace, environment: str, workload: str | None) -> None:
     """List the overlays in environments/strategies/ as they look when laid over ENV (dev)."""
-    rows = [_HEAD, *(_row(workspace, environment, name) for name in strategy_names(workspace.root))]
+    names = strategy_names(workspace.root)
+    rows = [_HEAD, *(_row(workspace, environment, workload, name) for name in names)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     for row in rows:
         click.echo(
@@ -25,8 +27,10 @@ def strategies(workspace: Workspace, environment: str) -> None:
     click.echo("\nrun one: `shoal demo --strategy NAME`; about each: docs/strategies/")
 
 
-def _row(workspace: Workspace, environment: str, name: str) -> tuple[str, ...]:
-    settings = load_environment(environment, workspace.root, name)
+def _row(
+    workspace: Workspace, environment: str, workload: str | None, name: str
+) -> tuple[str, ...]:
+    settings = load_environment(environment, workspace.root, name, workload)
     training, contract = settings.training, resolve(settings.training, settings.region).contract
     row = tables.strategy(training.strategy)
     framework = f"{training.framework} {training.framework_version}"

@@ -10,7 +10,7 @@ from shoal.cli.options import environment_argument, local_option
 from shoal.verbs import sweep as sweeper
 from shoal.verbs.errors import LeftBehindError
 from shoal.verbs.sweep import Swept
-from shoal.verbs.workspace import Workspace
+from shoal.verbs.workspace import Session, Workspace
 
 
 @click.command()
@@ -18,12 +18,22 @@ from shoal.verbs.workspace import Workspace
 @local_option
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
 @click.pass_obj
-def sweep(workspace: Workspace, environment: str, local: bool, dry_run: bool) -> None:
+def sweep(
+    workspace: Workspace, environment: str, workload: str | None, local: bool, dry_run: bool
+) -> None:
     """Delete endpoints, configurations and models that executions of ENV left for longer than
     `endpoint.ttl_minutes`.
     """
-    session = workspace.open(environment, local)
+    session = workspace.open_whole(environment, local, workload)
+    if problems := [each for one in session.each for each in _sweep(one, dry_run=dry_run)]:
+        raise LeftBehindError("; ".join(problems))
+
+
+def _sweep(session: Session, *, dry_run: bool) -> list[str]:
+    """Sweep one workload, print what was done, and return what was not."""
     result = sweeper.sweep(session.target, session.names.function("sweep"), dry_run=dry_run)
+    if session.environment.workloads:
+        click.echo(f"{session.title}:")
     for line in _lines(result, session.environment.ttl_minutes):
         click.echo(line)
     problems = []
@@ -37,8 +47,7 @@ def sweep(workspace: Workspace, environment: str, local: bool, dry_run: bool) ->
             f"not everything was looked at: {' and '.join(result.unread) or 'tags'} could not be"
             f" read, the log of {session.names.function('sweep')} says why"
         )
-    if problems:
-        raise LeftBehindError("; ".join(problems))
+    return problems
 
 
 def _lines(result: Swept, ttl_minutes: int) -> list[str]:

@@ -74,7 +74,8 @@ class Cdk:
     def deploy(
         self, target: Target, environment: str, stack: str = "*", patience_s: float = 0.0
     ) -> None:
-        """Deploy every stack of the environment, or one with its dependencies, from the assembly.
+        """Deploy every stack of the environment, or those that the pattern `stack` matches, with
+        what they depend on, from the assembly.
 
         `patience_s` is added to the deadline.
         """
@@ -90,7 +91,7 @@ class Cdk:
             _DEPLOY_TIMEOUT_S + patience_s,
         )
 
-    def diff(self, target: Target, environment: str) -> None:
+    def diff(self, target: Target, environment: str, stack: str = "*") -> None:
         """Compare the assembly with what is deployed.
 
         Raises CommandError with exit code 1 if they differ.
@@ -98,7 +99,7 @@ class Cdk:
         method = ("--method=template",) if target.is_local else ()
         self._cdk(
             "diff",
-            (*self._stacks(environment), "--fail", *method),
+            (*self._stacks(environment, stack), "--fail", *method),
             self._variables(target),
             _SYNTH_TIMEOUT_S,
         )

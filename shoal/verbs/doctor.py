@@ -304,7 +304,7 @@ class Doctor:
     def _built_image(self, image: Image) -> Finding:
         uri = image.uri()
         if uri is None:
-            advice = f"run `shoal image build {self.environment.name}`"
+            advice = f"run `shoal image build {self.environment.title}`"
             return Finding(
                 "image for training",
                 State.FAILED,
@@ -394,7 +394,7 @@ class Doctor:
             return
         if empty == below:
             empty = {"dataset": names.dataset_uri}
-        upload = f"deploy, then `shoal data upload {self.environment.name}`"
+        upload = f"deploy, then `shoal data upload {self.environment.title}`"
         for name, uri in empty.items():
             advice = f"copy it there, or correct data.channels.{name}.uri"
             message = f"nothing is at {uri} yet"

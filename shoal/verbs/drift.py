@@ -109,7 +109,7 @@ def _lines(value: Any) -> list[str]:
 def require_deployed(names: Names, target: Target, stacks: Sequence[str]) -> None:
     """Raise NotFoundError that names the stacks that do not exist."""
     if missing := [stack for stack in stacks if not status_of_stack(target, stack)]:
-        environment = names.environment.name
+        environment = names.environment.name if names.is_shared else names.environment.title
         what = (
             f"{environment} is not deployed in {target.description}: there is no stack"
             f" {', '.join(missing)}"
@@ -213,7 +213,7 @@ def _schedule(stack: DeployedStack, properties: Mapping[str, Any], names: Names)
 
 def _who_resumes(names: Names, schedule: str) -> str:
     return (
-        f"live it is paused: `shoal schedule resume {names.environment.name} {schedule}` resumes"
+        f"live it is paused: `shoal schedule resume {names.environment.title} {schedule}` resumes"
         f" it, run by somebody who may scheduler:UpdateSchedule on {names.schedule_arn(schedule)}"
         f" and iam:PassRole on {names.role_arn('scheduler')}"
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from config.names import Names
+from config.names import SHARED_PARTS, WORKLOAD_TAG, Names
 from shoal.verbs.cdk import QUALIFIER, TOOLKIT_STACK
 from shoal.verbs.target import Target
 
@@ -41,40 +41,126 @@ class Owner:
     tags: tuple[tuple[str, str], ...] = ()
     others: tuple[str, ...] = ()
     """Prefixes of other environments that begin with this one's; see `neighbours`."""
+    workloads: tuple[str, ...] = ()
+    """Prefixes of an environment's workloads, where it has several."""
+    kept: frozenset[str] = frozenset()
+    """Names that are not owned, whatever they begin with."""
 
     @classmethod
     def of(
-        cls, names: Names, execution_ids: tuple[str, ...] = (), others: tuple[str, ...] = ()
+        cls,
+        names: Names,
+        execution_ids: tuple[str, ...] = (),
+        others: tuple[str, ...] = (),
+        workloads: Iterable[Names] = (),
+        kept: frozenset[str] = frozenset(),
     ) -> Owner:
-        """Return the owner that stands for an environment."""
-        environment = names.environment
-        tags = (("shoal:project", environment.project), ("shoal:environment", environment.name))
-        return cls(names.prefix, execution_ids, tags, others)
+        """Return the owner that stands for an environment with all its `workloads`, or for one of
+        several.
+        """
+        tags = _environment_tags(names)
+        if names.is_one_of_several:
+            tags = (*tags, (WORKLOAD_TAG, names.prefix))
+        prefixes = tuple(each.prefix for each in workloads)
+        return cls(names.prefix, execution_ids, tags, others, prefixes, kept)
 
     def owns(self, name: str) -> bool:
-        has_prefix = _starts(name, self.prefix) and not any(
-            _starts(name, other) for other in self.others
+        has_prefix = any(_starts(name, each) for each in self.prefixes) and not (
+            name in self.kept or any(_starts(name, other) for other in self.others)
         )
         return has_prefix or any(mark in name for mark in self.execution_ids)
 
     @property
+    def prefixes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.prefix, *self.workloads)))
+
+    @property
     def marks(self) -> tuple[str, ...]:
-        return (self.prefix, *self.execution_ids)
+        return (*self.prefixes, *self.execution_ids)
+
+
+def _environment_tags(names: Names) -> tuple[tuple[str, str], ...]:
+    environment = names.environment
+    return (("shoal:project", environment.project), ("shoal:environment", environment.name))
 
 
 def _starts(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(f"{prefix}-")
 
 
-def neighbours(target: Target, names: Names) -> tuple[str, ...]:
-    """Return the prefixes of environments whose names continue this one's, as `dev-b` continues
-    `dev`.
+def neighbours(target: Target, prefixes: Iterable[str]) -> tuple[str, ...]:
+    """Return the prefixes of environments whose names continue these, as `dev-b` continues `dev`.
 
     Their stacks tell: `<prefix>-b-network`.
     """
-    pattern = re.compile(rf"({re.escape(names.prefix)}-.+)-(network|data|pipeline)")
-    matches = (pattern.fullmatch(stack) for stack in _stacks(target, Owner(names.prefix)))
-    return tuple(sorted({match[1] for match in matches if match}))
+    first, *rest = dict.fromkeys(prefixes)
+    start = "|".join(map(re.escape, (first, *rest)))
+    pattern = re.compile(rf"((?:{start})-.+)-(network|data|pipeline)")
+    stacks = _stacks(target, Owner(first, workloads=tuple(rest)))
+    return tuple(sorted({match[1] for match in map(pattern.fullmatch, stacks) if match}))
+
+
+def workloads_of(target: Target, names: Names) -> tuple[Names, ...]:
+    """Return the names of each workload: those that the file has, and those that are deployed and
+    left the file. One workload's names, and those of an environment of one, are returned as they
+    are.
+    """
+    workloads = names.environment.workloads
+    if not (workloads and names.is_shared):
+        return (names,)
+    every = dict.fromkeys((*workloads, *deployed_workloads(target, names)))
+    return tuple(names_of(names, each) for each in every)
+
+
+def deployed_workloads(target: Target, names: Names) -> list[str]:
+    """Return the names of the workloads that have a stack in the environment; its tags tell."""
+    suffix, found = f"-{names.environment.name}", dict[str, None]()
+    for stack in _pages(target, "cloudformation", "describe_stacks", "Stacks"):
+        tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", ())}
+        is_ours = tags.items() >= {*_environment_tags(names)} and (
+            stack["StackStatus"] != "DELETE_COMPLETE"
+        )
+        if is_ours and WORKLOAD_TAG in tags:
+            found[tags[WORKLOAD_TAG].removeprefix("shoal-").removesuffix(suffix)] = None
+    return sorted(found)
+
+
+def names_of(names: Names, workload: str) -> Names:
+    """Return the names of a workload of the environment, also of one that left its file."""
+    environment = names.environment
+    dataset = environment.data.model_copy(update={"dataset": workload})
+    settings = {"workload": workload, "data": dataset, "release": None, "serving": None}
+    return Names(environment.model_copy(update=settings))
+
+
+def owner_in(target: Target, names: Names, workloads: Collection[Names] = ()) -> Owner:
+    """Return the owner of what an environment, or one of several workloads, has in the account.
+
+    `workloads` are the environment's, where the caller has looked before.
+    """
+    every = (names, *(workloads or workloads_of(target, names)))
+    others = neighbours(target, (each.prefix for each in every))
+    is_like_shared = names.is_one_of_several and names.prefix == names.shared_prefix
+    kept = _shared(target, names) if is_like_shared else ()
+    return Owner.of(names, others=others, workloads=every[1:], kept=frozenset(kept))
+
+
+def _shared(target: Target, names: Names) -> Iterator[str]:
+    """Yield the names of the shared stacks and of what they consist of, which begin as a workload's
+    do if it is called like the project.
+    """
+    stacks = {names.stack(part) for part in SHARED_PARTS}
+    for stack in stacks.intersection(_stacks(target, Owner(names.shared_prefix))):
+        yield stack
+        for resource in _pages(
+            target,
+            "cloudformation",
+            "list_stack_resources",
+            "StackResourceSummaries",
+            StackName=stack,
+        ):
+            name = str(resource.get("PhysicalResourceId", ""))
+            yield name.rpartition("/")[2] if name.startswith("https:") else name  # a queue
 
 
 Lister = Callable[[Target, Owner], Iterable[str]]
@@ -167,10 +253,12 @@ def _running_jobs(kind: str) -> Lister:
 
 def _schedule_groups(target: Target, owner: Owner) -> Iterator[str]:
     """List groups; their schedules go with them."""
-    groups = _pages(
-        target, "scheduler", "list_schedule_groups", "ScheduleGroups", NamePrefix=owner.prefix
-    )
-    return (group["Name"] for group in groups if owner.owns(group["Name"]))
+    for prefix in owner.prefixes:
+        for group in _pages(
+            target, "scheduler", "list_schedule_groups", "ScheduleGroups", NamePrefix=prefix
+        ):
+            if owner.owns(group["Name"]):
+                yield group["Name"]
 
 
 def _stacks(target: Target, owner: Owner) -> Iterator[str]:
@@ -180,16 +268,19 @@ def _stacks(target: Target, owner: Owner) -> Iterator[str]:
 
 
 def _pipelines(target: Target, owner: Owner) -> Iterator[str]:
-    summaries = _pages(
-        target, "sagemaker", "list_pipelines", "PipelineSummaries", PipelineNamePrefix=owner.prefix
-    )
-    return (summary["PipelineName"] for summary in summaries if owner.owns(summary["PipelineName"]))
+    for prefix in owner.prefixes:
+        for summary in _pages(
+            target, "sagemaker", "list_pipelines", "PipelineSummaries", PipelineNamePrefix=prefix
+        ):
+            if owner.owns(summary["PipelineName"]):
+                yield summary["PipelineName"]
 
 
 def _queues(target: Target, owner: Owner) -> Iterator[str]:
-    urls = target.client("sqs").list_queues(QueueNamePrefix=owner.prefix).get("QueueUrls", ())
-    names = (str(url).rpartition("/")[2] for url in urls)
-    return (name for name in names if owner.owns(name))
+    for prefix in owner.prefixes:
+        urls = target.client("sqs").list_queues(QueueNamePrefix=prefix).get("QueueUrls", ())
+        names = (str(url).rpartition("/")[2] for url in urls)
+        yield from (name for name in names if owner.owns(name))
 
 
 def _log_groups(target: Target, owner: Owner) -> Iterator[str]:
@@ -198,12 +289,20 @@ def _log_groups(target: Target, owner: Owner) -> Iterator[str]:
         group["logGroupName"]
         for group in _pages(target, "logs", "describe_log_groups", "logGroups")
     )
-    return (name for name in names if any(owner.owns(part) for part in name.split("/")))
+    return (
+        name
+        for name in names
+        if name not in owner.kept and any(owner.owns(part) for part in name.split("/"))
+    )
 
 
 def _key_aliases(target: Target, owner: Owner) -> Iterator[str]:
     aliases = (alias["AliasName"] for alias in _pages(target, "kms", "list_aliases", "Aliases"))
-    return (alias for alias in aliases if owner.owns(alias.removeprefix("alias/")))
+    return (
+        alias
+        for alias in aliases
+        if alias not in owner.kept and owner.owns(alias.removeprefix("alias/"))
+    )
 
 
 def _tagged(operation: str, key: str, id_key: str, filter_key: str = "Filters") -> Lister:
@@ -285,11 +384,16 @@ def _repositories(target: Target, owner: Owner) -> Iterator[str]:
 
 
 def _image_parameters(target: Target, owner: Owner) -> Iterator[str]:
-    path = f"/shoal/{owner.prefix}/images"
     return (
         item["Name"]
+        for prefix in owner.prefixes
         for item in _pages(
-            target, "ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True
+            target,
+            "ssm",
+            "get_parameters_by_path",
+            "Parameters",
+            Path=f"/shoal/{prefix}/images",
+            Recursive=True,
         )
     )
 

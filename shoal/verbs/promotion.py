@@ -89,7 +89,7 @@ class Verification:
             )
         if package.approval != APPROVED:
             advice = (
-                f"an approver runs `shoal approve {self.names.environment.name} {package.version}`"
+                f"an approver runs `shoal approve {self.names.environment.title} {package.version}`"
             )
             raise self._refusal(f"it is {package.approval}, not {APPROVED}", advice)
 
@@ -121,7 +121,7 @@ class Verification:
             raise self._refusal(what, "promote a version that this pipeline trained") from error
         expected = pinned.definition_sha256 if pinned else definition_sha256(str(current))
         if (actual := definition_sha256(executed)) != expected:
-            which = "pinned" if pinned else f"deployed in {self.names.environment.name} now"
+            which = "pinned" if pinned else f"deployed in {self.names.environment.title} now"
             what = (
                 f"hash mismatch: the definition that trained it is {actual}, the one {which} is"
                 f" {expected}"
@@ -261,7 +261,7 @@ class Verification:
 
     def _require_sealed(self) -> None:
         """Raise PromotionError unless the archive lies where no job can write it again."""
-        sealed = f"s3://{self.names.bucket('artifacts')}/{SEALED}/"
+        sealed = f"s3://{self.names.bucket('artifacts')}/{self.names.folder(SEALED)}/"
         if not self.package.model_data_url.startswith(sealed):
             raise self._refusal(
                 f"{self.package.model_data_url} is not sealed, so a job may write it again",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.loader import environment_file, load_environment
+from config.loader import environment_file, load_environment, load_source, workloads_of
 from config.names import Names
 from config.release import Release
 from config.release_text import release_in, with_release
@@ -40,14 +40,17 @@ class PromotionStep:
     """The environment that trained the model, with the registry that has it."""
 
     @classmethod
-    def of(cls, workspace: Workspace, source: str, destination: str) -> PromotionStep:
-        """Return the step between two environments.
+    def of(
+        cls, workspace: Workspace, source: str, destination: str, workload: str | None = None
+    ) -> PromotionStep:
+        """Return the step of a workload between two environments; it need not be named where
+        `destination` has one only.
 
         Raises PromotionError unless `destination` takes its releases from `source`.
-        Raises ConfigError if there is no such environment.
+        Raises ConfigError if there is no such environment or workload.
         """
-        begin = load_environment(source, workspace.root)
-        end = load_environment(destination, workspace.root)
+        workloads_of(source, workspace.root)
+        end = _destination(workspace.root, destination, workload)
         if end.promoted_from is None:
             message = (
                 f"environment {destination} takes no releases: {environment_file(destination)} has"
@@ -68,6 +71,12 @@ class PromotionStep:
                 f"{destination} only trains: `endpoint` is none, so it serves no release"
             )
         repository = Repository(workspace.root, workspace.environ)
+        begin = load_source(end, workspace.root) or end
+        if begin.workload != end.workload:
+            message = (
+                f"{begin.title} trains {begin.workload}, and {end.title} serves {end.workload}"
+            )
+            raise PromotionError(f"{message}; nothing was promoted")
         return cls(workspace.root, repository, begin, end, _promotion_path(workspace, begin)[-1])
 
     @property
@@ -89,15 +98,15 @@ class PromotionStep:
         pinned = self.source.release
         if pinned is None:
             raise NothingToPromoteError(
-                f"{self.source.name} pins no release that could be promoted; promote to"
-                f" {self.source.name} first"
+                f"{self.source.title} pins no release that could be promoted; promote to"
+                f" {self.source.title} first"
             )
         if request is not None and package_arn(session, request) != pinned.model_package_arn:
             message = (
-                f"{self.source.name} pins {pinned.model_package_arn}, not"
+                f"{self.source.title} pins {pinned.model_package_arn}, not"
                 f" {package_arn(session, request)}; no environment may be skipped"
             )
-            raise PromotionError(f"{message}: promote that to {self.source.name} first")
+            raise PromotionError(f"{message}: promote that to {self.source.title} first")
         return registry.describe(session.target, pinned.model_package_arn)
 
     def is_pinned(self, package: Package) -> bool:
@@ -119,26 +128,44 @@ class PromotionStep:
         branch pins something else.
         """
         file, branch = environment_file(self.destination.name), self.branch(pinned)
+        workload = self.destination.workload if self.destination.workloads else None
         text = (self.root / file).read_bytes().decode()
-        content = with_release(text, pinned, file)
+        content = with_release(text, pinned, file, workload)
         commit = self.repository.commit_of(branch)
         if commit is None or self.repository.has_merged(branch):
             return self.repository.commit(branch, file, content, message)
-        if release_in(self.repository.text(commit, file)) != release_in(content):
+        if self._pinned_in(commit, file) != release_in(content, workload):
             raise PromotionError(
                 f"branch {branch} is there and pins something else; delete it (git branch -D"
                 f" {branch}), or merge it"
             )
-        if release_in(self.repository.text(f"{commit}^", file)) == release_in(text):
+        if self._pinned_in(f"{commit}^", file) == release_in(text, workload):
             return commit
         what = (
-            f"branch {branch} was made when {self.destination.name} pinned something else, and git"
+            f"branch {branch} was made when {self.destination.title} pinned something else, and git"
             " merges it no more"
         )
         raise PromotionError(
             f"{what}; delete it (git branch -D {branch}), also where it was pushed, and promote"
             " again"
         )
+
+    def _pinned_in(self, commit: str, file: str) -> object:
+        workload = self.destination.workload if self.destination.workloads else None
+        return release_in(self.repository.text(commit, file), workload)
+
+
+def _destination(root: Path, name: str, workload: str | None) -> Environment:
+    """Return the environment as the workload has it; raise PromotionError where it has several and
+    none is named.
+    """
+    workloads = workloads_of(name, root)
+    if workload is None and len(workloads) > 1:
+        raise PromotionError(
+            f"{name} has several workloads ({', '.join(workloads)}); nothing was promoted; name one"
+            f" with `--workload {workloads[0]}`"
+        )
+    return load_environment(name, root, workload=workload)
 
 
 def release_targets(workspace: Workspace, environment: Environment, local: bool) -> ReleaseTargets:
@@ -147,9 +174,9 @@ def release_targets(workspace: Workspace, environment: Environment, local: bool)
     names, release = Names(environment), environment.release
     return ReleaseTargets(
         registry=lambda: _registry_target(workspace, holder, environment, local),
-        serving=lambda: workspace.open(environment.name, local).target,
+        serving=lambda: workspace.reach(environment, local),
         pipeline_arn=Names(holder).pipeline_arn,
-        environment=environment.name,
+        environment=environment.title,
         serving_stack=names.stack("serving"),
         archive_url=names.sealed_url(release.model_data_sha256) if release else "",
         serves=environment.serves,
@@ -165,7 +192,7 @@ def package_arn(session: Session, package: str) -> str:
     if package.isdigit():
         return f"{group}/{package}"
     if package.rpartition("/")[0] != group or not package.rpartition("/")[2].isdigit():
-        message = f"{package} is no version in the registry of {session.environment.name}"
+        message = f"{package} is no version in the registry of {session.title}"
         raise NotFoundError(f"{message}; give its number, or its ARN: {group}/NUMBER")
     return package
 
@@ -176,8 +203,8 @@ def _promotion_path(workspace: Workspace, environment: Environment) -> list[Envi
     Raises PromotionError for a circle.
     """
     path = [environment]
-    while environment.promoted_from is not None:
-        environment = load_environment(environment.promoted_from, workspace.root)
+    while (source := load_source(environment, workspace.root)) is not None:
+        environment = source
         names = [each.name for each in path]
         if environment.name in names:
             raise PromotionError(
@@ -193,9 +220,9 @@ def _registry_target(
 ) -> Target:
     """Return the registry's account, or the environment's own if its policies let it read there."""
     try:
-        return workspace.open(holder.name, local).target
+        return workspace.reach(holder, local)
     except WrongAccountError:
-        return workspace.open(environment.name, local).target.in_region(holder.region)
+        return workspace.reach(environment, local).in_region(holder.region)
 
 
 def _group(environment: Environment) -> str:

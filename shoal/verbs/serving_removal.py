@@ -55,7 +55,7 @@ class ServingRemoval:
             and status_of_stack(self.target, self.stack) not in _NEVER_SERVED
         ):
             raise ProtectedError(
-                f"environment {environment.name} is protected (protect: true in its file), and its"
+                f"environment {environment.title} is protected (protect: true in its file), and its"
                 " file pins a release to serve: nothing was destroyed; take the release out with"
                 " `git revert` of its promotion, then destroy"
             )

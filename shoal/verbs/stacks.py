@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from config.names import Names
+from config.names import SEALED, SHARED_PARTS, Names
 from shoal.verbs import inventory
 from shoal.verbs.cdk import TOOLKIT_STACK
 from shoal.verbs.deployed_stack import describe_stack
@@ -23,8 +24,16 @@ from shoal.verbs.errors import LeftBehindError, error_code
 from shoal.verbs.events import Note, Report
 from shoal.verbs.target import Target
 
-ORDER = ("monitoring", "serving", "pipeline", "file-system", "image", "network", "data")
+ORDER = ("serving", "monitoring", "pipeline", "file-system", "image", "network", "data")
 """Users before what they use. A part that is not named here uses others and is used by none."""
+_KEPT_FOLDERS = {
+    SEALED: "its sealed models",
+    "training": "what its training wrote",
+    "evaluation": "what its evaluations wrote",
+    "checkpoints": "its checkpoints",
+    "captured": "requests and answers that were captured",
+}
+"""Purposes of folders of the artifact bucket, which outlive a workload."""
 _RETAINED = {"Retain", "RetainExceptOnCreate", "Snapshot"}
 _DELETE_TIMEOUT_S = 3600.0
 _SETTLE_TIMEOUT_S = 2 * 14_400.0
@@ -38,7 +47,7 @@ _INTERFACES_TIMEOUT_S = 1200.0
 
 @dataclass(frozen=True)
 class Stacks:
-    """The stacks of one environment."""
+    """The stacks of one environment, or of one of its workloads."""
 
     target: Target
     names: Names
@@ -47,10 +56,13 @@ class Stacks:
 
     def left(self) -> list[str]:
         """Return the names of the existing stacks, in the order in which they can be deleted."""
-        owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
+        owner = inventory.owner_in(self.target, self.names)
+        ranks = {
+            f"{prefix}-{part}": rank for rank, part in enumerate(ORDER) for prefix in owner.prefixes
+        }
         return sorted(
             (stack.name for stack in inventory.of_environment(self.target, owner, ["stack"])),
-            key=self._rank,
+            key=lambda name: ranks.get(name, -1),
         )
 
     def busy(self) -> dict[str, str]:
@@ -65,10 +77,11 @@ class Stacks:
     def settle(self) -> None:
         """Wait until CloudFormation works on none of them.
 
-        It neither updates nor deletes a stack in the middle of an operation. Raises LeftBehindError
-        at a deadline.
+        It neither updates nor deletes a stack in the middle of an operation. What one of several
+        workloads shares with the others counts too. Raises LeftBehindError at a deadline.
         """
-        for name in self.busy():
+        shared = SHARED_PARTS if self.names.is_one_of_several else ()
+        for name in (*map(self.names.stack, shared), *self.busy()):
             self.wait_until_settled(name)
 
     def wait_until_settled(self, name: str) -> dict[str, Any] | None:
@@ -92,9 +105,12 @@ class Stacks:
     def kept_on_purpose(self) -> list[str]:
         """Return what the templates keep, and what only looks like a part of the environment.
 
-        Call it before they are deleted.
+        Of one of several workloads, what it has in the buckets that they share. Call it before they
+        are deleted.
         """
         kept = [line for stack in self.left() for line in self.kept_of(stack)]
+        if self.names.is_one_of_several:
+            return [*kept, *self._kept_objects()]
         vpc = self.names.environment.network.existing
         if vpc is not None:
             kept.append(f"vpc {vpc.vpc_id}, with its subnets: it was there before")
@@ -103,6 +119,19 @@ class Stacks:
             " them"
         )
         return kept
+
+    def _kept_objects(self) -> Iterator[str]:
+        """Yield a line for each place in the shared buckets in which the workload has objects."""
+        names, s3 = self.names, self.target.client("s3")
+        places = {names.dataset_uri: "its dataset"} | {
+            f"s3://{names.bucket('artifacts')}/{names.folder(purpose)}": what
+            for purpose, what in _KEPT_FOLDERS.items()
+        }
+        for uri, what in places.items():
+            bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+            with suppress(s3.exceptions.NoSuchBucket):
+                if s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/", MaxKeys=1)["KeyCount"]:
+                    yield f"{uri}/: {what}"
 
     def wait_for_interfaces(self, timeout_s: float = _INTERFACES_TIMEOUT_S) -> None:
         """Wait until the network interfaces of jobs and endpoints are gone.
@@ -132,10 +161,6 @@ class Stacks:
             reason = self.delete(name)
             if reason:
                 self.report(Note(f"stack {name} could not be deleted: {reason}"))
-
-    def _rank(self, name: str) -> int:
-        part = name.removeprefix(self.names.stack(""))
-        return ORDER.index(part) if part in ORDER else -1
 
     def kept_of(self, stack: str) -> Iterator[str]:
         """Yield a line for each resource that one stack's template keeps.

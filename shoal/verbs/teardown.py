@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -74,7 +74,9 @@ class Destroyed:
 
 @dataclass(frozen=True)
 class Teardown:
-    """Takes one environment down."""
+    """Takes one environment down, or one of its workloads: by its names, which need not be in the
+    file any more.
+    """
 
     target: Target
     names: Names
@@ -92,19 +94,33 @@ class Teardown:
         refuse_if_protected(self.names.environment)
         stacks = Stacks(self.target, self.names, self.report, self.poll_s)
         stacks.settle()
-        self.pause_schedules()
-        unstopped = self._failure_to_stop()
-        self.remove_endpoints()
-        if unstopped:
-            raise unstopped
-        self.remove_unpinned_serving()
+        workloads = [
+            replace(self, names=names) for names in inventory.workloads_of(self.target, self.names)
+        ]
+        for each in workloads:
+            each.pause_schedules()
+        if failures := [failure for each in workloads if (failure := each._failure_to_empty())]:
+            raise failures[0]
+        for each in workloads:
+            each.remove_unpinned_serving()
         kept = stacks.kept_on_purpose()
-        stacks.wait_for_interfaces()
         failure = self._delete_stacks(cdk, stacks)
-        self.remove_log_groups()
-        remove_parameters(self.target, self.names.image_parameters)
-        owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
+        owner = inventory.owner_in(self.target, self.names, [each.names for each in workloads])
+        self.remove_log_groups(owner)
+        for each in workloads:
+            remove_parameters(self.target, each.names.image_parameters)
         return Destroyed(tuple(kept), inventory.of_environment(self.target, owner), failure)
+
+    def _failure_to_empty(self) -> Exception | None:
+        """Stop what runs and remove what executions left; return why that failed: other workloads'
+        executions end all the same.
+        """
+        unstopped = self._failure_to_stop()
+        try:
+            self.remove_endpoints()
+        except (ShoalError, ClientError, BotoCoreError) as error:
+            return error
+        return unstopped
 
     def _failure_to_stop(self) -> Exception | None:
         """Stop what runs; return why that failed. What costs money is removed first."""
@@ -118,7 +134,17 @@ class Teardown:
     def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> ShoalError | None:
         """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by
         one.
+
+        The stacks of one of several workloads are deleted one by one: the checkout may not describe
+        them any more. What it shares stays, with the interfaces of the others' jobs.
         """
+        if self.names.is_one_of_several:
+            stacks.delete_rest()
+            return None
+        stacks.wait_for_interfaces()
+        for names in inventory.workloads_of(self.target, self.names):
+            if names.is_one_of_several and names.environment.workload not in self._in_file:
+                replace(stacks, names=names).delete_rest()  # they use what is deleted next
         try:
             cdk.destroy(self.target, self.names.environment.name)
         except CommandError as error:
@@ -177,15 +203,19 @@ class Teardown:
         if not self.names.environment.serves:
             ServingRemoval(self.target, self.names, self.report, self.poll_s).remove()
 
-    def remove_log_groups(self) -> None:
+    def remove_log_groups(self, owner: inventory.Owner | None = None) -> None:
         """Removes the log groups that services made by themselves under the environment's
         prefix.
         """
         logs = self.target.client("logs")
-        owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
+        owner = owner or inventory.owner_in(self.target, self.names)
         for group in inventory.of_environment(self.target, owner, ["log group"]):
             with suppress(logs.exceptions.ResourceNotFoundException):
                 logs.delete_log_group(logGroupName=group.name)
+
+    @property
+    def _in_file(self) -> Collection[str]:
+        return self.names.environment.workloads
 
     @property
     def _pipeline(self) -> Pipeline:

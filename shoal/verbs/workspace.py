@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from config.loader import load_environment
-from config.names import Names
+from config.loader import load_environment, load_workloads
+from config.names import SHARED_PARTS, Names
 from config.settings import Environment
 from config.settings import Target as TargetKind
 from shoal.verbs.cdk import Cdk
@@ -17,10 +17,11 @@ from shoal.verbs.execution import Pipeline
 from shoal.verbs.flow import phase
 from shoal.verbs.local_server import LocalServer
 from shoal.verbs.serving_removal import ServingRemoval
-from shoal.verbs.stacks import Stacks
+from shoal.verbs.stacks import ORDER, Stacks
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown, is_bootstrapped
 
+_OWN_PARTS = tuple(part for part in ORDER if part not in SHARED_PARTS)
 LOCAL_POLL_S = 0.5
 AWS_POLL_S = 10.0
 
@@ -32,15 +33,32 @@ class Workspace:
     root: Path
     environ: Mapping[str, str]
 
-    def open(self, name: str, local: bool) -> Session:
-        """Return the environment `name` and its target.
+    def open(self, name: str, local: bool, workload: str | None = None) -> Session:
+        """Return a workload of the environment `name`, or its only one, and its target.
 
         Raises ConfigError, NotFoundError (no shoal-local runs), WrongAccountError.
         """
-        environment = load_environment(name, self.root)
+        environment = load_environment(name, self.root, workload=workload)
+        return Session(self, environment, self.reach(environment, local))
+
+    def open_whole(self, name: str, local: bool, workload: str | None = None) -> Session:
+        """Return all workloads of the environment `name`, or only `workload`, and their target.
+
+        Raises as `open` does.
+        """
+        if workload is not None:
+            return self.open(name, local, workload)
+        views = load_workloads(name, self.root)
+        return Session(self, views[0], self.reach(views[0], local), views)
+
+    def reach(self, environment: Environment, local: bool) -> Target:
+        """Return the target of `environment`, whose account was asked who is there.
+
+        Raises NotFoundError (no shoal-local runs), WrongAccountError.
+        """
         target = self.target_of(environment, local)
         target.check_account()
-        return Session(self, environment, target)
+        return target
 
     @property
     def local_server(self) -> LocalServer:
@@ -80,23 +98,55 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Session:
-    """One environment at one target."""
+    """One workload of an environment at one target, or all of them: then `environment` is what the
+    first one has.
+    """
 
     workspace: Workspace
     environment: Environment
     target: Target
+    views: tuple[Environment, ...] = ()
+    """All of the environment's workloads, where it is opened as a whole."""
 
     @property
     def names(self) -> Names:
-        return Names(self.environment)
+        """The workload's names; of the whole, those of what its workloads share."""
+        names = Names(self.environment)
+        return names.shared if self.views else names
+
+    @property
+    def each(self) -> tuple[Session, ...]:
+        """Its workloads."""
+        views = self.views or (self.environment,)
+        return tuple(replace(self, environment=view, views=()) for view in views)
+
+    @property
+    def title(self) -> str:
+        """The words that name it: `dev`, or `dev houses` for one of several workloads."""
+        return self.environment.name if self.views else self.environment.title
 
     @property
     def arguments(self) -> str:
-        """Return the words that name this environment and target in a command, for messages."""
-        flag = (
-            " --local" if self.target.is_local and self.environment.target is TargetKind.AWS else ""
-        )
-        return self.environment.name + flag
+        """Return the words that name it and its target in a command, for messages."""
+        return self.title + self.flag
+
+    @property
+    def flag(self) -> str:
+        """` --local` where the file's target is AWS, and this one is not."""
+        is_other = self.target.is_local and self.environment.target is TargetKind.AWS
+        return " --local" if is_other else ""
+
+    @property
+    def stack_pattern(self) -> str:
+        """The ids of its stacks in their stage, as a pattern for the CDK CLI."""
+        if self.views or not self.environment.workloads:
+            return "*"
+        return self.names.stack_id(f"{{{','.join(_OWN_PARTS)}}}")
+
+    @property
+    def own_stacks(self) -> frozenset[str]:
+        """The names of the stacks that one of several workloads may have for itself."""
+        return frozenset(self.names.stack(part) for part in _OWN_PARTS)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -107,9 +157,9 @@ class Session:
         return LOCAL_POLL_S if self.target.is_local else AWS_POLL_S
 
     def cdk(self, report: Report) -> Cdk:
-        """Return the CDK CLI with an assembly of this environment alone.
+        """Return the CDK CLI with an assembly of this environment, or workload, alone.
 
-        So `shoal synth` and other environments do not change it.
+        So `shoal synth`, other environments and other workloads do not change it.
         """
         folder = self._folder
         return self.workspace.cdk(self.assembly, folder, folder / "tmp", report)
@@ -131,7 +181,7 @@ class Session:
 
     @property
     def _folder(self) -> Path:
-        return self.workspace.root / ".shoal" / "cdk" / self.environment.name
+        return self.workspace.root / ".shoal" / "cdk" / ".".join(self.title.split())
 
     def teardown(self, report: Report) -> Teardown:
         return Teardown(self.target, self.names, report, self.poll_s)

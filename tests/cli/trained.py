@@ -128,7 +128,7 @@ class Registry:
         )
 
     def put(self, name: str, content: bytes) -> str:
-        key = f"models/{uuid.uuid4().hex}/{name}"
+        key = f"{self.names.folder('models')}/{uuid.uuid4().hex}/{name}"
         self.s3.put_object(Bucket=self.bucket, Key=key, Body=content)
         return f"s3://{self.bucket}/{key}"
 

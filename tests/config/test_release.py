@@ -11,7 +11,7 @@ import yaml
 from config.errors import ConfigError
 from config.loader import load
 from config.release import Release
-from config.release_text import with_release
+from config.release_text import release_in, with_release
 from config.yaml_lines import parse
 from tests.config.environment_file import VALID, lines_with, write
 from tests.config.releases import CONTENT, RELEASE
@@ -130,3 +130,67 @@ def test_odd_texts_survive(tmp_path: Path) -> None:
 def test_a_style_into_which_it_does_not_fit_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"test.yaml: release: this file is written in a style"):
         with_release(text, RELEASE, "test.yaml")
+
+
+TWO = """name: test # ours
+workloads:
+  mnist: {}
+  houses:  # in California
+    training:
+      strategy: torchrun   # as ever
+    # what it costs
+    schedules: []
+
+  # The third.
+  kites:
+
+# Where it runs.
+region: us-east-1
+"""
+EMPTY_BASE = "name: test\nextends: base.yaml"
+
+
+def _with_its_release(text: str, workload: str) -> str:
+    return with_release(text, RELEASE, "test.yaml", workload)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("workload", ["mnist", "houses", "kites", "boats"])
+def test_a_workloads_release_stands_in_its_section_and_the_rest_is_as_it_was(
+    workload: str, end: str
+) -> None:
+    text = TWO.replace("\n", end)
+    written = _with_its_release(text, workload)
+    sections = parse(written).data["workloads"]
+    assert sections[workload]["release"] == RELEASE.model_dump(mode="json")
+    kept = [line for line in text.split(end) if line != "  mnist: {}"]
+    lines = iter(written.split(end))
+    assert [line for line in kept if line not in lines] == []
+    assert written.count("\n") == written.count(end)
+    assert _with_its_release(written, workload) == written
+
+
+def test_the_next_release_of_a_workload_takes_the_place_of_the_last() -> None:
+    first = _with_its_release(_with_its_release(TWO, "houses"), "kites")
+    second = with_release(first, NEXT, "test.yaml", "houses")
+    assert second == with_release(_with_its_release(TWO, "kites"), NEXT, "test.yaml", "houses")
+    assert (release_in(second, "houses"), release_in(second, "kites")) == tuple(
+        each.model_dump(mode="json") for each in (NEXT, RELEASE)
+    )
+
+
+def test_a_release_is_written_where_another_file_has_the_workload() -> None:
+    written = _with_its_release(EMPTY_BASE, "houses")
+    assert written.startswith(f"{EMPTY_BASE}\n\nworkloads:\n  houses:\n    # Written by")
+    assert release_in(written, "houses") == RELEASE.model_dump(mode="json")
+    assert release_in(EMPTY_BASE, "houses") is None
+
+
+@pytest.mark.parametrize(
+    "workloads",
+    ["{houses: {}}", "\n  houses: {schedules: []}", "\n  a: &a\n    data: {}\n  houses: *a"],
+)
+def test_a_section_that_is_no_lines_of_its_own_is_refused(workloads: str) -> None:
+    message = r"test.yaml: workloads.houses.release: this file is written in a style"
+    with pytest.raises(ConfigError, match=message):
+        _with_its_release(f"name: test\nworkloads: {workloads}\n", "houses")

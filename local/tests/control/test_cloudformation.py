@@ -404,6 +404,19 @@ def test_tags_of_a_stack_are_on_its_resources_and_follow_a_change(account: Accou
     assert account.client("sqs").list_queue_tags(QueueUrl=url)["Tags"] == {"team": "b"}
 
 
+def test_a_custom_resource_stays_as_it_is_when_the_stacks_tags_change(account: Account) -> None:
+    name, cloudformation = unique("stack"), account.client("cloudformation")
+    resources = custom(account, account.function(CUSTOM), Name="a")
+    account.stack(resources, name, Outputs=SEEN)
+    cloudformation.update_stack(
+        StackName=name,
+        TemplateBody=template(resources, Outputs=SEEN),
+        Tags=[{"Key": "team", "Value": "a"}],
+    )
+    changed = account.settled(name)
+    assert (changed["StackStatus"], outputs(changed)["Seen"]) == ("UPDATE_COMPLETE", "Create null")
+
+
 def test_conditions_mappings_and_substitutions_are_resolved(account: Account) -> None:
     sections: dict[str, Any] = {
         "Parameters": {"Size": {"Type": "String", "Default": "small"}},

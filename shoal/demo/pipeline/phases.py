@@ -31,7 +31,7 @@ from shoal.verbs.parameters import check_declared, check_values
 from shoal.verbs.report import answers_of, evaluation_of, made_by_steps, model_package_of
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown, refuse_if_protected, remove_bootstrap
-from shoal.verbs.workspace import LOCAL_POLL_S, Workspace
+from shoal.verbs.workspace import LOCAL_POLL_S, Session, Workspace
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class Choice:
     """Pipeline parameters."""
     enforce_iam: bool = False
     """Whether shoal-local applies the policies of the roles."""
+    workload: str | None = None
+    """Which one to train, where the environment has several; the others are not deployed."""
 
 
 @dataclass
@@ -64,6 +66,11 @@ class Demo:
     @property
     def names(self) -> Names:
         return Names(self.environment)
+
+    @property
+    def all_names(self) -> Names:
+        """Of the whole environment: what its workloads share is the demo's, too."""
+        return self.names.shared if self.environment.workloads else self.names
 
     @property
     def folder(self) -> Path:
@@ -99,7 +106,8 @@ class Demo:
     @property
     def owner(self) -> Owner:
         execution = self.facts.execution
-        return Owner.of(self.names, (execution.id,) if execution else ())
+        ids = (execution.id,) if execution else ()
+        return Owner.of(self.all_names, ids, workloads=[self.names])
 
     def note(self, text: str) -> None:
         self.report(Note(text))
@@ -126,7 +134,9 @@ def run_demo(
 
     Raises ConfigError and UsageError, before anything is started, for what cannot work.
     """
-    environment = load_environment(choice.environment, workspace.root, choice.strategy)
+    environment = load_environment(
+        choice.environment, workspace.root, choice.strategy, choice.workload
+    )
     refuse_if_protected(environment)
     refuse_built_image(environment)
     dataset.require(environment, workspace.root)
@@ -266,12 +276,14 @@ def _synth(demo: Demo) -> None:
 
 
 def _deploy(demo: Demo) -> None:
-    demo.cdk.deploy(demo.target, demo.environment.name)
+    session = Session(demo.workspace, demo.environment, demo.target)
+    demo.cdk.deploy(demo.target, demo.environment.name, session.stack_pattern)
     demo.facts.created |= set(inventory.of_environment(demo.target, demo.owner))
 
 
 def _destroy(demo: Demo) -> None:
-    Teardown(demo.target, demo.names, demo.report, LOCAL_POLL_S).destroy(demo.cdk).raise_if_left()
+    teardown = Teardown(demo.target, demo.all_names, demo.report, LOCAL_POLL_S)
+    teardown.destroy(demo.cdk).raise_if_left()
 
 
 def _upload(demo: Demo) -> None:

@@ -45,6 +45,7 @@ class CustomResource(ResourceType):
     """All types that templates define (`Custom::*`); their functions check the properties."""
 
     type_name = "AWS::CloudFormation::CustomResource"
+    properties = frozenset()  # of those that the stack itself would set, such as Tags
     new_id_means_replaced = True
 
     def __init__(self, functions: Functions, endpoint_url: Callable[[], str]) -> None:
