@@ -23,8 +23,8 @@ TOTAL_BYTES = 54_950_048
 
 
 def mnist(target: Target) -> tuple[Environment, str, str]:
-    """Return the environment with the shipped MNIST, its new bucket, and the dataset's prefix."""
-    environment = load_environment("dev", ROOT)
+    """Return an environment with the shipped MNIST, its new bucket, and the dataset's prefix."""
+    environment = load_environment("dev", ROOT).model_copy(update={"name": "uploaded"})
     bucket = Names(environment).bucket("data")
     target.client("s3").create_bucket(Bucket=bucket)
     return environment, bucket, Names(environment).dataset_uri.removeprefix(f"s3://{bucket}/")
