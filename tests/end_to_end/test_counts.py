@@ -108,6 +108,6 @@ def test_an_execution_starts_one_container_per_job_and_keeps_the_processes_of_fu
         if what.startswith("containers")
     )
     assert containers == {"training": 1, "processing": 1, "endpoint": 1}
-    # One of each function (smoke test, teardown, emptying of buckets); one more where the step and
-    # the rule call the teardown at once.
-    assert 3 <= sum(what.startswith("lambda ") for what in started) <= 4
+    # One of each function (smoke test, teardown, emptying of buckets and of the registry); one more
+    # where the step and the rule call the teardown at once.
+    assert 4 <= sum(what.startswith("lambda ") for what in started) <= 5

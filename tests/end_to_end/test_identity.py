@@ -33,6 +33,7 @@ ACTORS = (
     "smoke-test",
     "teardown",
     "empty-on-delete",
+    "empty-registry",
 )
 UNUSED = ROOT / "tests" / "identity" / "unused.yaml"
 
