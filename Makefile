@@ -20,9 +20,9 @@ demo: python ## Runs the main job on this machine: deploy, train, evaluate, regi
 	@$(PYTHON) dev/tools/install.py runtimes
 	@.venv/bin/shoal demo $(WORKLOAD)
 
-demo-gitops: python ## Takes three releases from a commit to prod in three emulated accounts: canary, rollback, revert.
+demo-gitops: python ## Takes three releases from a commit to prod in three emulated accounts: canary, rollback, revert (WORKLOAD=houses: one of it beside them).
 	@$(PYTHON) dev/tools/install.py runtimes
-	@.venv/bin/shoal demo --gitops
+	@.venv/bin/shoal demo --gitops $(if $(WORKLOAD),dev $(WORKLOAD))
 
 check: python ## Checks while you edit, in about a minute: linters, types, layers, environments, tests without AWS.
 	@$(PYTHON) dev/tools/install.py tests

@@ -47,7 +47,8 @@ from shoal.verbs.workspace import Workspace
 @click.option(
     "--gitops",
     is_flag=True,
-    help="Three releases from commit to prod in three accounts: canary, rollback, revert.",
+    help="Three releases from commit to prod in three accounts: canary, rollback, revert. With"
+    " WORKLOAD, one of it beside them.",
 )
 @click.pass_obj
 def demo(
@@ -64,8 +65,12 @@ def demo(
     serve, and tear down.
     """
     if gitops:
-        chosen = strategy or workload
-        _demo_gitops(workspace, output, environment, chosen, parameters, enforce_iam=enforce_iam)
+        if environment != "dev" or strategy or parameters:
+            raise click.UsageError(
+                "--gitops goes from dev to staging to prod; it takes no other ENV, no --strategy"
+                " and no --parameter"
+            )
+        _demo_gitops(workspace, output, workload, enforce_iam=enforce_iam)
         return
     folder = (output or workspace.root / "demo-out").resolve()
     values = parse_parameters(parameters)
@@ -83,20 +88,15 @@ def demo(
 def _demo_gitops(
     workspace: Workspace,
     output: Path | None,
-    environment: str,
-    chosen: str | None,
-    parameters: tuple[str, ...],
+    beside: str | None,
     *,
     enforce_iam: bool,
 ) -> None:
-    if environment != "dev" or chosen or parameters:
-        raise click.UsageError(
-            "--gitops goes from dev to staging to prod; it takes no ENV, WORKLOAD, --strategy or"
-            " --parameter"
-        )
     folder = (output or workspace.root / "demo-out" / "gitops").resolve()
     with open_view() as view, interrupted_once() as shield:
-        outcome = run_gitops(workspace, folder, view, shield, enforce_iam=enforce_iam)
+        outcome = run_gitops(
+            workspace, folder, view, shield, enforce_iam=enforce_iam, beside=beside
+        )
     for failure in outcome.failures:
         click.echo(f"shoal demo: {failure.phase}: {message_of(failure)}", err=True)
     print_gitops_result(Console(soft_wrap=True), summary_of_file(folder), folder)

@@ -41,4 +41,6 @@ def new(workspace: Workspace, name: str, framework: str, task: str) -> None:
     click.echo("next:")
     for command, purpose in steps.items():
         click.echo(f"  {command:{width}}  {purpose}")
-    click.echo(f"to run it beside others: `{name}: {{}}` below `workloads` in an environment's file")
+    click.echo(
+        f"to run it beside others: `{name}: {{}}` below `workloads` in an environment's file"
+    )

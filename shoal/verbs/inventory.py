@@ -140,17 +140,18 @@ def owner_in(target: Target, names: Names, workloads: Collection[Names] = ()) ->
     """
     every = (names, *(workloads or workloads_of(target, names)))
     others = neighbours(target, (each.prefix for each in every))
-    is_like_shared = names.is_one_of_several and names.prefix == names.shared_prefix
-    kept = _shared(target, names) if is_like_shared else ()
+    kept = _shared(target, names) if names.is_one_of_several else ()
     return Owner.of(names, others=others, workloads=every[1:], kept=frozenset(kept))
 
 
 def _shared(target: Target, names: Names) -> Iterator[str]:
-    """Yield the names of the shared stacks and of what they consist of, which begin as a workload's
-    do if it is called like the project.
+    """Yield the names of stacks with network, data or file system, and of what they consist of, as
+    far as they begin as the workload's do.
+
+    They do if it is called like the project, and where its environment had one workload before.
     """
-    stacks = {names.stack(part) for part in SHARED_PARTS}
-    for stack in stacks.intersection(_stacks(target, Owner(names.shared_prefix))):
+    stacks = {f"{names.prefix}-{part}" for part in SHARED_PARTS}
+    for stack in stacks.intersection(_stacks(target, Owner(names.prefix))):
         yield stack
         for resource in _pages(
             target,

@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
+from config.loader import load_workloads
 from config.smoke_test import Request
 from shoal.demo.gitops.broken_release import GOOD_ANSWERS, with_mistake, without_mistake
+from shoal.demo.gitops.checkout import ENVIRONMENTS, GitCheckout
 from shoal.demo.gitops.report import last_line
 from shoal.demo.gitops.traffic import Answer, Traffic
 from shoal.verbs.target import Target
 from tests.cli.trained import archive
+from tests.repository import ROOT
 
 NOWHERE = Target("111122223333", "us-east-1", "http://localhost:1")
 
@@ -105,6 +108,28 @@ def test_the_last_line_says_what_ran_counts_a_release_once_and_says_that_nothing
         == "Succeeded: 3 commits, 2 releases promoted, 2 served in staging, 1 served in prod, 1"
         " rolled back, 0 changed by hand and refused, 2 accounts; left behind in accounts,"
         " processes, ports and files: nothing"
+    )
+
+
+def test_a_second_workload_has_a_section_of_its_own_and_the_first_one_what_it_had(
+    tmp_path: Path,
+) -> None:
+    environ = {"PATH": "/usr/bin:/bin"}
+    one, two = (
+        GitCheckout.new(tmp_path / str(beside), ROOT, environ, tmp_path / "emulator", beside)
+        for beside in (None, "houses")
+    )
+    for name in ENVIRONMENTS:
+        (alone,) = load_workloads(name, one.root)
+        first, second = load_workloads(name, two.root)
+        assert (first.title, second.title) == (f"{name} mnist", f"{name} houses")
+        assert (first.training, first.serving) == (alone.training, alone.serving)
+        assert (second.serving is None) == (name == "dev")
+
+
+def test_the_last_line_names_a_second_workload() -> None:
+    assert "refused, 1 of houses beside them, 2 accounts" in last_line(
+        summary(beside={"workload": "houses", "model_package_arn": "arn"})
     )
 
 

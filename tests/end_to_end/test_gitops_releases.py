@@ -183,3 +183,16 @@ def test_it_leaves_no_process_port_or_folder(gitops: Finished, checkout: Checkou
     assert mentioning(str(checkout.root)) == ()
     assert not (checkout.root / ".shoal" / "gitops").exists()
     assert list((checkout.root / "tmp").iterdir()) == []
+
+
+def test_a_second_workload_is_released_beside_the_first(checkout: Checkout) -> None:
+    output = checkout.root / "two-workloads"
+    options = ("--gitops", "--enforce-iam", "--output", str(output))
+    finished = ended(checkout.start("demo", "dev", "houses", *options))
+    assert finished.exit_code == 0, finished.output
+    assert (
+        finished.output.strip().splitlines()[-1]
+        == "Succeeded: 10 commits, 3 releases promoted, 3 served in staging, 2 served in prod, 1"
+        " rolled back, 1 changed by hand and refused, 1 of houses beside them, 3 accounts; left"
+        " behind in accounts, processes, ports and files: nothing"
+    )

@@ -181,6 +181,19 @@ def test_a_workload_that_is_called_like_the_project_takes_nothing_that_all_share
     assert place.left() == ()
 
 
+def test_data_from_when_the_environment_had_one_workload_is_not_the_workloads(
+    place: Place,
+) -> None:
+    """It had the names that the workload has now."""
+    alone = Names(place.view.model_copy(update={"project": place.houses, "workloads": {}}))
+    place.create("data", alone, {"Data": bucket(alone.bucket("data"))})
+    place.destroy(place.names(place.houses))
+    assert set(place.left()) == {
+        Resource("stack", alone.stack("data")),
+        Resource("bucket", alone.bucket("data")),
+    }
+
+
 def test_all_go_with_the_environment_those_that_left_its_file_first(place: Place) -> None:
     place.deploy()
     place.destroy(place.shared)

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from config.settings import WorkloadSettings
 from config.yaml_lines import parse
 from shoal.verbs.processes import output_of
 
 ENVIRONMENTS = ("dev", "staging", "prod")
+MAIN = "mnist"
+"""The workload whose three releases are told of."""
 _COPIED = (
     "app.py",
     "cdk.json",
@@ -62,6 +65,9 @@ CHANGES: Mapping[str, dict[str, Any]] = {
     "prod": {"protect": False, "serving": {**_SERVING, "instance_count": 2}},
 }
 """What the demonstration's environments have instead of the project's settings."""
+_BESIDE = {"strategy": "torchrun", "instance_type": "ml.m5.xlarge", "instance_count": 1}
+_SERVED = CHANGES["staging"]["serving"]
+"""How the second workload trains, and is served."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +85,12 @@ class GitCheckout:
         project: Path,
         environ: Mapping[str, str],
         server_state: Path,
+        beside: str | None = None,
     ) -> GitCheckout:
         """Make the checkout in the empty `folder`.
 
-        `server_state` is the state directory that `--local` will find.
+        `server_state` is the state directory that `--local` will find; `beside` names a second
+        workload.
         """
         checkout = cls(folder / "checkout", folder / "origin.git", environ)
         checkout.root.mkdir(parents=True)
@@ -90,7 +98,7 @@ class GitCheckout:
             _copy(project / name, checkout.root / name)
         (checkout.root / "environments").mkdir()
         for name in ENVIRONMENTS:
-            checkout._write_environment(project, name)
+            checkout._write_environment(project, name, beside)
         (checkout.root / ".shoal").mkdir()
         (checkout.root / ".shoal" / "local").symlink_to(server_state)
         cache = project / ".shoal" / "jsii"
@@ -143,14 +151,22 @@ class GitCheckout:
         self.git("push", "--quiet", "origin", "main")
         return self.head()
 
-    def _write_environment(self, project: Path, name: str) -> None:
+    def _write_environment(self, project: Path, name: str, beside: str | None) -> None:
         settings = parse(
             (project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")
         ).data
         settings.pop("release", None)
+        settings |= CHANGES[name]
+        if beside:
+            settings = _with_second_workload(settings, beside)
         text = "".join(
-            f"{key}: {json.dumps(value)}\n" for key, value in (settings | CHANGES[name]).items()
+            f"{key}: {json.dumps(value)}\n" for key, value in settings.items() if key != "workloads"
         )  # JSON is YAML
+        if workloads := settings.get("workloads"):
+            text += "workloads:\n"
+            for workload, section in workloads.items():
+                lines = (f"    {key}: {json.dumps(value)}\n" for key, value in section.items())
+                text += f"  {workload}:\n{''.join(lines)}"
         (self.root / "environments" / f"{name}.yaml").write_text(text, encoding="utf-8")
 
     def _begin(self) -> None:
@@ -165,6 +181,17 @@ class GitCheckout:
         self.git("commit", "--quiet", "--message", "Begin")
         self.git("remote", "add", "origin", str(self.remote))
         self.git("push", "--quiet", "origin", "main")
+
+
+def _with_second_workload(settings: dict[str, Any], beside: str) -> dict[str, Any]:
+    """Return the settings of a file of one workload as those of one that has two.
+
+    Where the first one is served, so is the second, with its defaults.
+    """
+    own = {key: value for key, value in settings.items() if key in WorkloadSettings.model_fields}
+    shared = {key: value for key, value in settings.items() if key not in {*own, "workload"}}
+    second = {"training": _BESIDE} | ({"serving": _SERVED} if "serving" in own else {})
+    return shared | {"workloads": {MAIN: own, beside: second}}
 
 
 def _copy(source: Path, destination: Path) -> None:

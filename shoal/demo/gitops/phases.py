@@ -14,10 +14,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from config.loader import load_environment
 from config.names import Names
 from config.workload import load_workload, workload_folder
 from shoal.demo.gitops.broken_release import register_changed_archive, with_mistake
-from shoal.demo.gitops.checkout import ENVIRONMENTS, GitCheckout
+from shoal.demo.gitops.checkout import ENVIRONMENTS, MAIN, GitCheckout
 from shoal.demo.gitops.report import Canary, Rollback, clear, write_summary
 from shoal.demo.gitops.state import GitOps, gitops_folder
 from shoal.demo.gitops.traffic import Traffic
@@ -48,13 +49,22 @@ def run_gitops(
     shield: Callable[[], None],
     *,
     enforce_iam: bool,
+    beside: str | None = None,
 ) -> Outcome:
-    """Run all phases and clean up, whatever happens; write the report; return the outcome."""
+    """Run all phases and clean up, whatever happens; write the report; return the outcome.
+
+    `beside` is a workload that is released, too. Raises ConfigError if there is none of that name.
+    """
+    if beside:
+        load_workload(beside, workspace.root)
     with exclusive_folder(gitops_folder(workspace)):
         clear(output)
-        state = GitOps(workspace, output, report, enforce_iam)
+        state = GitOps(workspace, output, report, enforce_iam, beside=beside)
         started_at = time.monotonic()
-        outcome = run_phases(PHASES, state, report, shield)
+        phases = [*PHASES]
+        if beside:
+            phases[_AFTER_FIRST:_AFTER_FIRST] = _BESIDE
+        outcome = run_phases(phases, state, report, shield)
         outcome.seconds["total"] = time.monotonic() - started_at
     state.facts.files_left = [
         str(folder) for folder in [gitops_folder(workspace)] if folder.exists()
@@ -126,7 +136,9 @@ def _look_after(state: GitOps) -> None:
 def _remaining(state: GitOps) -> list[str]:
     """Return all resources of the project in the three accounts."""
     project = state.environment("dev").project
-    owner = inventory.Owner(f"shoal-{project}", tags=(("shoal:project", project),))
+    own = (f"shoal-{MAIN}", f"shoal-{state.beside}") if state.beside else ()
+    tags = (("shoal:project", project),)
+    owner = inventory.Owner(f"shoal-{project}", tags=tags, workloads=own)
     resources = []
     for name in ENVIRONMENTS:
         target = state.target(name)
@@ -142,6 +154,7 @@ def _make_repository(state: GitOps) -> None:
         state.workspace.root,
         state.workspace.environ,
         state.local_server.state,
+        state.beside,
     )
     state.facts.commits.append({"what": "begin", "id": state.checkout.head()})
 
@@ -172,7 +185,7 @@ def _deploy(state: GitOps, name: str) -> None:
 
 def _deploy_dev(state: GitOps) -> None:
     _deploy(state, "dev")
-    state.shoal("data", "upload", "dev", "--local")
+    state.shoal("data", "upload", *state.words("dev"), "--local")
 
 
 def _train(seed: int) -> Callable[[GitOps], None]:
@@ -180,8 +193,9 @@ def _train(seed: int) -> Callable[[GitOps], None]:
         parameters = [
             part for each in (*TRAINING, f"Seed={seed}") for part in ("--parameter", each)
         ]
-        state.shoal("run", "dev", "--local", "--follow", *parameters)
-        state.shoal("approve", "dev", "--local", "--comment", "accuracy as expected")
+        state.shoal("run", *state.words("dev"), "--local", "--follow", *parameters)
+        comment = ("--comment", "accuracy as expected")
+        state.shoal("approve", *state.words("dev"), "--local", *comment)
 
     return train
 
@@ -202,20 +216,23 @@ def _train_with_mistake(state: GitOps) -> None:
 
 def _promote(state: GitOps, source: str, destination: str) -> None:
     """Pin a release in a commit, push it, and merge it as a pull request would be."""
-    output = state.shoal(
-        "promote", "--from", source, "--to", destination, "--push", "origin", "--local"
-    )
-    (branch,) = (
-        line.split()[1].rstrip(",") for line in output.splitlines() if line.startswith("branch ")
-    )
-    state.merged[destination] = state.git(
-        f"merge {branch}", lambda repository: repository.merge(branch)
-    )
+    workload = ("--workload", MAIN) if state.beside else ()
+    state.merged[destination] = _merge_promotion(state, source, destination, *workload)
     pinned = {
         "model_package_arn": state.release(destination).model_package_arn,
         "content_sha256": state.content(destination),
     }
     state.facts.promoted.append({"environment": destination, **pinned})
+
+
+def _merge_promotion(state: GitOps, source: str, destination: str, *more: str) -> str:
+    """Promote, and merge the branch; return the commit of the merge."""
+    options = ("--from", source, "--to", destination, *more, "--push", "origin")
+    output = state.shoal("promote", *options, "--local")
+    (branch,) = (
+        line.split()[1].rstrip(",") for line in output.splitlines() if line.startswith("branch ")
+    )
+    return state.git(f"merge {branch}", lambda repository: repository.merge(branch))
 
 
 def _release_to_staging(state: GitOps) -> None:
@@ -282,9 +299,11 @@ def _refuse_changed_archive(state: GitOps) -> None:
     """Approve an archive that was mended without a commit: its promotion must be refused."""
     arn = register_changed_archive(state.target("dev"), state.release("staging").model_package_arn)
     state.report(Note(f"registered by hand: {arn}"))
-    state.shoal("approve", "dev", arn.rpartition("/")[2], "--local", "--comment", "mended, quickly")
+    version, comment = arn.rpartition("/")[2], ("--comment", "mended, quickly")
+    state.shoal("approve", *state.words("dev"), version, "--local", *comment)
+    workload = ("--workload", MAIN) if state.beside else ()
     output = _expect_refusal(
-        state, "promote", "--from", "dev", "--to", "staging", "--local", code=_USAGE
+        state, "promote", "--from", "dev", "--to", "staging", *workload, "--local", code=_USAGE
     ).strip()
     if "evaluated was" not in output:
         raise ShoalError(f"it was refused for another reason: {output}")
@@ -323,7 +342,9 @@ def _traffic(state: GitOps) -> Traffic:
 def _require_serving(state: GitOps, name: str, content: str) -> None:
     """Raise ShoalError unless the endpoint answers with this model."""
     endpoint = Names(state.environment(name)).serving_endpoint
-    answer = json.loads(state.shoal("invoke", name, "--local", "--endpoint", endpoint))
+    answer = json.loads(
+        state.shoal("invoke", *state.words(name), "--local", "--endpoint", endpoint)
+    )
     actual = answer["model"].get("content_sha256")
     if actual != content:
         raise ShoalError(f"{endpoint} answers with the model {actual}, not {content}")
@@ -333,6 +354,37 @@ def _require_serving(state: GitOps, name: str, content: str) -> None:
 def _require_no_drift(state: GitOps, name: str) -> None:
     state.shoal("drift", name, "--local")
     state.facts.without_drift.append(name)
+
+
+def _train_beside(state: GitOps) -> None:
+    place = ("dev", str(state.beside), "--local")
+    state.shoal("data", "upload", *place)
+    state.shoal("run", *place, "--follow")
+    state.shoal("approve", *place)
+
+
+def _release_beside(state: GitOps) -> None:
+    """Serve the second workload in staging: what serves the first one must stay untouched."""
+    workload, environment = str(state.beside), state.environment("staging")
+    serves, pins = _endpoint(state, Names(environment).serving_endpoint), environment.release
+    _merge_promotion(state, "dev", "staging", "--workload", workload)
+    state.shoal("deploy", "staging", workload, "--local")
+    root = state.repository.root
+    second = load_environment("staging", root, workload=workload)
+    if state.environment("staging").release != pins or second.release is None:
+        raise ShoalError(f"the release of {workload} is not pinned beside that of {MAIN}")
+    state.shoal("invoke", "staging", workload, "--local")
+    if _endpoint(state, Names(environment).serving_endpoint) != serves:
+        raise ShoalError(f"a release of {workload} changed the endpoint of {MAIN}")
+    arn = second.release.model_package_arn
+    state.facts.beside = {"workload": workload, "model_package_arn": arn}
+
+
+def _endpoint(state: GitOps, name: str) -> object:
+    """Return when the endpoint in staging was changed last, and by what it is configured."""
+    sagemaker = state.target("staging").client("sagemaker")
+    description = sagemaker.describe_endpoint(EndpointName=name)
+    return description["LastModifiedTime"], description["EndpointConfigName"]
 
 
 PHASES: tuple[Phase[GitOps], ...] = (
@@ -360,3 +412,9 @@ PHASES: tuple[Phase[GitOps], ...] = (
 Begun phases are undone in reverse order: the environments, the bootstraps, a look at all accounts,
 shoal-local.
 """
+_BESIDE: tuple[Phase[GitOps], ...] = (
+    Phase("dev: train the second workload", _train_beside),
+    Phase("staging: the second workload beside the first", _release_beside),
+)
+_AFTER_FIRST = [phase.name for phase in PHASES].index("prod: release 1")
+"""Where they come: when staging serves the first release."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from config.loader import load_environment
+from config.loader import load_environment, load_workloads
 from config.release import Release
 from config.settings import Environment
-from shoal.demo.gitops.checkout import GitCheckout
+from shoal.demo.gitops.checkout import MAIN, GitCheckout
 from shoal.demo.gitops.report import LOGS, TRANSCRIPT, Facts
 from shoal.verbs.errors import NotFoundError
 from shoal.verbs.events import Detail, Note, Report
@@ -32,6 +32,8 @@ class GitOps:
     report: Report
     enforce_iam: bool
     facts: Facts = field(default_factory=Facts)
+    beside: str | None = None
+    """A workload that every environment has beside the one of the story."""
     running: RunningServer | None = None
     checkout: GitCheckout | None = None
     commands: int = 0
@@ -69,7 +71,15 @@ class GitOps:
         """Return an environment of the demonstration's repository, or before there is one, the
         project's.
         """
-        return load_environment(name, self.checkout.root if self.checkout else self.workspace.root)
+        if self.checkout is None:
+            return load_workloads(name, self.workspace.root)[0]
+        return load_environment(name, self.checkout.root, workload=MAIN if self.beside else None)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Return the words that name the environment and, where it has two, the workload of the
+        story.
+        """
+        return (name, MAIN) if self.beside else (name,)
 
     def target(self, name: str) -> Target:
         """Return the environment's account in shoal-local."""
