@@ -4,6 +4,7 @@ run.
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import subprocess
@@ -37,8 +38,12 @@ MANIFEST = (
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
+    """Return the same bytes for the same files, whatever the clock says."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as tar,
+    ):
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
