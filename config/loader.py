@@ -206,6 +206,10 @@ class _Files:
                         else "remove it"
                     )
                     self._refuse(f"workloads.{name}.{key}", message, advice)
+            if "log_retention_days" in ((section or {}).get("observability") or {}):
+                key = f"workloads.{name}.observability.log_retention_days"
+                message = "counts for what the workloads share, too"
+                self._refuse(key, message, "write it at the top of the file")
         for key in _NOT_FOR_ALL:
             if key in common:
                 message = "is one workload's, and this file has several"

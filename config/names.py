@@ -98,6 +98,17 @@ class Names:
             return self
         return Names(self.environment.model_copy(update={"workload": "*"}))
 
+    @property
+    def each(self) -> tuple[Names, ...]:
+        """The names of each workload of the environment."""
+        environment = self.environment
+        if not environment.workloads:
+            return (self,)
+        views = (
+            environment.model_copy(update={"workload": name}) for name in environment.workloads
+        )
+        return tuple(map(Names, views))
+
     def folder(self, purpose: str) -> str:
         """Return the prefix in the artifact bucket below which the workload keeps `purpose`:
         training, evaluation, checkpoints, captured, models.

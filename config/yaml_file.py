@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from config import yaml_lines
@@ -32,7 +33,13 @@ def parse_file(path: Path, shown_as: str) -> ParsedFile:
 
     Raises ConfigError for what cannot be read; mistakes in the YAML are problems of the document.
     """
-    return ParsedFile(shown_as, yaml_lines.parse(_read(path, shown_as)))
+    return ParsedFile(shown_as, _parsed(_read(path, shown_as)))
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> yaml_lines.Document:
+    """Return what a text says; an environment's is asked for once for each of its workloads."""
+    return yaml_lines.parse(text)
 
 
 def _read(path: Path, file: str) -> str:

@@ -15,6 +15,7 @@ import aws_cdk as cdk
 
 from config.consumers import Consumer, consumers_of, left_out_of
 from config.loader import environment_names, load_workloads
+from config.own_names import require_own_names
 from config.settings import Environment
 from pipelines.check import check
 from stacks.constructs.acknowledge import RAW_FINDINGS
@@ -78,6 +79,7 @@ class ShoalApp(cdk.App):
         names = [chosen] if chosen else environment_names(root)
         by_name = {name: load_workloads(name, root, strategy) for name in names}
         environments = [workloads[0] for workloads in by_name.values()]
+        require_own_names(each for workloads in by_name.values() for each in workloads)
         notices = [
             notice
             for workloads in by_name.values()

@@ -138,17 +138,23 @@ class DeliveryStack(cdk.Stack):
         )
 
     def _allow_registry(self, role: GitHubRole, names: Names) -> None:
-        names = names.every
         role.allow(
             "ReadRegistry",
             ["sagemaker:DescribeModelPackage", "sagemaker:ListModelPackages"],
-            [names.arn("sagemaker", f"model-package/{names.model_package_group}/*")],
+            [
+                each.arn("sagemaker", f"model-package/{each.model_package_group}/*")
+                for each in names.each
+            ],
             because="Every version of this one group.",
         )
         role.allow(
             "ReadDefinitions",
             ["sagemaker:DescribePipeline", "sagemaker:DescribePipelineDefinitionForExecution"],
-            [names.pipeline_arn, f"{names.pipeline_arn}/execution/*"],
+            [
+                arn
+                for each in names.each
+                for arn in (each.pipeline_arn, f"{each.pipeline_arn}/execution/*")
+            ],
             because="Every execution of this one pipeline.",
         )
 

@@ -34,7 +34,10 @@ class NetworkStack(cdk.Stack):
         self.vpc: ec2.IVpc = network.vpc
         self.training_subnet: ec2.ISubnet = network.training_subnet
         self.hosting_subnets: list[ec2.ISubnet] = [*network.hosting_subnets]
-        groups = SecurityGroups(self, "SecurityGroups", vpc=self.vpc, settings=settings)
+        several = bool(names.environment.workloads)
+        groups = SecurityGroups(
+            self, "SecurityGroups", vpc=self.vpc, settings=settings, several=several
+        )
         self.training_security_group = groups.training
         self.hosting_security_group = groups.hosting
         if interface_endpoints(names.environment):
@@ -48,6 +51,8 @@ class NetworkStack(cdk.Stack):
                 callers=callers,
             )
         self._add_outputs()
+        if several:
+            self._export_always()
 
     @property
     def availability_zones(self) -> list[str]:
@@ -56,6 +61,21 @@ class NetworkStack(cdk.Stack):
         The base class would ask AWS for their names during synth.
         """
         return []
+
+    def _export_always(self) -> None:
+        """Export what a workload may import: CloudFormation takes back no export that is used, and
+        one that comes with a workload would change this template.
+        """
+        subnets = [self.training_subnet, *self.hosting_subnets]
+        groups = [self.training_security_group, self.hosting_security_group]
+        values = [
+            self.vpc.vpc_id,
+            *(subnet.subnet_id for subnet in subnets),
+            *(group.security_group_id for group in groups),
+        ]
+        for value in values:
+            if cdk.Token.is_unresolved(value):  # an existing network's ids are no exports
+                self.export_value(value)
 
     def _add_outputs(self) -> None:
         cdk.CfnOutput(self, "VpcId", value=self.vpc.vpc_id)

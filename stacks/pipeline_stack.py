@@ -24,6 +24,7 @@ from stacks.constructs.model_registry import ModelRegistry
 from stacks.constructs.pipeline_role import PipelineRole
 from stacks.constructs.schedules import Schedules
 from stacks.constructs.seal import Seal
+from stacks.constructs.security_groups import TrainingGroup
 from stacks.constructs.smoke_test import SmokeTest
 from stacks.constructs.teardown_guard import TeardownGuard
 from stacks.constructs.training_pipeline import TrainingPipeline, step_names
@@ -83,7 +84,11 @@ class PipelineStack(cdk.Stack):
         compare = None
         if directions(environment):
             compare = Compare(self, "Compare", names=names, functions=functions, key=data.key)
-        training = Place(network.vpc, [network.training_subnet], [network.training_security_group])
+        groups = [network.training_security_group]
+        existing = environment.network.existing
+        if environment.workloads and not (existing and existing.training_security_group_id):
+            groups.append(TrainingGroup(self, "TrainingGroup", vpc=network.vpc))
+        training = Place(network.vpc, [network.training_subnet], groups)
         hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
         jobs = JobRoles(
             self, "JobRoles", names=names, key=data.key, training=training, hosting=hosting

@@ -13,6 +13,8 @@ from config.loader import (
     load_environment,
     workloads_of,
 )
+from config.own_names import require_own_names
+from config.settings import Environment
 from config.workload import (
     FILE,
     folders_without_a_file,
@@ -42,8 +44,13 @@ def check(workspace: Workspace) -> None:
         told |= _check_workload(workspace, name)
     for folder in folders_without_a_file(workspace.root):
         click.echo(f"{folder}/: notice: has no {FILE}, so nothing runs it; write one")
+    right: list[Environment] = []
     for name in names:
-        told |= _check_environment(workspace, name, told)
+        told |= _check_environment(workspace, name, told, right)
+    try:
+        require_own_names(right)
+    except ConfigError as error:
+        told |= _tell(error, told)
     if told:
         raise click.exceptions.Exit(USAGE)
 
@@ -68,8 +75,12 @@ def _tell(error: ConfigError, told: set[str]) -> set[str]:
     return set(error.lines)
 
 
-def _check_environment(workspace: Workspace, name: str, told: set[str]) -> set[str]:
-    """Return the mistakes, which are printed unless they are `told`."""
+def _check_environment(
+    workspace: Workspace, name: str, told: set[str], right: list[Environment]
+) -> set[str]:
+    """Return the mistakes, which are printed unless they are `told`; add to `right` what has
+    none.
+    """
     try:
         workloads = workloads_of(name, workspace.root)
     except ConfigError as error:
@@ -77,7 +88,7 @@ def _check_environment(workspace: Workspace, name: str, told: set[str]) -> set[s
     mistakes: set[str] = set()
     remarks: dict[str, list[str]] = {}
     for workload in workloads:
-        mistakes |= _check_view(workspace, name, workload, told | mistakes, remarks)
+        mistakes |= _check_view(workspace, name, workload, told | mistakes, remarks, right)
     for remark, whose in remarks.items():
         start = "" if len(whose) == len(workloads) else f"{', '.join(whose)}: "
         click.echo(f"{environment_file(name)}: {start}{remark}")
@@ -85,7 +96,12 @@ def _check_environment(workspace: Workspace, name: str, told: set[str]) -> set[s
 
 
 def _check_view(
-    workspace: Workspace, name: str, workload: str, told: set[str], remarks: dict[str, list[str]]
+    workspace: Workspace,
+    name: str,
+    workload: str,
+    told: set[str],
+    remarks: dict[str, list[str]],
+    right: list[Environment],
 ) -> set[str]:
     """Return the mistakes of the environment as one workload has it; add what else is to be said of
     it to `remarks`.
@@ -96,6 +112,7 @@ def _check_view(
         require_workload(environment.workload, workspace.root)
     except ConfigError as error:
         return _tell(error, told)
+    right.append(environment)
     training = environment.training
     start = f"{workload}: " if environment.workloads else ""
     click.echo(

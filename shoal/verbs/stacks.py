@@ -32,6 +32,7 @@ _KEPT_FOLDERS = {
     "evaluation": "what its evaluations wrote",
     "checkpoints": "its checkpoints",
     "captured": "requests and answers that were captured",
+    "transform": "the results of its transform jobs",
 }
 """Purposes of folders of the artifact bucket, which outlive a workload."""
 _RETAINED = {"Retain", "RetainExceptOnCreate", "Snapshot"}

@@ -111,10 +111,14 @@ class JobRoles(Construct):
         role.allow_interfaces(place)
         self._allow_encryption(role)
         mounted = environment.data.input_mode is InputMode.FSX
-        if keys := self._placed("data", self._names.dataset_folders, always=not mounted):
-            self._read(role, "data", keys)
-        if keys := self._placed("artifacts", [f"{self._names.folder(SEALED)}/*"]):
-            self._read(role, "artifacts", keys)
+        uris = [each.uri for each in environment.data.channels.values() if each.uri]
+        for purpose, own, always in (
+            ("data", self._names.dataset_folders, not mounted),
+            ("artifacts", [f"{self._names.folder(SEALED)}/*"], False),
+        ):
+            root = f"s3://{self._names.bucket(purpose)}/"
+            if always or any(uri.startswith(root) for uri in uris):
+                self._read(role, purpose, self._with_placed(purpose, own, uris))
         if mounted:
             # As in AWS's AmazonSageMakerFullAccess; whether a training role needs it is not
             # documented.
@@ -136,7 +140,11 @@ class JobRoles(Construct):
         role.deny_approval()
         self._allow_interfaces_anywhere(role)
         self._allow_encryption(role)
-        self._read_datasets(role)
+        environment = self._names.environment
+        channel = environment.data.channels.get(environment.evaluation.channel)
+        uris = [channel.uri] if channel and channel.uri else []
+        keys = self._with_placed("data", self._names.dataset_folders, uris)
+        self._read(role, "data", keys)
         self._read(role, "artifacts", [f"{self._names.folder('training')}/*"])
         self._write(role, "evaluation")
         self._read_code(role)
@@ -237,16 +245,11 @@ class JobRoles(Construct):
         why = "AWS refuses a processing job whose role names resources here."
         role.allow("AttachToVpc", [ATTACH, *USE_INTERFACE], on=["*"], because=why)
 
-    def _placed(self, purpose: str, own: list[str], *, always: bool = False) -> list[str]:
-        """Return patterns of what channels read of a bucket: the workload's own, and what else its
-        file names; nothing where it names nothing, unless `always`.
-        """
+    def _with_placed(self, purpose: str, own: list[str], uris: list[str]) -> list[str]:
+        """Return patterns of keys in a bucket: the workload's own, and what else the URIs name."""
         root = f"s3://{self._names.bucket(purpose)}/"
-        channels = self._names.environment.data.channels.values()
-        uris = [each.uri for each in channels if each.uri and each.uri.startswith(root)]
-        keys = [f"{uri.removeprefix(root).rstrip('/')}/*" for uri in uris]
-        others = [key for key in keys if not any(fnmatchcase(key, each) for each in own)]
-        return [*own, *others] if uris or always else []
+        keys = [f"{uri.removeprefix(root).rstrip('/')}/*" for uri in uris if uri.startswith(root)]
+        return [*own, *(key for key in keys if not any(fnmatchcase(key, each) for each in own))]
 
     def _read_datasets(self, role: SageMakerRole) -> None:
         self._read(role, "data", self._names.dataset_folders)

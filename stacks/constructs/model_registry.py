@@ -40,7 +40,8 @@ class ModelRegistry(Construct):
             model_package_group_policy=registry_policy(names, consumers),
         )
         self.group.apply_removal_policy(
-            cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY
+            # A stack whose first deployment fails takes its empty group with it.
+            cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protect else cdk.RemovalPolicy.DESTROY
         )
         if not protect:
             emptier = EmptyOnDelete(

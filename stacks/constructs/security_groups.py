@@ -1,4 +1,8 @@
-"""The security groups of training nodes, in which EFA works, and of endpoint instances."""
+"""The security groups of training nodes, in which EFA works, and of endpoint instances.
+
+Several workloads share the way out and to the file system. Among themselves only the nodes of one
+workload may talk: ranks answer whoever reaches their ports.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,21 @@ from config.network import Network
 class SecurityGroups(Construct):
     """`training` (or the group that the settings name) and `hosting`.
 
-    Our own groups let nothing in from outside themselves.
+    Our own groups let nothing in from outside themselves. Where the nodes of `several` workloads
+    are in `training`, it does not let them in either: each workload has a `TrainingGroup` too.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc, settings: Network
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        vpc: ec2.IVpc,
+        settings: Network,
+        several: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._vpc = vpc
+        self._vpc, self._several = vpc, several
         existing = settings.existing
         self._https = (
             "HTTPS to the internet and S3"
@@ -33,11 +44,10 @@ class SecurityGroups(Construct):
             return ec2.SecurityGroup.from_security_group_id(
                 self, "Training", group_id, mutable=False
             )
+        if self._several:
+            return self._group("Training", "Training nodes of all workloads: HTTPS out")
         group = self._group("Training", "Training nodes: everything among themselves, HTTPS out")
-        # EFA addresses are not IP addresses, so no CIDR rule covers them: both directions must name
-        # the group itself. With allow_all_outbound=True the CDK drops the egress half without a
-        # word.
-        group.connections.allow_internally(ec2.Port.all_traffic(), "EFA among the training nodes")
+        _allow_internally(group)
         return group
 
     def _group(self, construct_id: str, description: str) -> ec2.SecurityGroup:
@@ -48,3 +58,26 @@ class SecurityGroups(Construct):
         # gateway endpoint and nothing else.
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), self._https)
         return group
+
+
+class TrainingGroup(ec2.SecurityGroup):
+    """What the training nodes of one of several workloads are in, beside the shared group."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            vpc=vpc,
+            allow_all_outbound=False,
+            description="Training nodes of one workload: everything among themselves",
+        )
+        _allow_internally(self)
+
+
+def _allow_internally(group: ec2.SecurityGroup) -> None:
+    """Let the members of the group send each other everything.
+
+    EFA addresses are not IP addresses, so no CIDR rule covers them: both directions must name the
+    group itself. With allow_all_outbound=True the CDK drops the egress half without a word.
+    """
+    group.connections.allow_internally(ec2.Port.all_traffic(), "EFA among the training nodes")

@@ -13,7 +13,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from config.names import SERVING_PROOF, Names
+from config.names import SERVING_PROOF, WORKLOAD_TAG, Names
 from config.release import Release
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.served_model import ServedModel
@@ -94,6 +94,8 @@ class ServingProof(Construct):
             "aws:ResourceTag/shoal:project": environment.project,
             "aws:ResourceTag/shoal:environment": environment.name,
         }
+        if environment.workloads:
+            tags[f"aws:ResourceTag/{WORKLOAD_TAG}"] = names.prefix
         role.allow(
             "SeeWhatIsServed",
             ["sagemaker:DescribeEndpointConfig", "sagemaker:DescribeModel"],

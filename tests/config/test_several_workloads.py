@@ -156,6 +156,10 @@ def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: 
         ),
         ({"workloads": {"mnist": {"trainig": {}}}}, "workloads.mnist.trainig: there is no such"),
         ({"workloads": {"barns": {}}}, "workloads.barns: there is no such workload; there are:"),
+        (
+            {"workloads": {"mnist": {"observability": {"log_retention_days": 7}}}},
+            "workloads.mnist.observability.log_retention_days: counts for what the workloads share",
+        ),
         ({"workload": "mnist"}, "workload: is one workload's, and this file has several"),
         ({"release": CONTENT}, "release: is one workload's, and this file has several"),
         (
