@@ -31,8 +31,7 @@ def check(template: Template) -> Iterator[Finding]:
 
 
 def check_network(templates: Sequence[Template]) -> Iterator[Finding]:
-    """Yield pipelines whose steps use a security group of another stack that does not carry EFA,
-    where that stack has one that does.
+    """Yield pipelines whose steps use security groups of which none carries EFA.
 
     A group that exists already, named by its id, cannot be seen from here. Where there is one, it
     may be that of the training nodes.
@@ -41,6 +40,8 @@ def check_network(templates: Sequence[Template]) -> Iterator[Finding]:
     for template in templates:
         for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
             groups = [exported[name] for name in _imports(properties) if name in exported]
+            own = _own_groups(template)
+            groups += [(template, name) for name in _attributed(properties) if name in own]
             if (
                 groups
                 and not _names_a_group(properties)
@@ -57,8 +58,12 @@ def _names_a_group(properties: Mapping[str, Any]) -> bool:
     return _GROUP_ID.search(json.dumps(properties)) is not None
 
 
+def _own_groups(template: Template) -> set[str]:
+    return {logical_id for logical_id, _ in resources(template, "AWS::EC2::SecurityGroup")}
+
+
 def _exported_groups(template: Template) -> Iterator[tuple[str, tuple[Template, str]]]:
-    groups = {logical_id for logical_id, _ in resources(template, "AWS::EC2::SecurityGroup")}
+    groups = _own_groups(template)
     for output in template.get("Outputs", {}).values():
         target = output.get("Value", {})
         owner = target.get("Fn::GetAtt", [None])[0] if isinstance(target, Mapping) else None
@@ -68,11 +73,21 @@ def _exported_groups(template: Template) -> Iterator[tuple[str, tuple[Template, 
 
 def _imports(value: Any) -> Iterator[str]:
     """Yield the names of all exports that are used in `value`."""
+    return map(str, _arguments(value, "Fn::ImportValue"))
+
+
+def _attributed(value: Any) -> Iterator[str]:
+    """Yield the logical ids of the resources whose attributes are used in `value`."""
+    return (str(argument[0]) for argument in _arguments(value, "Fn::GetAtt"))
+
+
+def _arguments(value: Any, function: str) -> Iterator[Any]:
+    """Yield the arguments of an intrinsic function, wherever it is in `value`."""
     if isinstance(value, Mapping):
-        if "Fn::ImportValue" in value:
-            yield str(value["Fn::ImportValue"])
+        if function in value:
+            yield value[function]
         for inner in value.values():
-            yield from _imports(inner)
+            yield from _arguments(inner, function)
     elif isinstance(value, list):
         for inner in value:
-            yield from _imports(inner)
+            yield from _arguments(inner, function)

@@ -107,7 +107,9 @@ OF_MNIST = {
 }
 
 
-def synthesised(folder: Path, workloads: Sequence[str]) -> dict[str, dict[str, Any]]:
+def synthesised(
+    folder: Path, workloads: Sequence[str], *, checked: bool = False
+) -> dict[str, dict[str, Any]]:
     """Return the templates of an environment with these workloads, by the stacks' names.
 
     What is neither mnist nor houses is a copy of houses under that name.
@@ -128,7 +130,7 @@ def synthesised(folder: Path, workloads: Sequence[str]) -> dict[str, dict[str, A
     sections = "\n".join(f"  {name}: {{}}" for name in workloads)
     (root / "environments" / "team.yaml").write_text(TEAM.format(workloads=sections))
     context = json.loads((root / "cdk.json").read_text())["context"]
-    app = ShoalApp(outdir=str(folder / "cdk.out"), context=context, checked=False)
+    app = ShoalApp(outdir=str(folder / "cdk.out"), context=context, checked=checked)
     deployments = [Deployment(each, launch_of(each, root)) for each in load_workloads("team", root)]
     stage = EnvironmentStage(app, workloads=deployments, root=root)
     return {stack.stack_name: stack.template for stack in stage.synth().stacks}
@@ -136,7 +138,7 @@ def synthesised(folder: Path, workloads: Sequence[str]) -> dict[str, dict[str, A
 
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    return synthesised(tmp_path_factory.mktemp("two"), ["mnist", "houses"])
+    return synthesised(tmp_path_factory.mktemp("two"), ["mnist", "houses"], checked=True)
 
 
 @pytest.fixture(scope="module")

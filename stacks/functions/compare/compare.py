@@ -116,7 +116,7 @@ def _metrics(url: str, version: str) -> dict[str, Any]:
     except (ClientError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CompareError(
             f"the report of version {version}, approved, cannot be read at {url}"
-            f" ({type(error).__name__}: {error}); approve a version whose report is there"
+            f" ({type(error).__name__}: {error}); reject it, or approve one whose report is there"
         ) from error
     return metrics if isinstance(metrics, dict) else {}
 

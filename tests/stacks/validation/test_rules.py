@@ -162,6 +162,20 @@ def test_a_group_that_is_there_already_may_carry_efa() -> None:
     assert list(pipelines.check_network([network, stack])) == []
 
 
+@pytest.mark.parametrize(
+    ("rules", "found"), [((ALL_IN,), [pipelines.NETWORK]), ((ALL_IN, ALL_OUT), [])]
+)
+def test_a_group_of_the_pipelines_own_stack_may_carry_efa(
+    rules: tuple[dict[str, Any], ...], found: list[str]
+) -> None:
+    network, stack = _stage()
+    body = stack["Resources"]["Train"]["Properties"]["PipelineDefinition"]
+    body["PipelineDefinitionBody"]["Fn::Join"][1].append(GROUP)
+    own = template(Nodes=NODES, **{f"Rule{index}": rule for index, rule in enumerate(rules)})
+    stack["Resources"] |= own["Resources"]
+    assert [each.rule for each in pipelines.check_network([network, stack])] == found
+
+
 def _role(condition: dict[str, Any]) -> Template:
     statement = {
         "Effect": "Allow",
