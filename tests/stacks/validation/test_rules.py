@@ -172,8 +172,8 @@ def test_a_group_of_the_pipelines_own_stack_may_carry_efa(
     body = stack["Resources"]["Train"]["Properties"]["PipelineDefinition"]
     body["PipelineDefinitionBody"]["Fn::Join"][1].append(GROUP)
     own = template(Nodes=NODES, **{f"Rule{index}": rule for index, rule in enumerate(rules)})
-    stack["Resources"] |= own["Resources"]
-    assert [each.rule for each in pipelines.check_network([network, stack])] == found
+    whole = {**stack, "Resources": {**stack["Resources"], **own["Resources"]}}
+    assert [each.rule for each in pipelines.check_network([network, whole])] == found
 
 
 def _role(condition: dict[str, Any]) -> Template:
