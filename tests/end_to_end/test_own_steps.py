@@ -38,11 +38,12 @@ def build(environment, infrastructure, launch):
 CHECK = """
 import pathlib, sys
 
-lines = pathlib.Path(sys.argv[1], "houses.csv").read_text().splitlines()
+lines = pathlib.Path(sys.argv[1], "people.csv").read_text().splitlines()
 print(f"{len(lines) - 1} rows")
-sys.exit(len(lines) < 1000)
+sys.exit(len(lines) < 300)
 """
-ROWS = b"3.5,5,20,10\n2.0,3,40,60\n"
+ROWS = b"50,1,38,115,190,115,40,4,5.2,91\n35,2,20,80,170,100,65,3,4.1,80\n"
+"""Of somebody heavy, and of somebody light."""
 
 
 @pytest.fixture
@@ -92,12 +93,12 @@ def test_data_are_checked_somebody_is_asked_and_a_dataset_is_scored(mine: Checko
     output, _ = running.communicate(timeout=240)
     assert running.returncode == 0, output
 
-    assert "4000 rows" in succeeds(mine, "logs", "houses", "latest", "CheckData", "--local")
+    assert "353 rows" in succeeds(mine, "logs", "houses", "latest", "CheckData", "--local")
     assert succeeds(mine, "logs", "houses", "latest", "Score", "--local")
     execution = asked["arguments"]["execution_id"]
     result = f"transform/{execution}/new.csv.out"
     scored = s3.get_object(Bucket=names.bucket("artifacts"), Key=result)["Body"].read()
-    prices = [float(line) for line in scored.split()]
-    assert len(prices) == 2
-    assert prices[0] > prices[1] > 0
+    progressions = [float(line) for line in scored.split()]
+    assert len(progressions) == 2
+    assert progressions[0] > progressions[1] > 0
     assert target.client("sagemaker").list_models()["Models"] == []

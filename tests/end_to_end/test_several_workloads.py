@@ -136,7 +136,7 @@ def test_three_workloads_live_beside_each_other_and_go_one_by_one(three: Three) 
     three.shoal("promote --from dev --to staging --workload houses")
     three.git("merge", "--quiet", "promote/staging/shoal-houses-dev-1")
     assert "serving: shoal-houses-staging" in three.shoal("deploy staging houses")
-    body = str(three.root / "training_code" / "houses" / "smoke_test" / "two-houses.csv")
+    body = str(three.root / "training_code" / "houses" / "smoke_test" / "two-people.csv")
     answer = three.shoal(f"invoke staging houses --body {body} --accept text/csv")
     assert len(answer.split()) == 2
     status = three.shoal("release status")
