@@ -163,7 +163,9 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
     if facts["training"]:
         courses = ", ".join(map(_course_text, facts["training"]))
         console.print(f"training        {courses}")
-        console.print(f"trained by      {facts['trained_by'] or 'an unknown number of processes'}")
+        world = f"a world of {facts['world_size']}" if facts["world_size"] else None
+        who = facts["trained_by"] or world or "an unknown number of processes"
+        console.print(f"trained by      {who}")
     if facts["model_package"]:
         console.print(
             f"registered      {facts['model_package']['arn']}"
