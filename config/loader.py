@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -206,7 +206,8 @@ class _Files:
                         else "remove it"
                     )
                     self._refuse(f"workloads.{name}.{key}", message, advice)
-            if "log_retention_days" in ((section or {}).get("observability") or {}):
+            observability = (section or {}).get("observability")
+            if isinstance(observability, dict) and "log_retention_days" in observability:
                 key = f"workloads.{name}.observability.log_retention_days"
                 message = "counts for what the workloads share, too"
                 self._refuse(key, message, "write it at the top of the file")
@@ -229,15 +230,15 @@ class _Files:
     def places(self, workload: str) -> dict[str, str]:
         """Return where each key of that view stands."""
         own = f"workloads.{workload}."
-        found = {key: part.place(key) for part in self._common_parts for key in _keys(part)}
-        found |= {
+        locations = {key: part.place(key) for part in self._common_parts for key in _keys(part)}
+        locations |= {
             key.removeprefix(own): part.place(key)
             for part in self._common_parts
             for key in _keys(part)
             if key.startswith(own)
         }
         over = [self.overlay] if self.overlay else []
-        return found | {key: part.place(key) for part in over for key in _keys(part)}
+        return locations | {key: part.place(key) for part in over for key in _keys(part)}
 
     @property
     def _parts(self) -> list[ParsedFile]:
@@ -266,6 +267,13 @@ class _Files:
             if file
         }
         return sorted(problems, key=lambda problem: place_of(problem.key, order, (0, 0)))
+
+    def in_section(self, problem: Problem, workload: str) -> Problem:
+        """Return the problem with its key as it stands in the workload's section, if it does."""
+        key = f"workloads.{workload}.{problem.key}"
+        place = key.partition("[")[0]
+        stands = any(place in _keys(part) for part in self._common_parts)
+        return replace(problem, key=key) if stands else problem
 
     def _refuse(self, key: str, message: str, advice: str, value: object = NOTHING) -> NoReturn:
         part = next((each for each in reversed(self._common_parts) if key in _keys(each)), self.own)
@@ -345,7 +353,8 @@ def _environment(files: _Files, workload: str, stem: str, root: Path | None = No
     problems = files.problems + rule_problems + unknown
     if environment is None or problems:
         ordered = files.in_file_order(problems, workload)
-        raise ConfigError(files.file, ordered, files.places(workload))
+        named = [files.in_section(problem, workload) for problem in ordered]
+        raise ConfigError(files.file, named, files.places(workload))
     return environment
 
 

@@ -1,4 +1,4 @@
-"""Names that two environments would share: each of them would change what is the other's."""
+"""Refuse names that two environments would share: each would change the resources of the other."""
 
 from __future__ import annotations
 

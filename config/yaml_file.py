@@ -38,7 +38,7 @@ def parse_file(path: Path, shown_as: str) -> ParsedFile:
 
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> yaml_lines.Document:
-    """Return what a text says; an environment's is asked for once for each of its workloads."""
+    """Return the parsed text. The loader needs an environment's once for each of its workloads."""
     return yaml_lines.parse(text)
 
 

@@ -1,7 +1,7 @@
 """The security groups of training nodes, in which EFA works, and of endpoint instances.
 
 Several workloads share the way out and to the file system. Among themselves only the nodes of one
-workload may talk: ranks answer whoever reaches their ports.
+workload may talk, because ranks answer any request to their ports.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SecurityGroups(Construct):
 
 
 class TrainingGroup(ec2.SecurityGroup):
-    """What the training nodes of one of several workloads are in, beside the shared group."""
+    """The second group of the training nodes of one workload, where there are several."""
 
     def __init__(self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc) -> None:
         super().__init__(

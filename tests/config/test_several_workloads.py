@@ -164,13 +164,17 @@ def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: 
         ({"release": CONTENT}, "release: is one workload's, and this file has several"),
         (
             {"workloads": {"mnist": {"training": {"instance_count": 0}}, "houses": {}}},
-            "training.instance_count = 0: must be at least 1",
+            "workloads.mnist.training.instance_count = 0: must be at least 1",
+        ),
+        (
+            {"workloads": {"mnist": {"observability": 3}}},
+            "workloads.mnist.observability = 3: must be a mapping of keys to values",
         ),
         # of all workloads, told once
         ({"training": {"instance_count": 0}}, "training.instance_count = 0: must be at least 1"),
         (
             {"workloads": {"houses": {"training": {"secrets": {"TOKEN": "team/token"}}}}},
-            "training.secrets: are out of reach: the network that the workloads share has no way",
+            "workloads.houses.training.secrets: are out of reach: the network that the workloads",
         ),
         ({"extends": "base.yaml"}, 'extends = "base.yaml": there is no such file to extend'),
     ],
@@ -183,6 +187,16 @@ def test_a_mistake_is_one_line_with_its_place(
     place, _, rest = found.partition(": ")
     assert rest.startswith(line)
     assert place.startswith("environments/team.yaml:")
+
+
+def test_the_same_mistake_in_two_sections_is_told_twice(root: Path) -> None:
+    wrong = {"training": {"instance_count": 0}}
+    write(root, workloads={"mnist": wrong, "houses": wrong})
+    places = [each.partition(": ")[2].partition(" = ")[0] for each in lines(root)]
+    assert places == [
+        "workloads.mnist.training.instance_count",
+        "workloads.houses.training.instance_count",
+    ]
 
 
 def test_a_base_extends_nothing(root: Path) -> None:
