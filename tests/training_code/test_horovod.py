@@ -38,7 +38,7 @@ class HorovodRuntime(Runtime):
 
 @pytest.fixture(scope="module")
 def horovod(runtime: Runtime) -> Runtime:
-    return HorovodRuntime(runtime.python)
+    return HorovodRuntime(runtime.python, runtime.framework)
 
 
 def new_job(
@@ -83,6 +83,7 @@ def test_a_killed_and_resumed_horovod_job_equals_an_undisturbed_one_to_the_bit(
     assert (job.model_dir / "model.pt").read_bytes() == undisturbed
 
 
+@pytest.mark.nightly
 def test_sigterm_ends_a_horovod_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
     horovod: Runtime, dataset: Path, tmp_path: Path, undisturbed: bytes
 ) -> None:

@@ -77,9 +77,16 @@ class Job:
 
         Folders are SM_* variables, hyperparameters are on the command line.
         """
+        return self.runtime.launch(*self._command())
+
+    def run(self) -> Outcome:
+        """Start it and wait for its end."""
+        return self.runtime.run(*self._command())
+
+    def _command(self) -> tuple[list[str], Path, dict[str, str]]:
         self.folder.mkdir(parents=True, exist_ok=True)
         arguments = [str(CODE / self.script), *self.options]
-        command = (
+        command: list[str] = (
             self.runtime.alone(*arguments)
             if self.ranks == 1
             else getattr(self.runtime, self.launcher)(self.ranks, *arguments)
@@ -90,11 +97,7 @@ class Job:
             "SM_MODEL_DIR": str(self.model_dir),
             "TRAINING_JOB_NAME": "job-of-the-test",
         }
-        return self.runtime.launch(command, self.folder, variables | self.environment)
-
-    def run(self) -> Outcome:
-        """Start it and wait for its end."""
-        return finish(self.start())
+        return command, self.folder, variables | self.environment
 
     def run_until(self, text: str, sent: signal.Signals) -> Outcome:
         """Start the job and send its process group a signal when it prints a line with `text`.

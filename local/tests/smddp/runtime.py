@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -33,6 +34,8 @@ class Runtime:
     """The Python environment that stands in for the training image."""
 
     python: Path
+    framework: str = ""
+    """A module that takes long to import: single scripts run in forks of a process that has it."""
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return a scrubbed environment.
@@ -121,7 +124,46 @@ class Runtime:
         self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None
     ) -> Outcome:
         """Start the command and wait for its end."""
+        program, first = command[:2]
+        if self.framework and program == str(self.python) and first != "-m" and first != "-W":
+            return _preloaded(self).run(command[1:], cwd, extra or {})
         return finish(self.launch(command, cwd, extra))
+
+
+class _Preloaded:
+    """A process that has imported the framework, and runs one script at a time in a fork."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._process = subprocess.Popen(
+            runtime.alone(Path(__file__).with_name("preloaded.py"), runtime.framework),
+            env=runtime.environment({"TF_CPP_MIN_LOG_LEVEL": "3"}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    def run(self, arguments: Sequence[str], cwd: Path, extra: Mapping[str, str]) -> Outcome:
+        """Run a script or `-c CODE`; as any other command, it has a folder for temporary files."""
+        assert self._process.stdin
+        assert self._process.stdout
+        folder = tempfile.mkdtemp(prefix="tmp-", dir=cwd)
+        output = Path(folder) / "output"
+        script = {
+            "arguments": list(arguments),
+            "cwd": str(cwd),
+            "environment": {"TMPDIR": folder, **self._runtime.environment(extra)},
+            "output": str(output),
+        }
+        print(json.dumps(script), file=self._process.stdin)
+        status = int(self._process.stdout.readline())
+        return Outcome(status, output.read_text())
+
+
+@functools.cache
+def _preloaded(runtime: Runtime) -> _Preloaded:
+    return _Preloaded(runtime)
 
 
 def finish(process: subprocess.Popen[str]) -> Outcome:
@@ -164,10 +206,11 @@ def find_runtime(name: str = "pytorch") -> Runtime:
     named = os.environ.get(
         "SHOAL_RUNTIME_PYTHON" if name == "pytorch" else f"SHOAL_{name.upper()}_RUNTIME_PYTHON"
     )
+    framework = {"pytorch": "torch"}.get(name, name)
     if named:
-        return Runtime(Path(named))
+        return Runtime(Path(named), framework)
     _emulator("runtime", "build", name)
-    return Runtime(Path(_emulator("runtime", "python", name).strip()))
+    return Runtime(Path(_emulator("runtime", "python", name).strip()), framework)
 
 
 def _emulator(*arguments: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.tests.smddp.runtime import ROOT, Outcome, Runtime, finish
+from local.tests.smddp.runtime import ROOT, Outcome, Runtime
 
 CODE = ROOT / "training_code" / "mnist" / "tensorflow"
 OPTIONS = ("--epochs", "2", "--batch-size", "256", "--log-every", "1", "--checkpoint-every", "3")
@@ -50,19 +50,22 @@ class Job:
 
         Folders are SM_* variables, hyperparameters are on the command line.
         """
+        return self.runtime.launch(command, self.folder, self._variables() | dict(extra or {}))
+
+    def _variables(self) -> dict[str, str]:
         self.folder.mkdir(exist_ok=True)
-        variables = {
+        return {
             "SM_CHANNEL_TRAIN": str(self.dataset / "train"),
             "SM_CHANNEL_TEST": str(self.dataset / "test"),
             "SM_MODEL_DIR": str(self.model_dir),
             "TRAINING_JOB_NAME": JOB_NAME,
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }
-        return self.runtime.launch(command, self.folder, variables | dict(extra or {}))
 
     def alone(self, script: str, *options: str) -> Outcome:
         """Run one process."""
-        return finish(self.start(self.runtime.alone(CODE / script, *(options or OPTIONS))))
+        command = self.runtime.alone(CODE / script, *(options or OPTIONS))
+        return self.runtime.run(command, self.folder, self._variables())
 
     def mpirun(self, script: str, *launcher: str) -> subprocess.Popen[str]:
         """Start two ranks by the command that the toolkit builds for one host.
