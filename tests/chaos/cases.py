@@ -307,7 +307,6 @@ FAST = (
     "nothing-wrong-all-layers",
     "Train-killed-all-layers",
     "CreateEndpoint-fails-no-rule",
-    "SmokeTest-fails-sweeper-only",
     "CreateEndpointConfig-answer-lost-only-tags",
 )
 

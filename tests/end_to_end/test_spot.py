@@ -121,6 +121,7 @@ def undisturbed(market: Market) -> bytes:
     return market.weights(job)
 
 
+@pytest.mark.nightly
 def test_the_job_after_one_that_was_stopped_goes_on_to_the_bits_of_an_undisturbed_one(
     market: Market, undisturbed: bytes
 ) -> None:

@@ -78,8 +78,8 @@ def here(name: str) -> str:
     return name
 
 
-GATE = ("smddp", "torchrun", "tensorflow-smddp", "parameter-server")
-"""One launcher each: mpirun with smddprun, torchrun, MPI under TensorFlow, several hosts."""
+GATE = ("smddp", "torchrun", "tensorflow-smddp")
+"""One launcher each: mpirun with smddprun, torchrun, MPI under TensorFlow."""
 
 
 @pytest.mark.parametrize(

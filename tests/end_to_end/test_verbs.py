@@ -236,8 +236,13 @@ def test_the_dataset_is_uploaded_once(uploads: tuple[Finished, Finished]) -> Non
     ("actor", "sid", "action"),
     [
         ("training", "ReadData", "s3:GetObject"),
-        ("training", "UseKey", "kms:Encrypt"),
-        ("training", "UseInterfaces", "ec2:CreateNetworkInterfacePermission"),
+        pytest.param("training", "UseKey", "kms:Encrypt", marks=pytest.mark.nightly),
+        pytest.param(
+            "training",
+            "UseInterfaces",
+            "ec2:CreateNetworkInterfacePermission",
+            marks=pytest.mark.nightly,
+        ),
         ("pipeline", "StartTraining", "sagemaker:CreateTrainingJob"),
     ],
 )

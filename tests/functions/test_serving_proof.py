@@ -500,6 +500,7 @@ def test_a_stack_whose_new_model_answers_wrongly_is_rolled_back_by_its_proof(
     assert f"rolled back: {TWO_WRONG}" in why
 
 
+@pytest.mark.nightly
 def test_a_stack_whose_image_was_moved_between_promotion_and_deployment_is_rolled_back_by_its_proof(
     live: Live, proven: Proven
 ) -> None:

@@ -37,7 +37,7 @@ def jobs(runtime: Runtime, dataset: Path, folder: Path, ranks: int) -> tuple[Job
     return undisturbed, disturbed
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
     runtime: Runtime, dataset: Path, tmp_path: Path, ranks: int
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_checkpoint_of_other_settings_is_refused(
     assert "is from a run with other settings: seed 1 (now 2)" in outcome.output.splitlines()[-1]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.nightly), "bf16"])
 def test_a_job_that_chooses_its_precision_keeps_that_of_its_checkpoint(
     runtime: Runtime, dataset: Path, tmp_path: Path, precision: str
 ) -> None:

@@ -219,7 +219,14 @@ def test_linear_steps_go_up_to_everything(account: Account, blue: str) -> None:
     ("name", "spoiled", "metric", "statistic", "threshold"),
     [
         ("slow", {"slow_s": "2"}, "ModelLatency", "p90", 1_500_000),
-        ("failing", {"fails": "yes"}, "Invocation5XXErrors", "Average", 0.05),
+        pytest.param(
+            "failing",
+            {"fails": "yes"},
+            "Invocation5XXErrors",
+            "Average",
+            0.05,
+            marks=pytest.mark.nightly,
+        ),
         ("crashing", {"crashes": "yes"}, "Invocation5XXErrors", "Average", 0.05),
     ],
 )

@@ -11,11 +11,14 @@ import pytest
 from local.tests.smddp.conftest import Probe
 
 JOBS = [("mpirun", 1), ("mpirun", 2), ("mpirun", 4), ("torchrun", 2)]
+DAILY = ("mpirun", 2), ("torchrun", 2)
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(each, marks=pytest.mark.nightly if each[1] == 4 else ()) for each in JOBS],
+    params=[
+        pytest.param(each, marks=() if each in DAILY else pytest.mark.nightly) for each in JOBS
+    ],
     ids=[f"{launcher} {ranks}" for launcher, ranks in JOBS],
 )
 def job(request: pytest.FixtureRequest, probe: Probe) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def test_the_first_api_warns_that_it_is_deprecated(
     assert 'use torch.distributed with backend "smddp"' in outcome.output
 
 
-@pytest.mark.parametrize("runs", [2, pytest.param(20, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.nightly)])
 def test_scripts_that_never_leave_the_group_end_without_aborting(
     runtime: Runtime, tmp_path: Path, runs: int
 ) -> None:

@@ -89,7 +89,7 @@ def test_strict_mode_allows_reduce_scatter_under_torchrun_as_fsdp_needs(
     assert strict_torchrun[primitive] == "ok"
 
 
-@pytest.mark.parametrize("strict", ["0", "1"])
+@pytest.mark.parametrize("strict", [pytest.param("0", marks=pytest.mark.nightly), "1"])
 def test_no_collective_waits_for_the_thread_that_waits_for_it(probe: Probe, strict: str) -> None:
     answer = probe("locks", "mpirun", SMDDP_LOCAL_STRICT=strict)
     assert answer["right"] == answer["of"]

@@ -35,6 +35,7 @@ def test_saved_weights_are_named_as_those_of_torchs_own_wrapper(
     assert {name.partition(".")[0] for name in torch_example["names"]} == {"module"}
 
 
+@pytest.mark.nightly
 def test_the_calls_of_awss_tensorflow_example_train_equal_models(
     tensorflow_example: dict[str, Any],
 ) -> None:
@@ -42,6 +43,7 @@ def test_the_calls_of_awss_tensorflow_example_train_equal_models(
     assert tensorflow_example["equal"]
 
 
+@pytest.mark.nightly
 def test_the_model_that_the_tensorflow_example_saves_predicts(
     tensorflow_example: dict[str, Any],
 ) -> None:

@@ -59,7 +59,11 @@ REFERENCE = {
 
 @pytest.fixture(
     scope="module",
-    params=[1, 2, pytest.param(4, marks=pytest.mark.nightly)],
+    params=[
+        pytest.param(1, marks=pytest.mark.nightly),
+        2,
+        pytest.param(4, marks=pytest.mark.nightly),
+    ],
 )
 def job(request: pytest.FixtureRequest, tensorflow_probe: Probe) -> dict[str, Any]:
     return tensorflow_probe("tensorflow_training", request.param) | {"ranks": request.param}
