@@ -10,6 +10,7 @@ from config.errors import one_line
 from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
 from shoal.verbs import serving
+from shoal.verbs.dataset import require_uploaded
 from shoal.verbs.errors import NotFoundError, UsageError
 from shoal.verbs.execution import Execution
 from shoal.verbs.follow import Follower, plan_of
@@ -46,6 +47,8 @@ def run(
     session = workspace.open(environment, local, workload)
     values = parse_parameters(parameters)
     check_values(session.environment, values, workspace.root)
+    if notice := require_uploaded(session, values):
+        click.echo(notice, err=True)
     arn = session.pipeline.start(values)
     click.echo(f"started: {arn}")
     if follow:
