@@ -85,8 +85,8 @@ def upload_notices(environment: Environment, root: Path) -> Iterator[str]:
         return
     folders = ", ".join(f"FOLDER/{channel}/" for channel in channels)
     yield (
-        f"data.dataset {environment.data.dataset}: workload {name} has no script `prepare` that"
-        f" writes it; `shoal data upload {environment.title} --from FOLDER` uploads {folders}"
+        f"data.dataset {environment.data.dataset}: workload {name} has no script `prepare`;"
+        f" `shoal data upload {environment.title} --from FOLDER` uploads {folders}"
     )
 
 
