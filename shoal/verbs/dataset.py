@@ -237,7 +237,7 @@ def _require_bucket(s3: Any, bucket: str, target: Target) -> None:
     except ClientError as error:
         if error_code(error) in _NOT_FOUND:
             raise NotFoundError(
-                f"there is no bucket {bucket} in {target.description}; deploy it first"
+                f"there is no bucket {bucket} in {target.description}; `shoal deploy` makes it"
             ) from error
         raise
 
