@@ -91,7 +91,7 @@ def promote(
     """
     step = PromotionStep.of(workspace, source, destination, workload)
     step.repository.require_clean()
-    session = Session(workspace, step.holder, workspace.reach(step.holder, local))
+    session = Session(workspace, step.trainer, workspace.reach(step.trainer, local))
     version = step.package(session, package)
     if step.is_pinned(version):
         click.echo(
