@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from config import former_keys
 from config.base import SECTION_BRANCH
 from config.errors import Problem
 from config.expected import in_words
@@ -28,14 +29,6 @@ _TYPE_NAMES = {
     "tuple_type": "a list",
     "list_type": "a list",
 }
-_OLD_RELEASES = frozenset(
-    {
-        (("release", "copied_from"), "extra_forbidden"),
-        (("release", "replaces"), "extra_forbidden"),
-        (("release", "environment"), "missing"),
-    }
-)
-"""Where a section of an older version of Shoal differs: one problem together."""
 SECRETS = "secrets"
 """The key whose values are never shown."""
 _LENGTHS = {"min_length": "at least", "max_length": "at most"}
@@ -53,9 +46,7 @@ def problems_of(
         # a default that rests on another key, which is wrong itself
         if details["type"] == "default_factory_not_called":
             continue
-        place = _place(details, data)
-        if (place, details["type"]) in _OLD_RELEASES:
-            place = place[:1]
+        place = former_keys.place_of(_place(details, data), details["type"])
         grouped.setdefault(_path(place), []).append((place, details))
     # A list with a wrong item also counts as too short; the item is what to correct.
     inner = {key[: mark.start()] for key in grouped for mark in re.finditer(r"\[", key)}
@@ -104,15 +95,10 @@ def _problem(
     key: str, errors: list[tuple[tuple[int | str, ...], Details]], model: type[BaseModel]
 ) -> Problem:
     place, details = errors[0]
-    if place == ("release",) and details["type"] in {kind for _, kind in _OLD_RELEASES}:
-        what = "was pinned by a Shoal that served archives in place, or copies of them"
-        advice = "take the section out and run `shoal promote`: a deployment brings the archive"
-        return Problem(key, what, advice)
-    if place == ("shared_versions",):
-        advice = "remove it: each environment that serves brings its own copy of what it pins"
-        return Problem(key, "there is no such key any more", advice)
+    if former := former_keys.problem_of(key, place, details["type"], details["input"]):
+        return former
     if details["type"] == "extra_forbidden":
-        return _former_key(key, details) or _unknown_key(key, place, model)
+        return _unknown_key(key, place, model)
     if details["type"] == "missing":
         return Problem(key, "the key is missing", f"add it: {_description(place, model)}")
     if SECRETS in place:
@@ -134,15 +120,6 @@ def _secret_problem(key: str, details: Details) -> Problem:
         return Problem(key, "is no name of a variable, as in HF_TOKEN", advice)
     message = "must be a mapping" if details["type"] == "dict_type" else "is no name of a secret"
     return Problem(key, message, f"{advice}; never a value or an ARN")
-
-
-def _former_key(key: str, details: Details) -> Problem | None:
-    """Return how to write now what older files say, as in `evaluation.min_NAME: 0.9`."""
-    former = re.fullmatch(r"evaluation\.min_([a-z][a-z0-9_]*)", key)
-    if former is None:
-        return None
-    now = f"`gates: [{{metric: {former[1]}, at_least: {details['input']}}}]`"
-    return Problem(key, "gates have names and two sides now", f"write {now} instead of it")
 
 
 def _unknown_key(key: str, place: tuple[int | str, ...], model: type[BaseModel]) -> Problem:

@@ -20,14 +20,14 @@ from config.names import Names
 from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
 from pipelines import capacity, other_types, schedules, script_options, scripts, serving, shapes
-from pipelines.errors import DefinitionError
+from pipelines.errors import DefinitionError, Risk
 from pipelines.launch import Launch, fabric, image_uri, launch_of, recipes, tables
 from pipelines.own_pipeline import definition_of
 from pipelines.requests import Infrastructure, MountedFileSystem
 
 NAT_NOTICE = (
-    "network.nat: what runs in the VPC can open HTTPS connections to any address on the internet,"
-    " S3 of other regions included; S3 of this region still goes through the endpoint's policy"
+    "network.nat: what runs in the VPC can open HTTPS connections to any address; see"
+    " docs/security.md"
 )
 _INSTANCE_TYPE_SHAPES = {
     "training": "TrainingInstanceType",
@@ -118,7 +118,7 @@ def _own_notices(environment: Environment, launch: Launch) -> Iterator[str]:
     if environment.network.nat:
         yield NAT_NOTICE
     elif environment.network.existing and launch.case.code.needs_index:
-        yield (
+        yield Risk(
             "requirements.txt is installed at the start of a job: the existing VPC needs a way to a"
             " package index"
         )

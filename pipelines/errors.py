@@ -24,3 +24,9 @@ class GraphError(DefinitionError):
 
 class ArgumentsError(DefinitionError):
     """A step's Arguments are not the request that its Create call takes."""
+
+
+class Risk(str):
+    """A notice of what may make a run fail; only a run can tell."""
+
+    __slots__ = ()

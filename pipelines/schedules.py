@@ -122,8 +122,8 @@ def notices(environment: Environment) -> Iterator[str]:
         if silent_hours(schedule) is None:
             yield (
                 f"schedule {schedule.name}: {schedule.expression} names its years, or is rarer than"
-                f" every {MAX_SILENT_DAYS} days, so no alarm waits for its signs; a start that"
-                " fails rings, one that nobody tries does not"
+                f" every {MAX_SILENT_DAYS} days, so no alarm waits for its signs; see"
+                " docs/decisions/schedules.md"
             )
 
 

@@ -1,7 +1,7 @@
 """What the contract of the scripts asks (docs/bring-your-model.md), as far as their text says it.
 
 A script that lacks a part of it is a mistake here, not of a job that costs money. What only seems
-to be missing, because a package could bring it, is a notice.
+to be missing, because a package could bring it, is told as a risk.
 """
 
 from __future__ import annotations
@@ -9,25 +9,21 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from config.container_code import ENTRY_POINT
 from config.errors import Problem
 from config.settings import Environment
+from config.workload import workload_file
+from pipelines.errors import Risk
 from pipelines.script_options import modules_of
 
 PAGE = "docs/bring-your-model.md"
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _EVALUATION_OPTIONS = ("--model-dir", "--test-dir", "--output-dir")
-_WORDS = {
-    "evaluation.json": "the evaluation writes",
-    "archive_sha256": "evaluation.json has at `model`",
-    "content_sha256": "evaluation.json and each answer have at `model`",
-    "training_job_name": "each answer has at `model`",
-}
-"""Word to who needs it."""
+_WORDS = ("evaluation.json", "archive_sha256", "content_sha256", "training_job_name")
 
 
 def problems(environment: Environment, entry_point: str, root: Path | None) -> Iterator[Problem]:
@@ -48,23 +44,61 @@ def problems(environment: Environment, entry_point: str, root: Path | None) -> I
         for key, script in scripts.items():
             yield from _without_main(key, folder, script)
         yield from _missing_options(folder, evaluation)
+        yield from _unwritten_metrics(environment, folder)
         if environment.endpoint is not None:
             yield from _missing_inference(environment, folder)
 
 
 def notices(environment: Environment, root: Path | None) -> Iterator[str]:
-    """Yield the words of the contract that no Python file of the source directory has."""
+    """Yield a line if no Python file of the source directory has a word of the contract."""
     if root is None or environment.pipeline is not None:
         return
     source_dir = environment.training.source_dir
-    files = sorted((root / source_dir).rglob("*.py"))
-    text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files)
-    gates = {
-        gate.metric: "a gate reads in evaluation.json" for gate in environment.evaluation.gates
-    }
-    for word, reader in (gates | _WORDS).items():
-        if not re.search(rf"\b{re.escape(word)}\b", text):
-            yield f"no script in {source_dir} says {word}, which {reader}; see {PAGE}"
+    text = "\n".join(map(_text, (root / source_dir).rglob("*.py")))
+    if unsaid := _unsaid(_WORDS, text):
+        yield Risk(
+            f"no script in {source_dir} says {', '.join(unsaid)}, which evaluation.json or the"
+            f" answers must have; see {PAGE}"
+        )
+
+
+def _unwritten_metrics(environment: Environment, folder: Path) -> Iterator[Problem]:
+    """Yield a problem if a gate's metric stands nowhere in the evaluation and what it uses of its
+    folder. A comment counts: a script may put the name together when it runs.
+    """
+    script = environment.evaluation.entry_point
+    metrics = dict.fromkeys(gate.metric for gate in environment.evaluation.gates)
+    if unsaid := _unsaid(metrics, _text_with_modules(folder, script)):
+        message = (
+            f"name {', '.join(unsaid)}, which {script} never says: after the training, the gate"
+            " would find no such number"
+        )
+        file = workload_file(environment.workload)
+        advice = f"correct it (here, or in {file}); if {script} computes it, name it in a comment"
+        yield Problem("evaluation.gates", message, advice)
+
+
+def _unsaid(words: Iterable[str], text: str) -> list[str]:
+    return [word for word in words if not re.search(rf"\b{re.escape(word)}\b", text)]
+
+
+def _text_with_modules(folder: Path, script: str) -> str:
+    """Return the text of a script and of every file of its folder that one of them may import:
+    that says the file's name, or its package's.
+    """
+    text, rest = _text(folder / script), set(folder.rglob("*.py"))
+    while used := {file for file in rest if _says_name(text, file.relative_to(folder))}:
+        text, rest = "\n".join((text, *map(_text, used))), rest - used
+    return text
+
+
+def _says_name(text: str, file: Path) -> bool:
+    words = set(re.findall(r"\w+", text))
+    return any(part.removesuffix(".py") in words for part in file.parts)
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
 
 
 def _unreadable(key: str, folder: Path, script: str) -> Iterator[Problem]:

@@ -217,33 +217,24 @@ class Fail(Step):
 
 
 @dataclass(frozen=True)
-class GreaterThanOrEqualTo:
+class _Comparison:
+    left: Expression | float
+    right: Expression | float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "Type": type(self).__name__,
+            "LeftValue": render(self.left),
+            "RightValue": render(self.right),
+        }
+
+
+class GreaterThanOrEqualTo(_Comparison):
     """A condition: `left` >= `right`."""
 
-    left: Expression | float
-    right: Expression | float
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "Type": "GreaterThanOrEqualTo",
-            "LeftValue": render(self.left),
-            "RightValue": render(self.right),
-        }
-
-
-@dataclass(frozen=True)
-class LessThanOrEqualTo:
+class LessThanOrEqualTo(_Comparison):
     """A condition: `left` <= `right`."""
-
-    left: Expression | float
-    right: Expression | float
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "Type": "LessThanOrEqualTo",
-            "LeftValue": render(self.left),
-            "RightValue": render(self.right),
-        }
 
 
 @dataclass(frozen=True)

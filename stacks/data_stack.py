@@ -48,13 +48,6 @@ class DataStack(cdk.Stack):
                 {"data": storage.data, "artifacts": storage.artifacts, "logs": storage.logs}
             )
         self._add_outputs()
-        if consumers:
-            description = (
-                "Environments of other accounts that bring releases from here, by `promoted_from`"
-                " in their files"
-            )
-            value = ", ".join(f"{each.environment} ({each.account})" for each in consumers)
-            cdk.CfnOutput(self, "Consumers", value=value, description=description)
 
     def _add_outputs(self) -> None:
         cdk.CfnOutput(self, "DataBucketName", value=self.data_bucket.bucket_name)

@@ -11,6 +11,7 @@ from config.errors import Problem
 from config.settings import Framework, Training
 from config.strategies import defaults
 from config.yaml_table import read_table
+from pipelines.errors import Risk
 from pipelines.launch.mpi_options import variables_in
 
 PROVIDER = "FI_PROVIDER"
@@ -129,12 +130,12 @@ def notices(training: Training) -> Iterator[str]:
     for name, needed in variables(training.instance_type).items():
         value = training.environment.get(name, needed)
         if value != needed:
-            yield (
+            yield Risk(
                 f"training.environment.{name} = {value} replaces {needed}, which"
                 f" {training.instance_type} needs for its traffic to go over EFA"
             )
     if training.environment.get(PROVIDER) == "efa" and not has_efa(training.instance_type):
-        yield (
+        yield Risk(
             f"training.environment.{PROVIDER} = efa: {training.instance_type} has no EFA, so"
             " libfabric would find no provider"
         )

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Iterator
 
 from config.settings import Collective, Framework, Strategy, Training
+from pipelines.errors import Risk
 from pipelines.launch import image_uri, tables
 from pipelines.launch.case import SMDDP, Case
 from pipelines.launch.contract import (
@@ -36,7 +37,7 @@ def notices_of(case: Case, *, serves: bool) -> Iterator[str]:
     if case.strategy in SMDDP:
         yield from _smddp(case)
     if isinstance(contract, Horovod) and not case.may_have_horovod:
-        yield (
+        yield Risk(
             "horovod in requirements.txt is compiled on every instance at the start: that needs a"
             " compiler and a way to a package index"
         )
@@ -66,11 +67,10 @@ def _image_uri(case: Case) -> Iterator[str]:
         yield f"{key} lies in {region}, but the job runs in {case.region}"
     if not (image_uri.is_from_aws(uri) and tables.starts_toolkit(image_uri.repository(uri))):
         yield f"{key} replaces AWS's image: nothing here can check what is in it"
-        yield (
+        yield Risk(
             f"{key} must set SAGEMAKER_TRAINING_MODULE="
-            f"sagemaker_{case.framework}_container.training:main in its environment:"
-            " without it the training toolkit ignores the hyperparameters of"
-            f" {case.contract.label} and says nothing"
+            f"sagemaker_{case.framework}_container.training:main: without it the toolkit ignores"
+            f" the hyperparameters of {case.contract.label}"
         )
     elif case.aws_image is None:
         yield (
@@ -129,13 +129,13 @@ def _smddp(case: Case) -> Iterator[str]:
         )
     uri = training.image_uri
     if case.aws_image and uri and image_uri.repository(uri).startswith("huggingface-"):
-        yield (
-            "training.image_uri is one of Hugging Face's: AWS names no smddp for those, and users"
-            " found it missing in one; try the import before you pay for GPUs"
+        yield Risk(
+            "training.image_uri is one of Hugging Face's, for which AWS names no smddp: try the"
+            " import before you pay for GPUs"
         )
     release = case.smddp_releases.get(case.version)
     if release is None:
-        yield (
+        yield Risk(
             f"training.framework_version: AWS's table of smddp has no {case.version};"
             " training.image_uri must bring it"
         )
@@ -188,11 +188,10 @@ def _unpatched_endpoint(case: Case, today: datetime.date) -> Iterator[str]:
     tags = case.tags
     if tags and tags.inference_end_of_patch and tags.inference_end_of_patch < today:
         yield (
-            f"training.framework_version: the endpoint's image,"
-            f" {tables.inference_repository(case.framework)}:{tags.inference_cpu}, has had no"
-            f" patches since {tags.inference_end_of_patch}, and AWS makes no later one; to serve"
-            " with a patched one, name it in a pipeline of your own (docs/own-pipeline.md): an"
-            " image of yours, or AWS's ray:serve-ml-sagemaker-cpu"
+            f"the endpoint's image {tables.inference_repository(case.framework)}:"
+            f"{tags.inference_cpu.partition('-')[0]} has had no patches since"
+            f" {tags.inference_end_of_patch}, and AWS has no later one; see"
+            " docs/decisions/images.md"
         )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
+from dataclasses import dataclass, field
 
 import click
 
@@ -24,12 +26,33 @@ from config.workload import (
     workload_names,
 )
 from pipelines.check import check as check_environment
+from pipelines.errors import Risk
 from pipelines.launch.notices import patch_warnings
 from pipelines.schedules import outdated
 from shoal.cli.exit_codes import USAGE
 from shoal.verbs.dataset import upload_notices
 from shoal.verbs.errors import UsageError
 from shoal.verbs.workspace import Workspace
+
+_MARKS = ("may fail", "warning", "notice")
+"""What a remark begins with, in the order in which they are printed."""
+
+
+@dataclass
+class _Findings:
+    """What has been said of the files, and what is left to say when all are read."""
+
+    mistakes: set[str] = field(default_factory=set)
+    remarks: dict[tuple[str, str], list[Environment]] = field(default_factory=dict)
+    """Mark and text to the environments, as one workload has them, that it is said of."""
+    right: list[Environment] = field(default_factory=list)
+
+    def tell(self, error: ConfigError) -> None:
+        """Print the lines that are new: every environment of a workload has its mistakes."""
+        for line in error.lines:
+            if line not in self.mistakes:
+                click.echo(line, err=True)
+        self.mistakes |= set(error.lines)
 
 
 @click.command()
@@ -39,80 +62,50 @@ def check(workspace: Workspace) -> None:
     names = environment_names(workspace.root)
     if not names:
         raise UsageError(f"there are no environment files in {workspace.root / 'environments'}")
-    told: set[str] = set()
+    findings = _Findings()
     for name in workload_names(workspace.root):
-        told |= _check_workload(workspace, name)
+        try:
+            _check_workload(workspace, name)
+        except ConfigError as error:
+            findings.tell(error)
+    for name in names:
+        try:
+            workloads = workloads_of(name, workspace.root)
+        except ConfigError as error:
+            findings.tell(error)
+            continue
+        for workload in workloads:
+            try:
+                _check_view(workspace, name, workload, findings)
+            except ConfigError as error:
+                findings.tell(error)
+    try:
+        require_own_names(findings.right)
+    except ConfigError as error:
+        findings.tell(error)
+    if findings.mistakes:  # remarks would bury them
+        raise click.exceptions.Exit(USAGE)
     for folder in folders_without_a_file(workspace.root):
         click.echo(f"{folder}/: notice: has no {FILE}, so nothing runs it; write one")
-    right: list[Environment] = []
-    for name in names:
-        told |= _check_environment(workspace, name, told, right)
-    try:
-        require_own_names(right)
-    except ConfigError as error:
-        told |= _tell(error, told)
-    if told:
-        raise click.exceptions.Exit(USAGE)
+    for mark in _MARKS:
+        for (its_mark, text), environments in findings.remarks.items():
+            if its_mark == mark:
+                click.echo(f"{mark} ({_titles(environments, findings.right)}): {text}")
 
 
-def _check_workload(workspace: Workspace, name: str) -> set[str]:
-    """Return the mistakes, which are printed."""
-    try:
-        workload = load_workload(name, workspace.root)
-    except ConfigError as error:
-        return _tell(error, set())
+def _check_workload(workspace: Workspace, name: str) -> None:
+    workload = load_workload(name, workspace.root)
     count = len(workload.smoke_test.requests) if workload.smoke_test else 0
     asked = f"{count} request{'s' if count > 1 else ''}" if count else "no endpoint"
     click.echo(f"{workload_file(name)}: ok ({asked})")
-    return set()
 
 
-def _tell(error: ConfigError, told: set[str]) -> set[str]:
-    """Print the lines that are not `told` yet: every environment of a workload has its mistakes."""
-    for line in error.lines:
-        if line not in told:
-            click.echo(line, err=True)
-    return set(error.lines)
-
-
-def _check_environment(
-    workspace: Workspace, name: str, told: set[str], right: list[Environment]
-) -> set[str]:
-    """Return the mistakes, which are printed unless they are `told`; add to `right` what has
-    none.
-    """
-    try:
-        workloads = workloads_of(name, workspace.root)
-    except ConfigError as error:
-        return _tell(error, told)
-    mistakes: set[str] = set()
-    remarks: dict[str, list[str]] = {}
-    for workload in workloads:
-        mistakes |= _check_view(workspace, name, workload, told | mistakes, remarks, right)
-    for remark, whose in remarks.items():
-        start = "" if len(whose) == len(workloads) else f"{', '.join(whose)}: "
-        click.echo(f"{environment_file(name)}: {start}{remark}")
-    return mistakes
-
-
-def _check_view(
-    workspace: Workspace,
-    name: str,
-    workload: str,
-    told: set[str],
-    remarks: dict[str, list[str]],
-    right: list[Environment],
-) -> set[str]:
-    """Return the mistakes of the environment as one workload has it; add what else is to be said of
-    it to `remarks`.
-    """
-    try:
-        environment = load_environment(name, workspace.root, workload=workload)
-        checked = check_environment(environment, root=workspace.root)
-        require_workload(environment.workload, workspace.root)
-    except ConfigError as error:
-        return _tell(error, told)
-    right.append(environment)
+def _check_view(workspace: Workspace, name: str, workload: str, findings: _Findings) -> None:
+    """Check the environment as one workload has it; raise ConfigError."""
+    environment = load_environment(name, workspace.root, workload=workload)
+    checked = check_environment(environment, root=workspace.root)
+    require_workload(environment.workload, workspace.root)
+    findings.right.append(environment)
     training = environment.training
     start = f"{workload}: " if environment.workloads else ""
     click.echo(
@@ -123,10 +116,20 @@ def _check_view(
     today = datetime.datetime.now(tz=datetime.UTC).date()
     serves = environment.endpoint is not None
     patches = patch_warnings(checked.launch.case, today, serves=serves)
-    notices = (*checked.notices, *upload_notices(environment, workspace.root))
-    for remark in (
-        *(f"notice: {each}" for each in notices),
-        *(f"warning: {each}" for each in (*patches, *outdated(environment, today))),
-    ):
-        remarks.setdefault(remark, []).append(workload)
-    return set()
+    remarks = [("warning", each) for each in (*patches, *outdated(environment, today))]
+    for each in (*checked.notices, *upload_notices(environment, workspace.root)):
+        remarks.append(("may fail" if isinstance(each, Risk) else "notice", each))
+    for remark in remarks:
+        findings.remarks.setdefault(remark, []).append(environment)
+
+
+def _titles(environments: list[Environment], right: list[Environment]) -> str:
+    """Return the environments' names; with the workload, where others of the same have it not."""
+    counts = Counter(each.name for each in environments)
+    all_counts = Counter(each.name for each in right)
+    return ", ".join(
+        dict.fromkeys(
+            each.name if counts[each.name] == all_counts[each.name] else each.title
+            for each in environments
+        )
+    )

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
-from shoal.cli.options import environment_argument, local_option
+from shoal.cli.options import session_command
 from shoal.verbs.dashboard import write_images
-from shoal.verbs.workspace import Workspace
+from shoal.verbs.workspace import Session
 
 
 @click.command()
-@environment_argument
-@local_option
+@session_command
 @click.option(
     "--hours",
     type=click.FloatRange(min=0, min_open=True, max=24 * 14),
@@ -26,20 +25,13 @@ from shoal.verbs.workspace import Workspace
     type=click.Path(path_type=Path, file_okay=False),
     help="The folder for the PNG files (.shoal/dashboard/ENV).",
 )
-@click.pass_obj
-def dashboard(
-    workspace: Workspace,
-    environment: str,
-    workload: str | None,
-    local: bool,
-    hours: float,
-    output: Path | None,
-) -> None:
+def dashboard(session: Session, hours: float, output: Path | None) -> None:
     """Draw what the CloudWatch dashboard of ENV shows.
 
     CloudWatch draws one PNG file for each graph; the emulator draws none.
     """
-    session = workspace.open(environment, local, workload)
-    folder = output or workspace.root.joinpath(".shoal", "dashboard", *session.title.split())
+    folder = output or session.workspace.root.joinpath(
+        ".shoal", "dashboard", *session.title.split()
+    )
     for path in write_images(session.target, session.names.dashboard, hours, folder):
         click.echo(f"written: {path}")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from shoal.cli.options import environment_argument, local_option
+from shoal.cli.options import session_command
 from shoal.cli.view import open_view
 from shoal.verbs import dataset
-from shoal.verbs.workspace import Workspace
+from shoal.verbs.workspace import Session
 
 
 @click.group()
@@ -18,8 +18,7 @@ def data() -> None:
 
 
 @data.command()
-@environment_argument
-@local_option
+@session_command
 @click.option(
     "--from",
     "folder",
@@ -27,13 +26,11 @@ def data() -> None:
     metavar="FOLDER",
     help="Upload what is in FOLDER/CHANNEL/ of each channel instead.",
 )
-@click.pass_obj
-def upload(
-    workspace: Workspace, environment: str, workload: str | None, local: bool, folder: Path | None
-) -> None:
+def upload(session: Session, folder: Path | None) -> None:
     """Upload the dataset of ENV's workload, as its script `prepare` writes it; files that are there
     already stay.
     """
-    session = workspace.open(environment, local, workload)
     with open_view() as view:
-        dataset.upload_workload(session.target, session.environment, workspace.root, view, folder)
+        dataset.upload_workload(
+            session.target, session.environment, session.workspace.root, view, folder
+        )

@@ -10,7 +10,7 @@ import click
 from config.loader import environment_file, load_workloads, places
 from config.serving import timeout_s
 from shoal.cli.live_view import LiveView
-from shoal.cli.options import environment_argument, local_option
+from shoal.cli.options import whole_command
 from shoal.cli.plain_view import PlainView
 from shoal.cli.view import open_view
 from shoal.verbs import inventory, serving
@@ -39,19 +39,18 @@ def synth(workspace: Workspace, environment: str | None) -> None:
 
 
 @click.command()
-@environment_argument
-@local_option
-@click.pass_obj
-def deploy(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
+@whole_command
+def deploy(session: Session) -> None:
     """Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI; with WORKLOAD
     its own, and what they need.
     """
-    session = workspace.open_whole(environment, local, workload)
     for each in session.each:
-        if image := built_image(each.environment, each.target, workspace.root):
+        if image := built_image(each.environment, each.target, session.workspace.root):
             image.require(each.arguments)
     if notice := require_fit(
-        session.target, session.environment, places(environment, workspace.root)
+        session.target,
+        session.environment,
+        places(session.environment.name, session.workspace.root),
     ):
         click.echo(notice, err=True)
     with deploying(session) as view:
@@ -59,7 +58,7 @@ def deploy(workspace: Workspace, environment: str, workload: str | None, local: 
         with phase(f"deploy {session.title} to {session.target.description}", view):
             session.stacks(view).settle()
             patience_s = sum(map(_rollout_s, session.each))
-            cdk.deploy(session.target, environment, session.stack_pattern, patience_s)
+            cdk.deploy(session.target, session.environment.name, session.stack_pattern, patience_s)
     for each in session.each:
         click.echo(f"deployed: pipeline {each.names.pipeline}")
         report_serving(each)
@@ -149,14 +148,12 @@ def report_serving(session: Session) -> None:
 
 
 @click.command()
-@environment_argument
-@local_option
-@click.pass_obj
-def diff(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
+@whole_command
+def diff(session: Session) -> None:
     """Compare ENV as the checkout describes it with what is deployed; exit code 1 if they
     differ.
     """
-    session = workspace.open_whole(environment, local, workload)
+    environment = session.environment.name
     with open_view() as view:
         cdk = session.cdk(view)
         with phase(f"synth {environment}", view):

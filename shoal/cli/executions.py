@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from config.errors import one_line
-from shoal.cli.options import environment_argument, local_option
+from shoal.cli.options import environment_argument, local_option, session_command
 from shoal.cli.view import open_view
 from shoal.verbs import serving
+from shoal.verbs.dataset import require_uploaded
 from shoal.verbs.errors import NotFoundError, UsageError
 from shoal.verbs.execution import Execution
 from shoal.verbs.follow import Follower, plan_of
@@ -20,8 +21,7 @@ from shoal.verbs.workspace import Session, Workspace
 
 
 @click.command()
-@environment_argument
-@local_option
+@session_command
 @click.option(
     "--parameter",
     "-p",
@@ -33,19 +33,12 @@ from shoal.verbs.workspace import Session, Workspace
 @click.option(
     "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
 )
-@click.pass_obj
-def run(
-    workspace: Workspace,
-    environment: str,
-    workload: str | None,
-    local: bool,
-    parameters: tuple[str, ...],
-    follow: bool,
-) -> None:
+def run(session: Session, parameters: tuple[str, ...], follow: bool) -> None:
     """Start an execution of ENV's pipeline."""
-    session = workspace.open(environment, local, workload)
     values = parse_parameters(parameters)
-    check_values(session.environment, values, workspace.root)
+    check_values(session.environment, values, session.workspace.root)
+    if notice := require_uploaded(session, values):
+        click.echo(notice, err=True)
     arn = session.pipeline.start(values)
     click.echo(f"started: {arn}")
     if follow:
@@ -116,15 +109,10 @@ def _print_executions(console: Console, session: Session) -> None:
 
 
 @click.command()
-@environment_argument
+@session_command
 @click.argument("execution")
-@local_option
-@click.pass_obj
-def stop(
-    workspace: Workspace, environment: str, workload: str | None, execution: str, local: bool
-) -> None:
+def stop(session: Session, execution: str) -> None:
     """Ask EXECUTION (an ARN, an id, or `latest`) to stop."""
-    session = workspace.open(environment, local, workload)
     arn = session.pipeline.find(execution)
     state = session.pipeline.look(arn)
     if state.has_ended:
@@ -136,21 +124,11 @@ def stop(
 
 
 @click.command()
-@environment_argument
+@session_command
 @click.argument("execution")
 @click.argument("step")
-@local_option
-@click.pass_obj
-def logs(
-    workspace: Workspace,
-    environment: str,
-    workload: str | None,
-    execution: str,
-    step: str,
-    local: bool,
-) -> None:
+def logs(session: Session, execution: str, step: str) -> None:
     """Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged."""
-    session = workspace.open(environment, local, workload)
     state = session.pipeline.look(session.pipeline.find(execution))
     match = state.step(step)
     if match is None:

@@ -7,17 +7,16 @@ from pathlib import Path
 import click
 
 from config.workload import load_workload, workload_folder
-from shoal.cli.options import environment_argument, local_option
+from shoal.cli.options import session_command
 from shoal.verbs import invoke
 from shoal.verbs.errors import UsageError
-from shoal.verbs.workspace import Workspace
+from shoal.verbs.workspace import Session
 
 _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/x-npy"}
 
 
 @click.command("invoke")
-@environment_argument
-@local_option
+@session_command
 @click.option(
     "--body",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -41,19 +40,10 @@ _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/
     metavar="NAME",
     help="Which endpoint to ask; by default the newest of an execution, else the serving one.",
 )
-@click.pass_obj
 def invoke_endpoint(
-    workspace: Workspace,
-    environment: str,
-    workload: str | None,
-    local: bool,
-    body: Path | None,
-    content_type: str | None,
-    accept: str,
-    endpoint: str | None,
+    session: Session, body: Path | None, content_type: str | None, accept: str, endpoint: str | None
 ) -> None:
     """Send a file to a running endpoint and print its answer."""
-    session = workspace.open(environment, local, workload)
     if session.environment.endpoint is None and endpoint is None:
         raise UsageError(
             f"{session.environment.title} only trains: `endpoint` is none, so nothing answers"
@@ -62,11 +52,11 @@ def invoke_endpoint(
         session.target, f"{session.names.pipeline}-", session.names.serving_endpoint
     )
     if body is None:
-        requests = load_workload(session.environment.workload, workspace.root).requests
+        requests = load_workload(session.environment.workload, session.workspace.root).requests
         if not requests:
             raise UsageError("give --body FILE: the workload has no request of its own")
         request = requests[0]
-        body = workload_folder(session.environment.workload, workspace.root) / request.body
+        body = workload_folder(session.environment.workload, session.workspace.root) / request.body
         content_type = content_type or request.content_type
     kind = content_type or _TYPES.get(body.suffix, "application/octet-stream")
     answer = invoke.send(session.target, name, body.read_bytes(), kind, accept)

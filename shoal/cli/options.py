@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from shoal.verbs.workspace import Session, Workspace
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -76,3 +80,26 @@ local_option = click.option(
     is_flag=True,
     help="Use the emulator on this machine, whatever the environment's `target` says.",
 )
+
+
+def session_command(command: _Command) -> Callable[..., Any]:
+    """Give the command a `session`, one workload of ENV, instead of ENV, WORKLOAD and --local."""
+    return _opening(command, lambda workspace, *words: workspace.open(*words))
+
+
+def whole_command(command: _Command) -> Callable[..., Any]:
+    """Give the command a `session` of all workloads of ENV, or of the one that is named."""
+    return _opening(command, lambda workspace, *words: workspace.open_whole(*words))
+
+
+def _opening(command: _Command, opened: Callable[..., Session]) -> Callable[..., Any]:
+    @environment_argument
+    @local_option
+    @click.pass_obj
+    @wraps(command)
+    def with_session(
+        workspace: Workspace, /, environment: str, workload: str | None, local: bool, **rest: Any
+    ) -> None:
+        command(opened(workspace, environment, local, workload), **rest)
+
+    return with_session

@@ -7,7 +7,7 @@ import click
 from config.loader import environment_names, load_workloads
 from config.names import Names
 from config.settings import Environment
-from shoal.cli.options import environment_argument, local_option
+from shoal.cli.options import local_option, session_command
 from shoal.cli.release_message import message_of
 from shoal.verbs import registry
 from shoal.verbs.errors import DisagreementError, NotFoundError, PromotionError
@@ -21,23 +21,13 @@ _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 
 
 @click.command()
-@environment_argument
+@session_command
 @click.argument("package", metavar="[PACKAGE]", required=False)
 @click.option("--comment", help="Why, in your words; the registry keeps it.")
-@local_option
-@click.pass_obj
-def approve(
-    workspace: Workspace,
-    environment: str,
-    workload: str | None,
-    package: str | None,
-    comment: str | None,
-    local: bool,
-) -> None:
+def approve(session: Session, package: str | None, comment: str | None) -> None:
     """Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number),
     by default the newest.
     """
-    session = workspace.open(environment, local, workload)
     arn = package_arn(session, package) if package else _newest(session)
     before = registry.describe(session.target, arn)
     if before.approval == REJECTED and not package:
@@ -101,7 +91,7 @@ def promote(
     """
     step = PromotionStep.of(workspace, source, destination, workload)
     step.repository.require_clean()
-    session = Session(workspace, step.holder, workspace.reach(step.holder, local))
+    session = Session(workspace, step.trainer, workspace.reach(step.trainer, local))
     version = step.package(session, package)
     if step.is_pinned(version):
         click.echo(

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 from config.loader import environment_file
-from shoal.cli.options import environment_argument, local_option
+from shoal.cli.options import session_command
 from shoal.verbs.schedules import LiveSchedule, Schedules
-from shoal.verbs.workspace import Session, Workspace
+from shoal.verbs.workspace import Session
 
 _name = click.argument("name")
 
@@ -20,17 +20,14 @@ def schedule() -> None:
 
 
 @schedule.command("list")
-@environment_argument
-@local_option
-@click.pass_obj
-def show(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
+@session_command
+def show(session: Session) -> None:
     """Show the deployed schedules of ENV, and where they differ from its file."""
-    session = workspace.open(environment, local, workload)
     schedules = Schedules(session.target, session.names).all()
     if not schedules:
         click.echo(
-            f"no schedules are deployed; write some in {environment_file(environment)}, section"
-            " `schedules`, and deploy"
+            "no schedules are deployed; write some in"
+            f" {environment_file(session.environment.name)}, section `schedules`, and deploy"
         )
         return
     table = Table("schedule", "expression", "time zone", "live", "file", box=None)
@@ -53,27 +50,19 @@ def show(workspace: Workspace, environment: str, workload: str | None, local: bo
 
 
 @schedule.command()
-@environment_argument
+@session_command
 @_name
-@local_option
-@click.pass_obj
-def pause(
-    workspace: Workspace, environment: str, workload: str | None, name: str, local: bool
-) -> None:
+def pause(session: Session, name: str) -> None:
     """Let the schedule NAME of ENV start nothing until it is resumed. What runs goes on."""
-    _change(workspace.open(environment, local, workload), name, True)
+    _change(session, name, True)
 
 
 @schedule.command()
-@environment_argument
+@session_command
 @_name
-@local_option
-@click.pass_obj
-def resume(
-    workspace: Workspace, environment: str, workload: str | None, name: str, local: bool
-) -> None:
+def resume(session: Session, name: str) -> None:
     """Let the schedule NAME of ENV start executions again, from its next time on."""
-    _change(workspace.open(environment, local, workload), name, False)
+    _change(session, name, False)
 
 
 def _change(session: Session, name: str, paused: bool) -> None:

@@ -6,25 +6,20 @@ from __future__ import annotations
 
 import click
 
-from shoal.cli.options import environment_argument, local_option
+from shoal.cli.options import whole_command
 from shoal.verbs import sweep as sweeper
 from shoal.verbs.errors import LeftBehindError
 from shoal.verbs.sweep import Swept
-from shoal.verbs.workspace import Session, Workspace
+from shoal.verbs.workspace import Session
 
 
 @click.command()
-@environment_argument
-@local_option
+@whole_command
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
-@click.pass_obj
-def sweep(
-    workspace: Workspace, environment: str, workload: str | None, local: bool, dry_run: bool
-) -> None:
+def sweep(session: Session, dry_run: bool) -> None:
     """Delete endpoints, configurations and models that executions of ENV left for longer than
     `endpoint.ttl_minutes`.
     """
-    session = workspace.open_whole(environment, local, workload)
     if problems := [each for one in session.each for each in _sweep(one, dry_run=dry_run)]:
         raise LeftBehindError("; ".join(problems))
 

@@ -15,13 +15,14 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from config.channels import Channel
+from config.channels import Channel, path_parameter, uri_parameter
 from config.names import Names
 from config.settings import Environment
 from config.workload import load_workload, workload_file, workload_folder
 from shoal.verbs.errors import DatasetError, NotFoundError, error_code
 from shoal.verbs.events import Note, Report, Transferred
 from shoal.verbs.target import Target
+from shoal.verbs.workspace import Session
 
 _PREPARE_S = 600
 _NOT_FOUND = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
@@ -84,9 +85,60 @@ def upload_notices(environment: Environment, root: Path) -> Iterator[str]:
         return
     folders = ", ".join(f"FOLDER/{channel}/" for channel in channels)
     yield (
-        f"data.dataset {environment.data.dataset}: workload {name} has no script `prepare` that"
-        f" writes it; `shoal data upload {environment.title} --from FOLDER` uploads {folders}"
+        f"data.dataset {environment.data.dataset}: workload {name} has no script `prepare`;"
+        f" `shoal data upload {environment.title} --from FOLDER` uploads {folders}"
     )
+
+
+def require_uploaded(session: Session, parameters: Mapping[str, str]) -> str:
+    """Raise DatasetError if a channel of an execution with `parameters` has no object in S3.
+
+    CreateTrainingJob would refuse it (shoal-local's `no_objects_message` has the words), when the
+    pipeline runs already. Returns a notice if the question is not allowed, else an empty text.
+    """
+    try:
+        empty = {
+            name: uri
+            for name, uri in _places(session, parameters).items()
+            if not _has_files(session.target, uri)
+        }
+    except ClientError as error:
+        if error_code(error) != "AccessDenied":
+            raise
+        return f"whether the data is in S3 was not checked: {error.operation_name} is not allowed"
+    if empty:
+        places = " and ".join(f"{uri} (channel {name})" for name, uri in empty.items())
+        raise DatasetError(f"there is nothing at {places}; {_how_to_fill(session, empty)}")
+    return ""
+
+
+def _places(session: Session, parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the prefix of each channel that the deployed pipeline has a parameter for.
+
+    A file system shows what is below the dataset in the bucket, unless it is another directory.
+    """
+    declared = session.pipeline.definition().get("Parameters", ())
+    values = {each["Name"]: each.get("DefaultValue", "") for each in declared} | dict(parameters)
+    places = {}
+    for name in session.environment.data.channels:
+        if uri := values.get(uri_parameter(name)):
+            places[name] = uri
+        elif path_parameter(name) in values.keys() - parameters.keys():
+            places[name] = _below(session.environment, name)
+    return places
+
+
+def _below(environment: Environment, channel: str) -> str:
+    return f"{Names(environment).dataset_uri}/{channel}/"
+
+
+def _how_to_fill(session: Session, empty: Mapping[str, str]) -> str:
+    """Return what to type; `data upload` writes only the channels that are below the dataset."""
+    environment = session.environment
+    if not any(uri == _below(environment, name) for name, uri in empty.items()):
+        return "put the files there, or name another place"
+    has_script = _script(environment, session.workspace.root) is not None
+    return f"type `shoal data upload {session.arguments}{'' if has_script else ' --from FOLDER'}`"
 
 
 def require(environment: Environment, root: Path) -> Path:
@@ -143,7 +195,12 @@ def upload_folder(
 def _has_files(target: Target, uri: str) -> bool:
     place = urlsplit(uri)
     request = {"Bucket": place.netloc, "Prefix": place.path.lstrip("/"), "MaxKeys": 1}
-    return bool(target.client("s3").list_objects_v2(**request).get("KeyCount"))
+    try:
+        return bool(target.client("s3").list_objects_v2(**request).get("KeyCount"))
+    except ClientError as error:
+        if error_code(error) in _NOT_FOUND:
+            return False
+        raise
 
 
 def _prepare(script: Path, folder: Path, channels: Mapping[str, Channel]) -> None:
@@ -180,7 +237,7 @@ def _require_bucket(s3: Any, bucket: str, target: Target) -> None:
     except ClientError as error:
         if error_code(error) in _NOT_FOUND:
             raise NotFoundError(
-                f"there is no bucket {bucket} in {target.description}; deploy it first"
+                f"there is no bucket {bucket} in {target.description}; `shoal deploy` makes it"
             ) from error
         raise
 

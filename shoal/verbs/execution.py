@@ -109,8 +109,8 @@ class Pipeline:
         except ClientError as error:
             if error_code(error) in _NOT_FOUND:
                 raise NotFoundError(
-                    f"there is no pipeline {self.name} in {self.target.description}; deploy it"
-                    " first"
+                    f"there is no pipeline {self.name} in {self.target.description};"
+                    " `shoal deploy` makes it"
                 ) from error
             raise
         return dict(json.loads(body))
@@ -180,11 +180,16 @@ class Pipeline:
         Raises NotFoundError.
         """
         arns = [str(summary["PipelineExecutionArn"]) for summary in self.executions()]
-        if execution == "latest" and arns:
+        if not arns:
+            self.definition()
+            raise NotFoundError(
+                f"pipeline {self.name} has had no executions; `shoal run` starts one"
+            )
+        if execution == "latest":
             return arns[0]
         match = next((arn for arn in arns if execution in {arn, arn.rpartition("/")[2]}), None)
         if match is None:
-            known = ", ".join(arn.rpartition("/")[2] for arn in arns[:5]) or "none"
+            known = ", ".join(arn.rpartition("/")[2] for arn in arns[:5])
             raise NotFoundError(
                 f"pipeline {self.name} has no execution {execution!r}; the newest are: {known}"
             )

@@ -181,10 +181,8 @@ def of_environment(
 def of_bootstrap(target: Target) -> tuple[Resource, ...]:
     """Return everything that `cdk bootstrap` made."""
     toolkit, rest = Owner(TOOLKIT_STACK), Owner(f"cdk-{QUALIFIER}")
-    listers = {kind: LISTERS[kind] for kind in ("bucket", "role")} | {
-        "image repository": _repositories,
-        "parameter": _parameters,
-    }
+    listers = {kind: LISTERS[kind] for kind in ("bucket", "role", "image repository")}
+    listers["parameter"] = _parameters
     return tuple(
         sorted({*_collect(target, toolkit, {"stack": _stacks}), *_collect(target, rest, listers)})
     )
@@ -215,18 +213,21 @@ def _named(service: str, operation: str, key: str, name_key: str) -> Lister:
     return lister
 
 
-def _filtered_by_name(operation: str, key: str, name_key: str) -> Lister:
-    """Return a lister that has SageMaker filter by name: an account may have thousands of
-    models.
+def _searched(service: str, operation: str, key: str, name_key: str, by: str) -> Lister:
+    """Return a lister that has the service filter by name, with the parameter `by`: an account may
+    have thousands of models.
     """
 
     def lister(target: Target, owner: Owner) -> Iterator[str]:
-        pages = (
-            _pages(target, "sagemaker", operation, key, NameContains=mark) for mark in owner.marks
-        )
+        texts = owner.marks if by == "NameContains" else owner.prefixes
+        pages = (_pages(target, service, operation, key, **{by: text}) for text in texts)
         return (item[name_key] for items in pages for item in items if owner.owns(item[name_key]))
 
     return lister
+
+
+def _of_sagemaker(operation: str, key: str, name_key: str) -> Lister:
+    return _searched("sagemaker", operation, key, name_key, "NameContains")
 
 
 def _running_jobs(kind: str) -> Lister:
@@ -252,29 +253,10 @@ def _running_jobs(kind: str) -> Lister:
     return lister
 
 
-def _schedule_groups(target: Target, owner: Owner) -> Iterator[str]:
-    """List groups; their schedules go with them."""
-    for prefix in owner.prefixes:
-        for group in _pages(
-            target, "scheduler", "list_schedule_groups", "ScheduleGroups", NamePrefix=prefix
-        ):
-            if owner.owns(group["Name"]):
-                yield group["Name"]
-
-
 def _stacks(target: Target, owner: Owner) -> Iterator[str]:
     for stack in _pages(target, "cloudformation", "describe_stacks", "Stacks"):
         if owner.owns(stack["StackName"]) and stack["StackStatus"] != "DELETE_COMPLETE":
             yield stack["StackName"]
-
-
-def _pipelines(target: Target, owner: Owner) -> Iterator[str]:
-    for prefix in owner.prefixes:
-        for summary in _pages(
-            target, "sagemaker", "list_pipelines", "PipelineSummaries", PipelineNamePrefix=prefix
-        ):
-            if owner.owns(summary["PipelineName"]):
-                yield summary["PipelineName"]
 
 
 def _queues(target: Target, owner: Owner) -> Iterator[str]:
@@ -376,14 +358,6 @@ def _scalable_targets(target: Target, owner: Owner) -> Iterator[str]:
     return (id_ for id_ in ids if id_.startswith("endpoint/") and owner.owns(id_.split("/")[1]))
 
 
-def _repositories(target: Target, owner: Owner) -> Iterator[str]:
-    names = (
-        item["repositoryName"]
-        for item in _pages(target, "ecr", "describe_repositories", "repositories")
-    )
-    return (name for name in names if owner.owns(name))
-
-
 def _image_parameters(target: Target, owner: Owner) -> Iterator[str]:
     return (
         item["Name"]
@@ -417,7 +391,9 @@ LISTERS: dict[str, Lister] = {
     "log group": _log_groups,
     "queue": _queues,
     "rule": _named("events", "list_rules", "Rules", "Name"),
-    "schedule group": _schedule_groups,
+    "schedule group": _searched(  # their schedules go with them
+        "scheduler", "list_schedule_groups", "ScheduleGroups", "Name", "NamePrefix"
+    ),
     "alarm": _named("cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
     "key alias": _key_aliases,
     "event source": _event_sources,
@@ -433,17 +409,19 @@ LISTERS: dict[str, Lister] = {
     ),
     "file system": _file_systems,
     "vpc endpoint": _tagged("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
-    "image repository": _repositories,
+    "image repository": _named("ecr", "describe_repositories", "repositories", "repositoryName"),
     "image parameter": _image_parameters,
-    "pipeline": _pipelines,
-    "model package group": _filtered_by_name(
+    "pipeline": _searched(
+        "sagemaker", "list_pipelines", "PipelineSummaries", "PipelineName", "PipelineNamePrefix"
+    ),
+    "model package group": _of_sagemaker(
         "list_model_package_groups", "ModelPackageGroupSummaryList", "ModelPackageGroupName"
     ),
-    "model": _filtered_by_name("list_models", "Models", "ModelName"),
-    "endpoint config": _filtered_by_name(
+    "model": _of_sagemaker("list_models", "Models", "ModelName"),
+    "endpoint config": _of_sagemaker(
         "list_endpoint_configs", "EndpointConfigs", "EndpointConfigName"
     ),
-    "endpoint": _filtered_by_name("list_endpoints", "Endpoints", "EndpointName"),
+    "endpoint": _of_sagemaker("list_endpoints", "Endpoints", "EndpointName"),
     "scalable target": _scalable_targets,
     "running training job": _running_jobs("Training"),
     "running processing job": _running_jobs("Processing"),

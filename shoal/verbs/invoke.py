@@ -32,7 +32,8 @@ def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> st
     where = f"no endpoint {prefix}* is in service in {target.description}"
     served = f", nor {serving}, which would serve a pinned release" if serving else ""
     raise NotFoundError(
-        f"{where}{served}; the pipeline tears its own down at the end of each execution"
+        f"{where}{served}; the pipeline tears its own down at the end of each execution, so ask"
+        " while one runs, or have a release served (`shoal promote`)"
     )
 
 

@@ -36,7 +36,7 @@ class PromotionStep:
     repository: Repository
     source: Environment
     destination: Environment
-    holder: Environment
+    trainer: Environment
     """The environment that trained the model, with the registry that has it."""
 
     @classmethod
@@ -170,12 +170,12 @@ def _destination(root: Path, name: str, workload: str | None) -> Environment:
 
 def release_targets(workspace: Workspace, environment: Environment, local: bool) -> ReleaseTargets:
     """Return where to ask for what an environment pins, and for what it serves."""
-    holder = _promotion_path(workspace, environment)[-1]
+    trainer = _promotion_path(workspace, environment)[-1]
     names, release = Names(environment), environment.release
     return ReleaseTargets(
-        registry=lambda: _registry_target(workspace, holder, environment, local),
+        registry=lambda: _registry_target(workspace, trainer, environment, local),
         serving=lambda: workspace.reach(environment, local),
-        pipeline_arn=Names(holder).pipeline_arn,
+        pipeline_arn=Names(trainer).pipeline_arn,
         environment=environment.title,
         serving_stack=names.stack("serving"),
         archive_url=names.sealed_url(release.model_data_sha256) if release else "",
@@ -216,13 +216,13 @@ def _promotion_path(workspace: Workspace, environment: Environment) -> list[Envi
 
 
 def _registry_target(
-    workspace: Workspace, holder: Environment, environment: Environment, local: bool
+    workspace: Workspace, trainer: Environment, environment: Environment, local: bool
 ) -> Target:
     """Return the registry's account, or the environment's own if its policies let it read there."""
     try:
-        return workspace.reach(holder, local)
+        return workspace.reach(trainer, local)
     except WrongAccountError:
-        return workspace.reach(environment, local).in_region(holder.region)
+        return workspace.reach(environment, local).in_region(trainer.region)
 
 
 def _group(environment: Environment) -> str:

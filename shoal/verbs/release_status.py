@@ -42,11 +42,11 @@ class ReleaseTargets:
     """The environment's name, for advice."""
     serving_stack: str
     """Name of the stack that owns the endpoint."""
-    pipeline_arn: str = ""
+    pipeline_arn: str
     """The pipeline whose executions trained the versions of the registry."""
-    archive_url: str = ""
+    archive_url: str
     """Where the environment keeps its own copy of the pinned archive."""
-    serves: bool = False
+    serves: bool
     """Whether the environment's settings ask for that stack."""
 
 

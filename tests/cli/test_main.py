@@ -54,6 +54,29 @@ def test_check_accepts_the_environments_of_this_repository(
     assert len(re.findall(r"^environments/\w+.yaml: ok", capsys.readouterr().out, re.M)) == 3
 
 
+def test_check_ends_with_short_remarks_of_which_the_gravest_come_first(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dev = checkout / "environments" / "dev.yaml"
+    dev.write_text(f"{dev.read_text()}  environment: {{NCCL_DEBUG: INFO, FI_PROVIDER: tcp}}\n")
+    assert main(["--root", str(checkout), "check"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    marks = [re.sub(r".*: ok .*", "ok", line).partition(" (")[0] for line in lines]
+    assert sorted(set(marks), key=marks.index) == ["ok", "may fail", "warning", "notice"]
+    assert marks == sorted(marks, key=["ok", "may fail", "warning", "notice"].index)
+    remarks = [line.partition("): ")[2] for line in lines if ": ok (" not in line]
+    assert len(remarks) == len(set(remarks))
+    assert max(map(len, remarks)) <= 150
+
+
+def test_check_tells_mistakes_without_remarks_that_would_bury_them(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "environments" / "dev.yaml").write_text("name: dev\n")
+    assert main(["--root", str(checkout), "check"]) == 2
+    assert all(": ok (" in line for line in capsys.readouterr().out.splitlines())
+
+
 def test_check_refuses_smddp_where_it_cannot_run(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,7 +163,7 @@ def test_check_tells_what_a_workload_without_an_endpoint_has(
     told = capsys.readouterr().out
     assert "training_code/letters/workload.yaml: ok (no endpoint)\n" in told
     assert "environments/lab.yaml: ok (none on 1 x ml.m5.large)\n" in told
-    assert "lab.yaml: notice: data.dataset" not in told  # its script writes it, whatever its name
+    assert "notice (lab): data.dataset" not in told  # its script writes it, whatever its name
 
 
 @pytest.mark.parametrize(

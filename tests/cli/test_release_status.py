@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -35,6 +35,21 @@ def lines(
     capsys.readouterr()
     code = checkout.shoal(*STATUS, *environments)
     return code, capsys.readouterr().out.splitlines()
+
+
+def targets(
+    registry: Callable[[], Target],
+    serving: Callable[[], Target],
+    *,
+    pipeline_arn: str = "",
+    archive_url: str = "",
+    serves: bool = False,
+) -> ReleaseTargets:
+    """Return where to ask for what staging pins and serves."""
+    stack = "shoal-mnist-staging-serving"
+    return ReleaseTargets(
+        registry, serving, "staging", stack, pipeline_arn, archive_url, serves=serves
+    )
 
 
 @pytest.fixture
@@ -122,13 +137,7 @@ def test_an_own_copy_in_parts_is_compared_by_the_checksum_of_its_parts(
     parts = [{"PartNumber": 1} | {key: part[key] for key in ("ETag", "ChecksumSHA256")}]
     registry.s3.complete_multipart_upload(**place, MultipartUpload={"Parts": parts})
     url = f"s3://{own_bucket}/{place['Key']}"
-    places = ReleaseTargets(
-        lambda: registry.target,
-        lambda: registry.target,
-        "staging",
-        "shoal-mnist-staging-serving",
-        archive_url=url,
-    )
+    places = targets(lambda: registry.target, lambda: registry.target, archive_url=url)
     (answer,) = (
         each
         for each in compare(release, places, "shoal-mnist-staging")
@@ -288,14 +297,7 @@ def live(
         raise NotFoundError("there is no registry here")
 
     serving = cast(Target, Serving(served, failure, stack, image, status))
-    places = ReleaseTargets(
-        nobody,
-        lambda: serving,
-        "staging",
-        "shoal-mnist-staging-serving",
-        archive_url=OWN,
-        serves=serves,
-    )
+    places = targets(nobody, lambda: serving, archive_url=OWN, serves=serves)
     *_, answer = compare(release, places, "shoal-mnist-staging")
     return answer
 
@@ -467,13 +469,8 @@ def test_what_these_credentials_may_not_read_is_named_and_is_no_disagreement(
     report = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)[
         "ModelMetrics"
     ]["ModelQuality"]["Statistics"]["S3Uri"]
-    places = ReleaseTargets(
-        lambda: target,
-        lambda: target,
-        "staging",
-        "shoal-mnist-staging-serving",
-        pipeline_arn=registry.names.pipeline_arn,
-    )
+    arn = registry.names.pipeline_arn
+    places = targets(lambda: target, lambda: target, pipeline_arn=arn)
     answer, *_ = compare(pinned(checkout), places, "shoal-mnist-staging")
     execution = f"{registry.names.pipeline_arn}/execution/{registry.execution}"
     unread = {"definition_sha256": execution, "metrics": report}

@@ -54,6 +54,6 @@ def test_check_warns_of_images_that_are_past_their_patches(
 ) -> None:
     assert main(["--root", str(ROOT), "check"]) == 0
     assert (
-        "environments/dev.yaml: warning: training.framework_version: AWS's images of PyTorch 2.3.0"
+        "warning (dev, prod, staging): training.framework_version: AWS's images of PyTorch 2.3.0"
         " have had no" in capsys.readouterr().out
     )

@@ -125,7 +125,9 @@ def test_a_training_reads_the_secret_that_is_named_and_no_other(
     own = checkout.with_environment(tmp_path, "houses", text)
     (own.root / "mine").mkdir()
     for name in ("train", "evaluate", "inference"):
-        (own.root / "mine" / f"{name}.py").write_text(SECRETIVE if name == "train" else "print()")
+        (own.root / "mine" / f"{name}.py").write_text(
+            SECRETIVE if name == "train" else "print()  # rmse"
+        )
     with emulator(own):
         client = own.local_target.client("secretsmanager")
         for name in ("team/token", "team/other"):

@@ -25,7 +25,9 @@ def write_scripts(folder: Path, **texts: str) -> None:
     """Write scripts that keep the contract into a new folder, or those `texts` by their names."""
     folder.mkdir()
     for name in ("train", "evaluate", "inference"):
-        (folder / f"{name}.py").write_text(texts.get(name, "print()\n"), encoding="utf-8")
+        (folder / f"{name}.py").write_text(
+            texts.get(name, "print()  # accuracy rmse\n"), encoding="utf-8"
+        )
 
 
 def changed(**sections: dict[str, Any]) -> Environment:

@@ -11,6 +11,7 @@ from config.errors import ConfigError
 from config.loader import load_environment
 from config.settings import Environment
 from pipelines.check import check
+from pipelines.errors import Risk
 from tests.pipelines.inputs import environment
 from tests.repository import ROOT
 
@@ -21,8 +22,9 @@ parser = argparse.ArgumentParser()
 for name in ("--model-dir", "--test-dir", "--output-dir"):
     parser.add_argument(name)
 parser.parse_args()
+# accuracy rmse
 """
-CONTRACT = "# accuracy rmse evaluation.json archive_sha256 content_sha256 training_job_name\n"
+CONTRACT = "# evaluation.json archive_sha256 content_sha256 training_job_name\n"
 VALID = {"train.py": MAIN, "evaluate.py": EVALUATE, "inference.py": CONTRACT}
 
 
@@ -35,7 +37,7 @@ def settings(**more: Any) -> Environment:
 
 def write(root: Path, **changed: str | bytes | None) -> Path:
     """Write the scripts into code/; None leaves one out."""
-    (root / "code").mkdir()
+    (root / "code").mkdir(exist_ok=True)
     scripts = VALID | {f"{name}.py": text for name, text in changed.items()}
     for name, text in scripts.items():
         if text is not None:
@@ -63,7 +65,10 @@ def test_scripts_that_keep_the_contract_are_right(tmp_path: Path) -> None:
     [
         ({"train": ""}, 'training.entry_point = "train.py": calls nothing: a job with it would'),
         ({"train": "def main(): print()"}, "end it with `if __name__ == "),
-        ({"evaluate": "import json"}, 'evaluation.entry_point = "evaluate.py": calls nothing'),
+        (
+            {"evaluate": "import json # accuracy rmse"},
+            'evaluation.entry_point = "evaluate.py": calls nothing',
+        ),
         ({"train": "a = 1\nprint("}, "cannot read line 2: '(' was never closed; correct it"),
         ({"train": b"\xff"}, "cannot read it: 'utf-8' codec can't decode byte 0xff"),
         ({"train": "print()\0"}, "cannot read"),
@@ -96,7 +101,7 @@ def test_what_a_script_lacks_is_one_line(
     ],
 )
 def test_a_script_that_does_something_is_right(tmp_path: Path, text: str) -> None:
-    assert notices(write(tmp_path, train=text, evaluate=text)) == []
+    assert notices(write(tmp_path, train=text, evaluate=f"{text} # accuracy rmse")) == []
 
 
 def test_a_script_may_start_what_it_imports(tmp_path: Path) -> None:
@@ -104,9 +109,30 @@ def test_a_script_may_start_what_it_imports(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", CONTRACT.split()[1:])
-def test_a_word_that_no_script_says_is_a_notice(tmp_path: Path, word: str) -> None:
+def test_a_word_that_no_script_says_is_a_risk(tmp_path: Path, word: str) -> None:
     (notice,) = notices(write(tmp_path, inference=CONTRACT.replace(word, "")))
     assert notice.startswith(f"no script in code says {word}, which ")
+    assert isinstance(notice, Risk)
+
+
+def test_all_words_that_no_script_says_are_one_line(tmp_path: Path) -> None:
+    (notice,) = notices(write(tmp_path, inference=""))
+    assert ", ".join(CONTRACT.split()[1:]) in notice
+
+
+def test_a_metric_that_the_evaluation_never_says_is_a_mistake(tmp_path: Path) -> None:
+    write(tmp_path, evaluate=EVALUATE.replace("rmse", "rsme"), train=f"{MAIN}# rmse")
+    (told,) = lines(tmp_path)
+    assert "evaluation.gates: name rmse, which evaluate.py never says: " in told
+    assert "in training_code/mnist/workload.yaml); if evaluate.py computes it, name it in" in told
+
+
+@pytest.mark.parametrize("module", ["score", "score/means"])
+def test_a_metric_may_come_from_what_the_evaluation_imports(tmp_path: Path, module: str) -> None:
+    (tmp_path / "code" / module).parent.mkdir(parents=True)
+    text = EVALUATE.replace("# accuracy rmse", "import between")
+    scripts = write(tmp_path, evaluate=text, between="import score", **{module: "# accuracy rmse"})
+    assert notices(scripts) == []
 
 
 def test_a_pipeline_of_ones_own_needs_no_inference(tmp_path: Path) -> None:

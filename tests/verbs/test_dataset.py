@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from botocore.exceptions import ClientError
 
-from config.channels import Channel, default_channels
+from config.channels import Channel, default_channels, path_parameter, uri_parameter
 from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
@@ -15,11 +17,14 @@ from shoal.verbs import dataset
 from shoal.verbs.errors import DatasetError
 from shoal.verbs.events import Event, Note, Transferred
 from shoal.verbs.target import Target
+from shoal.verbs.workspace import Session, Workspace
 from tests.letters import FOLDER as LETTERS
 from tests.letters import write_environment
 from tests.repository import ROOT
+from tests.verbs.conftest import make_pipeline
 
 TOTAL_BYTES = 54_950_048
+CHANNELS = ("train", "test")
 
 
 def mnist(target: Target) -> tuple[Environment, str, str]:
@@ -147,3 +152,76 @@ def test_a_channel_that_nobody_writes_is_a_notice(tmp_path: Path) -> None:
     (told,) = dataset.upload_notices(load_environment("lab", tmp_path), tmp_path)
     assert told.startswith("data.dataset letters: workload letters has no script `prepare`")
     assert told.endswith("--from FOLDER` uploads FOLDER/pages/, FOLDER/holdout/")
+
+
+def deployed(target: Target, declared: dict[str, str] | None = None) -> tuple[Session, str]:
+    """Return an environment whose pipeline declares these parameters, by default its channels'
+    places, and the place of its dataset.
+    """
+    environment = load_environment("dev", ROOT).model_copy(update={"name": f"d{uuid4().hex[:6]}"})
+    names = Names(environment)
+    if declared is None:
+        declared = {uri_parameter(name): f"{names.dataset_uri}/{name}/" for name in CHANNELS}
+    parameters = [
+        {"Name": name, "Type": "String", "DefaultValue": value} for name, value in declared.items()
+    ]
+    fail = {"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "stopped"}}
+    make_pipeline(target, [fail], parameters, name=names.pipeline)
+    return Session(Workspace(ROOT, {}), environment, target), names.dataset_uri
+
+
+def put(session: Session, channel: str) -> None:
+    bucket, _, prefix = Names(session.environment).dataset_uri[5:].partition("/")
+    s3 = session.target.client("s3")
+    s3.create_bucket(Bucket=bucket)
+    s3.put_object(Bucket=bucket, Key=f"{prefix}/{channel}/part-0", Body=b"1")
+
+
+def test_an_execution_needs_data_in_every_channel(target: Target) -> None:
+    session, uri = deployed(target)
+    with pytest.raises(DatasetError) as caught:
+        dataset.require_uploaded(session, {})
+    assert str(caught.value) == (
+        f"there is nothing at {uri}/train/ (channel train) and {uri}/test/ (channel test);"
+        f" type `shoal data upload {session.environment.name} --local`"
+    )
+    put(session, "train")
+    with pytest.raises(DatasetError, match=f"nothing at {uri}/test/ [(]channel test[)];"):
+        dataset.require_uploaded(session, {})
+    put(session, "test")
+    assert dataset.require_uploaded(session, {}) == ""
+
+
+def test_an_execution_may_read_another_place(target: Target) -> None:
+    session, uri = deployed(target)
+    put(session, "test")
+    elsewhere = f"{uri}/elsewhere/"
+    with pytest.raises(DatasetError, match=f"{elsewhere} .*; put the files there, or name another"):
+        dataset.require_uploaded(session, {"TrainDataUri": elsewhere})
+    put(session, "elsewhere")
+    assert dataset.require_uploaded(session, {"TrainDataUri": elsewhere}) == ""
+
+
+def test_a_file_system_shows_what_is_in_the_bucket(target: Target) -> None:
+    session, uri = deployed(target, {path_parameter(name): f"/fs/{name}" for name in CHANNELS})
+    put(session, "train")
+    with pytest.raises(DatasetError, match=f"nothing at {uri}/test/ [(]channel test[)];"):
+        dataset.require_uploaded(session, {})
+    assert dataset.require_uploaded(session, {"TestDataPath": "/fs/other"}) == ""
+
+
+def test_of_a_pipeline_without_channels_no_data_is_asked(target: Target) -> None:
+    session, _ = deployed(target, {"Whom": "Bob"})
+    assert dataset.require_uploaded(session, {}) == ""
+
+
+def test_who_may_not_list_the_bucket_is_told_and_goes_on(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bool:
+        raise ClientError({"Error": {"Code": "AccessDenied"}}, "ListObjectsV2")
+
+    session, _ = deployed(target)
+    monkeypatch.setattr(dataset, "_has_files", refuse)
+    notice = "whether the data is in S3 was not checked: ListObjectsV2 is not allowed"
+    assert dataset.require_uploaded(session, {}) == notice

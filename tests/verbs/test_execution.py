@@ -112,6 +112,13 @@ def test_an_unknown_execution_is_an_error_that_names_the_newest(target: Target) 
         pipeline.find("xyz")
 
 
+def test_the_latest_of_none_is_an_error_that_says_how_one_starts(target: Target) -> None:
+    with pytest.raises(NotFoundError, match=r"has had no executions; `shoal run` starts one"):
+        make_pipeline(target, [gate(met=True)]).find("latest")
+    with pytest.raises(NotFoundError, match=r"there is no pipeline nowhere "):
+        Pipeline(target, "nowhere").find("latest")
+
+
 def test_stopping_an_execution_that_has_ended_is_fine(target: Target) -> None:
     pipeline = make_pipeline(target, [gate(met=True)])
     arn = pipeline.start({})
@@ -121,7 +128,9 @@ def test_stopping_an_execution_that_has_ended_is_fine(target: Target) -> None:
 
 
 def test_a_pipeline_that_is_not_deployed_is_an_error(target: Target) -> None:
-    with pytest.raises(NotFoundError, match=r"there is no pipeline nowhere .* deploy it first"):
+    with pytest.raises(
+        NotFoundError, match=r"there is no pipeline nowhere .* `shoal deploy` makes it"
+    ):
         Pipeline(target, "nowhere").start({})
 
 

@@ -21,7 +21,12 @@ from shoal_local.control.cloudformation.failures import (
 )
 from shoal_local.control.cloudformation.parameters import check_rules
 from shoal_local.control.cloudformation.resolver import NO_VALUE, Resolver
-from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceType
+from shoal_local.control.cloudformation.resources.base import (
+    Created,
+    Request,
+    ResourceType,
+    ignore_missing,
+)
 from shoal_local.control.cloudformation.stack import Output, Resource, Stack
 from shoal_local.control.cloudformation.template import Template, invalid
 
@@ -393,7 +398,7 @@ class Deployment:
         self.stack.record_resource(removed, "DELETE_IN_PROGRESS")
 
         def act(kind: ResourceType, request: Request) -> Created:
-            kind.delete(request)
+            ignore_missing(lambda: kind.delete(request))
             return Created(request.physical_id)
 
         self._act(removed, "DELETE_FAILED", act)

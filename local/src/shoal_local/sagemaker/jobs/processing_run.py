@@ -7,20 +7,17 @@ without files is a failure.
 from __future__ import annotations
 
 import json
-import traceback
 from pathlib import Path
 
-from shoal_local.errors import AwsError
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.container.launch import Host, Pod, PodError
+from shoal_local.sagemaker.container.launch import Host, Pod
 from shoal_local.sagemaker.jobs import containers, storage
-from shoal_local.sagemaker.jobs.job import Job, JobFailedError, JobStoppedError, failure_reason
+from shoal_local.sagemaker.jobs.ending import ended_by
+from shoal_local.sagemaker.jobs.job import Job, JobFailedError, failure_reason
 from shoal_local.sagemaker.jobs.logs import LogStreams
 from shoal_local.sagemaker.jobs.paths import JobPaths
 from shoal_local.sagemaker.jobs.runtime_build import (
-    BuildStoppedError,
-    RuntimeBuildError,
     ensure_built,
 )
 from shoal_local.sagemaker.jobs.storage import DataError, FolderSync
@@ -45,19 +42,8 @@ class ProcessingRun:
     def run(self) -> None:
         try:
             status, reason = self._lifecycle()
-        except (JobStoppedError, BuildStoppedError):
-            status, reason = "Stopped", ""
-        except (JobFailedError, DataError, PodError, RuntimeBuildError, AwsError) as error:
-            status, reason = (
-                "Failed",
-                f"{'' if isinstance(error, JobFailedError) else 'ClientError: '}{error}",
-            )
-        except Exception as bug:  # noqa: BLE001 (a job must never stay InProgress; the reason names the bug)
-            (self._paths.folder / "emulator-error.txt").write_text(traceback.format_exc())
-            status, reason = (
-                "Failed",
-                f"InternalServerError: We encountered an internal error of the emulator: {bug!r}",
-            )
+        except Exception as error:  # noqa: BLE001 (a job must never stay InProgress)
+            status, reason = ended_by(error, self._paths.folder)
         self._finish(status, reason)
 
     def _lifecycle(self) -> tuple[str, str]:

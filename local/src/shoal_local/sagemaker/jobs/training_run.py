@@ -7,19 +7,16 @@ from what was really uploaded; an unexpected error of ours is InternalServerErro
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable
 
-from shoal_local.errors import AwsError
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import measurements, names
-from shoal_local.sagemaker.container.launch import Pod, PodError
+from shoal_local.sagemaker.container.launch import Pod
 from shoal_local.sagemaker.jobs.containers import Machine
-from shoal_local.sagemaker.jobs.job import Job, JobFailedError, JobStoppedError, failure_reason
+from shoal_local.sagemaker.jobs.ending import ended_by
+from shoal_local.sagemaker.jobs.job import Job, JobFailedError, failure_reason
 from shoal_local.sagemaker.jobs.metrics import Metrics
-from shoal_local.sagemaker.jobs.runtime_build import BuildStoppedError, RuntimeBuildError
 from shoal_local.sagemaker.jobs.spot import Allowance, is_interrupted
-from shoal_local.sagemaker.jobs.storage import DataError
 from shoal_local.sagemaker.jobs.training_hosts import TrainingHosts, job_paths
 from shoal_local.sagemaker.jobs.wait import Ending, EndReason, supervise
 from shoal_local.sagemaker.shapes import Document
@@ -52,21 +49,9 @@ class TrainingRun:
     def run(self) -> None:
         try:
             self._finish(*self._lifecycle())
-        except (JobStoppedError, BuildStoppedError):
-            self._finish("Stopped", "Stopped", "")
-        except (JobFailedError, DataError, PodError, RuntimeBuildError, AwsError) as error:
-            self._finish(
-                "Failed",
-                "Failed",
-                f"{'' if isinstance(error, JobFailedError) else 'ClientError: '}{error}",
-            )
-        except Exception as bug:  # noqa: BLE001 (a job must never stay InProgress; the reason names the bug)
-            (job_paths(self._job).folder / "emulator-error.txt").write_text(traceback.format_exc())
-            self._finish(
-                "Failed",
-                "Failed",
-                f"InternalServerError: We encountered an internal error of the emulator: {bug!r}",
-            )
+        except Exception as error:  # noqa: BLE001 (a job must never stay InProgress)
+            status, reason = ended_by(error, job_paths(self._job).folder)
+            self._finish(status, status, reason)
 
     def _lifecycle(self) -> tuple[str, str, str]:
         """Return the status, the secondary status and the failure reason."""

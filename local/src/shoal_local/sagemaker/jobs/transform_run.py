@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import http.client
 import io
-import traceback
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.container.launch import PodError
 from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
 from shoal_local.sagemaker.jobs import storage
-from shoal_local.sagemaker.jobs.job import Job, JobFailedError, JobStoppedError, failure_reason
+from shoal_local.sagemaker.jobs.ending import ended_by
+from shoal_local.sagemaker.jobs.job import Job, JobFailedError, failure_reason
 from shoal_local.sagemaker.jobs.paths import JobPaths
 from shoal_local.sagemaker.jobs.storage import DataError
 from shoal_local.sagemaker.shapes import Document
@@ -45,19 +43,8 @@ class TransformRun:
     def run(self) -> None:
         try:
             status, reason = self._lifecycle()
-        except JobStoppedError:
-            status, reason = "Stopped", ""
-        except (JobFailedError, DataError, PodError, AwsError) as error:
-            status, reason = (
-                "Failed",
-                f"{'' if isinstance(error, JobFailedError) else 'ClientError: '}{error}",
-            )
-        except Exception as bug:  # noqa: BLE001 (a job must never stay InProgress; the reason names the bug)
-            (self._paths.folder / "emulator-error.txt").write_text(traceback.format_exc())
-            status, reason = (
-                "Failed",
-                f"InternalServerError: We encountered an internal error of the emulator: {bug!r}",
-            )
+        except Exception as error:  # noqa: BLE001 (a job must never stay InProgress)
+            status, reason = ended_by(error, self._paths.folder)
         finally:
             self._server.close()
         self._finish(status, reason)

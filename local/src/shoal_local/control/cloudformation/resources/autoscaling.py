@@ -11,7 +11,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    ignore_missing,
     names,
 )
 from shoal_local.control.cloudformation.resources.sagemaker import typed_for
@@ -53,7 +52,7 @@ class ScalableTarget(ResourceType):
 
     def delete(self, request: Request) -> None:
         client = request.client(SERVICE)
-        ignore_missing(lambda: client.deregister_scalable_target(**request.only(*SCOPE)))
+        client.deregister_scalable_target(**request.only(*SCOPE))
 
 
 class ScalingPolicy(ResourceType):
@@ -85,11 +84,7 @@ class ScalingPolicy(ResourceType):
 
     def delete(self, request: Request) -> None:
         client = request.client(SERVICE)
-        ignore_missing(
-            lambda: client.delete_scaling_policy(
-                PolicyName=request["PolicyName"], **_scope(request)
-            )
-        )
+        client.delete_scaling_policy(PolicyName=request["PolicyName"], **_scope(request))
 
 
 def _scope(request: Request) -> dict[str, Any]:

@@ -106,6 +106,14 @@ class Request:
         if self.tags():
             add()
 
+    def retag_resource(self, service: str, **resource: str) -> None:
+        """Retag by the service's TagResource and UntagResource; `resource` is what they call it."""
+        client = self.client(service)
+        self.retag(
+            lambda: client.tag_resource(**resource, Tags=self.tags()),
+            lambda keys: client.untag_resource(**resource, TagKeys=keys),
+        )
+
     def changed(self, *names: str) -> bool:
         """Return whether any of the properties differs from its old value."""
         return any(self.properties.get(name) != self.old.get(name) for name in names)
@@ -144,6 +152,7 @@ class ResourceType:
         raise ResourceError(f"Shoal's emulator cannot update {request.type_name}")
 
     def delete(self, request: Request) -> None:
+        """Delete the resource. The last call may find it missing: the engine ignores that."""
         raise ResourceError(f"Shoal's emulator cannot delete {request.type_name}")
 
     def check(self, request: Request) -> None:

@@ -35,7 +35,7 @@ class Budget(ResourceType):
             raise ResourceError(
                 "the name of a budget cannot be changed (AWS Budgets API reference, UpdateBudget)"
             )
-        self.delete(request)
+        ignore_missing(lambda: self.delete(request))
         return self._put(request, request.physical_id)
 
     def _put(self, request: Request, name: str) -> Created:
@@ -57,10 +57,8 @@ class Budget(ResourceType):
         return Created(name)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(
-            lambda: request.client("budgets").delete_budget(
-                AccountId=request.account, BudgetName=request.physical_id
-            )
+        request.client("budgets").delete_budget(
+            AccountId=request.account, BudgetName=request.physical_id
         )
 
 

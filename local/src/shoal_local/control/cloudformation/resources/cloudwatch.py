@@ -9,7 +9,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    ignore_missing,
     names,
 )
 
@@ -45,9 +44,7 @@ class LogGroup(ResourceType):
         return Created(name, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(
-            lambda: request.client("logs").delete_log_group(logGroupName=request.physical_id)
-        )
+        request.client("logs").delete_log_group(logGroupName=request.physical_id)
 
     def _retain(self, request: Request, name: str) -> None:
         if request.get("RetentionInDays"):
@@ -72,17 +69,11 @@ class Alarm(ResourceType):
 
     def update(self, request: Request) -> Created:
         self._put(request, request.physical_id)
-        cloudwatch, arn = request.client("cloudwatch"), request.attributes["Arn"]
-        request.retag(
-            lambda: cloudwatch.tag_resource(ResourceARN=arn, Tags=request.tags()),
-            lambda keys: cloudwatch.untag_resource(ResourceARN=arn, TagKeys=keys),
-        )
+        request.retag_resource("cloudwatch", ResourceARN=request.attributes["Arn"])
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(
-            lambda: request.client("cloudwatch").delete_alarms(AlarmNames=[request.physical_id])
-        )
+        request.client("cloudwatch").delete_alarms(AlarmNames=[request.physical_id])
 
     def _put(self, request: Request, name: str) -> None:
         request.client("cloudwatch").put_metric_alarm(
@@ -104,11 +95,7 @@ class Dashboard(ResourceType):
         return self._put(request, request.physical_id)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(
-            lambda: request.client("cloudwatch").delete_dashboards(
-                DashboardNames=[request.physical_id]
-            )
-        )
+        request.client("cloudwatch").delete_dashboards(DashboardNames=[request.physical_id])
 
     def _put(self, request: Request, name: str) -> Created:
         request.client("cloudwatch").put_dashboard(

@@ -11,7 +11,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    ignore_missing,
     names,
 )
 from shoal_local.control.cloudformation.resources.ec2 import as_bool
@@ -39,7 +38,7 @@ class Project(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(lambda: request.client("codebuild").delete_project(name=request.physical_id))
+        request.client("codebuild").delete_project(name=request.physical_id)
 
     def _arguments(self, request: Request) -> dict[str, Any]:
         own = {

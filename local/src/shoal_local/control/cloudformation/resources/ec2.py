@@ -60,7 +60,7 @@ class Vpc(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(lambda: request.client("ec2").delete_vpc(VpcId=request.physical_id))
+        request.client("ec2").delete_vpc(VpcId=request.physical_id)
 
     def _configure(self, request: Request, vpc_id: str) -> None:
         for name in ("EnableDnsSupport", "EnableDnsHostnames"):
@@ -127,7 +127,7 @@ class Subnet(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(lambda: request.client("ec2").delete_subnet(SubnetId=request.physical_id))
+        request.client("ec2").delete_subnet(SubnetId=request.physical_id)
 
     def _configure(self, request: Request, subnet_id: str) -> None:
         if "MapPublicIpOnLaunch" in request.properties:
@@ -162,7 +162,7 @@ class Simple(Tagged):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(lambda: self._delete(request))
+        self._delete(request)
 
     def _tag(self, request: Request, physical_id: str, attributes: Mapping[str, Any]) -> None:
         """Tag the resource; stacks know an address by its number, tags by its allocation."""

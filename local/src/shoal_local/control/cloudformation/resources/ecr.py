@@ -8,7 +8,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    ignore_missing,
     names,
 )
 
@@ -66,11 +65,7 @@ class Repository(ResourceType):
 
     def delete(self, request: Request) -> None:
         force = str(request.get("EmptyOnDelete", "")).lower() == "true"
-        ignore_missing(
-            lambda: request.client("ecr").delete_repository(
-                repositoryName=request.physical_id, force=force
-            )
-        )
+        request.client("ecr").delete_repository(repositoryName=request.physical_id, force=force)
 
     def _policies(self, request: Request, name: str) -> None:
         ecr = request.client("ecr")

@@ -38,7 +38,7 @@ class EventRule(ResourceType):
         targets = [target["Id"] for target in request.get("Targets", [])]
         if targets:
             ignore_missing(lambda: events.remove_targets(Rule=name, Ids=targets))
-        ignore_missing(lambda: events.delete_rule(Name=name))
+        events.delete_rule(Name=name)
 
     def _put(self, request: Request, name: str) -> str:
         events = request.client("events")
@@ -51,10 +51,7 @@ class EventRule(ResourceType):
             "Description", "State", "EventBusName", "RoleArn", "ScheduleExpression"
         )
         arn = events.put_rule(Name=name, **pattern, **settings)["RuleArn"]
-        request.retag(
-            lambda: events.tag_resource(ResourceARN=arn, Tags=request.tags()),
-            lambda keys: events.untag_resource(ResourceARN=arn, TagKeys=keys),
-        )
+        request.retag_resource("events", ResourceARN=arn)
         targets = request.get("Targets", [])
         target_ids = {target["Id"] for target in targets}
         removed = [

@@ -12,7 +12,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    ignore_missing,
     names,
     undo_on_failure,
 )
@@ -75,13 +74,11 @@ class FileSystem(ResourceType):
             }
         if changes:
             request.client("fsx").update_file_system(FileSystemId=request.physical_id, **changes)
-        _retag(request)
+        request.retag_resource("fsx", ResourceARN=request.attributes["ResourceARN"])
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(
-            lambda: request.client("fsx").delete_file_system(FileSystemId=request.physical_id)
-        )
+        request.client("fsx").delete_file_system(FileSystemId=request.physical_id)
 
     def needs_replacement(self, request: Request) -> bool:
         deployment_types = [
@@ -133,15 +130,13 @@ class DataRepositoryAssociation(ResourceType):
             request.client("fsx").update_data_repository_association(
                 AssociationId=request.physical_id, S3=request.get("S3", {}), **_chunk_size(request)
             )
-        _retag(request)
+        request.retag_resource("fsx", ResourceARN=request.attributes["ResourceARN"])
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
         fsx = request.client("fsx")
-        ignore_missing(
-            lambda: fsx.delete_data_repository_association(
-                AssociationId=request.physical_id, DeleteDataInFileSystem=False
-            )
+        fsx.delete_data_repository_association(
+            AssociationId=request.physical_id, DeleteDataInFileSystem=False
         )
 
 
@@ -180,14 +175,6 @@ def _chunk_size(request: Request) -> dict[str, int]:
 def _tags(request: Request) -> dict[str, Any]:
     """Return the tags; FSx refuses an empty list."""
     return {"Tags": request.tags()} if request.tags() else {}
-
-
-def _retag(request: Request) -> None:
-    fsx, arn = request.client("fsx"), request.attributes["ResourceARN"]
-    request.retag(
-        lambda: fsx.tag_resource(ResourceARN=arn, Tags=request.tags()),
-        lambda keys: fsx.untag_resource(ResourceARN=arn, TagKeys=keys),
-    )
 
 
 TYPES: tuple[ResourceType, ...] = (FileSystem(), DataRepositoryAssociation())

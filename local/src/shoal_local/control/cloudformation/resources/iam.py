@@ -79,7 +79,7 @@ class Role(ResourceType):
         for arn in request.get("ManagedPolicyArns", []):
             ignore_missing(lambda arn=arn: iam.detach_role_policy(RoleName=name, PolicyArn=arn))  # type: ignore[misc]
         _remove(iam, name, [policy["PolicyName"] for policy in request.get("Policies", [])])
-        ignore_missing(lambda: iam.delete_role(RoleName=name))
+        iam.delete_role(RoleName=name)
 
 
 class Policy(ResourceType):
@@ -142,7 +142,7 @@ class ManagedPolicy(ResourceType):
         for role in request.get("Roles", []):
             ignore_missing(lambda role=role: iam.detach_role_policy(RoleName=role, PolicyArn=arn))  # type: ignore[misc]
         ignore_missing(lambda: _delete_old_versions(iam, arn))
-        ignore_missing(lambda: iam.delete_policy(PolicyArn=arn))
+        iam.delete_policy(PolicyArn=arn)
 
 
 def _attach(iam: Any, role: str, arns: Iterable[str]) -> None:
@@ -223,11 +223,7 @@ class IdentityProvider(ResourceType):
 
     def delete(self, request: Request) -> None:
         arn = request.physical_id
-        ignore_missing(
-            lambda: request.client("iam").delete_open_id_connect_provider(
-                OpenIDConnectProviderArn=arn
-            )
-        )
+        request.client("iam").delete_open_id_connect_provider(OpenIDConnectProviderArn=arn)
 
 
 TYPES: tuple[ResourceType, ...] = (Role(), Policy(), ManagedPolicy(), IdentityProvider())

@@ -11,7 +11,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    ignore_missing,
     names,
 )
 from shoal_local.control.cloudformation.resources.ec2 import as_bool
@@ -57,10 +56,8 @@ class Key(ResourceType):
 
     def delete(self, request: Request) -> None:
         window = int(request.get("PendingWindowInDays", 30))
-        ignore_missing(
-            lambda: request.client("kms").schedule_key_deletion(
-                KeyId=request.physical_id, PendingWindowInDays=window
-            )
+        request.client("kms").schedule_key_deletion(
+            KeyId=request.physical_id, PendingWindowInDays=window
         )
 
     def _configure(self, request: Request, key_id: str) -> None:
@@ -95,7 +92,7 @@ class Alias(ResourceType):
         return Created(request.physical_id)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(lambda: request.client("kms").delete_alias(AliasName=request.physical_id))
+        request.client("kms").delete_alias(AliasName=request.physical_id)
 
 
 def key_tags(request: Request) -> list[dict[str, str]]:

@@ -11,7 +11,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    ignore_missing,
     names,
 )
 
@@ -106,9 +105,7 @@ class Function(ResourceType):
         return Created(name, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(
-            lambda: request.client("lambda").delete_function(FunctionName=request.physical_id)
-        )
+        request.client("lambda").delete_function(FunctionName=request.physical_id)
 
 
 class Permission(ResourceType):
@@ -123,10 +120,8 @@ class Permission(ResourceType):
 
     def delete(self, request: Request) -> None:
         client = request.client("lambda")
-        ignore_missing(
-            lambda: client.remove_permission(
-                FunctionName=request["FunctionName"], StatementId=request.physical_id
-            )
+        client.remove_permission(
+            FunctionName=request["FunctionName"], StatementId=request.physical_id
         )
 
 
@@ -165,9 +160,7 @@ class EventSourceMapping(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(
-            lambda: request.client("lambda").delete_event_source_mapping(UUID=request.physical_id)
-        )
+        request.client("lambda").delete_event_source_mapping(UUID=request.physical_id)
 
 
 TYPES: tuple[ResourceType, ...] = (

@@ -17,7 +17,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    ignore_missing,
     names,
     undo_on_failure,
 )
@@ -57,7 +56,7 @@ class Bucket(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(lambda: request.client("s3").delete_bucket(Bucket=request.physical_id))
+        request.client("s3").delete_bucket(Bucket=request.physical_id)
 
     def _configure(self, s3: Any, name: str, request: Request) -> None:
         """Set what is new or changed; `old` is empty for a new bucket."""
@@ -100,7 +99,7 @@ class BucketPolicy(ResourceType):
         return self.create(request)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(lambda: request.client("s3").delete_bucket_policy(Bucket=request["Bucket"]))
+        request.client("s3").delete_bucket_policy(Bucket=request["Bucket"])
 
 
 def attributes(name: str, region: str) -> dict[str, str]:

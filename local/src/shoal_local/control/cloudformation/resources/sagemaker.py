@@ -23,7 +23,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    ignore_missing,
     names,
     undo_on_failure,
 )
@@ -118,9 +117,7 @@ class _Immutable(ResourceType):
 
     def delete(self, request: Request) -> None:
         delete = getattr(request.client("sagemaker"), f"delete_{self._words()}")
-        ignore_missing(
-            lambda: delete(**{f"{self.noun}Name": request.attributes[f"{self.noun}Name"]})
-        )
+        delete(**{f"{self.noun}Name": request.attributes[f"{self.noun}Name"]})
 
     def _words(self) -> str:
         return {"Model": "model", "EndpointConfig": "endpoint_config"}[self.noun]
@@ -196,13 +193,9 @@ class Endpoint(ResourceType):
 
     def delete(self, request: Request) -> None:
         name, client = request.attributes["EndpointName"], request.client("sagemaker")
-
-        def remove() -> None:
-            client.delete_endpoint(EndpointName=name)
-            while not request.closing.wait(POLL_S):
-                client.describe_endpoint(EndpointName=name)
-
-        ignore_missing(remove)
+        client.delete_endpoint(EndpointName=name)
+        while not request.closing.wait(POLL_S):
+            client.describe_endpoint(EndpointName=name)  # until it is missing
 
 
 def _settled(request: Request, name: str) -> Mapping[str, Any]:
@@ -247,11 +240,7 @@ class Pipeline(ResourceType):
     def delete(self, request: Request) -> None:
         token = request.generated_name(64)
         client = request.client("sagemaker")
-        ignore_missing(
-            lambda: client.delete_pipeline(
-                PipelineName=request.physical_id, ClientRequestToken=token
-            )
-        )
+        client.delete_pipeline(PipelineName=request.physical_id, ClientRequestToken=token)
 
     def _arguments(self, request: Request) -> dict[str, Any]:
         definition = request["PipelineDefinition"]
@@ -319,7 +308,7 @@ class ModelPackageGroup(ResourceType):
     def delete(self, request: Request) -> None:
         name = request["ModelPackageGroupName"]
         client = request.client("sagemaker")
-        ignore_missing(lambda: client.delete_model_package_group(ModelPackageGroupName=name))
+        client.delete_model_package_group(ModelPackageGroupName=name)
 
 
 TYPES: tuple[ResourceType, ...] = (

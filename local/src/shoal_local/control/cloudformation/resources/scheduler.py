@@ -6,7 +6,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    ignore_missing,
     names,
 )
 
@@ -37,17 +36,11 @@ class ScheduleGroup(ResourceType):
         return Created(name, {"Arn": arn, "State": "ACTIVE"})
 
     def update(self, request: Request) -> Created:
-        scheduler, arn = request.client("scheduler"), request.attributes["Arn"]
-        request.retag(
-            lambda: scheduler.tag_resource(ResourceArn=arn, Tags=request.tags()),
-            lambda keys: scheduler.untag_resource(ResourceArn=arn, TagKeys=keys),
-        )
+        request.retag_resource("scheduler", ResourceArn=request.attributes["Arn"])
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(
-            lambda: request.client("scheduler").delete_schedule_group(Name=request.physical_id)
-        )
+        request.client("scheduler").delete_schedule_group(Name=request.physical_id)
 
 
 class Schedule(ResourceType):
@@ -70,9 +63,7 @@ class Schedule(ResourceType):
 
     def delete(self, request: Request) -> None:
         group = request.only("GroupName")
-        ignore_missing(
-            lambda: request.client("scheduler").delete_schedule(Name=request.physical_id, **group)
-        )
+        request.client("scheduler").delete_schedule(Name=request.physical_id, **group)
 
     @staticmethod
     def _settings(request: Request) -> dict[str, object]:

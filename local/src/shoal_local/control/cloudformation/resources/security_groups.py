@@ -86,9 +86,7 @@ class SecurityGroup(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(
-            lambda: request.client("ec2").delete_security_group(GroupId=request.physical_id)
-        )
+        request.client("ec2").delete_security_group(GroupId=request.physical_id)
 
     def _change(self, request: Request, group_id: str) -> None:
         ec2 = request.client("ec2")
@@ -139,14 +137,10 @@ class Rule(ResourceType):
 
     def delete(self, request: Request) -> None:
         revoke = getattr(request.client("ec2"), f"revoke_security_group_{self.direction}")
-        ignore_missing(
-            lambda: revoke(
-                GroupId=request["GroupId"], IpPermissions=[self._permission(request.properties)]
-            )
-        )
+        revoke(GroupId=request["GroupId"], IpPermissions=[self._permission(request.properties)])
 
     def update(self, request: Request) -> Created:
-        self.delete(replace(request, properties=request.old))
+        ignore_missing(lambda: self.delete(replace(request, properties=request.old)))
         return self.create(request)
 
     def _permission(self, rule: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    ignore_missing,
     names,
 )
 
@@ -35,15 +34,11 @@ class Topic(ResourceType):
                 request.client("sns").set_topic_attributes(
                     TopicArn=request.physical_id, AttributeName=name, AttributeValue=value
                 )
-        sns, arn = request.client("sns"), request.physical_id
-        request.retag(
-            lambda: sns.tag_resource(ResourceArn=arn, Tags=request.tags()),
-            lambda keys: sns.untag_resource(ResourceArn=arn, TagKeys=keys),
-        )
+        request.retag_resource("sns", ResourceArn=request.physical_id)
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(lambda: request.client("sns").delete_topic(TopicArn=request.physical_id))
+        request.client("sns").delete_topic(TopicArn=request.physical_id)
 
 
 class TopicPolicy(ResourceType):
@@ -85,9 +80,7 @@ class Subscription(ResourceType):
         return Created(request.physical_id)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(
-            lambda: request.client("sns").unsubscribe(SubscriptionArn=request.physical_id)
-        )
+        request.client("sns").unsubscribe(SubscriptionArn=request.physical_id)
 
 
 TYPES: tuple[ResourceType, ...] = (Topic(), TopicPolicy(), Subscription())

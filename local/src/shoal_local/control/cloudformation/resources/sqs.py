@@ -11,7 +11,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    ignore_missing,
     names,
 )
 
@@ -86,7 +85,7 @@ class Queue(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(lambda: request.client("sqs").delete_queue(QueueUrl=request.physical_id))
+        request.client("sqs").delete_queue(QueueUrl=request.physical_id)
 
 
 class QueuePolicy(ResourceType):
@@ -105,7 +104,7 @@ class QueuePolicy(ResourceType):
         return Created(request.physical_id)
 
     def delete(self, request: Request) -> None:
-        ignore_missing(lambda: self._set(request, request["Queues"], ""))
+        self._set(request, request["Queues"], "")
 
     def _set(self, request: Request, urls: list[str], policy: str) -> None:
         for url in urls:

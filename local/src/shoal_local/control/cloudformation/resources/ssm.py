@@ -6,7 +6,6 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    ignore_missing,
     names,
 )
 
@@ -38,7 +37,7 @@ class Parameter(ResourceType):
         return Created(request.physical_id, request.only("Type", "Value"))
 
     def delete(self, request: Request) -> None:
-        ignore_missing(lambda: request.client("ssm").delete_parameter(Name=request.physical_id))
+        request.client("ssm").delete_parameter(Name=request.physical_id)
 
 
 TYPES: tuple[ResourceType, ...] = (Parameter(),)
