@@ -88,14 +88,19 @@ def demo(
 def _demo_gitops(
     workspace: Workspace,
     output: Path | None,
-    beside: str | None,
+    second_workload: str | None,
     *,
     enforce_iam: bool,
 ) -> None:
     folder = (output or workspace.root / "demo-out" / "gitops").resolve()
     with open_view() as view, interrupted_once() as shield:
         outcome = run_gitops(
-            workspace, folder, view, shield, enforce_iam=enforce_iam, beside=beside
+            workspace,
+            folder,
+            view,
+            shield,
+            enforce_iam=enforce_iam,
+            second_workload=second_workload,
         )
     for failure in outcome.failures:
         click.echo(f"shoal demo: {failure.phase}: {message_of(failure)}", err=True)

@@ -55,6 +55,8 @@ def status(
 ) -> None:
     """Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or
     `latest`).
+
+    Exit code 2 where a pipeline is not deployed; those of other workloads are shown.
     """
     console = Console(soft_wrap=True)
     if execution:
@@ -64,16 +66,23 @@ def status(
         for gate in gates_of(session.target, state):
             console.print(one_line(f"gate: {gate}"), markup=False)
         return
-    sessions = workspace.open_whole(environment, local, workload).each
+    whole = workspace.open_whole(environment, local, workload)
+    sessions = whole.each
+    if len(sessions) == 1:
+        _print_executions(console, sessions[0])
+        return
+    missing = []
     for each in sessions:
-        if len(sessions) == 1:
-            _print_executions(console, each)
-            return
         click.echo(f"{each.title}:")
         try:
             _print_executions(console, each)
         except NotFoundError as error:  # the others may be deployed
             click.echo(str(error))
+            missing.append(each.title)
+    if missing:
+        raise NotFoundError(
+            f"not deployed: {', '.join(missing)}; `shoal deploy {whole.arguments}` deploys it"
+        )
 
 
 def _print_executions(console: Console, session: Session) -> None:

@@ -16,7 +16,9 @@ from pathlib import Path
 from tests.chaos import crash, report, rig
 from tests.chaos.cases import Case, cases
 from tests.chaos.crash import Crash, crashes
-from tests.chaos.deployment import Deployment, synthesise
+from tests.chaos.deployment import Deployment, checkout_of_two, synthesise
+from tests.chaos.pairs import Pair, pairs
+from tests.chaos.pairs import run as run_pairs
 from tests.chaos.report import Row
 from tests.chaos.rig import Result
 from tests.chaos.world import World
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         "--at-once", type=int, default=AT_ONCE, help="executions that run at the same time"
     )
     options = parser.parse_args(arguments)
-    every: list[Case | Crash] = [*cases(), *crashes()]
+    every: list[Case | Pair | Crash] = [*cases(), *pairs(), *crashes()]
     chosen = [each for each in every if _is_chosen(each.name, options.case)]
     if not chosen or (options.report and options.case):
         print(
@@ -66,13 +68,15 @@ def _is_chosen(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def attack(chosen: Sequence[Case | Crash], at_once: int) -> list[Row]:
+def attack(chosen: Sequence[Case | Pair | Crash], at_once: int) -> list[Row]:
     """Every chosen case, and what the machine shows afterwards where it shows anything."""
     own = [each for each in chosen if isinstance(each, Case)]
+    beside = [each for each in chosen if isinstance(each, Pair)]
     killed = [each for each in chosen if isinstance(each, Crash)]
     with tempfile.TemporaryDirectory(prefix="shoal-chaos-") as scratch:
         deployment = synthesise(Path(scratch, "cdk.out"))
         rows = _in_a_world(deployment, Path(scratch, "world"), own, at_once) if own else []
+        rows += _with_pairs(Path(scratch, "pairs"), beside) if beside else []
         return rows + (
             _with_crashes(deployment, Path(scratch, "crashes"), killed) if killed else []
         )
@@ -103,6 +107,24 @@ def _in_a_world(
     return rows + _afterwards(
         [each for each in [*results[len(placed) :], after] if not each.survived]
     )
+
+
+def _with_pairs(folder: Path, chosen: Sequence[Pair]) -> list[Row]:
+    (folder / "checkout").mkdir(parents=True)
+    root = checkout_of_two(folder / "checkout")
+    world, after = World(synthesise(folder / "cdk.out", root), folder / "world"), Result(_MACHINE)
+    try:
+        world.start()
+        world.deploy()
+        results = run_pairs(world, chosen, show)
+        if letters := sum(each.dead_letters() for each in world.each):
+            after.problems.append(f"{letters} dead letters")
+    finally:
+        after.left = world.stop()
+    steps = {each.name: each.case.trouble.step for each in chosen}
+    rows = [Row(steps[each.name], "two workloads", each) for each in results if each.name in steps]
+    others = [each for each in results if each.name not in steps]
+    return rows + _afterwards([each for each in (*others, after) if not each.survived])
 
 
 def _with_crashes(deployment: Deployment, folder: Path, chosen: Sequence[Crash]) -> list[Row]:

@@ -34,7 +34,7 @@ class Bystanders:
         the same model.
         """
         sagemaker = world.client("sagemaker")
-        with world.redefined(_waiting(world.definition)):
+        with world.redefined(with_wait(world.definition, ["sleep", "36000"])):
             arn = sagemaker.start_pipeline_execution(PipelineName=world.names.pipeline)[
                 "PipelineExecutionArn"
             ]
@@ -162,9 +162,9 @@ class Bystanders:
             time.sleep(_POLL_S)
 
 
-def _waiting(definition: dict[str, Any]) -> dict[str, Any]:
-    """The definition with a job between the endpoint and the smoke test that waits until it is
-    stopped.
+def with_wait(definition: dict[str, Any], command: list[str]) -> dict[str, Any]:
+    """The definition with a job between the endpoint and the smoke test, which waits by a
+    command.
     """
     changed = copy.deepcopy(definition)
     evaluate = next(each for each in changed["Steps"] if each["Name"] == "Evaluate")
@@ -179,7 +179,7 @@ def _waiting(definition: dict[str, Any]) -> dict[str, Any]:
     )
     arguments = {key: evaluate["Arguments"][key] for key in kept}
     image = evaluate["Arguments"]["AppSpecification"]["ImageUri"]
-    arguments["AppSpecification"] = {"ImageUri": image, "ContainerEntrypoint": ["sleep", "36000"]}
+    arguments["AppSpecification"] = {"ImageUri": image, "ContainerEntrypoint": command}
     branch = gate["Arguments"]["IfSteps"]
     position = [each["Name"] for each in branch].index("SmokeTest")
     branch[position]["DependsOn"] = ["Wait"]

@@ -17,6 +17,7 @@ LIMIT = {
     ),
 }
 REFUSED = {"code": "ValidationException", "message": "One or more parameters are not valid."}
+DENIED = {"code": "AccessDeniedException", "message": "The role is not authorized to do this."}
 UNPROVISIONED = (
     "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error."
 )
@@ -214,7 +215,7 @@ def _of_the_teardown() -> Iterator[Trouble]:
     function = {"seam": "function", "name": "*-teardown", "times": 1}
     waits = on("DeleteEndpointConfig", "delay", seconds=SLOW_S, times=1)
     yield Trouble(
-        step, "fails", rules=(on("DeleteEndpoint", "refuse", times=1, **REFUSED),), packages=one
+        step, "fails", rules=(on("DeleteEndpoint", "refuse", times=1, **DENIED),), packages=one
     )
     yield Trouble(
         step, "killed", rules=(waits, function | {"do": "kill", "seconds": SLOW_S}), packages=one

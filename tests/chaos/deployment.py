@@ -1,5 +1,5 @@
-"""The real stacks of `dev`, with a training script of no weight, synthesised once; put into any
-emulator in a few seconds.
+"""The real stacks of `dev`, of one workload or of two, with a training script of no weight,
+synthesised once; put into any emulator in a few seconds.
 
 What the `cdk` CLI does is done here directly, because that is a tenth of the time: assets to the
 bootstrap bucket, then one stack after the other. tests/end_to_end deploys the same stacks with the
@@ -9,6 +9,7 @@ CLI.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 import zipfile
 from collections.abc import Iterator
@@ -17,15 +18,17 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from config.loader import load_environment
+from config.loader import load_workloads
 from config.names import Names
 from config.settings import Endpoint, Environment
 from pipelines.launch import launch_of
 from stacks.node import use_installed_node
 from tests.functions.make_digits import digits_file
-from tests.repository import ROOT
+from tests.repository import ROOT, link_checkout
 
 SOURCE = "tests/chaos/source"
+SECOND = "digits"
+"""The name of the second workload."""
 _LIMIT_S = 240.0
 _POLL_S = 0.1
 
@@ -56,9 +59,15 @@ class Asset:
 class Deployment:
     """Templates in the order of their dependencies, and what they refer to."""
 
-    names: Names
+    each: tuple[Names, ...]
+    """The names of each workload."""
     stacks: tuple[tuple[str, dict[str, Any]], ...]
     assets: tuple[Asset, ...]
+
+    @property
+    def names(self) -> Names:
+        """The names of the first workload."""
+        return self.each[0]
 
     def put(self, client: Any) -> None:
         """Deploy into the emulator that `client(service)` speaks to, and upload the data.
@@ -75,14 +84,32 @@ class Deployment:
         )
         for name, template in self.stacks:
             _create(client("cloudformation"), name, template)
-        for channel in ("train", "test"):
-            bucket, _, prefix = self.names.dataset_uri.removeprefix("s3://").partition("/")
-            s3.put_object(Bucket=bucket, Key=f"{prefix}/{channel}/digits.json", Body=digits_file())
+        for names in self.each:
+            bucket, _, prefix = names.dataset_uri.removeprefix("s3://").partition("/")
+            for channel in ("train", "test"):
+                key = f"{prefix}/{channel}/digits.json"
+                s3.put_object(Bucket=bucket, Key=key, Body=digits_file())
 
 
-def environment() -> Environment:
-    """`dev` with small jobs; everything that tears down is as it is."""
-    dev = load_environment("dev", ROOT, "none")
+def checkout_of_two(folder: Path) -> Path:
+    """Make the empty `folder` a repository whose `dev` has the workload mnist twice, the second
+    time as digits; return it.
+    """
+    root = link_checkout(folder)
+    code = root / "training_code"
+    source = code.resolve() / "mnist"
+    code.unlink()
+    for name in ("mnist", SECOND):
+        shutil.copytree(source, code / name)
+    file = code / SECOND / "workload.yaml"
+    file.write_text(file.read_text().replace("name: mnist", f"name: {SECOND}"))
+    dev = root / "environments" / "dev.yaml"
+    dev.write_text(f"{dev.read_text()}\nworkloads: {{mnist: {{}}, {SECOND}: {{}}}}\n")
+    return root
+
+
+def with_small_jobs(dev: Environment) -> Environment:
+    """Return `dev` with small jobs; everything that tears down is as it is."""
     training = dev.training.model_copy(
         update={"source_dir": SOURCE, "hyperparameters": {"fault": 0}}
     )
@@ -95,21 +122,22 @@ def environment() -> Environment:
     )
 
 
-def synthesise(folder: Path) -> Deployment:
-    """The templates and assets in the empty `folder`."""
+def synthesise(folder: Path, root: Path = ROOT) -> Deployment:
+    """The templates and assets of the repository's `dev`, in the empty `folder`."""
     use_installed_node()
     from stacks.app import ShoalApp  # starts Node.js
     from stacks.stage import Deployment as OfWorkload
     from stacks.stage import EnvironmentStage
 
-    chosen = environment()
-    context = json.loads((ROOT / "cdk.json").read_text())["context"]
+    every = [with_small_jobs(view) for view in load_workloads("dev", root, "none")]
+    context = json.loads((root / "cdk.json").read_text())["context"]
     app = ShoalApp(outdir=str(folder), context=context, checked=False)
-    EnvironmentStage(app, workloads=[OfWorkload(chosen, launch_of(chosen, ROOT))], root=ROOT)
-    assembly = app.synth().get_nested_assembly(f"assembly-{chosen.name}")
+    workloads = [OfWorkload(view, launch_of(view, root)) for view in every]
+    EnvironmentStage(app, workloads=workloads, root=root)
+    assembly = app.synth().get_nested_assembly("assembly-dev")
     stacks = tuple((str(stack.stack_name), dict(stack.template)) for stack in assembly.stacks)
-    assets = {asset.key: asset for asset in _assets(Path(assembly.directory), chosen)}
-    return Deployment(Names(chosen), stacks, tuple(assets.values()))
+    assets = {asset.key: asset for asset in _assets(Path(assembly.directory), every[0])}
+    return Deployment(tuple(map(Names, every)), stacks, tuple(assets.values()))
 
 
 def _assets(folder: Path, chosen: Environment) -> Iterator[Asset]:

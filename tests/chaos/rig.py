@@ -78,12 +78,12 @@ def run(
     at_last(bystanders)
     last = [
         Result("bystanders", problems=bystanders.leave()),
-        Result("the account afterwards", left=_left_of_anybody(world, before)),
+        Result("the account afterwards", left=left_of_anybody(world, before)),
     ]
     return results + [result for result in last if not result.survived]
 
 
-def _left_of_anybody(world: World, before: Mapping[str, str]) -> list[str]:
+def left_of_anybody(world: World, before: Mapping[str, str]) -> list[str]:
     """What is there that was not there before the first case: a case that was clean may
     have left something later.
     """

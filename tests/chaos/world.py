@@ -9,6 +9,7 @@ change them.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import threading
@@ -18,6 +19,7 @@ from typing import Any
 
 from botocore.config import Config
 
+from config.names import Names
 from shoal_local.testing import LocalEmulator, clean_up, listener, processes_with
 from tests.chaos.deployment import Deployment
 
@@ -32,6 +34,10 @@ VISIBILITY_S = 30
 
 class World:
     """Start, deploy, disturb, stop. Everything it starts ends with `stop` or `kill`."""
+
+    definition: dict[str, Any]
+    each: tuple[World, ...]
+    """The world as each workload sees it. It is itself as the first one does."""
 
     def __init__(self, deployment: Deployment, folder: Path) -> None:
         self.deployment, self.folder = deployment, folder
@@ -74,6 +80,17 @@ class World:
     def deploy(self) -> None:
         """The real stacks; then the shorter times."""
         self.deployment.put(self.client)
+        self.each = tuple(map(self._of, self.deployment.each))
+        self.definition = self.each[0].definition
+
+    def _of(self, names: Names) -> World:
+        """The world as one workload sees it, with shorter times; all share the emulator."""
+        world = copy.copy(self)
+        world.names = names
+        world._hurry()
+        return world
+
+    def _hurry(self) -> None:
         self.definition = json.loads(
             self.client("sagemaker").describe_pipeline(PipelineName=self.names.pipeline)[
                 "PipelineDefinition"
@@ -142,6 +159,7 @@ class World:
         would.
         """
         events = self.client("events")
+        queue = self.queue_url().rpartition("/")[2]
         for each in events.list_rules()["Rules"]:
             targets = [
                 target["Arn"]
@@ -150,7 +168,7 @@ class World:
             if any(arn.endswith(self.names.function("sweep")) for arn in targets):
                 (events.enable_rule if sweeper else events.disable_rule)(Name=each["Name"])
             elif "Model Building Pipeline" in each.get("EventPattern", "") and any(
-                ":sqs:" in arn for arn in targets
+                arn.endswith(f":{queue}") for arn in targets
             ):
                 (events.enable_rule if rule else events.disable_rule)(Name=each["Name"])
 
@@ -175,6 +193,11 @@ class World:
                 PipelineName=self.names.pipeline, PipelineDefinition=json.dumps(definition)
             )
             yield
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Every request so far, with who sent it and what IAM was asked about it."""
+        lines = (self.state / "requests.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
 
     def processes(self, mark: str) -> list[str]:
         """Processes on this machine that have `mark` in their command line or environment, without

@@ -116,8 +116,8 @@ def test_a_second_workload_has_a_section_of_its_own_and_the_first_one_what_it_ha
 ) -> None:
     environ = {"PATH": "/usr/bin:/bin"}
     one, two = (
-        GitCheckout.new(tmp_path / str(beside), ROOT, environ, tmp_path / "emulator", beside)
-        for beside in (None, "houses")
+        GitCheckout.new(tmp_path / str(second), ROOT, environ, tmp_path / "emulator", second)
+        for second in (None, "houses")
     )
     for name in ENVIRONMENTS:
         (alone,) = load_workloads(name, one.root)
@@ -129,7 +129,7 @@ def test_a_second_workload_has_a_section_of_its_own_and_the_first_one_what_it_ha
 
 def test_the_last_line_names_a_second_workload() -> None:
     assert "refused, 1 of houses beside them, 2 accounts" in last_line(
-        summary(beside={"workload": "houses", "model_package_arn": "arn"})
+        summary(second_workload={"workload": "houses", "model_package_arn": "arn"})
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from config.loader import environment_names, load_environment
+from tests.cli.several import checkout_of_two
 from tests.repository import ROOT
 from tests.workflows.calls import calls, refusal
 from tests.workflows.rules import mistakes, steps
@@ -184,6 +185,14 @@ def test_every_call_of_shoal_is_one_that_it_takes() -> None:
     assert [(words, reason) for words in commands if (reason := refusal(words))] == []
 
 
+def script_of(workflow: str, words: str) -> str:
+    """Return the script of the one step that has these words."""
+    text = (ROOT / ".github/workflows" / workflow).read_text(encoding="utf-8")
+    runs = [str(step.get("run", "")) for _, step in steps(yaml.safe_load(text))]
+    (script,) = [run for run in runs if words in run]
+    return script
+
+
 @pytest.mark.parametrize(("code", "ends_with"), [(0, 0), (1, 1), (2, 2), (3, 0), (130, 130)])
 def test_asking_every_hour_is_red_only_where_something_is_wrong(
     tmp_path: Path, code: int, ends_with: int
@@ -191,10 +200,7 @@ def test_asking_every_hour_is_red_only_where_something_is_wrong(
     """The step's own script, run by bash as GitHub runs it; `shoal` is a program that ends with
     `code`.
     """
-    workflow = yaml.safe_load((ROOT / ".github/workflows/promote.yml").read_text(encoding="utf-8"))
-    (script,) = [
-        step["run"] for _, step in steps(workflow) if "shoal promote" in step.get("run", "")
-    ]
+    script = script_of("promote-workload.yml", "shoal promote")
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     subprocess.run(["git", "-C", tmp_path, "remote", "add", "origin", tmp_path], check=True)
     shoal = tmp_path / ".venv/bin/shoal"
@@ -204,6 +210,7 @@ def test_asking_every_hour_is_red_only_where_something_is_wrong(
     environment = {
         "FROM": "dev",
         "TO": "staging",
+        "WORKLOAD": "mnist",
         "RUNNER_TEMP": str(tmp_path),
         "PATH": "/usr/bin:/bin",
     }
@@ -218,6 +225,42 @@ def test_asking_every_hour_is_red_only_where_something_is_wrong(
         check=False,
     )
     assert (process.returncode, process.stdout) == (ends_with, "said\n"), process.stderr
+
+
+@pytest.mark.parametrize(
+    ("inputs", "names"),
+    [
+        ({}, '["mnist", "houses"]'),
+        ({"WORKLOAD": "$(touch here)\nnames=[]"}, None),
+        ({"TO": "--help", "PACKAGE": "'; touch here; '"}, None),
+    ],
+)
+def test_a_promotion_is_of_the_workloads_that_are_in_the_file_whatever_the_inputs(
+    tmp_path: Path, inputs: dict[str, str], names: str | None
+) -> None:
+    """The step's own script, run by bash as GitHub runs it."""
+    root, output = checkout_of_two(tmp_path), tmp_path / "output"
+    python = root / ".venv/bin/python"
+    (root / ".venv").unlink(missing_ok=True)
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n")
+    python.chmod(0o755)
+    script = script_of("promote.yml", "dev.tools.promotable")
+    empty = {"FROM": "dev", "TO": "staging", "WORKLOAD": "", "PACKAGE": ""}
+    process = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=root,
+        env={"PATH": "/usr/bin:/bin", "GITHUB_OUTPUT": str(output)} | empty | inputs,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    written = output.read_text() if output.exists() else None
+    assert written == (f"names={names}\n" if names else None), process.stderr
+    assert (process.returncode == 0) == bool(names)
+    assert len(process.stderr.splitlines()) == (0 if names else 1)
+    assert not (root / "here").exists()
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ CHANGES: Mapping[str, dict[str, Any]] = {
     "prod": {"protect": False, "serving": {**_SERVING, "instance_count": 2}},
 }
 """What the demonstration's environments have instead of the project's settings."""
-_BESIDE = {"strategy": "torchrun", "instance_type": "ml.m5.xlarge", "instance_count": 1}
+_SECOND_TRAINING = {"strategy": "torchrun", "instance_type": "ml.m5.xlarge", "instance_count": 1}
 _SERVED = CHANGES["staging"]["serving"]
 """How the second workload trains, and is served."""
 
@@ -85,12 +85,11 @@ class GitCheckout:
         project: Path,
         environ: Mapping[str, str],
         server_state: Path,
-        beside: str | None = None,
+        second_workload: str | None = None,
     ) -> GitCheckout:
         """Make the checkout in the empty `folder`.
 
-        `server_state` is the state directory that `--local` will find; `beside` names a second
-        workload.
+        `server_state` is the state directory that `--local` will find; `second_workload` is a name.
         """
         checkout = cls(folder / "checkout", folder / "origin.git", environ)
         checkout.root.mkdir(parents=True)
@@ -98,7 +97,7 @@ class GitCheckout:
             _copy(project / name, checkout.root / name)
         (checkout.root / "environments").mkdir()
         for name in ENVIRONMENTS:
-            checkout._write_environment(project, name, beside)
+            checkout._write_environment(project, name, second_workload)
         (checkout.root / ".shoal").mkdir()
         (checkout.root / ".shoal" / "local").symlink_to(server_state)
         cache = project / ".shoal" / "jsii"
@@ -151,14 +150,14 @@ class GitCheckout:
         self.git("push", "--quiet", "origin", "main")
         return self.head()
 
-    def _write_environment(self, project: Path, name: str, beside: str | None) -> None:
+    def _write_environment(self, project: Path, name: str, second_workload: str | None) -> None:
         settings = parse(
             (project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")
         ).data
         settings.pop("release", None)
         settings |= CHANGES[name]
-        if beside:
-            settings = _with_second_workload(settings, beside)
+        if second_workload:
+            settings = _with_second_workload(settings, second_workload)
         text = "".join(
             f"{key}: {json.dumps(value)}\n" for key, value in settings.items() if key != "workloads"
         )  # JSON is YAML
@@ -183,15 +182,15 @@ class GitCheckout:
         self.git("push", "--quiet", "origin", "main")
 
 
-def _with_second_workload(settings: dict[str, Any], beside: str) -> dict[str, Any]:
+def _with_second_workload(settings: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the settings of a file of one workload as those of one that has two.
 
     Where the first one is served, so is the second, with its defaults.
     """
     own = {key: value for key, value in settings.items() if key in WorkloadSettings.model_fields}
     shared = {key: value for key, value in settings.items() if key not in {*own, "workload"}}
-    second = {"training": _BESIDE} | ({"serving": _SERVED} if "serving" in own else {})
-    return shared | {"workloads": {MAIN: own, beside: second}}
+    second = {"training": _SECOND_TRAINING} | ({"serving": _SERVED} if "serving" in own else {})
+    return shared | {"workloads": {MAIN: own, name: second}}
 
 
 def _copy(source: Path, destination: Path) -> None:

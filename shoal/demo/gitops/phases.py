@@ -49,21 +49,22 @@ def run_gitops(
     shield: Callable[[], None],
     *,
     enforce_iam: bool,
-    beside: str | None = None,
+    second_workload: str | None = None,
 ) -> Outcome:
     """Run all phases and clean up, whatever happens; write the report; return the outcome.
 
-    `beside` is a workload that is released, too. Raises ConfigError if there is none of that name.
+    `second_workload` is the name of one that is released, too. Raises ConfigError if there is none
+    of that name.
     """
-    if beside:
-        load_workload(beside, workspace.root)
+    if second_workload:
+        load_workload(second_workload, workspace.root)
     with exclusive_folder(gitops_folder(workspace)):
         clear(output)
-        state = GitOps(workspace, output, report, enforce_iam, beside=beside)
+        state = GitOps(workspace, output, report, enforce_iam, second_workload=second_workload)
         started_at = time.monotonic()
         phases = [*PHASES]
-        if beside:
-            phases[_AFTER_FIRST:_AFTER_FIRST] = _BESIDE
+        if second_workload:
+            phases[_AFTER_FIRST:_AFTER_FIRST] = _SECOND_WORKLOAD
         outcome = run_phases(phases, state, report, shield)
         outcome.seconds["total"] = time.monotonic() - started_at
     state.facts.files_left = [
@@ -136,7 +137,7 @@ def _look_after(state: GitOps) -> None:
 def _remaining(state: GitOps) -> list[str]:
     """Return all resources of the project in the three accounts."""
     project = state.environment("dev").project
-    own = (f"shoal-{MAIN}", f"shoal-{state.beside}") if state.beside else ()
+    own = (f"shoal-{MAIN}", f"shoal-{state.second_workload}") if state.second_workload else ()
     tags = (("shoal:project", project),)
     owner = inventory.Owner(f"shoal-{project}", tags=tags, workloads=own)
     resources = []
@@ -154,7 +155,7 @@ def _make_repository(state: GitOps) -> None:
         state.workspace.root,
         state.workspace.environ,
         state.local_server.state,
-        state.beside,
+        state.second_workload,
     )
     state.facts.commits.append({"what": "begin", "id": state.checkout.head()})
 
@@ -216,7 +217,7 @@ def _train_with_mistake(state: GitOps) -> None:
 
 def _promote(state: GitOps, source: str, destination: str) -> None:
     """Pin a release in a commit, push it, and merge it as a pull request would be."""
-    workload = ("--workload", MAIN) if state.beside else ()
+    workload = ("--workload", MAIN) if state.second_workload else ()
     state.merged[destination] = _merge_promotion(state, source, destination, *workload)
     pinned = {
         "model_package_arn": state.release(destination).model_package_arn,
@@ -301,7 +302,7 @@ def _refuse_changed_archive(state: GitOps) -> None:
     state.report(Note(f"registered by hand: {arn}"))
     version, comment = arn.rpartition("/")[2], ("--comment", "mended, quickly")
     state.shoal("approve", *state.words("dev"), version, "--local", *comment)
-    workload = ("--workload", MAIN) if state.beside else ()
+    workload = ("--workload", MAIN) if state.second_workload else ()
     output = _expect_refusal(
         state, "promote", "--from", "dev", "--to", "staging", *workload, "--local", code=_USAGE
     ).strip()
@@ -356,16 +357,16 @@ def _require_no_drift(state: GitOps, name: str) -> None:
     state.facts.without_drift.append(name)
 
 
-def _train_beside(state: GitOps) -> None:
-    place = ("dev", str(state.beside), "--local")
+def _train_second_workload(state: GitOps) -> None:
+    place = ("dev", str(state.second_workload), "--local")
     state.shoal("data", "upload", *place)
     state.shoal("run", *place, "--follow")
     state.shoal("approve", *place)
 
 
-def _release_beside(state: GitOps) -> None:
+def _release_second_workload(state: GitOps) -> None:
     """Serve the second workload in staging: what serves the first one must stay untouched."""
-    workload, environment = str(state.beside), state.environment("staging")
+    workload, environment = str(state.second_workload), state.environment("staging")
     serves, pins = _endpoint(state, Names(environment).serving_endpoint), environment.release
     _merge_promotion(state, "dev", "staging", "--workload", workload)
     state.shoal("deploy", "staging", workload, "--local")
@@ -377,7 +378,7 @@ def _release_beside(state: GitOps) -> None:
     if _endpoint(state, Names(environment).serving_endpoint) != serves:
         raise ShoalError(f"a release of {workload} changed the endpoint of {MAIN}")
     arn = second.release.model_package_arn
-    state.facts.beside = {"workload": workload, "model_package_arn": arn}
+    state.facts.second_workload = {"workload": workload, "model_package_arn": arn}
 
 
 def _endpoint(state: GitOps, name: str) -> object:
@@ -412,9 +413,9 @@ PHASES: tuple[Phase[GitOps], ...] = (
 Begun phases are undone in reverse order: the environments, the bootstraps, a look at all accounts,
 shoal-local.
 """
-_BESIDE: tuple[Phase[GitOps], ...] = (
-    Phase("dev: train the second workload", _train_beside),
-    Phase("staging: the second workload beside the first", _release_beside),
+_SECOND_WORKLOAD: tuple[Phase[GitOps], ...] = (
+    Phase("dev: train the second workload", _train_second_workload),
+    Phase("staging: the second workload beside the first", _release_second_workload),
 )
 _AFTER_FIRST = [phase.name for phase in PHASES].index("prod: release 1")
 """Where they come: when staging serves the first release."""

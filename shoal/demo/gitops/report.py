@@ -61,7 +61,7 @@ class Facts:
     rollback: Rollback | None = None
     by_hand: dict[str, str] | None = None
     """A version whose archive was changed: its ARN, and how its promotion was refused."""
-    beside: dict[str, str] | None = None
+    second_workload: dict[str, str] | None = None
     """The release of a second workload: its name, and the ARN of the version."""
     without_drift: list[str] = field(default_factory=list)
     left_behind: list[str] | None = None
@@ -132,8 +132,8 @@ def last_line(summary: dict[str, Any]) -> str:
         f"{1 if summary['rollback'] else 0} rolled back",
         f"{1 if summary['by_hand'] else 0} changed by hand and refused",
     ]
-    if beside := summary.get("beside"):
-        counts.append(f"1 of {beside['workload']} beside them")
+    if second := summary.get("second_workload"):
+        counts.append(f"1 of {second['workload']} beside them")
     outcome = f"{summary['status']}: {', '.join(counts)}, {len(summary['accounts'])} accounts"
     remains = [summary[place] for place in ("left_behind", "processes_left", "files_left")]
     if None in remains:

@@ -32,7 +32,7 @@ class GitOps:
     report: Report
     enforce_iam: bool
     facts: Facts = field(default_factory=Facts)
-    beside: str | None = None
+    second_workload: str | None = None
     """A workload that every environment has beside the one of the story."""
     running: RunningServer | None = None
     checkout: GitCheckout | None = None
@@ -73,13 +73,14 @@ class GitOps:
         """
         if self.checkout is None:
             return load_workloads(name, self.workspace.root)[0]
-        return load_environment(name, self.checkout.root, workload=MAIN if self.beside else None)
+        workload = MAIN if self.second_workload else None
+        return load_environment(name, self.checkout.root, workload=workload)
 
     def words(self, name: str) -> tuple[str, ...]:
         """Return the words that name the environment and, where it has two, the workload of the
         story.
         """
-        return (name, MAIN) if self.beside else (name,)
+        return (name, MAIN) if self.second_workload else (name,)
 
     def target(self, name: str) -> Target:
         """Return the environment's account in shoal-local."""
