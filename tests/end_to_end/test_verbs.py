@@ -202,8 +202,16 @@ def test_an_execution_without_data_fails_and_is_told_by_run_and_status(
 
 
 @pytest.mark.usefixtures("trained")
-def test_the_status_of_an_execution_has_its_gates(checkout: Checkout) -> None:
-    status = checkout.run("status", "dev", "latest", "--local").output
+def test_the_status_of_an_execution_has_its_gates(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
+    found = target_of(emulator).client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)
+    (trained,) = [
+        each["PipelineExecutionArn"].rpartition("/")[2]
+        for each in found["PipelineExecutionSummaries"]
+        if each["PipelineExecutionStatus"] == "Succeeded"
+    ]
+    status = checkout.run("status", "dev", trained, "--local").output
     assert re.search(r"gate: accuracy 0\.\d+, must be at least 0.5$", status, re.M), status
 
 

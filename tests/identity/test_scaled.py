@@ -5,6 +5,7 @@ and reads tags; it reports what it lacks.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import pytest
 from config.loader import load_environment
 from config.names import Names
 from local.tests.control.account import allow, running, trust
-from local.tests.sagemaker.account import Account
+from local.tests.sagemaker.account import Account, until
 from local.tests.sagemaker.hosted import GOOD_MODEL, configure, deploy, settled
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.iam_request import Question
@@ -81,8 +82,8 @@ def test_the_deleter_scales_nothing(roles: Roles, action: str) -> None:
 
 @dataclass(frozen=True)
 class Scaled:
-    """An emulator that applies policies, with the teardown role as the stack creates it, and a
-    scaled endpoint of an execution.
+    """An emulator that applies policies, with the teardown role as the stack creates it, and the
+    name of what an execution makes.
     """
 
     account: Account
@@ -139,7 +140,19 @@ def scaled(tmp_path_factory: pytest.TempPathFactory, dev: Templates) -> Iterator
                 RoleName=NAMES.role(actor), AssumeRolePolicyDocument=trust({"AWS": ACCOUNT})
             )
             _let(account, NAMES.role(actor), dev.identity_policies()[NAMES.role(actor)])
-        yield Scaled(account, _endpoint(account))
+        yield Scaled(account, f"{NAMES.pipeline}-abcdefghijkl")
+
+
+@pytest.fixture
+def standing(scaled: Scaled) -> Iterator[Scaled]:
+    """The same with a scaled endpoint of an execution, and none of it afterwards."""
+    account = scaled.account
+    standing = Scaled(account, f"{NAMES.pipeline}-{secrets.token_hex(6)}")
+    _create(standing)
+    yield standing
+    assert standing.tear_down().error == ""
+    look = account.sagemaker.list_endpoints
+    until(look, lambda found: not found["Endpoints"])
 
 
 def _let(account: Account, role: str, policies: dict[str, Any]) -> None:
@@ -149,14 +162,12 @@ def _let(account: Account, role: str, policies: dict[str, Any]) -> None:
         )
 
 
-def _endpoint(account: Account) -> str:
+def _create(scaled: Scaled) -> None:
     """Create an endpoint with the definition's tag and a scalable target, and a configuration that
     only its tags attribute.
     """
-    name, tags = (
-        f"{NAMES.pipeline}-abcdefghijkl",
-        [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}],
-    )
+    account, name = scaled.account, scaled.endpoint
+    tags = [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}]
     deploy(account, name, GOOD_MODEL)
     for kind in ("model", "endpoint-config", "endpoint"):
         account.sagemaker.add_tags(
@@ -174,20 +185,17 @@ def _endpoint(account: Account) -> str:
     account.client("application-autoscaling").register_scalable_target(
         **scope, ResourceId=f"endpoint/{name}/variant/AllTraffic", MinCapacity=1, MaxCapacity=2
     )
-    return name
 
 
 def test_an_endpoint_that_is_scaled_is_not_deleted_for_who_may_not_deregister(
-    scaled: Scaled, dev: Templates
+    standing: Scaled, dev: Templates
 ) -> None:
     """The function reports it, instead of taking the endpoint for deleted."""
-    with _lacking("StopScaling", scaled, dev):
-        refused = scaled.tear_down()
+    with _lacking("StopScaling", standing, dev):
+        refused = standing.tear_down()
     assert "application-autoscaling:DeregisterScalableTarget" in refused.error
-    assert (
-        scaled.account.sagemaker.describe_endpoint(EndpointName=scaled.endpoint)["EndpointStatus"]
-        == "InService"
-    )
+    found = standing.account.sagemaker.describe_endpoint(EndpointName=standing.endpoint)
+    assert found["EndpointStatus"] == "InService"
 
 
 @contextmanager
@@ -210,31 +218,28 @@ def _without(document: dict[str, Any], sid: str) -> dict[str, Any]:
 
 
 def test_without_the_right_to_read_tags_what_only_they_attribute_stays_and_the_deleter_says_so(
-    scaled: Scaled, dev: Templates
+    standing: Scaled, dev: Templates
 ) -> None:
-    with _lacking("ReadTags", scaled, dev):
-        done = scaled.tear_down()
+    with _lacking("ReadTags", standing, dev):
+        done = standing.tear_down()
     assert (done.error, done.result["status"]) == ("", "pending")
     assert "sagemaker:ListTags" in done.log
-    name = scaled.endpoint
+    name = standing.endpoint
     assert json.loads(done.result["deleted"])[1:] == [
         f"endpoint/{name}",
         f"endpoint-config/{name}",
         f"model/{name}",
     ]
-
-
-def test_with_its_own_policy_the_deleter_takes_that_down_too(scaled: Scaled) -> None:
-    done = scaled.tear_down()
-    assert (done.error, done.result) == (
+    with_its_own_policy = standing.tear_down()
+    assert (with_its_own_policy.error, with_its_own_policy.result) == (
         "",
         {"status": "deleted", "deleted": json.dumps([f"endpoint-config/{NAMELESS}"])},
     )
     assert {
         "application-autoscaling:DescribeScalableTargets",
         "application-autoscaling:DeregisterScalableTarget",
-    } <= scaled.actions()
-    assert "sagemaker:ListTags" in scaled.actions()
+        "sagemaker:ListTags",
+    } <= standing.actions()
 
 
 def test_what_a_person_named_alike_and_did_not_tag_is_not_deleted(scaled: Scaled) -> None:
@@ -266,6 +271,8 @@ def test_a_sweeper_that_may_not_read_tags_deletes_what_names_attribute_and_fails
     assert not by_hand.result["complete"]
     assert scheduled.error.startswith("RuntimeError: tags could not be read")
     assert scaled.sweep({}).result["complete"]
+    scaled.account.sagemaker.delete_endpoint_config(EndpointConfigName=NAMELESS)
+    scaled.account.sagemaker.delete_model(ModelName=NAMELESS)
 
 
 def test_a_sweeper_that_may_not_list_endpoints_deletes_the_rest_and_says_what_it_could_not_read(
