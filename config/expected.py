@@ -23,6 +23,7 @@ FORMS = {
     r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$": (
         "module:function in lower case, as in my_team.pipelines:build"
     ),
+    r"^3\.[1-9]?[0-9]$": 'a version of Python in quotes, as in "3.10"',
     r"^\d+\.\d+\.\d+$": "a version of three numbers, as in 2.3.0",
     r"^[a-z]{2}(-[a-z]+)+-[0-9]$": "a region, as in us-east-1",
     r"^\d+\.\d+\.\d+\.\d+/(1[6-9]|20)$": "an address range from /16 to /20, as in 10.20.0.0/16",

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from config.base import InstanceType, MediaType, OrNone, Settings, Slug
+from config.base import InstanceType, MediaType, OrNone, PythonVersion, Settings, Slug
 from config.channels import EVALUATED, ChannelName, PlacedChannel, default_placed_channels
 from config.delivery import Delivery
 from config.file_system import FileSystem
@@ -187,6 +187,10 @@ class Training(Settings):
 
     Left out, that of the framework and the strategy.
     """
+    min_python: PythonVersion | None = None
+    """The oldest Python that the scripts run with, as in "3.10": images with an older one are
+    refused. Left out, that of the workload's file.
+    """
     hyperparameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Command line arguments of the entry point (`name: value` becomes `--name value`).
 
@@ -197,8 +201,8 @@ class Training(Settings):
     file count too.
     """
     require_efa: bool = False
-    """Fail the job at its start unless EFA carries its traffic; the shipped PyTorch scripts look
-    (training_code/mnist/pytorch/fabric.py).
+    """Fail the job at its start unless EFA carries its traffic; the script has to look, see
+    docs/bring-your-model.md.
     """
     environment: dict[str, str] = Field(default_factory=dict)
     """Extra environment variables of the training container.

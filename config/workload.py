@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from config import channel_rules, gates, metrics, secrets
-from config.base import InstanceType, MediaType, Settings, Slug
+from config.base import InstanceType, MediaType, PythonVersion, Settings, Slug
 from config.channels import EVALUATED, Channel, ChannelName, default_channels
 from config.errors import ConfigError, Problem, shorten
 from config.gates import Gate
@@ -37,6 +37,8 @@ class Source(Settings):
     """Folder in the workload's folder; left out, the one with the framework's name."""
     entry_point: RelativePath | None = None
     """Script that the toolkit starts on every rank; left out, that of the strategy."""
+    min_python: PythonVersion | None = None
+    """The oldest Python that the scripts run with, as in "3.10"; left out, any."""
 
 
 class EvaluationJob(Settings):
@@ -181,11 +183,14 @@ def beneath(document: dict[str, Any], root: Path) -> tuple[dict[str, Any], list[
     workload, training = _workload_of(document, root), document.get("training")
     if workload is None:
         return {}, []
-    framework = training.get("framework") if isinstance(training, dict) else None
+    training = training if isinstance(training, dict) else {}
+    source = _source(workload, training.get("framework"))
+    if "source_dir" in training:  # other scripts, which may run with another Python
+        source.pop("min_python", None)
     layer = {
         "project": workload.name,
         "data": {"dataset": workload.name, "channels": _given_channels(workload, document)},
-        "training": _source(workload, framework)
+        "training": source
         | {
             "metrics": {
                 name: metric.model_dump(exclude_unset=True)
@@ -256,8 +261,8 @@ def _source(workload: Workload, framework: str | None) -> dict[str, str]:
     if name not in known:
         return _unknown_framework(workload, name)
     folder = f"{FOLDER}/{workload.name}/{known[name].source_dir or name}"
-    script = known[name].entry_point
-    return {"framework": name, "source_dir": folder} | ({"entry_point": script} if script else {})
+    own = known[name].model_dump(include={"entry_point", "min_python"}, exclude_none=True)
+    return {"framework": name, "source_dir": folder} | own
 
 
 def _unknown_framework(workload: Workload, name: str) -> dict[str, str]:

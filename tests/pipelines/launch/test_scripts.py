@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from config.errors import LaunchError
-from config.settings import Collective, Framework, Launcher, Strategy, Training
+from config.settings import Collective, Framework, Launcher, Strategy
 from pipelines.launch import resolve
+from tests.pipelines.launch.shipped import shipped
+from tests.repository import ROOT
 
 TENSORFLOW: dict[str, Any] = {"framework": Framework.TENSORFLOW}
 NCCL: dict[str, Any] = {"hyperparameters": {"backend": "nccl"}}
@@ -75,7 +77,7 @@ BY_MPIRUN: dict[str, Any] = {"collective": Collective.ALLGATHER, "launcher": Lau
 )
 def test_what_does_not_go_together_is_one_line(keys: dict[str, Any], line: str) -> None:
     with pytest.raises(LaunchError) as caught:
-        resolve(Training(**keys), "us-east-1")
+        resolve(shipped(**keys), "us-east-1", root=ROOT)
     (refusal,) = str(caught.value).splitlines()
     assert line in refusal
 
@@ -98,4 +100,4 @@ def test_what_does_not_go_together_is_one_line(keys: dict[str, Any], line: str) 
     ],
 )
 def test_what_goes_together_is_accepted(keys: dict[str, Any]) -> None:
-    assert resolve(Training(**keys), "us-east-1").contract
+    assert resolve(shipped(**keys), "us-east-1", root=ROOT).contract
