@@ -27,6 +27,7 @@ ACCOUNT = "111122223333"
 PIPELINE = "shoal-mnist-mine"
 ENVIRONMENT = """\
 name: mine
+workload: mnist
 account: "111122223333"
 region: us-east-1
 protect: false
