@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config.errors import LaunchError
-from config.settings import Collective, Framework, Launcher, Strategy
+from config.settings import Collective, Framework, Launcher, Strategy, Training
 from pipelines.launch import resolve
 from tests.pipelines.launch.shipped import shipped
 from tests.repository import ROOT
@@ -101,3 +102,16 @@ def test_what_does_not_go_together_is_one_line(keys: dict[str, Any], line: str) 
 )
 def test_what_goes_together_is_accepted(keys: dict[str, Any]) -> None:
     assert resolve(shipped(**keys), "us-east-1", root=ROOT).contract
+
+
+def test_a_script_of_another_strategy_beside_the_right_one_is_refused_in_any_folder(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine").mkdir()
+    training = Training(
+        source_dir="mine", strategy=Strategy.TORCHRUN, entry_point="train_horovod.py"
+    )
+    assert resolve(training, "us-east-1", root=tmp_path).entry_point == "train_horovod.py"
+    (tmp_path / "mine" / "train.py").touch()
+    with pytest.raises(LaunchError, match=r"is mine's script for horovod; for torchrun it is"):
+        resolve(training, "us-east-1", root=tmp_path)
