@@ -184,7 +184,8 @@ def _unnamed(names: list[str]) -> Problem:
         message = f"the key is missing, and no folder in {FOLDER}/ has a {FILE}"
         return Problem("workload", message, "`shoal new NAME` writes one: then `workload: NAME`")
     message = f"the key is missing; {FOLDER}/ has: {', '.join(names)}"
-    lines = " or ".join(f"`workload: {name}`" for name in names)
+    some = names if len(names) <= 3 else ["NAME"]
+    lines = " or ".join(f"`workload: {name}`" for name in some)
     return Problem("workload", message, f"write {lines}, or `workloads` for several")
 
 
