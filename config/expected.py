@@ -23,6 +23,7 @@ FORMS = {
     r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$": (
         "module:function in lower case, as in my_team.pipelines:build"
     ),
+    r"^3\.[1-9]?[0-9]$": 'a version of Python in quotes, as in "3.10"',
     r"^\d+\.\d+\.\d+$": "a version of three numbers, as in 2.3.0",
     r"^[a-z]{2}(-[a-z]+)+-[0-9]$": "a region, as in us-east-1",
     r"^\d+\.\d+\.\d+\.\d+/(1[6-9]|20)$": "an address range from /16 to /20, as in 10.20.0.0/16",
@@ -32,7 +33,7 @@ FORMS = {
     r"^[^@\s]+@[^@\s]+\.[^@\s]+$": "an e-mail address, as in ml@example.com",
     r"^arn:aws:sagemaker:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:model-package/[a-z0-9][a-z0-9-]*/[1-9][0-9]*$": (  # noqa: E501
         "the ARN of a model package version, as in"
-        " arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/3"
+        " arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-churn-dev/3"
     ),
     r"^[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/[a-z0-9][a-z0-9._/-]*(:[\w.-]+)?$": (
         "an image in ECR without a digest, as in"

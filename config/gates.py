@@ -59,8 +59,8 @@ class Bound:
 
     @property
     def parameter(self) -> str:
-        """Return the parameter by which one execution may have another value: `MinAccuracy`,
-        `MaxRmse`, `AccuracyTolerance`.
+        """Return the parameter by which one execution may have another value: `MinR2`,
+        `MaxRmse`, `RmseTolerance`.
         """
         if self.kind == "not worse than approved":
             return parameter_name(f"{self.metric}_tolerance")

@@ -20,7 +20,7 @@ from config.errors import NOTHING, ConfigError, Problem, place_of, shorten
 from config.pydantic_errors import problems_of, without_keys
 from config.rules import problems_between
 from config.settings import Environment, WorkloadSettings
-from config.workload import beneath, unknown_workload
+from config.workload import beneath, named_after, workload_problems
 from config.yaml_file import ParsedFile, parse_file
 
 FOLDER = "environments"
@@ -71,7 +71,7 @@ def load_environment(
         raise ConfigError(
             files.file, [Problem("", message, f"name one, as in `{name} {names[0]}`")]
         )
-    if workload is not None and workload not in names:
+    if workload is not None and workload not in names and any(names):
         message = f"has no workload {shorten(workload)}; there are: {', '.join(names)}"
         raise ConfigError(files.file, [Problem("", message, "name one of them, or add it")])
     return _checked(files, workload or names[0], name, root)
@@ -119,13 +119,14 @@ def load_source(environment: Environment, root: Path) -> Environment | None:
     return load_environment(name, root, workload=environment.workload if several else None)
 
 
-def load(path: Path, shown_as: str | None = None) -> Environment:
+def load(path: Path, shown_as: str | None = None, root: Path | None = None) -> Environment:
     """Return the environment in the file `path`, as its only workload has it.
 
-    Raises ConfigError, whose lines call the file `shown_as`, by default its path.
+    With `root`, a repository's folder, it is over what the workload's own file there says. Raises
+    ConfigError, whose lines call the file `shown_as`, by default its path.
     """
     files = _Files(_Source(shown_as or str(path), path).parse())
-    return _environment(files, files.workloads()[0], path.stem)
+    return _environment(files, files.workloads()[0], path.stem, root)
 
 
 def places(
@@ -179,14 +180,14 @@ class _Files:
         return [problem for part in self._parts for problem in part.document.problems]
 
     def workloads(self) -> list[str]:
-        """Return the names of the workloads; a file of one workload has its name, or the default.
+        """Return the names of the workloads; an empty one for a file that names none.
 
         Raises ConfigError unless `workloads` is a mapping of names to sections.
         """
         common = self.common
         if "workloads" not in common:
             name = common.get("workload")
-            return [name if isinstance(name, str) else Environment.model_fields["workload"].default]
+            return [name if isinstance(name, str) else ""]
         sections = common["workloads"]
         if not isinstance(sections, dict) or not sections:
             message = "must be a mapping of the workloads' names to what differs for each"
@@ -345,12 +346,13 @@ def _environment(files: _Files, workload: str, stem: str, root: Path | None = No
     Raises ConfigError with all mistakes.
     """
     document = files.view(workload)
-    unknown = list(unknown_workload(document, root)) if root else []
-    if root and not unknown:
-        layer, unknown = beneath(document, root)
-        document = _merged([layer, document])
-    environment, rule_problems = _validate(document, stem)
-    problems = files.problems + rule_problems + unknown
+    wrong = list(workload_problems(document, root)) if root else []
+    layer = named_after(document)
+    if root and not wrong:
+        layer, wrong = beneath(document, root)
+    environment, others = _validate(_merged([layer, document]), stem)
+    known = {problem.key for problem in wrong}
+    problems = files.problems + [each for each in others if each.key not in known] + wrong
     if environment is None or problems:
         ordered = files.in_file_order(problems, workload)
         named = [files.in_section(problem, workload) for problem in ordered]
@@ -376,7 +378,7 @@ def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list
     environment, problems, wrong = _typed(data)
     if environment is None:
         # so that a missing name does not hide what the other rules find
-        substitutes = {"name": stem, "account": "111122223333"}
+        substitutes = {"name": stem, "workload": stem, "account": "111122223333"}
         rest, _, _ = _typed(substitutes | without_keys(data, wrong))
         rule_problems = problems_between(rest, stem) if rest else []
         return None, problems + [

@@ -37,7 +37,7 @@ class Metric(Settings):
     regex: Annotated[str, StringConstraints(min_length=1, max_length=500)]
     """Regular expression with one group, which is the number."""
     unit: Annotated[str, StringConstraints(max_length=20)] = ""
-    """What the number counts, as in images/s."""
+    """What the number counts, as in rows/s."""
     direction: Direction | None = None
     """Which values are better; a gate `not_worse_than` of the same name needs it."""
     progress: bool = False

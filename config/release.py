@@ -103,5 +103,5 @@ class Release(Settings):
 
     @property
     def version(self) -> str:
-        """Group and number, as in shoal-mnist-dev/3."""
+        """Group and number, as in shoal-churn-dev/3."""
         return self.model_package_arn.partition("model-package/")[2]

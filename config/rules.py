@@ -150,7 +150,7 @@ def _word_of(environment: Environment, name: str) -> tuple[str, str]:
 def _execution_ids(environment: Environment) -> Iterator[Problem]:
     """Refuse names that look like an execution's.
 
-    `shoal-mnist-dev-experimental` reads like what execution `experimental` of `shoal-mnist-dev`
+    `shoal-churn-dev-experimental` reads like what execution `experimental` of `shoal-churn-dev`
     left: the sweeper of that environment would delete it.
     """
     words = Names(environment).prefix.split("-")

@@ -27,6 +27,8 @@ def schema(model: type[Settings] = Environment) -> dict[str, Any]:
             _in_one_line(described)
             if isinstance(described.get("default"), dict):
                 del described["default"]  # the section's own keys carry theirs
+    if model is Environment:
+        _require_workload(generated)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"Shoal {model.__name__.lower()}",
@@ -37,6 +39,12 @@ def schema(model: type[Settings] = Environment) -> dict[str, Any]:
 def schema_texts() -> dict[str, str]:
     """Return the content of each schema by its file."""
     return {FILE: _text(Environment), WORKLOAD_FILE: _text(Workload)}
+
+
+def _require_workload(generated: dict[str, Any]) -> None:
+    """Let a file name one workload, several, or a file that may name them."""
+    generated["required"].remove("workload")
+    generated["anyOf"] = [{"required": [key]} for key in ("workload", "workloads", "extends")]
 
 
 def _text(model: type[Settings]) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from config.base import InstanceType, MediaType, OrNone, Settings, Slug
+from config.base import InstanceType, MediaType, OrNone, PythonVersion, Settings, Slug
 from config.channels import EVALUATED, ChannelName, PlacedChannel, default_placed_channels
 from config.delivery import Delivery
 from config.file_system import FileSystem
@@ -91,8 +91,8 @@ class InputMode(StrEnum):
 class Data(Settings):
     """What training reads."""
 
-    dataset: Slug = "mnist"
-    """Name of the dataset; it is the prefix in the data bucket.
+    dataset: Slug = Field(default_factory=str)
+    """Name of the dataset; it is the prefix in the data bucket. Left out, the workload's name.
 
     `shoal data upload` brings what the workload's script writes, or a folder of yours.
     """
@@ -177,15 +177,19 @@ class Training(Settings):
     """Use managed spot capacity; the job then resumes from its checkpoint."""
     max_wait_s: Annotated[int, Field(ge=60, le=2_419_200)] | None = None
     """With spot: the longest total time, waiting included; at least max_runtime_s."""
-    source_dir: str = Field(default_factory=lambda keys: _defaults(keys).source_dir)
+    source_dir: str = Field(default_factory=str)
     """Folder whose files become the code archive, relative to the repository root.
 
-    Left out, that of the framework.
+    Left out, that of the workload for the framework.
     """
     entry_point: str = Field(default_factory=lambda keys: _defaults(keys).entry_point)
     """Script in source_dir that the toolkit starts on every rank.
 
-    Left out, that of the framework and the strategy.
+    Left out, the workload's, or that of the framework and the strategy.
+    """
+    min_python: PythonVersion | None = None
+    """The oldest Python that the scripts run with, as in "3.10": images with an older one are
+    refused. Left out, that of the workload's file.
     """
     hyperparameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Command line arguments of the entry point (`name: value` becomes `--name value`).
@@ -197,8 +201,8 @@ class Training(Settings):
     file count too.
     """
     require_efa: bool = False
-    """Fail the job at its start unless EFA carries its traffic; the shipped PyTorch scripts look
-    (training_code/mnist/pytorch/fabric.py).
+    """Fail the job at its start unless EFA carries its traffic; the script has to look, see
+    docs/bring-your-model.md.
     """
     environment: dict[str, str] = Field(default_factory=dict)
     """Extra environment variables of the training container.
@@ -228,11 +232,9 @@ class Evaluation(Settings):
     """The channel that the job reads; its script gets the folder as `--test-dir`."""
     max_runtime_s: Annotated[int, Field(ge=60, le=432_000)] = 1800
     """The job is stopped after this many seconds."""
-    gates: Annotated[tuple[Gate, ...], Field(min_length=1)] = (
-        Gate(metric="accuracy", at_least=0.98),
-    )
+    gates: Annotated[tuple[Gate, ...], Field(min_length=1)] = Field(default_factory=tuple)
     """What numbers of evaluation.json must be; else the model is not registered, and the execution
-    fails.
+    fails. Left out, those of the workload's file.
     """
 
 
@@ -320,13 +322,13 @@ class Environment(WorkloadSettings):
     """A file of this folder whose keys count where this file leaves them out: base.yaml, or another
     whose name begins with `base-`.
     """
-    project: Slug = "mnist"
+    workload: Slug
+    """The only workload: a folder in training_code/. Its file says what is trained, which gates it
+    must pass and what its endpoint is asked. Needed unless there are `workloads`.
+    """
+    project: Slug = Field(default_factory=lambda keys: str(keys["workload"]))
     """What the workloads share is called by it: network, data, file system. Left out, `platform`
     where there are `workloads`, and else the workload's name.
-    """
-    workload: Slug = "mnist"
-    """The only workload: a folder in training_code/. Its file says what is trained, which gates it
-    must pass and what its endpoint is asked.
     """
     workloads: dict[Slug, WorkloadSettings] = Field(default_factory=dict)
     """The workloads that run here, in place of `workload`: folders in training_code/, each with

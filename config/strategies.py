@@ -16,7 +16,6 @@ FALLBACK_SCRIPT = "train.py"
 class Defaults:
     """The defaults of keys of the training section."""
 
-    source_dir: str
     entry_point: str
     framework_version: str
 
@@ -32,7 +31,6 @@ def defaults(framework: str, strategy: str) -> Defaults:
     own = _table()[framework]
     row = own["strategies"].get(strategy, {})
     return Defaults(
-        source_dir=own["source_dir"],
         entry_point=row.get("entry_point", FALLBACK_SCRIPT),
         framework_version=row.get("framework_version", own["framework_version"]),
     )

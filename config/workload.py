@@ -14,14 +14,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from config import channel_rules, gates, metrics, secrets
-from config.base import InstanceType, MediaType, Settings, Slug
+from config.base import InstanceType, MediaType, PythonVersion, Settings, Slug
 from config.channels import EVALUATED, Channel, ChannelName, default_channels
 from config.errors import ConfigError, Problem, shorten
 from config.gates import Gate
 from config.metrics import LogMetricName, Metric
 from config.pydantic_errors import problems_of
 from config.secrets import SecretName, SecretVariable
-from config.settings import Environment, Framework
+from config.settings import Framework
 from config.smoke_test import RelativePath, Request, SmokeTest
 from config.smoke_test_rules import problems_of_smoke_test
 from config.yaml_file import parse_file
@@ -37,6 +37,8 @@ class Source(Settings):
     """Folder in the workload's folder; left out, the one with the framework's name."""
     entry_point: RelativePath | None = None
     """Script that the toolkit starts on every rank; left out, that of the strategy."""
+    min_python: PythonVersion | None = None
+    """The oldest Python that the scripts run with, as in "3.10"; left out, any."""
 
 
 class EvaluationJob(Settings):
@@ -158,10 +160,14 @@ def load_workload(name: str, root: Path) -> Workload:
     return workload
 
 
-def unknown_workload(document: dict[str, Any], root: Path) -> Iterator[Problem]:
-    """Yield a problem if an environment's `document` names a workload that there is not."""
+def workload_problems(document: dict[str, Any], root: Path) -> Iterator[Problem]:
+    """Yield a problem if an environment's `document` names no workload, or one that there is
+    not.
+    """
     name = document.get("workload")
-    if isinstance(name, str) and not (root / workload_file(name)).is_file():
+    if "workload" not in document:
+        yield _unnamed(workload_names(root))
+    elif isinstance(name, str) and not (root / workload_file(name)).is_file():
         message = (
             f"there is no such workload; there are: {', '.join(workload_names(root)) or 'none'}"
         )
@@ -172,20 +178,45 @@ def unknown_workload(document: dict[str, Any], root: Path) -> Iterator[Problem]:
             yield Problem("workload", message, advice, name)
 
 
+def _unnamed(names: list[str]) -> Problem:
+    """Return the problem of a file that does not say which of the workloads `names` it is for."""
+    if not names:
+        message = f"the key is missing, and no folder in {FOLDER}/ has a {FILE}"
+        return Problem("workload", message, "`shoal new NAME` writes one: then `workload: NAME`")
+    message = f"the key is missing; {FOLDER}/ has: {', '.join(names)}"
+    some = names if len(names) <= 3 else ["NAME"]
+    lines = " or ".join(f"`workload: {name}`" for name in some)
+    return Problem("workload", message, f"write {lines}, or `workloads` for several")
+
+
+def named_after(document: dict[str, Any]) -> dict[str, Any]:
+    """Return what has its name from the workload that an environment's `document` names, in the
+    form of such a document.
+    """
+    name, training = document.get("workload"), document.get("training")
+    framework = training.get("framework") if isinstance(training, dict) else None
+    folder = f"{FOLDER}/{name}/{framework or Framework.PYTORCH}"
+    return {"data": {"dataset": name}, "training": {"source_dir": folder}} if name else {}
+
+
 def beneath(document: dict[str, Any], root: Path) -> tuple[dict[str, Any], list[Problem]]:
     """Return what the workload that an environment's `document` names says, in the form of such a
     document, and what the document has and the workload lacks.
 
-    Nothing without a name and a file of the default workload. Raises ConfigError.
+    Nothing for a name that is not text. Raises ConfigError.
     """
-    workload, training = _workload_of(document, root), document.get("training")
-    if workload is None:
+    name, training = document["workload"], document.get("training")
+    if not isinstance(name, str):
         return {}, []
-    framework = training.get("framework") if isinstance(training, dict) else None
+    workload = load_workload(name, root)
+    training = training if isinstance(training, dict) else {}
+    source = _source(workload, training.get("framework"))
+    if "source_dir" in training:  # other scripts, which may run with another Python
+        source.pop("min_python", None)
     layer = {
         "project": workload.name,
         "data": {"dataset": workload.name, "channels": _given_channels(workload, document)},
-        "training": _source(workload, framework)
+        "training": source
         | {
             "metrics": {
                 name: metric.model_dump(exclude_unset=True)
@@ -211,18 +242,6 @@ def _misfits(workload: Workload, document: dict[str, Any]) -> Iterator[Problem]:
             message = f"{file} has no such channel; it has: {', '.join(workload.channels)}"
             advice = "name one of them, or add it there"
             yield Problem(f"data.channels.{name}", message, advice)
-
-
-def _workload_of(document: dict[str, Any], root: Path) -> Workload | None:
-    """Return the workload that an environment's `document` names; None without a name and a file
-    of the default workload. Raises ConfigError.
-    """
-    name = document.get("workload", Environment.model_fields["workload"].default)
-    if not isinstance(name, str):
-        return None
-    if "workload" not in document and not (root / workload_file(name)).is_file():
-        return None
-    return load_workload(name, root)
 
 
 def _given_channels(workload: Workload, document: dict[str, Any]) -> dict[str, Any]:
@@ -256,8 +275,8 @@ def _source(workload: Workload, framework: str | None) -> dict[str, str]:
     if name not in known:
         return _unknown_framework(workload, name)
     folder = f"{FOLDER}/{workload.name}/{known[name].source_dir or name}"
-    script = known[name].entry_point
-    return {"framework": name, "source_dir": folder} | ({"entry_point": script} if script else {})
+    own = known[name].model_dump(include={"entry_point", "min_python"}, exclude_none=True)
+    return {"framework": name, "source_dir": folder} | own
 
 
 def _unknown_framework(workload: Workload, name: str) -> dict[str, str]:

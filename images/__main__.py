@@ -1,5 +1,5 @@
-"""`python -m images [NAME [REGION]]` lists the recipes, or prints the command that builds one;
-`python -m images lint` checks what SageMaker needs of them.
+"""`python -m images [NAME [REGION [WORKLOAD]]]` lists the recipes, or prints the command that
+builds one; `python -m images lint` checks what SageMaker needs of them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ def main(arguments: list[str]) -> int:
         print("\n".join(recipes.names()))
         return 0
     name, region = (*arguments, "us-east-1")[:2]
+    workload = arguments[2] if len(arguments) > 2 else None
     try:
-        print(recipes.build_command(name, region, recipes.local_tag(name)))
+        print(recipes.build_command(name, region, recipes.local_tag(name), workload))
     except recipes.UnknownRecipeError as error:
         print(f"images: {error}", file=sys.stderr)
         return 2

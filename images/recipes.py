@@ -24,19 +24,19 @@ def local_tag(name: str) -> str:
     return f"shoal-{name}:1"
 
 
-def build_command(name: str, region: str, tag: str) -> str:
-    """Return the command for the repository's root, with a login to the base image's registry."""
+def build_command(name: str, region: str, tag: str, workload: str | None = None) -> str:
+    """Return the command for the repository's root, with a login to the base image's registry.
+
+    With a workload its scripts are there for `--target with-code`.
+    """
     arguments = [
         part
         for key, value in build_arguments(name, region).items()
         for part in ("--build-arg", f"{key}={value}")
     ]
-    code = f"code=training_code/mnist/{recipe(name).framework}"
-    contexts = (
-        ["--build-context", code]
-        if "with-code" in dockerfile_of(name).read_text(encoding="utf-8")
-        else []
-    )
+    has_code = "with-code" in dockerfile_of(name).read_text(encoding="utf-8")
+    code = f"code=training_code/{workload}/{recipe(name).framework}"
+    contexts = ["--build-context", code] if workload and has_code else []
     return shlex.join(
         [
             "docker",

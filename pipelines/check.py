@@ -21,7 +21,7 @@ from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
 from pipelines import capacity, other_types, schedules, script_options, scripts, serving, shapes
 from pipelines.errors import DefinitionError, Risk
-from pipelines.launch import Launch, fabric, image_uri, launch_of, recipes, tables
+from pipelines.launch import Launch, fabric, image_uri, launch_of, recipes, source_code, tables
 from pipelines.own_pipeline import definition_of
 from pipelines.requests import Infrastructure, MountedFileSystem
 
@@ -66,7 +66,7 @@ def check(
         *capacity.problems(environment),
         *pins.problems(environment, root),
     ]
-    problems += [*fabric.problems(environment.training), *_unpinned_image(environment)]
+    problems += [*_fabric(environment, root), *_unpinned_image(environment)]
     problems += _missing_scripts(environment, root, environment.training.entry_point)
     if problems:
         raise ConfigError(file, problems, where)
@@ -97,6 +97,13 @@ def check(
         raise ConfigError(file, others, where)
     own = (*_own_notices(environment, launch), *scripts.notices(environment, root))
     return CheckResult(launch, definition, (*own, *launch.notices))
+
+
+def _fabric(environment: Environment, root: Path | None) -> Iterator[Problem]:
+    """Yield why a job would fail, or not look, that requires EFA."""
+    training = environment.training
+    if training.require_efa:
+        yield from fabric.problems(training, source_code.read(root, training))
 
 
 def _definition(environment: Environment) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from config.strategies import strategies_of
 from pipelines.launch import tables
 from pipelines.launch.contract import Contract, contract_of
 from pipelines.launch.image_uri import AwsImage, aws_image
-from pipelines.launch.source_code import SourceCode, is_ours, script_of
+from pipelines.launch.source_code import SourceCode, script_of
 
 TITLES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
 SMDDP = (Strategy.SMDDP, Strategy.PYTORCHDDP)
@@ -36,8 +36,6 @@ class Case:
     contract: Contract
     script: str
     """The script that would run."""
-    is_ours: bool
-    """Whether source_dir is this project's own."""
     images: Mapping[str, tables.ImageTags]
     """AWS's images of the framework, by version."""
     tags: tables.ImageTags | None
@@ -51,8 +49,6 @@ class Case:
     """What the training image is made for: gpu or cpu."""
     python: str | None
     """The Python of AWS's images of `framework_version`, if a table says it."""
-    min_python: str
-    """The oldest Python that our training code runs with."""
     smddp_releases: Mapping[str, tables.SmddpRelease]
     """Framework version to the smddp release in AWS's image."""
     former_smddp_releases: Mapping[str, str]
@@ -74,8 +70,7 @@ class Case:
             code,
             strategy,
             contract=contract_of(training, strategy),
-            script=script_of(training, strategy),
-            is_ours=is_ours(training),
+            script=script_of(training, strategy, code),
             images=images,
             tags=images.get(version),
             aws_image=image,
@@ -83,7 +78,6 @@ class Case:
             has_gpus=has_gpus,
             device=device,
             python=tables.python_of(framework, version),
-            min_python=tables.min_python(framework),
             smddp_releases=tables.smddp_releases(framework),
             former_smddp_releases=tables.former_smddp_releases(framework),
             last_horovod=tables.last_horovod(framework, device),
@@ -101,6 +95,16 @@ class Case:
     def title(self) -> str:
         """The framework as messages write it."""
         return TITLES[self.framework]
+
+    @property
+    def is_python_too_old(self) -> bool:
+        """Whether the scripts need a later Python than AWS's images of this version have."""
+        return self.python is not None and self.is_before_scripts(self.python)
+
+    def is_before_scripts(self, python: str) -> bool:
+        """Return whether the scripts need a later Python than `python`."""
+        oldest = self.training.min_python
+        return oldest is not None and tables.is_older(python, oldest)
 
     @property
     def is_swapped(self) -> bool:

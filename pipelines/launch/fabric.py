@@ -8,15 +8,15 @@ from functools import cache
 from typing import Any
 
 from config.errors import Problem
-from config.settings import Framework, Training
-from config.strategies import defaults
+from config.settings import Training
 from config.yaml_table import read_table
 from pipelines.errors import Risk
 from pipelines.launch.mpi_options import variables_in
+from pipelines.launch.source_code import SourceCode
 
 PROVIDER = "FI_PROVIDER"
 REQUIRE = "SHOAL_REQUIRE_EFA"
-"""The variable that training_code/mnist/pytorch/fabric.py reads."""
+"""The variable by which a script knows that it has to prove EFA, or end."""
 LOG = "NCCL_DEBUG_FILE"
 _NETWORK = "NCCL_NET"
 _NETWORKS = ("AWS Libfabric", "Libfabric", "OFI")
@@ -67,8 +67,8 @@ def environment(training: Training) -> dict[str, str]:
     return variables(training.instance_type) | training.environment | required
 
 
-def problems(training: Training) -> Iterator[Problem]:
-    """Yield why a job that requires EFA would always fail, or would not look."""
+def problems(training: Training, code: SourceCode) -> Iterator[Problem]:
+    """Yield why a job with this code that requires EFA would always fail, or would not look."""
     if not training.require_efa:
         return
     if not has_efa(training.instance_type):
@@ -85,17 +85,17 @@ def problems(training: Training) -> Iterator[Problem]:
             True,
             related,
         )
-    elif training.framework is Framework.TENSORFLOW:
+    elif code.folder and not code.says(REQUIRE):
         message = (
-            "the TensorFlow scripts do not look which network they use, so nothing would be"
-            " required"
+            f"no script in {training.source_dir} reads {REQUIRE}, and looks which network it uses:"
+            " nothing would be required"
         )
         yield Problem(
             "training.require_efa",
             message,
-            "leave it out, or train with PyTorch",
+            "let it look (docs/bring-your-model.md), or leave require_efa out",
             True,
-            ("training.framework",),
+            ("training.source_dir", "training.framework"),
         )
     else:
         environment = training.environment
@@ -138,12 +138,4 @@ def notices(training: Training) -> Iterator[str]:
         yield Risk(
             f"training.environment.{PROVIDER} = efa: {training.instance_type} has no EFA, so"
             " libfabric would find no provider"
-        )
-    if (
-        training.require_efa
-        and training.source_dir != defaults(training.framework, training.strategy).source_dir
-    ):
-        yield (
-            f"training.require_efa: nothing is required unless the script in {training.source_dir}"
-            " calls fabric.prove, as training_code/mnist/pytorch/train.py does"
         )

@@ -188,5 +188,5 @@ def _cpu_images(case: Case) -> tuple[str, tables.ImageTags]:
     """
     if case.tags is not None:
         return case.version, case.tags
-    python = case.min_python if case.is_ours else "0"
+    python = case.training.min_python or "0"
     return tables.nearest_images(case.framework, case.version, python)

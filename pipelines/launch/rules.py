@@ -80,7 +80,9 @@ def _smddp_image(case: Case) -> Iterator[Problem]:
         if tables.ordered(version)[:2] > tables.ordered(last)[:2]:
             message = f"there is no smddp for {case.title} after {last}, so no image can contain it"
             yield case.problem("framework_version", message, f"use {last} or earlier")
-    elif version not in releases and (case.has_image or (case.is_former and not case.is_ours)):
+    elif version not in releases and (
+        case.has_image or (case.is_former and not case.is_python_too_old)
+    ):
         yield case.problem("framework_version", _why_no_smddp(case, last), "choose one of them")
 
 
@@ -153,12 +155,11 @@ def _horovod_image(case: Case) -> Iterator[Problem]:
         f" {device} one that does: {last})"
     )
     python = tables.python_of(case.framework, last) or "0"
-    can_go_back = not case.is_ours or not tables.is_older(python, case.min_python)
     advice = (
         f"name horovod in {REQUIREMENTS} of source_dir, extend the image and name it in"
         " training.image_uri"
     )
-    earlier = f"use {last} or earlier, " if can_go_back else ""
+    earlier = "" if case.is_before_scripts(python) else f"use {last} or earlier, "
     yield case.problem("framework_version", message, f"{earlier}{advice}")
 
 
@@ -240,11 +241,11 @@ def _hosts(case: Case) -> Iterator[Problem]:
 
 
 def _script(case: Case) -> Iterator[Problem]:
-    """A shipped script that another strategy starts would train alone, or not at all."""
+    """A script of another strategy, beside that of this one, would train alone, or not at all."""
     framework, source_dir = case.framework, case.training.source_dir
     own = defaults(framework, case.strategy).entry_point
     owners = strategies_with_script(framework, case.script)
-    if case.is_ours and owners and case.script != own:
+    if owners and case.script != own and case.code.has(own):
         message = (
             f"is {source_dir}'s script for {' and '.join(owners)}; for {case.strategy} it is {own}"
         )
@@ -252,20 +253,18 @@ def _script(case: Case) -> Iterator[Problem]:
 
 
 def _version(case: Case) -> Iterator[Problem]:
-    """Without a row in the table there is no image, and our code needs a Python."""
+    """Without a row in the table there is no image, and the scripts may need a Python."""
     if case.training.image_uri is not None:
         return
     versions = ", ".join(
-        version
-        for version, tags in case.images.items()
-        if not (case.is_ours and tables.is_older(tags.python, case.min_python))
+        version for version, tags in case.images.items() if not case.is_before_scripts(tags.python)
     )
-    if case.is_ours and case.python and tables.is_older(case.python, case.min_python):
+    if case.is_python_too_old:
         message = (
             f"AWS's image of it has Python {case.python}, and {case.training.source_dir} needs"
-            f" {case.min_python}; known: {versions}"
+            f" {case.training.min_python}; known: {versions}"
         )
-        advice = "choose one of them, or name a source_dir of your own"
+        advice = "choose one of them, or scripts that need less"
         yield case.problem("framework_version", message, advice)
     elif case.tags is None and not (case.strategy in SMDDP and case.is_former):
         message = f"is not in the table of images; known: {versions}"
@@ -274,8 +273,10 @@ def _version(case: Case) -> Iterator[Problem]:
 
 
 def _requirement(case: Case) -> Iterator[Problem]:
-    requirement = case.tags.missing if case.tags and not case.has_unknown_image else ""
-    if requirement and case.is_ours and not case.code.installs(requirement):
+    if case.tags is None or case.has_unknown_image:
+        return
+    requirement, word = case.tags.missing, case.tags.missing_for
+    if requirement and case.code.says(word) and not case.code.installs(requirement):
         message = f"AWS's image of it lacks {requirement}, which {case.training.source_dir} needs"
         advice = f"name {requirement} in {REQUIREMENTS} of source_dir, or choose another version"
         yield case.problem("framework_version", message, advice)
@@ -360,21 +361,20 @@ def _image_contents(case: Case) -> Iterator[Problem]:
 
 
 def _image_python(case: Case) -> Iterator[Problem]:
-    """Our scripts need a Python, and no framework before a certain version exists for it."""
-    image, source_dir = case.aws_image, case.training.source_dir
-    if case.training.image_uri is None or not case.is_ours:
+    """Scripts may need a Python, and no framework before a certain version exists for it."""
+    image, source_dir, oldest = case.aws_image, case.training.source_dir, case.training.min_python
+    if case.training.image_uri is None or oldest is None:
         return
-    if image and image.python and tables.is_older(image.python, case.min_python):
-        message = f"has Python {image.python}, and {source_dir} needs {case.min_python}"
-        advice = "take a later image, or name a source_dir of your own"
+    if image and image.python and case.is_before_scripts(image.python):
+        message = f"has Python {image.python}, and {source_dir} needs {oldest}"
+        advice = "take a later image, or scripts that need less"
         yield case.problem("image_uri", message, advice)
-    first = tables.first_with_min_python(case.framework)
-    if image is None and tables.is_older(case.version, first):
+    first = tables.first_with_python(case.framework, oldest)
+    if image is None and first and tables.is_older(case.version, first):
         message = (
-            f"{source_dir} needs Python {case.min_python}, for which {case.title} exists from"
-            f" {first} on"
+            f"{source_dir} needs Python {oldest}, for which {case.title} exists from {first} on"
         )
-        advice = f"use {first} or later in the image, or name a source_dir of your own"
+        advice = f"use {first} or later in the image, or scripts that need less"
         yield case.problem("framework_version", message, advice)
 
 

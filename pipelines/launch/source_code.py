@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from config.settings import Strategy, Training
 from config.strategies import defaults
@@ -28,6 +28,16 @@ class SourceCode:
 
     recipe: str | None = None
     """The recipe of `training.build_image` without its comments; None if it is not there."""
+    folder: Path | None = None
+
+    def has(self, script: str) -> bool:
+        """Return whether the script is in it."""
+        return self.folder is not None and (self.folder / script).is_file()
+
+    def says(self, word: str) -> bool:
+        """Return whether a Python file of it has the word."""
+        files = sorted(self.folder.rglob("*.py")) if self.folder else []
+        return any(word in file.read_text(encoding="utf-8", errors="replace") for file in files)
 
     def installs(self, requirement: str) -> bool:
         """Return whether requirements.txt has the package of `requirement` (`tf_keras~=2.21.0`)."""
@@ -44,31 +54,29 @@ def read(root: Path | None, training: Training) -> SourceCode:
         requirements.read_text(encoding="utf-8", errors="replace") if requirements.is_file() else ""
     )
     return SourceCode(
-        _names(text), _needs_index(text), (folder / SETUP).is_file(), _recipe(root, training)
+        _names(text),
+        _needs_index(text),
+        (folder / SETUP).is_file(),
+        _recipe(root, training),
+        folder,
     )
 
 
-def script_of(training: Training, strategy: Strategy) -> str:
+def script_of(training: Training, strategy: Strategy, code: SourceCode) -> str:
     """Return the script of the strategy that runs.
 
-    It is the one that the environment names, unless that is our own script for the chosen strategy.
+    It is the one that the environment names, unless that has the name of the chosen strategy's, and
+    the folder has one for the strategy that runs.
     """
-    own = defaults(training.framework, training.strategy).entry_point
+    if strategy is training.strategy:
+        return training.entry_point
+    chosen, other = (
+        defaults(training.framework, each).entry_point for each in (training.strategy, strategy)
+    )
     named = "entry_point" in training.model_fields_set and not (
-        is_ours(training) and training.entry_point == own
+        training.entry_point == chosen and code.has(other)
     )
-    return (
-        training.entry_point
-        if named or strategy is training.strategy
-        else defaults(training.framework, strategy).entry_point
-    )
-
-
-def is_ours(training: Training) -> bool:
-    """Return whether `source_dir` is this project's own, whose needs are known."""
-    return PurePosixPath(training.source_dir) == PurePosixPath(
-        defaults(training.framework, training.strategy).source_dir
-    )
+    return training.entry_point if named else other
 
 
 def _recipe(root: Path, training: Training) -> str | None:

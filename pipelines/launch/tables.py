@@ -38,7 +38,9 @@ class ImageTags:
     inference_end_of_patch: datetime.date | None = None
     """The last day on which AWS patches the image that answers, where that is another."""
     missing: str = ""
-    """The requirement that training_code of the framework has and these images do not meet."""
+    """A requirement that these images do not meet."""
+    missing_for: str = ""
+    """The word in a script by which it is known to have that requirement."""
     notice: str = ""
 
 
@@ -138,11 +140,6 @@ def former_smddp_instance_type(name: str) -> str | None:
     return str(row["until"]) if row else None
 
 
-def min_python(framework: str) -> str:
-    """Return the oldest Python that the training code of this framework is written for."""
-    return str(_table("images")["min_python"][framework])
-
-
 def python_of(framework: str, version: str) -> str | None:
     """Return the Python of AWS's images of this version, if a table says it."""
     if row := image_tags(framework).get(version):
@@ -151,9 +148,12 @@ def python_of(framework: str, version: str) -> str | None:
     return python
 
 
-def first_with_min_python(framework: str) -> str:
-    """Return the first version of the framework that exists for the Python of our training code."""
-    return str(_table("images")["first_with_min_python"][framework])
+def first_with_python(framework: str, python: str) -> str | None:
+    """Return the first version of the framework that exists for this Python, if the table says
+    it.
+    """
+    first: str | None = _table("images")["first_with_python"][framework].get(python)
+    return first
 
 
 @cache

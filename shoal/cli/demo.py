@@ -61,8 +61,8 @@ def demo(
     enforce_iam: bool,
     gitops: bool,
 ) -> None:
-    """Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register,
-    serve, and tear down.
+    """Run the whole of it on this machine: deploy ENV (dev), upload its data, train, evaluate,
+    register, serve, and tear down.
     """
     if gitops:
         if environment != "dev" or strategy or parameters:

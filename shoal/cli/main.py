@@ -40,8 +40,8 @@ _COMMANDS = (
     Deferred(
         "demo",
         "shoal.cli.demo:demo",
-        "Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register,"
-        " serve, and tear down.",
+        "Run the whole of it on this machine: deploy ENV (dev), upload its data, train, evaluate,"
+        " register, serve, and tear down.",
     ),
     Deferred(
         "deploy",

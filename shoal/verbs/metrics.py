@@ -98,7 +98,7 @@ def progress_metrics(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
 
 
 def number_text(value: float, unit: str = "") -> str:
-    """Return a number with its unit, as in `3,457 images/s` or `0.1234`."""
+    """Return a number with its unit, as in `3,457 rows/s` or `0.1234`."""
     text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return f"{text} {unit}".rstrip()
 

@@ -134,8 +134,8 @@ def test_check_goes_on_after_a_wrong_file(
 def test_check_refuses_a_workload_that_there_is_not(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with (checkout / "environments" / "dev.yaml").open("a") as file:
-        file.write("workload: mnst\n")
+    file = checkout / "environments" / "dev.yaml"
+    file.write_text(file.read_text().replace("workload: mnist", "workload: mnst"))
     assert main(["--root", str(checkout), "check"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert re.match(

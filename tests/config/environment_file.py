@@ -9,8 +9,20 @@ import yaml
 
 from config.errors import ConfigError
 from config.loader import load
+from tests.repository import CHECKOUT
 
-VALID: dict[str, Any] = {"name": "test", "account": "111122223333", "region": "us-east-1"}
+VALID: dict[str, Any] = {
+    "name": "test",
+    "workload": "mnist",
+    "account": "111122223333",
+    "region": "us-east-1",
+}
+
+
+def link_workloads(root: Path) -> None:
+    """Give the repository at `root` the shipped workloads, and a folder for environments."""
+    (root / "training_code").symlink_to(CHECKOUT / "training_code")
+    (root / "environments").mkdir()
 
 
 def write(folder: Path, text: str, name: str = "test") -> Path:

@@ -13,6 +13,7 @@ from config.loader import load_environment
 from config.settings import Environment
 from config.workload import load_workload
 from tests.letters import ENVIRONMENT, add_letters, write_environment
+from tests.repository import CHECKOUT
 
 FILE = "training_code/letters/workload.yaml"
 BUCKETS = "s3://shoal-letters-lab-{}-111122223333-us-east-1"
@@ -77,7 +78,7 @@ def test_without_a_map_the_channels_are_train_and_test(tmp_path: Path) -> None:
     write_environment(tmp_path, text.replace("letters", "mnist"))
     with pytest.raises(ConfigError, match="there is no such workload"):
         load_environment("lab", tmp_path)
-    (tmp_path / "environments" / "lab.yaml").write_text(text.replace("workload: letters\n", ""))
+    (tmp_path / "training_code" / "mnist").symlink_to(CHECKOUT / "training_code" / "mnist")
     assert list(load_environment("lab", tmp_path).data.channels) == ["train", "test"]
 
 

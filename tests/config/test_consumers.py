@@ -9,7 +9,7 @@ import pytest
 from config.consumers import Consumer, consumers_of, left_out_of
 from config.errors import ConfigError
 from config.loader import load_environment
-from tests.config.environment_file import VALID, write
+from tests.config.environment_file import VALID, link_workloads, write
 
 ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
 
@@ -20,11 +20,12 @@ def consumers(root: Path, sources: dict[str, str | None], **more: str) -> list[C
 
     `more` are other accounts for some of them.
     """
-    (root / "environments").mkdir()
+    link_workloads(root)
     for name, source in sources.items():
         promoted = f"promoted_from: {source}\n" if source else ""
         account = more.get(name, ACCOUNTS.get(name, VALID["account"]))
-        write(root / "environments", f'name: {name}\naccount: "{account}"\n{promoted}', name)
+        text = f'name: {name}\nworkload: mnist\naccount: "{account}"\n{promoted}'
+        write(root / "environments", text, name)
     return list(consumers_of(load_environment("dev", root), root))
 
 

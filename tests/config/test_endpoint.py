@@ -11,7 +11,7 @@ from config.loader import load
 from tests.config.environment_file import lines_with, write
 from tests.config.releases import CONTENT
 
-TEXT = 'name: test\naccount: "111122223333"\nendpoint: '
+TEXT = 'name: test\nworkload: mnist\naccount: "111122223333"\nendpoint: '
 
 
 def test_the_word_none_means_that_there_is_no_endpoint(tmp_path: Path) -> None:

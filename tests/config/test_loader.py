@@ -16,7 +16,7 @@ from config.settings import Strategy
 from tests.config.environment_file import lines_of, lines_with, write
 from tests.repository import ROOT
 
-HEAD = 'name: test\naccount: "111122223333"\nregion: us-east-1\n'
+HEAD = 'name: test\nworkload: mnist\naccount: "111122223333"\n'
 
 
 @pytest.mark.parametrize("name", ["dev", "prod", "staging"])
@@ -109,7 +109,7 @@ def test_an_unknown_key_like_no_other_lists_what_is_allowed(tmp_path: Path) -> N
 
 
 def test_a_missing_key_says_what_it_is_for(tmp_path: Path) -> None:
-    lines = lines_of(tmp_path, "name: test\n")
+    lines = lines_of(tmp_path, "name: test\nworkload: mnist\n")
     assert lines == [
         "environments/test.yaml: account: the key is missing; add it: AWS account id, in quotes"
     ]
@@ -143,7 +143,7 @@ def test_what_a_key_is_for_is_said_on_one_line(tmp_path: Path) -> None:
 
 
 def test_a_misspelt_region_names_the_nearest_one(tmp_path: Path) -> None:
-    (line,) = lines_of(tmp_path, HEAD.replace("us-east-1", "us-eastt-1"))
+    (line,) = lines_of(tmp_path, HEAD + "region: us-eastt-1\n")
     assert line.endswith("; did you mean us-east-1?")
 
 

@@ -13,7 +13,7 @@ OWN = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:*"
 
 def test_an_image_of_ones_own_is_declared_with_a_framework(tmp_path: Path) -> None:
     text = (
-        f'name: test\naccount: "111122223333"\nregion: us-east-1\nlocal: {{images: {{"{OWN}":'
+        f'name: test\nworkload: mnist\naccount: "111122223333"\nlocal: {{images: {{"{OWN}":'
         " tensorflow}}\n"
     )
     assert load(write(tmp_path, text)).local.images == {OWN: Framework.TENSORFLOW}

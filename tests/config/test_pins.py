@@ -10,7 +10,7 @@ import yaml
 
 from config.loader import load_environment
 from config.pins import problems
-from tests.config.environment_file import VALID, write
+from tests.config.environment_file import VALID, link_workloads, write
 from tests.config.releases import CONTENT
 
 FOLLOWS = {"dev": None, "staging": "dev", "prod": "staging"}
@@ -21,7 +21,7 @@ def lines(root: Path, name: str, sources: dict[str, str | None], **changes: Any)
     """Return what is wrong with the pin of `name`, in a repository of these environments and
     their `promoted_from`.
     """
-    (root / "environments").mkdir()
+    link_workloads(root)
     for each, source in sources.items():
         document = VALID | {"name": each} | ({"promoted_from": source} if source else {})
         if each == name:

@@ -24,7 +24,8 @@ PLAIN = 'name: test # ours\naccount: "111122223333"\n\n# Where it runs.\nregion:
 
 
 def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
-    assert load(write(tmp_path, with_release(PLAIN, RELEASE, "test.yaml"))).release == RELEASE
+    text = with_release(f"workload: mnist\n{PLAIN}", RELEASE, "test.yaml")
+    assert load(write(tmp_path, text)).release == RELEASE
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_no_environments_name_goes_on_behind_anothers_like_an_executions_endpoin
     """The project may have an environment dev too, whose sweeper looks for `shoal-mnist-dev-` and
     twelve characters.
     """
-    environment = Environment(name=name, account="111122223333")
+    environment = Environment(name=name, workload="mnist", account="111122223333")
     assert [problem.key for problem in problems_between(environment, name)] == (
         [] if accepted else ["name"]
     )
@@ -168,7 +168,9 @@ def test_spot_with_a_wait_as_long_as_the_runtime_is_accepted(tmp_path: Path) -> 
 
 def test_not_a_number_is_no_hyperparameter(tmp_path: Path) -> None:
     (line,) = lines_of(
-        tmp_path, 'name: test\naccount: "111122223333"\ntraining:\n  hyperparameters: {lr: .nan}\n'
+        tmp_path,
+        'name: test\nworkload: mnist\naccount: "111122223333"\n'
+        "training: {hyperparameters: {lr: .nan}}\n",
     )
     assert "training.hyperparameters.lr" in line
 

@@ -62,6 +62,7 @@ def test_the_schema_accepts_workloads(name: str) -> None:
 def test_the_schema_finds_what_an_editor_should_underline() -> None:
     wrong = {
         "name": "dev",
+        "workload": "churn",
         "account": 1,
         "training": {"strategy": "smdp", "instance_typ": "x"},
         "evaluation": {"max_runtime_s": 1},
@@ -71,6 +72,15 @@ def test_the_schema_finds_what_an_editor_should_underline() -> None:
         for error in Draft202012Validator(schema()).iter_errors(wrong)
     }
     assert descriptions == {"account", "training", "training.strategy", "evaluation.max_runtime_s"}
+
+
+@pytest.mark.parametrize("key", ["workload", "workloads", "extends"])
+def test_the_schema_asks_for_a_workload(key: str) -> None:
+    named = {"workload": "churn", "workloads": {"churn": {}}, "extends": "base.yaml"}
+    content = {"name": "dev", "account": "111122223333"}
+    validator = Draft202012Validator(schema())
+    assert not validator.is_valid(content)
+    assert validator.is_valid(content | {key: named[key]})
 
 
 def test_the_command_writes_it(tmp_path: Path) -> None:

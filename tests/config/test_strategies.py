@@ -11,21 +11,22 @@ from config.errors import ConfigError
 from config.loader import load_environment, places, strategy_names
 from config.settings import Framework, Strategy, Training
 from config.strategies import defaults, strategies_of
-from tests.config.environment_file import lines_with
+from tests.config.environment_file import lines_with, link_workloads
 from tests.repository import ROOT
 
 NAMES = strategy_names(ROOT)
 ENVIRONMENT = (
-    'name: test\naccount: "111122223333"\ntraining:\n  strategy: smddp\n  hyperparameters:\n   '
-    " epochs: 2\n    seed: 1\n"
+    'name: test\nworkload: mnist\naccount: "111122223333"\ntraining:\n  strategy: smddp\n'
+    "  hyperparameters:\n    epochs: 2\n    seed: 1\n"
 )
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A repository with one environment and two overlays."""
+    link_workloads(tmp_path)
     folder = tmp_path / "environments" / "strategies"
-    folder.mkdir(parents=True)
+    folder.mkdir()
     (folder.parent / "test.yaml").write_text(ENVIRONMENT, encoding="utf-8")
     (folder / "horovod.yaml").write_text(
         "training:\n  strategy: horovod\n  hyperparameters: {seed: 7}\n", encoding="utf-8"
@@ -44,29 +45,21 @@ def test_the_default_script_of_every_strategy_is_in_the_repository(
     framework: Framework, strategy: str
 ) -> None:
     row = defaults(framework, strategy)
-    assert (ROOT / row.source_dir / row.entry_point).is_file()
+    assert (ROOT / "training_code" / "mnist" / framework / row.entry_point).is_file()
 
 
 def test_every_strategy_belongs_to_a_framework() -> None:
     assert {name for framework in Framework for name in strategies_of(framework)} == set(Strategy)
 
 
-def test_tensorflow_brings_its_folder_script_and_version() -> None:
+def test_tensorflow_brings_its_script_and_version() -> None:
     training = Training(framework=Framework.TENSORFLOW)
-    assert (training.source_dir, training.entry_point, training.framework_version) == (
-        "training_code/mnist/tensorflow",
-        "train_smddp.py",
-        "2.11.0",
-    )
+    assert (training.entry_point, training.framework_version) == ("train_smddp.py", "2.11.0")
 
 
 def test_what_the_file_says_wins_over_the_defaults() -> None:
     training = Training(strategy=Strategy.HOROVOD, entry_point="mine.py", framework_version="2.3.0")
-    assert (training.entry_point, training.framework_version, training.source_dir) == (
-        "mine.py",
-        "2.3.0",
-        "training_code/mnist/pytorch",
-    )
+    assert (training.entry_point, training.framework_version) == ("mine.py", "2.3.0")
 
 
 def test_a_wrong_strategy_is_one_mistake_although_defaults_rest_on_it(tmp_path: Path) -> None:
@@ -121,7 +114,7 @@ def test_a_mistake_in_the_environment_names_the_environments_line(root: Path) ->
     (root / "environments" / "test.yaml").write_text(
         ENVIRONMENT + "protect: maybe\n", encoding="utf-8"
     )
-    with pytest.raises(ConfigError, match=r'^environments/test\.yaml:8: protect = "maybe"'):
+    with pytest.raises(ConfigError, match=r'^environments/test\.yaml:9: protect = "maybe"'):
         load_environment("test", root, "horovod")
 
 
@@ -136,7 +129,7 @@ def test_an_unknown_overlay_lists_those_that_exist(root: Path) -> None:
 def test_places_are_those_of_the_file_with_the_last_word(root: Path) -> None:
     lines = places("test", root, "horovod")
     assert lines["training.strategy"] == "environments/strategies/horovod.yaml:2"
-    assert lines["training.hyperparameters.epochs"] == "environments/test.yaml:6"
+    assert lines["training.hyperparameters.epochs"] == "environments/test.yaml:7"
 
 
 def test_places_of_what_is_not_there_are_none(root: Path) -> None:

@@ -287,5 +287,23 @@ def test_an_endpoint_of_a_workload_that_only_trains_is_one_line(tmp_path: Path) 
     assert "says `endpoint: none`; remove the section" in line
 
 
-def test_without_a_name_and_a_file_an_environment_stands_for_itself(tmp_path: Path) -> None:
-    assert environment(tmp_path).workload == "mnist"
+def test_a_file_without_a_workload_is_told_which_there_are(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    with pytest.raises(ConfigError) as error:
+        environment(tmp_path, region="us-eastt-1")
+    missing, region = error.value.lines
+    assert missing == (
+        "environments/dev.yaml: workload: the key is missing; training_code/ has: houses; write"
+        " `workload: houses`, or `workloads` for several"
+    )
+    assert "did you mean us-east-1?" in region
+
+
+def test_a_file_without_a_workload_where_there_is_none_is_told_what_writes_one(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        environment(tmp_path)
+    assert "`shoal new NAME` writes one" in error.value.lines[0]
+    with pytest.raises(ConfigError, match="the key is missing"):
+        load_environment("dev", tmp_path, workload="houses")

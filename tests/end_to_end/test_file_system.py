@@ -24,6 +24,7 @@ PIPELINE = "shoal-mnist-fsx"
 BUCKET = f"{PIPELINE}-data-111122223333-us-east-1"
 ENVIRONMENT = """
 name: fsx
+workload: mnist
 account: "111122223333"
 region: us-east-1
 protect: false

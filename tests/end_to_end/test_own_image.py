@@ -17,6 +17,7 @@ from tests.repository import ROOT
 
 PREFIX = "shoal-mnist-img"
 ENVIRONMENT = """name: img
+workload: mnist
 account: "111122223333"
 region: us-east-1
 protect: false

@@ -27,6 +27,7 @@ ACCOUNT = "111122223333"
 PIPELINE = "shoal-mnist-mine"
 ENVIRONMENT = """\
 name: mine
+workload: mnist
 account: "111122223333"
 region: us-east-1
 protect: false
@@ -129,7 +130,7 @@ def test_a_mistake_in_it_is_one_line_of_the_environment_file(mine: Checkout) -> 
     result = mine.run("check")
     assert result.exit_code == 2
     assert (
-        'environments/mine.yaml:5: pipeline = "my_pipelines.hello:build": in the definition, Hello.'
+        'environments/mine.yaml:6: pipeline = "my_pipelines.hello:build": in the definition, Hello.'
         in result.output
     )
     assert "InstanceCuont: unknown field" in result.output

@@ -186,7 +186,7 @@ def test_destroy_deregisters_by_itself_where_there_is_no_function(account: Accou
     deploy(account, name, GOOD_MODEL)
     settled(account, name)
     target = scale(account, name)
-    names = Names(Environment(name="dev", project="torndown", account=ACCOUNT_ID))
+    names = Names(Environment(name="dev", workload="torndown", account=ACCOUNT_ID))
     Teardown(
         Target(ACCOUNT_ID, "us-east-1", account.endpoint, secret=account.secret),
         names,

@@ -116,6 +116,13 @@ def test_the_command_builds_for_the_machines_that_sagemaker_has() -> None:
     command = shlex.split(recipes.build_command("pytorch-smddp", "us-east-1", "mine:1"))
     assert command[:4] == ["docker", "build", "--platform", "linux/amd64"]
     assert command[-3:] == ["--tag", "mine:1", "images/pytorch-smddp"]
+    assert "--build-context" not in command
+
+
+def test_the_scripts_of_a_workload_are_there_for_an_image_with_code() -> None:
+    command = shlex.split(recipes.build_command("pytorch-smddp", "us-east-1", "mine:1", "churn"))
+    where = command.index("--build-context")
+    assert command[where + 1] == "code=training_code/churn/pytorch"
 
 
 @pytest.mark.parametrize(

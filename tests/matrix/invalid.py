@@ -195,7 +195,11 @@ CASES: tuple[Wrong, ...] = (
         'training.environment.SHOAL_REQUIRE_EFA = "0"',
         "Shoal's own",
     ),
-    Wrong({"training": {**TF, "require_efa": True}}, "training.require_efa = true", "PyTorch"),
+    Wrong(
+        {"training": {**TF, "require_efa": True}},
+        "training.require_efa = true",
+        "leave require_efa",
+    ),
     Wrong(
         {"training": BIG | {"instance_count": 128}, "network": {"cidr": "10.20.0.0/20"}},
         "training.instance_count = 128",
@@ -329,9 +333,9 @@ CASES: tuple[Wrong, ...] = (
     ),
     # data.channels
     Wrong(
-        {"data": {"channels": {"train": {}}}},
-        'evaluation.channel = "test"',
-        "there are: train",
+        {"evaluation": {"channel": "holdout"}},
+        'evaluation.channel = "holdout"',
+        "there are: train, test",
     ),
     Wrong(
         {"data": {"channels": {"train": {"uri": "s3://theirs/datasets/a/"}, "test": {}}}},

@@ -23,6 +23,7 @@ def _lines(folder: Path, wrong: Wrong) -> list[str]:
     """Return what `shoal check` would print of the environment."""
     written = {
         "name": "test",
+        "workload": "mnist",
         "account": "111122223333",
         "region": "us-east-1",
         "protect": False,
@@ -33,7 +34,7 @@ def _lines(folder: Path, wrong: Wrong) -> list[str]:
     file = folder / "test.yaml"
     file.write_text(yaml.safe_dump(written), encoding="utf-8")
     try:
-        check(load(file, shown_as="environments/test.yaml"), root=ROOT)
+        check(load(file, "environments/test.yaml", ROOT), root=ROOT)
     except ConfigError as error:
         return str(error).splitlines()
     return []

@@ -212,11 +212,14 @@ def environment(name: str, folder: Path) -> Environment:
     file = folder / f"{name}.yaml"
     written = {
         "name": name,
+        "workload": "mnist",
         "account": "111122223333",
         "region": region,
         "protect": False,
         "network": zones(region, network),
         **changes,
+        "evaluation": {"gates": [{"metric": "accuracy", "at_least": 0.98}]}
+        | changes.get("evaluation", {}),
     }
     file.write_text(yaml.safe_dump(written), encoding="utf-8")
     return load(file)

@@ -75,7 +75,7 @@ def test_without_the_key_the_definition_is_shoals_own() -> None:
 def test_the_key_is_a_module_and_a_function_in_lower_case(tmp_path: Path, name: str) -> None:
     (line,) = lines_with(tmp_path, {"pipeline": name})
     assert line.startswith(
-        f'environments/test.yaml:4: pipeline = "{name}": must be module:function in lower case'
+        f'environments/test.yaml:5: pipeline = "{name}": must be module:function in lower case'
     )
     assert "`module:function` in lower case" in line
 

@@ -29,7 +29,7 @@ def environment(**changes: Any) -> Environment:
     schedule = Schedule.model_validate(
         {"name": "nightly", "expression": "cron(0 3 * * ? *)", **changes}
     )
-    return Environment(name="dev", account="111122223333", schedules=(schedule,))
+    return Environment(name="dev", workload="mnist", account="111122223333", schedules=(schedule,))
 
 
 @pytest.mark.parametrize(

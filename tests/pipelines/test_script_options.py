@@ -8,6 +8,7 @@ import pytest
 
 from config.settings import Training
 from pipelines.script_options import options_of, problems_of
+from tests.pipelines.launch.shipped import shipped
 from tests.repository import ROOT
 
 SCRIPTS = sorted(
@@ -16,7 +17,7 @@ SCRIPTS = sorted(
 
 
 def mistakes(hyperparameters: dict[str, str | int | float | bool]) -> list[str]:
-    training = Training(hyperparameters=hyperparameters)
+    training = shipped(hyperparameters=hyperparameters)
     return [problem.line("") for problem in problems_of(training, training.entry_point, ROOT)]
 
 

@@ -7,6 +7,7 @@ is. The material is of 2020 to 2023; instances, versions and images have disappe
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from config.errors import ConfigError
 from config.loader import load
 from config.settings import Environment
 from pipelines.check import check
+from tests.repository import ROOT
 
 FOLDER = Path(__file__).parent / "environments"
 SMDDP, MPI, TORCHRUN = (
@@ -123,7 +125,7 @@ REFUSED = {
 
 
 def example(name: str) -> Environment:
-    return load(FOLDER / f"{name}.yaml", shown_as=f"environments/{name}.yaml")
+    return load(FOLDER / f"{name}.yaml", f"environments/{name}.yaml", ROOT)
 
 
 def test_every_example_is_accepted_or_refused_here() -> None:
@@ -187,7 +189,8 @@ def test_with_a_script_of_that_time_the_reason_is_that_aws_no_longer_lists_its_s
 ) -> None:
     settings = example(name)
     uri = f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}" if image else None
-    changes = {"source_dir": "their_code", "image_uri": uri, "instance_type": "ml.p3dn.24xlarge"}
+    theirs: dict[str, Any] = {"source_dir": "their_code", "min_python": None}
+    changes = theirs | {"image_uri": uri, "instance_type": "ml.p3dn.24xlarge"}
     with pytest.raises(ConfigError) as caught:
         check(
             settings.model_copy(update={"training": settings.training.model_copy(update=changes)})

@@ -37,7 +37,7 @@ def variant(folder: Path, name: str, **sections: Any) -> Environment:
     content = yaml.safe_load((ROOT / "environments" / "dev.yaml").read_text(encoding="utf-8"))
     file = folder / f"{name}.yaml"
     file.write_text(yaml.safe_dump({**content, "name": name, **sections}), encoding="utf-8")
-    return load(file)
+    return load(file, root=ROOT)
 
 
 def network_template(environment: Environment, outdir: Path) -> Template:

@@ -100,7 +100,9 @@ def test_what_costs_money_for_as_long_as_it_exists_is_known_by_its_tags(target: 
         Tags=tags,
     )
     file_system = response["FileSystem"]["FileSystemId"]
-    owner = Owner.of(Names(Environment(name="dev", project=project, account=ACCOUNT)))
+    owner = Owner.of(
+        Names(Environment(name="dev", workload="churn", project=project, account=ACCOUNT))
+    )
     resources = of_environment(target, owner)
     fsx.delete_file_system(FileSystemId=file_system)
     ec2.delete_nat_gateway(NatGatewayId=gateway)
@@ -122,7 +124,7 @@ def test_what_a_network_consists_of_is_known_by_its_tags(target: Target) -> None
     vpc = ec2.create_vpc(
         CidrBlock="10.9.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
     )["Vpc"]["VpcId"]
-    names = Names(Environment(name="dev", project=project, account=ACCOUNT))
+    names = Names(Environment(name="dev", workload="churn", project=project, account=ACCOUNT))
     resources = of_environment(target, Owner.of(names))
     ec2.delete_vpc(VpcId=vpc)
     assert resources == (Resource("vpc", vpc),)

@@ -86,7 +86,11 @@ def _group(
 def _environment(ids: ExistingNetwork | None, **network: Any) -> Environment:
     zones = {"training_az_id": ZONES[0], "hosting_az_ids": ZONES[1:]} | network
     return Environment(
-        name="dev", account=ACCOUNT, region=REGION, network=Network(existing=ids, **zones)
+        name="dev",
+        workload="churn",
+        account=ACCOUNT,
+        region=REGION,
+        network=Network(existing=ids, **zones),
     )
 
 

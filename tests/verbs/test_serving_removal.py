@@ -39,7 +39,7 @@ class Place:
         **sections: object,
     ) -> None:
         protected = Environment(
-            name="prod", project=f"r{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=True
+            name="prod", workload=f"r{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=True
         )
         self.names, self.target, self.notes = (
             Names(protected.model_copy(update=sections)),

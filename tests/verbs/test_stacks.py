@@ -53,7 +53,7 @@ class Cdk:
     def destroy(self, target, environment):
         said("cdk")
 
-names = Names(Environment(name="dev", project=project, account=account, protect=False))
+names = Names(Environment(name="dev", workload=project, account=account, protect=False))
 target = Target(account, region, endpoint, secret=secret)
 teardown = Teardown(target, names, lambda event: said(event.text), 0.05)
 try:
@@ -84,7 +84,7 @@ class Place:
         self.names = Names(
             Environment(
                 name="dev",
-                project=f"s{time.monotonic_ns() % 10**9}",
+                workload=f"s{time.monotonic_ns() % 10**9}",
                 account=ACCOUNT,
                 protect=False,
             )

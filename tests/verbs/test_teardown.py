@@ -28,7 +28,7 @@ from tests.verbs.test_execution import ended, gate
 
 def environment(name: str = "dev", protect: bool = False) -> Environment:
     return Environment(
-        name=name, project=f"t{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=protect
+        name=name, workload=f"t{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=protect
     )
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from config.settings import Framework, Strategy, Training
 from pipelines.launch import fabric
+from pipelines.launch.source_code import SourceCode, read
 from pipelines.shapes import instance_types
+from tests.pipelines.launch.shipped import shipped
 from tests.repository import ROOT
 
 EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
@@ -89,16 +93,23 @@ def test_what_is_required_cannot_be_switched_off_by_a_variable() -> None:
     ],
 )
 def test_variables_with_which_efa_can_be_proven_are_accepted(environment: dict[str, str]) -> None:
-    assert list(fabric.problems(Training(require_efa=True, environment=environment))) == []
+    training = Training(require_efa=True, environment=environment)
+    assert list(fabric.problems(training, SourceCode())) == []
 
 
-def test_a_script_of_one_s_own_must_look_itself_and_is_told() -> None:
-    (notice,) = fabric.notices(Training(require_efa=True, source_dir="mine"))
-    assert "unless the script in mine calls fabric.prove" in notice
+def test_efa_is_not_required_of_scripts_that_do_not_look(tmp_path: Path) -> None:
+    training = Training(require_efa=True, source_dir="mine")
+    (tmp_path / "mine").mkdir()
+    (problem,) = fabric.problems(training, read(tmp_path, training))
+    assert problem.message.startswith("no script in mine reads SHOAL_REQUIRE_EFA")
+    (tmp_path / "mine" / "network.py").write_text('REQUIRE = "SHOAL_REQUIRE_EFA"\n')
+    assert list(fabric.problems(training, read(tmp_path, training))) == []
 
 
-def test_the_shipped_scripts_need_no_such_notice() -> None:
-    assert list(fabric.notices(Training(require_efa=True))) == []
+@pytest.mark.parametrize(("framework", "problems"), [("pytorch", 0), ("tensorflow", 1)])
+def test_the_shipped_pytorch_scripts_look(framework: str, problems: int) -> None:
+    training = shipped(framework=Framework(framework), require_efa=True)
+    assert len(list(fabric.problems(training, read(ROOT, training)))) == problems
 
 
 def test_what_is_told_is_what_the_script_reads() -> None:
@@ -131,18 +142,13 @@ def test_what_is_told_is_what_the_script_reads() -> None:
             Training(require_efa=True, environment={"NCCL_DEBUG_FILE": "/dev/stdout"}),
             "training.environment.NCCL_DEBUG_FILE = /dev/stdout is the same for all processes",
         ),
-        (
-            Training(require_efa=True, framework=Framework.TENSORFLOW),
-            "the TensorFlow scripts do not look",
-        ),
     ],
 )
 def test_efa_is_not_required_where_it_cannot_be(training: Training, named: str) -> None:
-    (problem,) = fabric.problems(training)
+    (problem,) = fabric.problems(training, SourceCode())
     assert problem.message.startswith(named)
 
 
 def test_nothing_is_wrong_where_efa_is_not_required() -> None:
-    assert (
-        list(fabric.problems(Training(instance_type="ml.m5.xlarge", strategy=Strategy.NONE))) == []
-    )
+    training = Training(instance_type="ml.m5.xlarge", strategy=Strategy.NONE)
+    assert list(fabric.problems(training, SourceCode())) == []

@@ -13,6 +13,8 @@ from config.errors import LaunchError
 from config.settings import Collective, Framework, Strategy, Training
 from pipelines.launch import Horovod, MultiWorkerMirrored, SmddpAllReduce, Torchrun, resolve
 from tests.pipelines.inputs import definition_for, environment, infrastructure
+from tests.pipelines.launch.shipped import shipped
+from tests.repository import ROOT
 
 P5: dict[str, Any] = {"instance_type": "ml.p5.48xlarge", "instance_count": 2}
 TENSORFLOW: dict[str, Any] = {
@@ -64,13 +66,12 @@ def test_a_script_that_the_environment_names_stays() -> None:
     )
 
 
-def test_our_own_script_of_the_strategy_that_was_swapped_is_swapped_too_although_it_is_named() -> (
-    None
-):
+def test_a_script_of_the_strategy_that_was_swapped_is_swapped_too_although_it_is_named() -> None:
     assert (
         resolve(
-            Training(**TENSORFLOW, fallback=Strategy.HOROVOD, entry_point="train_smddp.py"),
+            shipped(**TENSORFLOW, fallback=Strategy.HOROVOD, entry_point="train_smddp.py"),
             "us-east-1",
+            root=ROOT,
         ).entry_point
         == "train_horovod.py"
     )
@@ -166,7 +167,7 @@ def test_what_the_image_lacks_for_our_scripts_it_lacks_for_a_fallback_too(
     fallback: Strategy, count: int
 ) -> None:
     with pytest.raises(LaunchError) as caught:
-        resolve(Training(**WITHOUT_BOTH, fallback=fallback), "us-east-1")
+        resolve(shipped(**WITHOUT_BOTH, fallback=fallback), "us-east-1", root=ROOT)
     lines = str(caught.value).splitlines()
     assert len(lines) == count
     assert "lacks tf_keras~=2.21.0" in lines[-1]

@@ -9,13 +9,14 @@ import pytest
 from config.errors import LaunchError
 from config.settings import Framework, Strategy, Training
 from pipelines.launch import resolve
+from tests.pipelines.launch.shipped import shipped
 
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 HUGGING_FACE = "huggingface-pytorch-training:2.3.0-transformers4.48.0-gpu-py311-cu121-ubuntu20.04"
 
 
 def notices(uri: str, **keys: Any) -> tuple[str, ...]:
-    return resolve(Training(**{"image_uri": uri, "instance_count": 2, **keys}), "us-east-1").notices
+    return resolve(shipped(**{"image_uri": uri, "instance_count": 2, **keys}), "us-east-1").notices
 
 
 NEWER = f"{REGISTRY}/pytorch:2.15.0-cu133-amzn2023-sagemaker"

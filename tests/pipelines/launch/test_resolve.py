@@ -221,7 +221,7 @@ def test_an_image_of_another_region_is_a_notice() -> None:
                 " 1.13.1, 2.0.0, 2.0.1, 2.1.0, 2.2.0, 2.3.0"
             ),
         ),
-        ({"framework_version": "1.0.0"}, "is not in the table of images; known: 2.0.0"),
+        ({"framework_version": "1.0.0"}, "is not in the table of images; known: 1.11.0"),
         (
             {"instance_type": "ml.p3dn.24xlarge", "collective": Collective.ALLGATHER},
             (

@@ -4,6 +4,7 @@ reason.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from config.settings import Collective, Framework, Launcher, Strategy, Training
 from config.strategies import strategies_of
 from pipelines.launch import Launch, resolve, tables
 from pipelines.launch.tables import strategy
+from tests.pipelines.launch.shipped import shipped
+from tests.repository import ROOT
 
 TENSORFLOW = {"framework": Framework.TENSORFLOW}
 COMBINATIONS = [
@@ -22,7 +25,7 @@ COMBINATIONS = [
 
 
 def launch(**keys: Any) -> Launch:
-    return resolve(Training(**keys), "us-east-1")
+    return resolve(shipped(**keys), "us-east-1", root=ROOT)
 
 
 def refusals(**keys: Any) -> list[str]:
@@ -407,11 +410,9 @@ def test_a_requirement_brings_legacy_keras_and_scripts_of_ones_own_need_none(
         "strategy": Strategy.MIRRORED,
         "framework_version": "2.21.0",
     }
-    (tmp_path / "training_code/mnist/tensorflow").mkdir(parents=True)
-    (tmp_path / "training_code/mnist/tensorflow/requirements.txt").write_text(
-        "tf-keras>=2.21\n", encoding="utf-8"
-    )
-    required = resolve(Training(**keys), "us-east-1", root=tmp_path)
+    shutil.copytree(ROOT / "training_code/mnist/tensorflow", tmp_path / "theirs")
+    (tmp_path / "theirs" / "requirements.txt").write_text("tf-keras>=2.21\n", encoding="utf-8")
+    required = resolve(Training(**keys, source_dir="theirs"), "us-east-1", root=tmp_path)
     assert required.notices == launch(**keys, source_dir="mine").notices
 
 

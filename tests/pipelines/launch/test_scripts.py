@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from config.errors import LaunchError
 from config.settings import Collective, Framework, Launcher, Strategy, Training
 from pipelines.launch import resolve
+from tests.pipelines.launch.shipped import shipped
+from tests.repository import ROOT
 
 TENSORFLOW: dict[str, Any] = {"framework": Framework.TENSORFLOW}
 NCCL: dict[str, Any] = {"hyperparameters": {"backend": "nccl"}}
@@ -75,7 +78,7 @@ BY_MPIRUN: dict[str, Any] = {"collective": Collective.ALLGATHER, "launcher": Lau
 )
 def test_what_does_not_go_together_is_one_line(keys: dict[str, Any], line: str) -> None:
     with pytest.raises(LaunchError) as caught:
-        resolve(Training(**keys), "us-east-1")
+        resolve(shipped(**keys), "us-east-1", root=ROOT)
     (refusal,) = str(caught.value).splitlines()
     assert line in refusal
 
@@ -98,4 +101,17 @@ def test_what_does_not_go_together_is_one_line(keys: dict[str, Any], line: str) 
     ],
 )
 def test_what_goes_together_is_accepted(keys: dict[str, Any]) -> None:
-    assert resolve(Training(**keys), "us-east-1").contract
+    assert resolve(shipped(**keys), "us-east-1", root=ROOT).contract
+
+
+def test_a_script_of_another_strategy_beside_the_right_one_is_refused_in_any_folder(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine").mkdir()
+    training = Training(
+        source_dir="mine", strategy=Strategy.TORCHRUN, entry_point="train_horovod.py"
+    )
+    assert resolve(training, "us-east-1", root=tmp_path).entry_point == "train_horovod.py"
+    (tmp_path / "mine" / "train.py").touch()
+    with pytest.raises(LaunchError, match=r"is mine's script for horovod; for torchrun it is"):
+        resolve(training, "us-east-1", root=tmp_path)

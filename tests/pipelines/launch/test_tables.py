@@ -10,6 +10,7 @@ import pytest
 
 from config.regions import az_id_prefixes
 from config.settings import Framework, Strategy
+from config.workload import load_workload
 from pipelines import shapes
 from pipelines.launch import tables
 from tests.repository import ROOT
@@ -135,7 +136,9 @@ def test_the_nearest_images_are_of_the_minor_version_or_before_it_or_the_first(
 
 @pytest.mark.parametrize("framework", list(Framework))
 def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework: Framework) -> None:
-    major, minor = tables.ordered(tables.min_python(framework))
+    oldest = load_workload("mnist", ROOT).frameworks[framework].min_python
+    assert oldest is not None
+    major, minor = tables.ordered(oldest)
     sources = [
         path.read_text(encoding="utf-8")
         for path in (ROOT / "training_code" / "mnist" / framework).glob("*.py")
