@@ -132,6 +132,12 @@ class Names:
         """Return the name of the Lambda function for `purpose`: smoke-test, teardown."""
         return f"{self.prefix}-{purpose}"
 
+    def dead_letters(self, purpose: str) -> str:
+        """Return the name of the queue of what could not be delivered to the function for
+        `purpose`.
+        """
+        return f"{self.function(purpose)}-dead-letters"
+
     def repository(self, image: str) -> str:
         """Return the name of the ECR repository of the images built from the recipe `image`."""
         return f"{self.prefix}-{image}"

@@ -84,13 +84,16 @@ def test_a_failed_execution_rings(monitoring: Template) -> None:
     )
 
 
-def test_a_dead_letter_rings(monitoring: Template) -> None:
+def test_a_dead_letter_rings(monitoring: Template, pipeline: Template) -> None:
     not_torn_down = alarm(monitoring, "not-torn-down")
     assert (not_torn_down["Namespace"], not_torn_down["MetricName"]) == (
         "AWS/SQS",
         "ApproximateNumberOfMessagesVisible",
     )
-    assert "DeadLetters" in json.dumps(not_torn_down["Dimensions"])
+    (watched,) = not_torn_down["Dimensions"]
+    assert watched["Value"] in {
+        each.get("QueueName") for each in properties(pipeline, "AWS::SQS::Queue")
+    }
 
 
 def test_an_endpoint_past_its_time_rings_when_two_sweeps_saw_it(monitoring: Template) -> None:
