@@ -240,8 +240,13 @@ class Requests:
         others: dict[str, Expression] = {}
         if self.parameters.data_manifest:
             others["data_manifest"] = self.parameters.data_manifest
-        if any(bound.kind == "not worse than approved" for bound in self.parameters.gates):
+        comparing = [
+            each for each in self.parameters.gates if each.kind == "not worse than approved"
+        ]
+        if comparing:
             others["compared_with_version"] = Property(COMPARE, "OutputParameters['version']")
+        for bound in comparing:  # what the next one is compared with
+            others[f"value_of_{bound.metric}"] = compared(bound, "value")
         return {
             "ModelPackageGroupName": self.names.model_package_group,
             "ModelApprovalStatus": "PendingManualApproval",
@@ -441,7 +446,7 @@ def limit_of(bound: Bound, parameters: Parameters) -> tuple[str, Expression]:
 
 
 def compared(bound: Bound, output: str) -> Property:
-    """Return what the step Compare says of a gate: `margin`, `limit` or `reason`."""
+    """Return what the step Compare says of a gate: `value`, `margin`, `limit` or `reason`."""
     return Property(COMPARE, f"OutputParameters['{output}_of_{bound.metric}']")
 
 

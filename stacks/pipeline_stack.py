@@ -83,7 +83,7 @@ class PipelineStack(cdk.Stack):
             guard = TeardownGuard(self, "TeardownGuard", names=names, functions=functions)
         compare = None
         if directions(environment):
-            compare = Compare(self, "Compare", names=names, functions=functions, key=data.key)
+            compare = Compare(self, "Compare", names=names, functions=functions)
         groups = [network.training_security_group]
         existing = environment.network.existing
         if environment.workloads and not (existing and existing.training_security_group_id):
