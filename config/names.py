@@ -13,6 +13,8 @@ from config.settings import Environment
 
 PIPELINE_TAG, EXECUTION_TAG = "shoal:pipeline", "shoal:execution"
 """On everything that an execution makes: whose pipeline's, and which one's."""
+ENVIRONMENT_TAG = "shoal:environment"
+"""On everything that an environment has, and on what its executions make: its budget counts it."""
 WORKLOAD_TAG = "shoal:workload"
 """On everything that one of several workloads has, with the start of its names."""
 SEALED = "models"

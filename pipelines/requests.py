@@ -9,7 +9,7 @@ from typing import Any
 from config import secrets
 from config.file_system import DATASETS_PATH
 from config.gates import Bound
-from config.names import EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
+from config.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
 from config.settings import Endpoint, Environment, Framework, InputMode
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from pipelines.launch import Launch, fabric
@@ -410,12 +410,13 @@ class Requests:
         )
 
     def _tags(self) -> list[dict[str, Any]]:
-        """Return the tags by which everything that an execution creates is found, attributed and
-        aged.
+        """Return the tags by which everything that an execution creates is found, attributed, aged
+        and counted by the budget.
         """
         tags: dict[str, str | Expression] = {
             PIPELINE_TAG: self.names.pipeline,
             EXECUTION_TAG: EXECUTION_ID,
+            ENVIRONMENT_TAG: self.environment.name,
             "shoal:ttl-minutes": str(self.environment.ttl_minutes),
         }
         if self.environment.workloads:

@@ -180,6 +180,17 @@ def test_the_budget_counts_this_environment_and_warns_three_times(with_budget: T
     ]
 
 
+def test_what_an_execution_starts_carries_the_tag_that_the_budget_counts(
+    with_budget: Template, pipeline: Template
+) -> None:
+    (budget,) = properties(with_budget, "AWS::Budgets::Budget")
+    (counted,) = budget["Budget"]["CostFilters"]["TagKeyValue"]
+    key, value = counted.removeprefix("user:").split("$")
+    train, evaluate, *_ = definition(pipeline)["Steps"]
+    for step in (train, evaluate):
+        assert {"Key": key, "Value": value} in step["Arguments"]["Tags"]
+
+
 def test_the_dashboard_shows_every_step_of_the_pipeline(
     monitoring: Template, pipeline: Template
 ) -> None:
