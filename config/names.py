@@ -13,6 +13,8 @@ from config.settings import Environment
 
 PIPELINE_TAG, EXECUTION_TAG = "shoal:pipeline", "shoal:execution"
 """On everything that an execution makes: whose pipeline's, and which one's."""
+ENVIRONMENT_TAG = "shoal:environment"
+"""On everything that an environment has, and on what its executions make: its budget counts it."""
 WORKLOAD_TAG = "shoal:workload"
 """On everything that one of several workloads has, with the start of its names."""
 SEALED = "models"
@@ -131,6 +133,12 @@ class Names:
     def function(self, purpose: str) -> str:
         """Return the name of the Lambda function for `purpose`: smoke-test, teardown."""
         return f"{self.prefix}-{purpose}"
+
+    def dead_letters(self, purpose: str) -> str:
+        """Return the name of the queue of what could not be delivered to the function for
+        `purpose`.
+        """
+        return f"{self.function(purpose)}-dead-letters"
 
     def repository(self, image: str) -> str:
         """Return the name of the ECR repository of the images built from the recipe `image`."""

@@ -153,9 +153,8 @@ def _compare(
             arguments[f"direction_of_{bound.metric}"] = str(better[bound.metric])
             arguments[f"tolerance_of_{bound.metric}"] = parameters.gates[bound]
             outputs[f"margin_of_{bound.metric}"] = "Float"
-            outputs |= dict.fromkeys(
-                (f"limit_of_{bound.metric}", f"reason_of_{bound.metric}"), "String"
-            )
+            texts = ("value", "limit", "reason")
+            outputs |= {f"{text}_of_{bound.metric}": "String" for text in texts}
     if not arguments:
         return ()
     group = {"model_package_group_name": Names(environment).model_package_group}

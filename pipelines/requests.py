@@ -9,7 +9,7 @@ from typing import Any
 from config import secrets
 from config.file_system import DATASETS_PATH
 from config.gates import Bound
-from config.names import EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
+from config.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
 from config.settings import Endpoint, Environment, Framework, InputMode
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from pipelines.launch import Launch, fabric
@@ -240,8 +240,13 @@ class Requests:
         others: dict[str, Expression] = {}
         if self.parameters.data_manifest:
             others["data_manifest"] = self.parameters.data_manifest
-        if any(bound.kind == "not worse than approved" for bound in self.parameters.gates):
+        comparing = [
+            each for each in self.parameters.gates if each.kind == "not worse than approved"
+        ]
+        if comparing:
             others["compared_with_version"] = Property(COMPARE, "OutputParameters['version']")
+        for bound in comparing:  # what the next one is compared with
+            others[f"value_of_{bound.metric}"] = compared(bound, "value")
         return {
             "ModelPackageGroupName": self.names.model_package_group,
             "ModelApprovalStatus": "PendingManualApproval",
@@ -405,12 +410,13 @@ class Requests:
         )
 
     def _tags(self) -> list[dict[str, Any]]:
-        """Return the tags by which everything that an execution creates is found, attributed and
-        aged.
+        """Return the tags by which everything that an execution creates is found, attributed, aged
+        and counted by the budget.
         """
         tags: dict[str, str | Expression] = {
             PIPELINE_TAG: self.names.pipeline,
             EXECUTION_TAG: EXECUTION_ID,
+            ENVIRONMENT_TAG: self.environment.name,
             "shoal:ttl-minutes": str(self.environment.ttl_minutes),
         }
         if self.environment.workloads:
@@ -441,7 +447,7 @@ def limit_of(bound: Bound, parameters: Parameters) -> tuple[str, Expression]:
 
 
 def compared(bound: Bound, output: str) -> Property:
-    """Return what the step Compare says of a gate: `margin`, `limit` or `reason`."""
+    """Return what the step Compare says of a gate: `value`, `margin`, `limit` or `reason`."""
     return Property(COMPARE, f"OutputParameters['{output}_of_{bound.metric}']")
 
 

@@ -13,12 +13,15 @@ from stacks.constructs.budget import MonthlyBudget
 from stacks.constructs.dashboard import Dashboard
 from stacks.constructs.schedule_alarms import ScheduleAlarms
 from stacks.constructs.sweeper import Sweeper
+from stacks.constructs.teardown_guard import PURPOSE as TEARDOWN
 from stacks.data_stack import DataStack
 from stacks.pipeline_stack import PipelineStack
 
 
 class MonitoringStack(cdk.Stack):
-    """Deployed after what it watches; deleting it stops only the watching."""
+    """Knows what it watches by name only, so it may be deployed before or after it; deleting it
+    stops only the watching.
+    """
 
     def __init__(
         self,
@@ -41,16 +44,16 @@ class MonitoringStack(cdk.Stack):
         )
         self.sweeper = Sweeper(self, "Sweeper", names=names, functions=functions)
         self.alarms = Alarms(self, "Alarms", names=names, key=data.key)
-        if pipeline.dead_letters:
-            self.alarms.watch_dead_letters(pipeline.dead_letters)
-        self.alarms.watch_functions([*pipeline.functions, self.sweeper.scheduled])
+        if environment.endpoint:
+            self.alarms.watch_teardown(TEARDOWN)
+        functions_watched = [*pipeline.functions, self.sweeper.scheduled]
+        self.alarms.watch_functions(each.purpose for each in functions_watched)
         if pipeline.schedules:
             ScheduleAlarms(
                 self,
                 "Schedules",
                 names=names,
                 functions=functions,
-                schedules=pipeline.schedules,
                 alarms=self.alarms,
             )
         if environment.observability.monthly_budget_usd is not None:

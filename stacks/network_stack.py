@@ -51,8 +51,7 @@ class NetworkStack(cdk.Stack):
                 callers=callers,
             )
         self._add_outputs()
-        if several:
-            self._export_always()
+        self._export_always()
 
     @property
     def availability_zones(self) -> list[str]:
@@ -63,8 +62,11 @@ class NetworkStack(cdk.Stack):
         return []
 
     def _export_always(self) -> None:
-        """Export what a workload may import: CloudFormation takes back no export that is used, and
-        one that comes with a workload would change this template.
+        """Export what another stack may import, whether one does or not.
+
+        CloudFormation takes back no export that a deployed stack still imports, as one does that
+        had an endpoint or a file system before. And an export that comes with a workload would
+        change this template.
         """
         subnets = [self.training_subnet, *self.hosting_subnets]
         groups = [self.training_security_group, self.hosting_security_group]

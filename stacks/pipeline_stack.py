@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aws_cdk as cdk
 from constructs import Construct
@@ -22,6 +22,7 @@ from stacks.constructs.guard_rails import Place
 from stacks.constructs.job_roles import JobRoles
 from stacks.constructs.model_registry import ModelRegistry
 from stacks.constructs.pipeline_role import PipelineRole
+from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.schedules import Schedules
 from stacks.constructs.seal import Seal
 from stacks.constructs.security_groups import TrainingGroup
@@ -83,12 +84,8 @@ class PipelineStack(cdk.Stack):
             guard = TeardownGuard(self, "TeardownGuard", names=names, functions=functions)
         compare = None
         if directions(environment):
-            compare = Compare(self, "Compare", names=names, functions=functions, key=data.key)
-        groups = [network.training_security_group]
-        existing = environment.network.existing
-        if environment.workloads and not (existing and existing.training_security_group_id):
-            groups.append(TrainingGroup(self, "TrainingGroup", vpc=network.vpc))
-        training = Place(network.vpc, [network.training_subnet], groups)
+            compare = Compare(self, "Compare", names=names, functions=functions)
+        training = self._training_place(environment, network)
         hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
         jobs = JobRoles(
             self, "JobRoles", names=names, key=data.key, training=training, hosting=hosting
@@ -103,10 +100,10 @@ class PipelineStack(cdk.Stack):
             training_role_arn=names.role_arn("training"),
             evaluation_role_arn=names.role_arn("evaluation"),
             endpoint_role_arn=names.role_arn("endpoint") if jobs.endpoint else "",
-            seal_function_arn=seal.sealer.function.function_arn,
-            smoke_test_function_arn=smoke_test.caller.function.function_arn if smoke_test else "",
-            teardown_function_arn=guard.deleter.function.function_arn if guard else "",
-            compare_function_arn=compare.comparer.function.function_arn if compare else None,
+            seal_function_arn=_arn(seal.sealer),
+            smoke_test_function_arn=_arn(smoke_test.caller) if smoke_test else "",
+            teardown_function_arn=_arn(guard.deleter) if guard else "",
+            compare_function_arn=_arn(compare.comparer) if compare else None,
             training_image_uri=built_image,
             file_system=mounted,
         )
@@ -139,20 +136,34 @@ class PipelineStack(cdk.Stack):
         )
         parts = (jobs, seal, smoke_test, guard, compare, registry)
         pipeline.node.add_dependency(*filter(None, parts))
-        self.schedules: Schedules | None = None
-        if environment.schedules or environment.data.on_manifest:
-            self.schedules = Schedules(
-                self,
-                "Schedules",
-                names=names,
-                functions=functions,
-                parameters=[each["Name"] for each in definition.get("Parameters", [])],
-            )
+        self.schedules = self._add_schedules(names, functions, definition)
+        if self.schedules:
             self.schedules.node.add_dependency(pipeline)
             self.functions.append(self.schedules.starter)
         self.step_names = step_names(definition)
         self.dead_letters = guard.dead_letters if guard else None
         """Executions that the teardown has given up on."""
+        self._add_outputs(names, code)
+
+    def _training_place(self, environment: Environment, network: NetworkStack) -> Place:
+        """Return where training runs; each of several workloads has a security group of its own."""
+        groups = [network.training_security_group]
+        existing = environment.network.existing
+        if environment.workloads and not (existing and existing.training_security_group_id):
+            groups.append(TrainingGroup(self, "TrainingGroup", vpc=network.vpc))
+        return Place(network.vpc, [network.training_subnet], groups)
+
+    def _add_schedules(
+        self, names: Names, functions: Path, definition: Mapping[str, Any]
+    ) -> Schedules | None:
+        """Return what starts the pipeline by itself, if anything does."""
+        environment = names.environment
+        if not environment.schedules and not environment.data.on_manifest:
+            return None
+        parameters = [each["Name"] for each in definition.get("Parameters", [])]
+        return Schedules(self, "Schedules", names=names, functions=functions, parameters=parameters)
+
+    def _add_outputs(self, names: Names, code: CodeArchive) -> None:
         cdk.CfnOutput(self, "PipelineName", value=names.pipeline)
         cdk.CfnOutput(self, "PipelineArn", value=names.pipeline_arn)
         cdk.CfnOutput(self, "ModelPackageGroupName", value=names.model_package_group)
@@ -160,6 +171,10 @@ class PipelineStack(cdk.Stack):
         if self.dead_letters:
             url = self.dead_letters.queue_url
             cdk.CfnOutput(self, "TeardownDeadLetterQueueUrl", value=url)
+
+
+def _arn(function: PythonFunction) -> str:
+    return function.function.function_arn
 
 
 def _description(environment: Environment) -> str:

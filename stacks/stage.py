@@ -2,7 +2,8 @@
 
 They are deployed in the order of their dependencies, which differs from the order of the lines
 below: data (the key of the network's flow logs), network, file-system and image where they exist,
-pipeline, monitoring, serving where a release is pinned. `pipelines/costs/plan.py` shows that order.
+pipeline, monitoring, serving where a release is pinned. Pipeline and monitoring need nothing of
+each other. `pipelines/costs/plan.py` shows that order.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from config.consumers import Consumer
-from config.names import WORKLOAD_TAG, Names
+from config.names import ENVIRONMENT_TAG, WORKLOAD_TAG, Names
 from config.settings import Environment
 from pipelines.launch import Launch
 from stacks.constructs.log_settings import keep_logs
@@ -67,6 +68,10 @@ class EnvironmentStage(cdk.Stage):
         )
         self.root, self.consumers = root, consumers
         self.env = cdk.Environment(account=environment.account, region=environment.region)
+        self.tags_of_all = {
+            "shoal:project": environment.project,
+            ENVIRONMENT_TAG: environment.name,
+        }
         names = Names(environment).shared
         self.network = NetworkStack(self, "network", names=names, env=self.env)
         self.data = DataStack(
@@ -80,8 +85,8 @@ class EnvironmentStage(cdk.Stage):
         self.file_system = self._file_system(names)
         self.workloads = [WorkloadStacks(self, each) for each in workloads]
         keep_logs(self, names=names, key=self.data.key)
-        cdk.Tags.of(self).add("shoal:project", environment.project)
-        cdk.Tags.of(self).add("shoal:environment", environment.name)
+        for key, value in self.tags_of_all.items():
+            cdk.Tags.of(self).add(key, value)
 
     def _file_system(self, names: Names) -> FileSystemStack | None:
         settings = names.environment.file_system
@@ -137,16 +142,16 @@ class WorkloadStacks:
         self.serving = self._serving(requests)
         if workload.environment.workloads:
             for stack in filter(None, (self.image, self.pipeline, self.monitoring, self.serving)):
-                cdk.Tags.of(stack).add(WORKLOAD_TAG, self._names.prefix)
                 self._tag(stack)
 
     def _tag(self, stack: cdk.Stack) -> None:
-        """Tag the stack itself, which the CDK leaves out (@aws-cdk/core:explicitStackTags): so
-        `shoal destroy` finds the stacks of a workload that left its environment's file.
+        """Tag what the stack has with its workload, and the stack itself, which the CDK leaves out
+        (@aws-cdk/core:explicitStackTags): so `shoal destroy` finds the stacks of a workload that
+        left its environment's file.
         """
-        environment = self._names.environment
-        stack.tags.set_tag("shoal:project", environment.project)
-        stack.tags.set_tag("shoal:environment", environment.name)
+        cdk.Tags.of(stack).add(WORKLOAD_TAG, self._names.prefix)
+        for key, value in self._stage.tags_of_all.items():
+            stack.tags.set_tag(key, value)
         stack.tags.set_tag(WORKLOAD_TAG, self._names.prefix)
 
     def _image(self) -> ImageStack | None:

@@ -11,7 +11,6 @@ from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
 from shoal.verbs import inventory
 from shoal.verbs.flow import phase
-from shoal.verbs.teardown import refuse_if_protected
 from shoal.verbs.workspace import Session, Workspace
 
 
@@ -31,15 +30,16 @@ def destroy(
     """Stop what runs in ENV, remove what executions left, and delete the stacks; with WORKLOAD only
     what is its own, also of one that left the file.
 
-    Refused where `protect: true`. Who serves a model of ENV has its own copy.
+    Refused where `protect: true`, and for a WORKLOAD that left the file while its stacks have
+    termination protection. Who serves a model of ENV has its own copy.
     """
     if only_serving:
         _destroy_serving(workspace.open(environment, local, workload))
         return
     session = _open(workspace, environment, workload, local)
-    refuse_if_protected(session.environment)
     with open_view() as view:
         cdk, teardown = session.cdk(view), session.teardown(view)
+        teardown.require_allowed()
         if not session.names.is_one_of_several:
             with phase(f"synth {environment}", view):
                 cdk.synth(environment)
@@ -48,7 +48,8 @@ def destroy(
     for line in destroyed.kept:
         click.echo(f"kept on purpose: {line}")
     destroyed.raise_if_left()
-    click.echo(f"destroyed: nothing named {', '.join(_prefixes(session))} is left")
+    nothing = "nothing else" if destroyed.retained else "nothing"
+    click.echo(f"destroyed: {nothing} named {', '.join(_prefixes(session))} is left")
     if session.names.is_one_of_several:
         click.echo(f"left: everything else of {environment}, which its other workloads use")
 

@@ -163,23 +163,33 @@ class Stacks:
             if reason:
                 self.report(Note(f"stack {name} could not be deleted: {reason}"))
 
+    def protected(self) -> list[str]:
+        """Return the names of the existing stacks that have termination protection."""
+        return [
+            name
+            for name in self.left()
+            if (stack := self.describe(name)) and stack.get("EnableTerminationProtection")
+        ]
+
+    def retained(self) -> frozenset[str]:
+        """Return the names of the resources that the templates retain.
+
+        Call it before the stacks are deleted.
+        """
+        return frozenset(
+            str(resource["PhysicalResourceId"]).rpartition("/")[2]  # of an ARN, or all of a name
+            for stack in self.left()
+            for resource, policy in self._resources_of(stack)
+            if policy
+        )
+
     def kept_of(self, stack: str) -> Iterator[str]:
         """Yield a line for each resource that one stack's template keeps.
 
         Call it before the stack is deleted.
         """
-        cloudformation = self.target.client("cloudformation")
-        try:
-            declared = _resources(cloudformation.get_template(StackName=stack)["TemplateBody"])
-        except ClientError as error:
-            if (
-                error_code(error) == "ValidationError"
-            ):  # gone meanwhile, or a change set that was never executed
-                return
-            raise
-        for resource in _all_of(cloudformation, stack):
-            policy = declared.get(resource["LogicalResourceId"], {}).get("DeletionPolicy")
-            if policy in _RETAINED and "PhysicalResourceId" in resource:
+        for resource, policy in self._resources_of(stack):
+            if policy:
                 yield (
                     f"{resource['ResourceType']} {resource['PhysicalResourceId']} of stack {stack}"
                     f" (DeletionPolicy {policy})"
@@ -192,6 +202,22 @@ class Stacks:
                     f"key {resource['PhysicalResourceId']}: KMS deletes it after its waiting"
                     " period, and until then it can be had back"
                 )
+
+    def _resources_of(self, stack: str) -> Iterator[tuple[dict[str, Any], str | None]]:
+        """Yield each resource of a stack, and the policy by which its template retains it."""
+        cloudformation = self.target.client("cloudformation")
+        try:
+            declared = _resources(cloudformation.get_template(StackName=stack)["TemplateBody"])
+        except ClientError as error:
+            if (
+                error_code(error) == "ValidationError"
+            ):  # gone meanwhile, or a change set that was never executed
+                return
+            raise
+        for resource in _all_of(cloudformation, stack):
+            policy = declared.get(resource["LogicalResourceId"], {}).get("DeletionPolicy")
+            exists = "PhysicalResourceId" in resource
+            yield resource, policy if policy in _RETAINED and exists else None
 
     def _interfaces(self) -> list[str]:
         """Return the interfaces of jobs and endpoints.

@@ -61,6 +61,8 @@ class Destroyed:
     left: tuple[inventory.Resource, ...]
     """What could not be deleted."""
     failure: ShoalError | None
+    retained: frozenset[str] = frozenset()
+    """Names of what the templates retain."""
 
     def raise_if_left(self) -> None:
         """Raises LeftBehindError with everything that is still there and should not be."""
@@ -87,11 +89,11 @@ class Teardown:
         """Everything, stacks included; may be interrupted anywhere and begun again, because it asks
         what is there.
 
-        Raises ProtectedError, before anything is touched, for a protected environment;
-        LeftBehindError when executions do not stop or endpoints do not go, because stacks with
-        their roles must outlive them.
+        Raises ProtectedError, before anything is touched, for what is protected; LeftBehindError
+        when executions do not stop or endpoints do not go, because stacks with their roles must
+        outlive them.
         """
-        refuse_if_protected(self.names.environment)
+        self.require_allowed()
         stacks = Stacks(self.target, self.names, self.report, self.poll_s)
         stacks.settle()
         workloads = [
@@ -103,13 +105,41 @@ class Teardown:
             raise failures[0]
         for each in workloads:
             each.remove_unpinned_serving()
-        kept = stacks.kept_on_purpose()
+        kept, retained = stacks.kept_on_purpose(), stacks.retained()
         failure = self._delete_stacks(cdk, stacks)
         owner = inventory.owner_in(self.target, self.names, [each.names for each in workloads])
         self.remove_log_groups(owner)
         for each in workloads:
             remove_parameters(self.target, each.names.image_parameters)
-        return Destroyed(tuple(kept), inventory.of_environment(self.target, owner), failure)
+        left = [
+            resource
+            for resource in inventory.of_environment(self.target, owner)
+            if resource.name not in retained
+        ]
+        return Destroyed(tuple(kept), tuple(left), failure, retained)
+
+    def require_allowed(self) -> None:
+        """Raise ProtectedError where the environment's file says `protect: true`.
+
+        A workload that left the file is as protected as its stacks are: no deployment can change
+        them any more, whatever the file says.
+        """
+        environment = self.names.environment
+        if not self.names.is_one_of_several or environment.workload in environment.workloads:
+            refuse_if_protected(environment)
+            return
+        if protected := Stacks(self.target, self.names, self.report, self.poll_s).protected():
+            commands = "".join(
+                "\n  aws cloudformation update-termination-protection"
+                f" --no-enable-termination-protection --region {environment.region} --stack-name"
+                f" {name}"
+                for name in protected
+            )
+            raise ProtectedError(
+                f"{environment.title} has left its file, and its stacks have termination"
+                " protection: nothing was destroyed; take the protection off, then destroy it; what"
+                f" the templates retain, such as its registry, stays:{commands}"
+            )
 
     def _failure_to_empty(self) -> Exception | None:
         """Stop what runs and remove what executions left; return why that failed: other workloads'

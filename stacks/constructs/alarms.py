@@ -11,20 +11,33 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from config.names import Names
 from stacks.constructs.alarm import Alarm
-from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.sweeper import EVERY, NAMESPACE
 
 PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"
 _PUBLISHERS = ("cloudwatch.amazonaws.com", "budgets.amazonaws.com")
 
 
+def waiting(queue: str) -> cloudwatch.Metric:
+    """Return how many messages wait in the queue of this name."""
+    return cloudwatch.Metric(
+        namespace="AWS/SQS",
+        metric_name="ApproximateNumberOfMessagesVisible",
+        dimensions_map={"QueueName": queue},
+        statistic=cloudwatch.Stats.MAXIMUM,
+        period=cdk.Duration.minutes(5),
+    )
+
+
 class Alarms(Construct):
-    """`topic` mails to `observability.alert_emails`; `alarms` are by their purpose."""
+    """`topic` mails to `observability.alert_emails`; `alarms` are by their purpose.
+
+    What they watch is given by name: CloudFormation refuses to delete what another stack imports,
+    and settings take functions and queues away (docs/decisions/stacks.md).
+    """
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names, key: kms.Key) -> None:
         super().__init__(scope, construct_id)
@@ -45,27 +58,29 @@ class Alarms(Construct):
         self.alarms[purpose] = alarm
         alarm.notify(self.topic)
 
-    def watch_dead_letters(self, dead_letters: sqs.IQueue) -> None:
-        """Ring when a teardown has given up."""
-        metric = dead_letters.metric_approximate_number_of_messages_visible(
-            period=cdk.Duration.minutes(5), statistic=cloudwatch.Stats.MAXIMUM
-        )
+    def watch_teardown(self, purpose: str) -> None:
+        """Ring when the function for `purpose` has given up an execution."""
         self._add(
             "not-torn-down",
             f"An endpoint of {self._names.pipeline} may still run: its teardown gave up. See the"
             " dead-letter queue.",
-            metric,
+            waiting(self._names.dead_letters(purpose)),
         )
 
-    def watch_functions(self, functions: Iterable[PythonFunction]) -> None:
-        """Ring when one of the functions has raised an error."""
-        for each in functions:
-            metric = each.function.metric_errors(
-                period=cdk.Duration.minutes(15), statistic=cloudwatch.Stats.SUM
+    def watch_functions(self, purposes: Iterable[str]) -> None:
+        """Ring when a function for one of these purposes has raised an error."""
+        for purpose in purposes:
+            function = self._names.function(purpose)
+            metric = cloudwatch.Metric(
+                namespace="AWS/Lambda",
+                metric_name="Errors",
+                dimensions_map={"FunctionName": function},
+                statistic=cloudwatch.Stats.SUM,
+                period=cdk.Duration.minutes(15),
             )
             self._add(
-                f"{each.purpose}-errors",
-                f"The function {self._names.function(each.purpose)} has failed; its log says why.",
+                f"{purpose}-errors",
+                f"The function {function} has failed; its log says why.",
                 metric,
             )
 

@@ -6,14 +6,15 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from config.names import WORKLOAD_TAG, Names
+from config.names import ENVIRONMENT_TAG, WORKLOAD_TAG, Names
 
 _NOTICES = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
 
 
 class MonthlyBudget(Construct):
-    """It counts costs by the tag shoal:environment. That tag must be activated as a cost allocation
-    tag once per account.
+    """It counts costs by the tag shoal:environment; for one of several workloads by shoal:workload,
+    so what they share is in no budget. Stacks and the definition put both on everything. The tag
+    must be activated as a cost allocation tag once per account.
     """
 
     def __init__(
@@ -61,4 +62,4 @@ def _tag(names: Names) -> str:
     environment = names.environment
     if environment.workloads:
         return f"{WORKLOAD_TAG}${names.prefix}"
-    return f"shoal:environment${environment.name}"
+    return f"{ENVIRONMENT_TAG}${environment.name}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import aws_cdk as cdk
-from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from config.names import Names
@@ -15,10 +14,10 @@ PURPOSE = "compare"
 
 
 class Compare(Construct):
-    """It may read this environment's registry and the reports of its evaluations."""
+    """It may read this workload's registry."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, functions: Path, key: kms.IKey
+        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
     ) -> None:
         super().__init__(scope, construct_id)
         self.comparer = PythonFunction(
@@ -42,12 +41,5 @@ class Compare(Construct):
             "SeePackages",
             ["sagemaker:DescribeModelPackage"],
             on=[names.arn("sagemaker", f"model-package/{group}/*")],
-            because="SageMaker numbers the versions inside this environment's group.",
+            because="SageMaker numbers the versions inside this workload's group.",
         )
-        role.allow(
-            "ReadReports",
-            ["s3:GetObject"],
-            on=[f"arn:aws:s3:::{names.bucket('artifacts')}/{names.folder('evaluation')}/*"],
-            because="A report lies below its execution's id.",
-        )
-        role.allow("UseKey", ["kms:Decrypt"], on=[key.key_arn])

@@ -149,8 +149,8 @@ class PipelineRole(ActorRole):
         )
 
     def _allow_endpoints(self, endpoint_limits: Limits) -> None:
-        """Let the pipeline create endpoints, but only of these instance types and with names of its
-        own.
+        """Let the pipeline create endpoints, but only of these instance types, with names of its
+        own, for models that its steps may make.
         """
         named = f"{self._names.pipeline}-*"
         endpoints, configs = (
@@ -163,7 +163,7 @@ class PipelineRole(ActorRole):
             "ConfigureEndpoint",
             ["sagemaker:CreateEndpointConfig"],
             on=[configs],
-            when=types,
+            when=both(types, _with_models(self._models)),
             because=why,
         )
         self.allow(
@@ -267,5 +267,5 @@ class PipelineRole(ActorRole):
 
 
 def _with_models(models: Sequence[str]) -> Conditions:
-    """Allow only these models: a transform job runs under the role of its model."""
+    """Allow only these models: endpoints and transform jobs run under the role of their model."""
     return {"ArnLike": {"sagemaker:ModelArn": [*models]}, "Null": {"sagemaker:ModelArn": "false"}}

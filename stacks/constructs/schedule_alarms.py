@@ -11,9 +11,9 @@ from constructs import Construct
 from config.names import Names
 from config.schedules import MAX_ALARM_HOURS, Schedule, rare, silent_hours
 from stacks.constructs.alarm import Alarm
-from stacks.constructs.alarms import Alarms
+from stacks.constructs.alarms import Alarms, waiting
 from stacks.constructs.overdue_schedules import OverdueSchedules
-from stacks.constructs.schedules import Schedules
+from stacks.constructs.schedules import PURPOSE
 from stacks.constructs.sweeper import NAMESPACE
 
 
@@ -27,13 +27,12 @@ class ScheduleAlarms(Construct):
         *,
         names: Names,
         functions: Path,
-        schedules: Schedules,
         alarms: Alarms,
     ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         self._overdue = self._watch_rare(functions, alarms)
-        alarms.add("schedule-undelivered", self._undelivered(schedules))
+        alarms.add("schedule-undelivered", self._undelivered())
         for schedule in names.environment.schedules:
             if hours := silent_hours(schedule):
                 alarms.add(names.missed_schedule(schedule.name), self._missed(schedule, hours))
@@ -45,13 +44,10 @@ class ScheduleAlarms(Construct):
         overdue = OverdueSchedules(
             self, "Overdue", names=self._names, functions=functions, silent_hours=hours
         )
-        alarms.watch_functions([overdue.scheduled])
+        alarms.watch_functions([overdue.scheduled.purpose])
         return overdue
 
-    def _undelivered(self, schedules: Schedules) -> Alarm:
-        metric = schedules.dead_letters.metric_approximate_number_of_messages_visible(
-            period=cdk.Duration.minutes(5), statistic=cloudwatch.Stats.MAXIMUM
-        )
+    def _undelivered(self) -> Alarm:
         return Alarm(
             self,
             "Undelivered",
@@ -61,7 +57,7 @@ class ScheduleAlarms(Construct):
                 f"A schedule could not start {self._names.pipeline}. The message in the dead-letter"
                 " queue says why."
             ),
-            metric=metric,
+            metric=waiting(self._names.dead_letters(PURPOSE)),
         )
 
     def _missed(self, schedule: Schedule, hours: int) -> Alarm:

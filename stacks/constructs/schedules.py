@@ -58,7 +58,11 @@ class Schedules(Construct):
         )
         self._allow_start()
         self.dead_letters = sqs.Queue(
-            self, "DeadLetters", enforce_ssl=True, retention_period=cdk.Duration.days(14)
+            self,
+            "DeadLetters",
+            queue_name=names.dead_letters(PURPOSE),
+            enforce_ssl=True,
+            retention_period=cdk.Duration.days(14),
         )
         acknowledge(
             self.dead_letters,

@@ -69,7 +69,11 @@ class TeardownGuard(Construct):
         )
         allow_deletion(self.deleter.role, names)
         self.dead_letters = sqs.Queue(
-            self, "DeadLetters", enforce_ssl=True, retention_period=cdk.Duration.days(14)
+            self,
+            "DeadLetters",
+            queue_name=names.dead_letters(PURPOSE),
+            enforce_ssl=True,
+            retention_period=cdk.Duration.days(14),
         )
         self.queue = sqs.Queue(
             self,

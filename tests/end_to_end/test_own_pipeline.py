@@ -430,7 +430,7 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter(target: Target, names: N
         functions.remove_permission(FunctionName=function, StatementId=each["Sid"])
     put(target, names, {"train/a": b"1"}, {"files": ["train/a"]}, "late")
     sqs = target.client("sqs")
-    (url,) = [each for each in sqs.list_queues()["QueueUrls"] if "SchedulesDeadLetters" in each]
+    url = sqs.get_queue_url(QueueName=names.dead_letters("start"))["QueueUrl"]
     (message,) = eventually(lambda: sqs.receive_message(QueueUrl=url).get("Messages", []), 30.0)
     for each in statements:
         functions.add_permission(

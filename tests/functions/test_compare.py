@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,7 +12,7 @@ from moto.server import ThreadedMotoServer
 
 from tests.functions.invocation import Outcome, invoke
 
-GROUP, BUCKET = "shoal-houses-dev", "shoal-houses-dev-artifacts"
+GROUP = "shoal-houses-dev"
 EVENT = {
     "model_package_group_name": GROUP,
     "value_of_rmse": 15.4,
@@ -32,42 +31,33 @@ def moto_url() -> Iterator[str]:
 
 
 class Registry:
-    """A group of versions, each with the report of its evaluation."""
+    """A group of versions, each with what Register keeps of its evaluation."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._sagemaker, self._s3 = (
-            boto3.client(
-                service,
-                endpoint_url=url,
-                region_name="us-east-1",
-                aws_access_key_id="111122223333",
-                aws_secret_access_key="for-this-test",
-            )
-            for service in ("sagemaker", "s3")
+        self._sagemaker = boto3.client(
+            "sagemaker",
+            endpoint_url=url,
+            region_name="us-east-1",
+            aws_access_key_id="111122223333",
+            aws_secret_access_key="for-this-test",
         )
-        self._s3.create_bucket(Bucket=BUCKET)
         self._sagemaker.create_model_package_group(ModelPackageGroupName=GROUP)
 
-    def add(self, metrics: Any, approval: str = "Approved", report: bytes | None = None) -> None:
-        """Register one more version that measured `metrics`."""
-        count = len(self._s3.list_objects_v2(Bucket=BUCKET).get("Contents", []))
-        key = f"evaluation/{count}/evaluation.json"
-        content = json.dumps({"metrics": metrics}).encode() if report is None else report
-        self._s3.put_object(Bucket=BUCKET, Key=key, Body=content)
-        statistics = {"ContentType": "application/json", "S3Uri": f"s3://{BUCKET}/{key}"}
+    def add(self, metadata: Mapping[str, str], approval: str = "Approved") -> None:
+        """Register one more version, of whose evaluation the entry has `metadata`."""
         self._sagemaker.create_model_package(
             ModelPackageGroupName=GROUP,
             ModelApprovalStatus=approval,
-            ModelMetrics={"ModelQuality": {"Statistics": statistics}},
+            CustomerMetadataProperties={"execution_id": "abc", **metadata},
         )
 
     def compare(self, **changes: Any) -> Outcome:
         return invoke("compare", EVENT | changes, endpoint_url=self.url, module="compare")
 
 
-def measured(**metrics: float) -> Mapping[str, Mapping[str, float]]:
-    return {name: {"value": value} for name, value in metrics.items()}
+def measured(**metrics: float) -> Mapping[str, str]:
+    return {f"value_of_{name}": str(value) for name, value in metrics.items()}
 
 
 @pytest.fixture
@@ -117,29 +107,32 @@ def test_without_an_approved_version_every_number_passes_and_the_step_says_so(
     assert registry.compare(value_of_rmse=1e9).result == {
         "status": "Compared",
         "version": "none",
+        "value_of_rmse": "1000000000.0",
         "margin_of_rmse": 0.0,
         "limit_of_rmse": "any number",
         "reason_of_rmse": "no version is approved yet",
     }
 
 
-@pytest.mark.parametrize("metrics", [{}, {"rmse": 3}, {"rmse": {"value": "low"}}, []])
-def test_what_the_approved_version_did_not_measure_is_no_limit(
-    registry: Registry, metrics: Any
+@pytest.mark.parametrize("metadata", [{}, measured(mae=3), {"value_of_rmse": "low"}])
+def test_a_number_that_the_approved_entry_lacks_is_no_limit_and_the_step_says_what_to_do(
+    registry: Registry, metadata: Mapping[str, str]
 ) -> None:
-    registry.add(metrics)
+    """So are versions that were registered before the gate was there."""
+    registry.add(metadata)
     result = registry.compare().result
     assert result["limit_of_rmse"] == "any number"
-    assert result["reason_of_rmse"] == "version 1, approved, did not measure it"
-
-
-@pytest.mark.parametrize("report", [b"<html>", b"[1]", b"{}"])
-def test_a_report_that_cannot_be_read_fails_the_step(registry: Registry, report: bytes) -> None:
-    registry.add({}, report=report)
-    error = registry.compare().error
-    assert error.startswith(
-        "CompareError: the report of version 1, approved, cannot be read at s3:"
+    assert result["reason_of_rmse"] == (
+        "version 1, approved, has no rmse in its registry entry; approve one that has, and it"
+        " counts"
     )
+
+
+def test_what_is_kept_is_the_limit_of_the_next(registry: Registry) -> None:
+    first = registry.compare(value_of_rmse=1e-7).result
+    registry.add({"value_of_rmse": first["value_of_rmse"]})
+    second = registry.compare(value_of_rmse=2e-7, tolerance_of_rmse=0).result
+    assert second["margin_of_rmse"] == -1e-7
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "high", None])

@@ -119,7 +119,12 @@ UNPACK = (
     "mkdir -p /opt/ml/processing/code && tar -xzf /opt/ml/processing/input/code/*.gz -C"
     " /opt/ml/processing/code"
 )
-TAGS = {"shoal:pipeline": NAME, "shoal:execution": EXECUTION_ID, "shoal:ttl-minutes": "60"}
+TAGS = {
+    "shoal:pipeline": NAME,
+    "shoal:execution": EXECUTION_ID,
+    "shoal:environment": "golden",
+    "shoal:ttl-minutes": "60",
+}
 TAG_LIST = [{"Key": key, "Value": value} for key, value in TAGS.items()]
 NUMBER = "([0-9.eE+-]+)"
 METRICS = {

@@ -95,7 +95,10 @@ MODEL = Question(
 CONFIG = Question(
     "sagemaker:CreateEndpointConfig",
     arn("sagemaker", "endpoint-config/shoal-mnist-dev-abc"),
-    {"sagemaker:InstanceTypes": ["ml.m5.xlarge"]},
+    {
+        "sagemaker:InstanceTypes": ["ml.m5.xlarge"],
+        "sagemaker:ModelArn": arn("sagemaker", "model/pipelines-abcdefghijkl-CreateModel-x"),
+    },
 )
 REGISTER = Question(
     "sagemaker:CreateModelPackage",
@@ -255,6 +258,14 @@ CASES = {
     ),
     "configure another pipeline's endpoint": Case(
         "pipeline", CONFIG, arn("sagemaker", "endpoint-config/shoal-mnist-prod-abc")
+    ),
+    "configure an endpoint of another workload's model": Case(
+        "pipeline",
+        CONFIG,
+        context={"sagemaker:ModelArn": arn("sagemaker", "model/shoal-houses-dev-abc")},
+    ),
+    "configure an endpoint of no stated model": Case(
+        "pipeline", CONFIG, context={"sagemaker:ModelArn": None}
     ),
     "register its model as approved": Case(
         "pipeline", REGISTER, context={"sagemaker:ModelApprovalStatus": "Approved"}

@@ -416,10 +416,13 @@ def test_the_registry_is_read_before_the_gate_that_compares_with_it() -> None:
     }
 
 
-def test_the_registry_keeps_the_version_that_a_model_was_compared_with() -> None:
+def test_the_registry_keeps_the_number_and_the_version_that_it_was_compared_with() -> None:
     kept = steps_by_name(compared())["Register"]["Arguments"]["CustomerMetadataProperties"]
     version = {"Get": "Steps.Compare.OutputParameters['version']"}
     assert kept["compared_with_version"] == version
+    assert kept["value_of_accuracy"] == {
+        "Get": "Steps.Compare.OutputParameters['value_of_accuracy']"
+    }
 
 
 def test_without_such_a_gate_nothing_reads_the_registry() -> None:

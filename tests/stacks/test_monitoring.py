@@ -84,13 +84,16 @@ def test_a_failed_execution_rings(monitoring: Template) -> None:
     )
 
 
-def test_a_dead_letter_rings(monitoring: Template) -> None:
+def test_a_dead_letter_rings(monitoring: Template, pipeline: Template) -> None:
     not_torn_down = alarm(monitoring, "not-torn-down")
     assert (not_torn_down["Namespace"], not_torn_down["MetricName"]) == (
         "AWS/SQS",
         "ApproximateNumberOfMessagesVisible",
     )
-    assert "DeadLetters" in json.dumps(not_torn_down["Dimensions"])
+    (watched,) = not_torn_down["Dimensions"]
+    assert watched["Value"] in {
+        each.get("QueueName") for each in properties(pipeline, "AWS::SQS::Queue")
+    }
 
 
 def test_an_endpoint_past_its_time_rings_when_two_sweeps_saw_it(monitoring: Template) -> None:
@@ -175,6 +178,17 @@ def test_the_budget_counts_this_environment_and_warns_three_times(with_budget: T
         ("ACTUAL", 100),
         ("FORECASTED", 100),
     ]
+
+
+def test_what_an_execution_starts_carries_the_tag_that_the_budget_counts(
+    with_budget: Template, pipeline: Template
+) -> None:
+    (budget,) = properties(with_budget, "AWS::Budgets::Budget")
+    (counted,) = budget["Budget"]["CostFilters"]["TagKeyValue"]
+    key, value = counted.removeprefix("user:").split("$")
+    train, evaluate, *_ = definition(pipeline)["Steps"]
+    for step in (train, evaluate):
+        assert {"Key": key, "Value": value} in step["Arguments"]["Tags"]
 
 
 def test_the_dashboard_shows_every_step_of_the_pipeline(

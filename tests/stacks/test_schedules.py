@@ -256,10 +256,13 @@ def test_a_paused_rare_schedule_tells_nobody_and_one_that_ends_has_no_alarm(
 
 
 def test_a_call_that_was_given_up_rings_and_so_does_a_function_that_fails(
-    watched: Template,
+    watched: Template, scheduled: Template
 ) -> None:
     by_purpose = alarms(watched)
-    assert "SchedulesDeadLetters" in json.dumps(by_purpose["schedule-undelivered"]["Dimensions"])
+    (queue,) = by_purpose["schedule-undelivered"]["Dimensions"]
+    assert queue["Value"] in {
+        each.get("QueueName") for each in properties(scheduled, "AWS::SQS::Queue")
+    }
     assert (
         by_purpose["schedule-undelivered"]["Threshold"],
         by_purpose["schedule-undelivered"]["Statistic"],

@@ -12,7 +12,7 @@ import pytest
 from config.names import WORKLOAD_TAG, Names
 from config.settings import Environment, WorkloadSettings
 from shoal.verbs import inventory
-from shoal.verbs.errors import CommandError
+from shoal.verbs.errors import CommandError, ProtectedError
 from shoal.verbs.events import Event, Note
 from shoal.verbs.inventory import Resource
 from shoal.verbs.target import Target
@@ -88,6 +88,12 @@ class Place:
             StackName=names.stack(part), WaiterConfig={"Delay": 0.1}
         )
 
+    def protect_stacks(self, names: Names, protection: bool) -> None:
+        for part in ("image", "pipeline"):
+            self.target.client("cloudformation").update_termination_protection(
+                StackName=names.stack(part), EnableTerminationProtection=protection
+            )
+
     def left(self) -> tuple[Resource, ...]:
         names = [self.names(each) for each in (self.mnist, self.houses, self.kites)]
         owner = inventory.owner_in(self.target, self.shared, names)
@@ -142,6 +148,35 @@ def test_one_workload_goes_with_all_that_is_its_own_and_the_others_stay(place: P
     assert inventory.deployed_workloads(place.target, place.shared) == [place.mnist]
     another = place.view.model_copy(update={"name": "staging"})
     assert inventory.deployed_workloads(place.target, Names(another).shared) == []
+
+
+def test_a_protected_workload_that_left_the_file_goes_once_its_stacks_are_not_protected(
+    place: Place,
+) -> None:
+    """The environment's file still says `protect: true`."""
+    place.deploy()
+    kites = place.names(place.kites)
+    group = {
+        "Type": "AWS::SageMaker::ModelPackageGroup",
+        "DeletionPolicy": "RetainExceptOnCreate",
+        "Properties": {"ModelPackageGroupName": kites.model_package_group},
+    }
+    place.create("image", kites, {"Group": group}, {WORKLOAD_TAG: kites.prefix})
+    place.view = place.view.model_copy(update={"protect": True})
+    place.shared = Names(place.view).shared
+    place.protect_stacks(kites, True)
+    with pytest.raises(ProtectedError, match="nothing was destroyed") as refusal:
+        place.destroy(place.names(place.kites))
+    assert str(refusal.value).count("\n  aws cloudformation") == 2
+    place.protect_stacks(kites, False)
+    assert any("ModelPackageGroup" in line for line in place.destroy(place.names(place.kites)))
+    left = {each.name for each in place.left() if each.name.startswith(kites.prefix)}
+    place.target.client("sagemaker").delete_model_package_group(
+        ModelPackageGroupName=kites.model_package_group
+    )
+    place.view = place.view.model_copy(update={"protect": False})
+    place.shared = Names(place.view).shared
+    assert left == {kites.model_package_group}
 
 
 def test_what_a_workload_has_in_shared_buckets_is_said_to_be_kept(place: Place) -> None:

@@ -3,11 +3,11 @@
 The Lambda step sends `model_package_group_name`, and for each metric NAME `value_of_NAME`,
 `direction_of_NAME` (`higher` or `lower` is better) and `tolerance_of_NAME`. It gets `status`,
 `version` (the number of the approved version, or `none`), and for each metric
-`margin_of_NAME` (at least 0 for a value that passes), `limit_of_NAME` (as in `at least 0.97`) and
-`reason_of_NAME` (with what it was compared). The approved version's own numbers are those of the
-report that its entry names. Every value passes while no version is approved, or none that has
-measured it. A report that cannot be read raises CompareError, which fails the step: then nothing is
-registered.
+`margin_of_NAME` (at least 0 for a value that passes), `limit_of_NAME` (as in `at least 0.97`),
+`reason_of_NAME` (with what it was compared) and `value_of_NAME`, the value as text, which the step
+Register keeps in the registry. The approved version's own numbers are those in its entry: no job
+can write there, as evaluations can over reports. Every value passes while no version is approved,
+or the approved one's entry lacks the number.
 
 That a condition may read an output of a Lambda step: SageMaker SDK, `LambdaStep.properties.Outputs`
 and public pipelines that compare one (read). Run against shoal-local only.
@@ -15,26 +15,22 @@ and public pipelines that compare one (read). Run against shoal-local only.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlsplit
 
 import boto3
-from botocore.exceptions import ClientError
 
 _VALUE = "value_of_"
-_MAX_BYTES = 1024 * 1024
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
 
 
 class CompareError(Exception):
-    """What was measured, or what is approved, cannot be compared."""
+    """What was measured cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +38,12 @@ class Approved:
     """The newest approved version."""
 
     version: str
-    metrics: dict[str, Any]
-    """The content of `metrics` in its report."""
+    metadata: dict[str, str]
+    """CustomerMetadataProperties of its entry."""
 
     def value(self, metric: str) -> Decimal | None:
         """Return the number that it has for a metric, None if it has none."""
-        entry = self.metrics.get(metric)
-        return _number(entry.get("value")) if isinstance(entry, dict) else None
+        return _number(self.metadata.get(f"{_VALUE}{metric}"))
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -71,18 +66,21 @@ def compare(metric: str, event: dict[str, Any], approved: Approved | None) -> di
             f" {event[f'tolerance_of_{metric}']!r}: both must be finite numbers"
         )
     if approved is None:
-        return _outputs(metric, 0.0, "any number", "no version is approved yet")
+        return _outputs(metric, value, 0.0, "any number", "no version is approved yet")
     best = approved.value(metric)
     if best is None:
-        return _outputs(
-            metric, 0.0, "any number", f"version {approved.version}, approved, did not measure it"
+        reason = (
+            f"version {approved.version}, approved, has no {metric} in its registry entry; approve"
+            " one that has, and it counts"
         )
+        return _outputs(metric, value, 0.0, "any number", reason)
     higher = event[f"direction_of_{metric}"] == "higher"
     # Decimal: 0.3 - 0.1 is 0.2 then, and a value on the limit passes.
     limit = best - tolerance if higher else best + tolerance
     margin = value - limit if higher else limit - value
     return _outputs(
         metric,
+        value,
         float(margin),
         f"at {'least' if higher else 'most'} {float(limit):.6g}",
         f"version {approved.version}, approved, has {float(best):.6g}",
@@ -102,23 +100,8 @@ def newest_approved(group: str) -> Approved | None:
         return None
     newest = max(entries, key=lambda entry: int(entry["ModelPackageVersion"]))
     package = sagemaker.describe_model_package(ModelPackageName=newest["ModelPackageArn"])
-    quality = package.get("ModelMetrics", {}).get("ModelQuality", {})
-    url = quality.get("Statistics", {}).get("S3Uri")
-    version = str(newest["ModelPackageVersion"])
-    return Approved(version, _metrics(url, version) if url else {})
-
-
-def _metrics(url: str, version: str) -> dict[str, Any]:
-    place = urlsplit(url)
-    try:
-        answer = boto3.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))
-        metrics = json.loads(answer["Body"].read(_MAX_BYTES))["metrics"]
-    except (ClientError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CompareError(
-            f"the report of version {version}, approved, cannot be read at {url}"
-            f" ({type(error).__name__}: {error}); reject it, or approve one whose report is there"
-        ) from error
-    return metrics if isinstance(metrics, dict) else {}
+    metadata = package.get("CustomerMetadataProperties", {})
+    return Approved(str(newest["ModelPackageVersion"]), metadata)
 
 
 def _number(value: Any) -> Decimal | None:
@@ -130,6 +113,6 @@ def _number(value: Any) -> Decimal | None:
     return Decimal(repr(number)) if math.isfinite(number) else None
 
 
-def _outputs(metric: str, margin: float, limit: str, reason: str) -> dict[str, Any]:
-    parts = {"margin": margin, "limit": limit, "reason": reason}
+def _outputs(metric: str, value: Decimal, margin: float, limit: str, reason: str) -> dict[str, Any]:
+    parts = {"value": str(value), "margin": margin, "limit": limit, "reason": reason}
     return {f"{part}_of_{metric}": value for part, value in parts.items()}
