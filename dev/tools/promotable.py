@@ -51,7 +51,7 @@ def promotable(root: Path, source: str, destination: str, workload: str, package
     if not package or len(views) == 1:
         return names
     steps = (PromotionStep.of(Workspace(root, {}), source, destination, name) for name in names)
-    groups = {step.source.workload: Names(step.holder).model_package_group for step in steps}
+    groups = {step.source.workload: Names(step.trainer).model_package_group for step in steps}
     for name, group in groups.items():
         if f":model-package/{group}/" in package:
             return [name]
