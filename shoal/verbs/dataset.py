@@ -21,6 +21,7 @@ from config.settings import Environment
 from config.workload import load_workload, workload_file, workload_folder
 from shoal.verbs.errors import DatasetError, NotFoundError, error_code
 from shoal.verbs.events import Note, Report, Transferred
+from shoal.verbs.execution import check_parameters
 from shoal.verbs.target import Target
 from shoal.verbs.workspace import Session
 
@@ -95,6 +96,7 @@ def require_uploaded(session: Session, parameters: Mapping[str, str]) -> str:
 
     CreateTrainingJob would refuse it (shoal-local's `no_objects_message` has the words), when the
     pipeline runs already. Returns a notice if the question is not allowed, else an empty text.
+    Raises ParameterError for parameters that the deployed definition does not declare.
     """
     try:
         empty = {
@@ -117,7 +119,8 @@ def _places(session: Session, parameters: Mapping[str, str]) -> dict[str, str]:
 
     A file system shows what is below the dataset in the bucket, unless it is another directory.
     """
-    declared = session.pipeline.definition().get("Parameters", ())
+    declared = session.pipeline.definition().get("Parameters", [])
+    check_parameters(declared, parameters)
     values = {each["Name"]: each.get("DefaultValue", "") for each in declared} | dict(parameters)
     places = {}
     for name in session.environment.data.channels:

@@ -36,16 +36,24 @@ def emulator(checkout: Checkout) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def without_data(emulator: dict[str, str], checkout: Checkout) -> Finished:
-    """The first execution, for which there is no dataset yet."""
-    assert emulator
-    return checkout.run("run", "dev", "--local", "--follow")
+def failed(emulator: dict[str, str], checkout: Checkout) -> Finished:
+    """The first execution, whose channels have one file each, and not the dataset's."""
+    refused = checkout.run("run", "dev", "--local", "--follow")
+    assert (refused.exit_code, "`shoal data upload dev --local`" in refused.output) == (2, True)
+    client, bucket = target_of(emulator).client("s3"), f"{PIPELINE}-data-111122223333-us-east-1"
+    keys = [f"datasets/mnist/{channel}/of-nobody.txt" for channel in ("train", "test")]
+    for key in keys:
+        client.put_object(Bucket=bucket, Key=key, Body=b"-")
+    finished = checkout.run("run", "dev", "--local", "--follow")
+    for key in keys:
+        client.delete_object(Bucket=bucket, Key=key)
+    return finished
 
 
 @pytest.fixture(scope="module")
-def uploads(without_data: Finished, checkout: Checkout) -> tuple[Finished, Finished]:
+def uploads(failed: Finished, checkout: Checkout) -> tuple[Finished, Finished]:
     """The dataset, uploaded twice."""
-    assert without_data
+    assert failed
     first, second = (checkout.run("data", "upload", "dev", "--local") for _ in range(2))
     return first, second
 
@@ -191,11 +199,11 @@ def test_a_wrong_parameter_starts_nothing(emulator: dict[str, str], checkout: Ch
     assert executions(emulator) == before
 
 
-def test_an_execution_without_data_fails_and_is_told_by_run_and_status(
-    without_data: Finished, emulator: dict[str, str], checkout: Checkout
+def test_an_execution_that_fails_is_told_by_run_and_status(
+    failed: Finished, emulator: dict[str, str], checkout: Checkout
 ) -> None:
-    told = without_data.output
-    assert (without_data.exit_code, "step Train failed" in told) == (1, True), told
+    told = failed.output
+    assert (failed.exit_code, "step Train failed" in told) == (1, True), told
     first = executions(emulator)[-1].rpartition("/")[2]
     status = checkout.run("status", "dev", first, "--local").output
     assert re.search(r"Train +Training +Failed", status), status
@@ -215,7 +223,7 @@ def test_the_status_of_an_execution_has_its_gates(
     assert re.search(r"gate: accuracy 0\.\d+, must be at least 0.5$", status, re.M), status
 
 
-@pytest.mark.usefixtures("without_data")
+@pytest.mark.usefixtures("failed")
 def test_an_execution_that_has_ended_is_not_stopped(
     emulator: dict[str, str], checkout: Checkout
 ) -> None:
