@@ -319,15 +319,16 @@ class Requests:
         return {name: metric.regex for name, metric in own.items()} | FABRIC_METRICS
 
     def _gates(self) -> Join:
-        """Return what the evaluation had to reach, as in `rmse at most 60`.
+        """Return what the evaluation had to reach, as in `rmse at most 60 and r2 at least 0.2`.
 
+        A value takes letters, digits, spaces and _.:/=+-@, no comma (botocore's pattern of it).
         What it reached is in the report that the entry names: nowhere is it said that RegisterModel
         takes `Std:JsonGet`.
         """
         parts: list[Any] = []
         for bound in self.parameters.gates:
             words, limit = limit_of(bound, self.parameters)
-            parts += [f"{bound.metric} {words}", limit, ", "]
+            parts += [f"{bound.metric} {words}", limit, " and "]
         return Join("", tuple(parts[:-1]))
 
     def _hyperparameters(self) -> dict[str, Any]:

@@ -351,7 +351,7 @@ def seal_step(train: TrainingStep, report: PropertyFile) -> LambdaStep:
 def register_step(session: PipelineSession, train: TrainingStep, seal: LambdaStep) -> ModelStep:
     session.init_model_step_arguments(_HasSession(session))
     report = Join(on="/", values=[f"{ARTIFACTS}/evaluation", EXECUTION_ID, "evaluation.json"])
-    gates = ["accuracy at least ", MIN_ACCURACY, ", ", "rmse at most ", MAX_RMSE]
+    gates = ["accuracy at least ", MIN_ACCURACY, " and ", "rmse at most ", MAX_RMSE]
     arguments = create_model_package_from_containers(
         session,
         containers=[container(seal.properties.Outputs["model_data_url"])],

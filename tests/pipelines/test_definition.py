@@ -425,5 +425,13 @@ def test_the_registry_keeps_the_number_and_the_version_that_it_was_compared_with
     }
 
 
+def test_the_registry_takes_every_character_of_several_gates() -> None:
+    kept = steps_by_name(compared())["Register"]["Arguments"]["CustomerMetadataProperties"]
+    words = [part for part in kept["gates"]["Std:Join"]["Values"] if isinstance(part, str)]
+    assert " and " in words
+    allowed = re.compile(r"[\w\s.:/=+@-]*")  # botocore's pattern of a value, in Python's words
+    assert [word for word in words if not allowed.fullmatch(word)] == []
+
+
 def test_without_such_a_gate_nothing_reads_the_registry() -> None:
     assert "Compare" not in json.dumps(definition())

@@ -77,15 +77,12 @@ def _compare_function(target: Target) -> str:
 def _approve(target: Target, bucket: str, accuracy: float) -> str:
     """Make a group with one approved version, and return its name."""
     client, group = target.client("sagemaker"), f"group-{uuid.uuid4().hex[:8]}"
-    report = json.dumps({"metrics": {"accuracy": {"value": accuracy}}})
-    target.client("s3").put_object(Bucket=bucket, Key="evaluation.json", Body=report.encode())
-    statistics = {"ContentType": "application/json", "S3Uri": f"s3://{bucket}/evaluation.json"}
     container = {"Image": "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"}
     client.create_model_package_group(ModelPackageGroupName=group)
     client.create_model_package(
         ModelPackageGroupName=group,
         ModelApprovalStatus="Approved",
-        ModelMetrics={"ModelQuality": {"Statistics": statistics}},
+        CustomerMetadataProperties={"value_of_accuracy": str(accuracy)},
         InferenceSpecification={
             "Containers": [container | {"ModelDataUrl": f"s3://{bucket}/model.tar.gz"}],
             "SupportedContentTypes": ["text/csv"],
