@@ -122,8 +122,8 @@ def load_source(environment: Environment, root: Path) -> Environment | None:
 def load(path: Path, shown_as: str | None = None, root: Path | None = None) -> Environment:
     """Return the environment in the file `path`, as its only workload has it.
 
-    With `root`, a repository's folder, it is over what the workload's own file there says. Raises
-    ConfigError, whose lines call the file `shown_as`, by default its path.
+    With `root`, a repository's folder, the workload's own file there adds what this one leaves out.
+    Raises ConfigError, whose lines call the file `shown_as`, by default its path.
     """
     files = _Files(_Source(shown_as or str(path), path).parse())
     return _environment(files, files.workloads()[0], path.stem, root)
