@@ -346,13 +346,14 @@ def _environment(files: _Files, workload: str, stem: str, root: Path | None = No
     Raises ConfigError with all mistakes.
     """
     document = files.view(workload)
-    wrong = list(workload_problems(document, root)) if root else []
+    of_workload = list(workload_problems(document, root)) if root else []
     layer = named_after(document)
-    if root and not wrong:
-        layer, wrong = beneath(document, root)
-    environment, others = _validate(_merged([layer, document]), stem)
-    known = {problem.key for problem in wrong}
-    problems = files.problems + [each for each in others if each.key not in known] + wrong
+    if root and not of_workload:
+        layer, of_workload = beneath(document, root)
+    environment, problems = _validate(_merged([layer, document]), stem)
+    known = {problem.key for problem in of_workload}
+    problems = [each for each in problems if each.key not in known]
+    problems = [*files.problems, *problems, *of_workload]
     if environment is None or problems:
         ordered = files.in_file_order(problems, workload)
         named = [files.in_section(problem, workload) for problem in ordered]
