@@ -38,7 +38,7 @@ class Gate(Settings):
     """The largest number that passes."""
     not_worse_than: Literal["approved"] | None = None
     """Compare with the newest approved version in the registry, when the pipeline runs. While there
-    is none, or none that has measured this, every number passes.
+    is none, or its entry lacks the number, every number passes.
     """
     by: Annotated[float, Field(ge=0)] | None = None
     """How much worse than the approved version still passes; left out, 0."""

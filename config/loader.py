@@ -122,8 +122,8 @@ def load_source(environment: Environment, root: Path) -> Environment | None:
 def load(path: Path, shown_as: str | None = None, root: Path | None = None) -> Environment:
     """Return the environment in the file `path`, as its only workload has it.
 
-    With `root`, a repository's folder, it is over what the workload's own file there says. Raises
-    ConfigError, whose lines call the file `shown_as`, by default its path.
+    With `root`, a repository's folder, the workload's own file there adds what this one leaves out.
+    Raises ConfigError, whose lines call the file `shown_as`, by default its path.
     """
     files = _Files(_Source(shown_as or str(path), path).parse())
     return _environment(files, files.workloads()[0], path.stem, root)
@@ -346,13 +346,14 @@ def _environment(files: _Files, workload: str, stem: str, root: Path | None = No
     Raises ConfigError with all mistakes.
     """
     document = files.view(workload)
-    wrong = list(workload_problems(document, root)) if root else []
+    of_workload = list(workload_problems(document, root)) if root else []
     layer = named_after(document)
-    if root and not wrong:
-        layer, wrong = beneath(document, root)
-    environment, others = _validate(_merged([layer, document]), stem)
-    known = {problem.key for problem in wrong}
-    problems = files.problems + [each for each in others if each.key not in known] + wrong
+    if root and not of_workload:
+        layer, of_workload = beneath(document, root)
+    environment, problems = _validate(_merged([layer, document]), stem)
+    known = {problem.key for problem in of_workload}
+    problems = [each for each in problems if each.key not in known]
+    problems = [*files.problems, *problems, *of_workload]
     if environment is None or problems:
         ordered = files.in_file_order(problems, workload)
         named = [files.in_section(problem, workload) for problem in ordered]

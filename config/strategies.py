@@ -37,7 +37,7 @@ def defaults(framework: str, strategy: str) -> Defaults:
 
 
 def strategies_with_script(framework: str, script: str) -> tuple[str, ...]:
-    """Return the strategies of `framework` that the shipped script `script` is for."""
+    """Return the strategies of `framework` that a script with this name is for."""
     return tuple(
         name for name in strategies_of(framework) if defaults(framework, name).entry_point == script
     )

@@ -141,9 +141,7 @@ class PipelineStack(cdk.Stack):
             self.schedules.node.add_dependency(pipeline)
             self.functions.append(self.schedules.starter)
         self.step_names = step_names(definition)
-        self.dead_letters = guard.dead_letters if guard else None
-        """Executions that the teardown has given up on."""
-        self._add_outputs(names, code)
+        self._add_outputs(names, code, guard)
 
     def _training_place(self, environment: Environment, network: NetworkStack) -> Place:
         """Return where training runs; each of several workloads has a security group of its own."""
@@ -163,13 +161,13 @@ class PipelineStack(cdk.Stack):
         parameters = [each["Name"] for each in definition.get("Parameters", [])]
         return Schedules(self, "Schedules", names=names, functions=functions, parameters=parameters)
 
-    def _add_outputs(self, names: Names, code: CodeArchive) -> None:
+    def _add_outputs(self, names: Names, code: CodeArchive, guard: TeardownGuard | None) -> None:
         cdk.CfnOutput(self, "PipelineName", value=names.pipeline)
         cdk.CfnOutput(self, "PipelineArn", value=names.pipeline_arn)
         cdk.CfnOutput(self, "ModelPackageGroupName", value=names.model_package_group)
         cdk.CfnOutput(self, "CodeUri", value=code.uri)
-        if self.dead_letters:
-            url = self.dead_letters.queue_url
+        if guard:
+            url = guard.dead_letters.queue_url
             cdk.CfnOutput(self, "TeardownDeadLetterQueueUrl", value=url)
 
 

@@ -2,8 +2,8 @@
 
 They are deployed in the order of their dependencies, which differs from the order of the lines
 below: data (the key of the network's flow logs), network, file-system and image where they exist,
-pipeline, monitoring, serving where a release is pinned. Pipeline and monitoring need nothing of
-each other. `pipelines/costs/plan.py` shows that order.
+pipeline, serving where a release is pinned. Monitoring needs data only, and comes before serving.
+`pipelines/costs/plan.py` shows such an order.
 """
 
 from __future__ import annotations

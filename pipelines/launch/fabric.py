@@ -87,7 +87,7 @@ def problems(training: Training, code: SourceCode) -> Iterator[Problem]:
         )
     elif code.folder and not code.says(REQUIRE):
         message = (
-            f"no script in {training.source_dir} reads {REQUIRE}, and looks which network it uses:"
+            f"no script in {training.source_dir} reads {REQUIRE} to look which network it uses, so"
             " nothing would be required"
         )
         yield Problem(

@@ -241,7 +241,9 @@ def _hosts(case: Case) -> Iterator[Problem]:
 
 
 def _script(case: Case) -> Iterator[Problem]:
-    """A script of another strategy, beside that of this one, would train alone, or not at all."""
+    """Refuse the script of another strategy where the folder has the right one: it would train
+    alone, or not at all.
+    """
     framework, source_dir = case.framework, case.training.source_dir
     own = defaults(framework, case.strategy).entry_point
     owners = strategies_with_script(framework, case.script)

@@ -29,6 +29,7 @@ class SourceCode:
     recipe: str | None = None
     """The recipe of `training.build_image` without its comments; None if it is not there."""
     folder: Path | None = None
+    """The source directory; None where no repository is given."""
 
     def has(self, script: str) -> bool:
         """Return whether the script is in it."""

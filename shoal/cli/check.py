@@ -124,7 +124,7 @@ def _check_view(workspace: Workspace, name: str, workload: str, findings: _Findi
 
 
 def _titles(environments: list[Environment], right: list[Environment]) -> str:
-    """Return the environments' names; with the workload, where others of the same have it not."""
+    """Return the environments' names, each with its workload unless all its workloads are meant."""
     counts = Counter(each.name for each in environments)
     all_counts = Counter(each.name for each in right)
     return ", ".join(

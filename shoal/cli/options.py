@@ -84,15 +84,15 @@ local_option = click.option(
 
 def session_command(command: _Command) -> Callable[..., Any]:
     """Give the command a `session`, one workload of ENV, instead of ENV, WORKLOAD and --local."""
-    return _opening(command, lambda workspace, *words: workspace.open(*words))
+    return _with_session(command, lambda workspace, *words: workspace.open(*words))
 
 
 def whole_command(command: _Command) -> Callable[..., Any]:
     """Give the command a `session` of all workloads of ENV, or of the one that is named."""
-    return _opening(command, lambda workspace, *words: workspace.open_whole(*words))
+    return _with_session(command, lambda workspace, *words: workspace.open_whole(*words))
 
 
-def _opening(command: _Command, opened: Callable[..., Session]) -> Callable[..., Any]:
+def _with_session(command: _Command, open_session: Callable[..., Session]) -> Callable[..., Any]:
     @environment_argument
     @local_option
     @click.pass_obj
@@ -100,6 +100,6 @@ def _opening(command: _Command, opened: Callable[..., Session]) -> Callable[...,
     def with_session(
         workspace: Workspace, /, environment: str, workload: str | None, local: bool, **rest: Any
     ) -> None:
-        command(opened(workspace, environment, local, workload), **rest)
+        command(open_session(workspace, environment, local, workload), **rest)
 
     return with_session

@@ -181,7 +181,7 @@ class Pipeline:
         """
         arns = [str(summary["PipelineExecutionArn"]) for summary in self.executions()]
         if not arns:
-            self.definition()
+            self.definition()  # raises where there is no pipeline
             raise NotFoundError(
                 f"pipeline {self.name} has had no executions; `shoal run` starts one"
             )

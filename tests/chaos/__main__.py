@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.chaos import crash, report, rig
 from tests.chaos.cases import Case, cases
 from tests.chaos.crash import Crash, crashes
-from tests.chaos.deployment import Deployment, checkout_of_two, synthesise
+from tests.chaos.deployment import Deployment, checkout_with_twins, synthesise
 from tests.chaos.pairs import Pair, pairs
 from tests.chaos.pairs import run as run_pairs
 from tests.chaos.report import Row
@@ -71,12 +71,12 @@ def _is_chosen(name: str, patterns: Sequence[str]) -> bool:
 def attack(chosen: Sequence[Case | Pair | Crash], at_once: int) -> list[Row]:
     """Every chosen case, and what the machine shows afterwards where it shows anything."""
     own = [each for each in chosen if isinstance(each, Case)]
-    beside = [each for each in chosen if isinstance(each, Pair)]
+    of_two = [each for each in chosen if isinstance(each, Pair)]
     killed = [each for each in chosen if isinstance(each, Crash)]
     with tempfile.TemporaryDirectory(prefix="shoal-chaos-") as scratch:
         deployment = synthesise(Path(scratch, "cdk.out"))
         rows = _in_a_world(deployment, Path(scratch, "world"), own, at_once) if own else []
-        rows += _with_pairs(Path(scratch, "pairs"), beside) if beside else []
+        rows += _with_pairs(Path(scratch, "pairs"), of_two) if of_two else []
         return rows + (
             _with_crashes(deployment, Path(scratch, "crashes"), killed) if killed else []
         )
@@ -111,7 +111,7 @@ def _in_a_world(
 
 def _with_pairs(folder: Path, chosen: Sequence[Pair]) -> list[Row]:
     (folder / "checkout").mkdir(parents=True)
-    root = checkout_of_two(folder / "checkout")
+    root = checkout_with_twins(folder / "checkout")
     world, after = World(synthesise(folder / "cdk.out", root), folder / "world"), Result(_MACHINE)
     try:
         world.start()

@@ -91,7 +91,7 @@ class Deployment:
                 s3.put_object(Bucket=bucket, Key=key, Body=digits_file())
 
 
-def checkout_of_two(folder: Path) -> Path:
+def checkout_with_twins(folder: Path) -> Path:
     """Make the empty `folder` a repository whose `dev` has the workload mnist twice, the second
     time as digits; return it.
     """

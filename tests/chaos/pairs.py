@@ -93,7 +93,7 @@ def _run(first: World, second: World, pair: Pair) -> Result:
     seen = len(first.requests())
     result = Result(pair.name)
     try:
-        with beside(second, held=pair.held) as other:
+        with undisturbed(second, held=pair.held) as other:
             before = served(second) if pair.held else {}
             result = run_case(first, pair.case, None, CLEAN_LIMIT_S)
             result.name = pair.name
@@ -112,7 +112,7 @@ def _run(first: World, second: World, pair: Pair) -> Result:
 
 
 @contextmanager
-def beside(world: World, *, held: bool) -> Iterator[Future[Result]]:
+def undisturbed(world: World, *, held: bool) -> Iterator[Future[Result]]:
     """An execution with which nothing is wrong. One that is held has its endpoint in service from
     the beginning of the block to its end, and goes on then.
     """

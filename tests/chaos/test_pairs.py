@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos import pairs
-from tests.chaos.deployment import checkout_of_two, synthesise
+from tests.chaos.deployment import checkout_with_twins, synthesise
 from tests.chaos.world import World
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
@@ -19,7 +19,7 @@ NAME = "two-workloads-CreateEndpoint-fails-no-step"
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("pairs")
     (folder / "checkout").mkdir()
-    root = checkout_of_two(folder / "checkout")
+    root = checkout_with_twins(folder / "checkout")
     world = World(synthesise(folder / "cdk.out", root), folder / "world")
     world.start()
     try:
@@ -30,7 +30,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     assert left == []
 
 
-def test_a_workload_whose_endpoint_fails_touches_nothing_of_the_one_beside_it(world: World) -> None:
+def test_a_workload_whose_endpoint_fails_touches_nothing_of_the_other(world: World) -> None:
     chosen = [pair for pair in pairs.pairs() if pair.name == NAME]
     results = pairs.run(world, chosen, lambda _result: None)
     assert [(each.name, each.problems, each.left) for each in results] == [(NAME, [], [])]
@@ -41,7 +41,7 @@ def test_what_touches_the_other_workload_is_reported(world: World) -> None:
     """The deleter of one is set on the other, and a person deletes what serves."""
     first, second = world.each
     seen = len(world.requests())
-    with pairs.beside(second, held=True) as other:
+    with pairs.undisturbed(second, held=True) as other:
         before = pairs.served(second)
         (endpoint,) = [each["EndpointName"] for each in before.values() if "EndpointName" in each]
         execution = endpoint.removeprefix(f"{second.names.pipeline}-")

@@ -1,10 +1,10 @@
-"""Imports modules, then runs scripts in forks of itself: an import of TensorFlow takes seconds.
+"""Import modules once, then run scripts in forks: an import of TensorFlow takes seconds.
 
     python preloaded.py MODULE...
 
 A line of its input is a script to run, as JSON: {"arguments", "cwd", "environment", "output"}. The
-answer is a line with its exit status, negative for a signal. A fork that has not started threads
-yet, and an import starts none, may be forked again.
+answer is a line with its exit status, negative for a signal. Forking is safe because the imports
+start no threads.
 """
 
 from __future__ import annotations

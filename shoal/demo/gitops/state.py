@@ -33,7 +33,7 @@ class GitOps:
     enforce_iam: bool
     facts: Facts = field(default_factory=Facts)
     second_workload: str | None = None
-    """A workload that every environment has beside the one of the story."""
+    """A workload that every environment has in addition to the one of the story."""
     running: RunningServer | None = None
     checkout: GitCheckout | None = None
     commands: int = 0

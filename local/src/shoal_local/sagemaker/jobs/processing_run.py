@@ -17,9 +17,7 @@ from shoal_local.sagemaker.jobs.ending import ended_by
 from shoal_local.sagemaker.jobs.job import Job, JobFailedError, failure_reason
 from shoal_local.sagemaker.jobs.logs import LogStreams
 from shoal_local.sagemaker.jobs.paths import JobPaths
-from shoal_local.sagemaker.jobs.runtime_build import (
-    ensure_built,
-)
+from shoal_local.sagemaker.jobs.runtime_build import ensure_built
 from shoal_local.sagemaker.jobs.storage import DataError, FolderSync
 from shoal_local.sagemaker.jobs.wait import Ending, EndReason, supervise
 from shoal_local.sagemaker.shapes import Document, fitting
