@@ -36,6 +36,11 @@ from shoal_local.sagemaker.store import Store
             ),
         ),
         (
+            "CreateModelPackage",
+            {"CustomerMetadataProperties": {"gates": "rmse at most 60, r2 at least 0.2"}},
+            "at 'customerMetadataProperties.gates.member' failed to satisfy constraint",
+        ),
+        (
             "DescribeModel",
             {"ModelName": "a" * 64},
             "Member must have length less than or equal to 63",

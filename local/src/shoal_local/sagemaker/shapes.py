@@ -218,6 +218,7 @@ def _compile_pattern(pattern: str) -> re.Pattern[str] | None:
         (r"\p{M}", ""),
     ):
         pattern = pattern.replace(java, python)
+    pattern = re.sub(r"\$\{\d+,\d+\}$", "", pattern)  # of metadata; Java repeats the end of a text
     try:
         return re.compile(pattern) if pattern else None
     except re.error:
