@@ -127,8 +127,15 @@ class Teardown:
         environment = self.names.environment
         if not self.names.is_one_of_several or environment.workload in environment.workloads:
             refuse_if_protected(environment)
-            return
-        if protected := Stacks(self.target, self.names, self.report, self.poll_s).protected():
+        stacks = Stacks(self.target, self.names, self.report, self.poll_s)
+        protected: list[str] = []
+        titles: list[str] = []
+        for names in inventory.workloads_of(self.target, self.names):
+            if names.is_one_of_several and names.environment.workload not in self._in_file:
+                found = replace(stacks, names=names).protected()
+                protected += found
+                titles += [names.environment.title] if found else []
+        if protected:
             commands = "".join(
                 "\n  aws cloudformation update-termination-protection"
                 f" --no-enable-termination-protection --region {environment.region} --stack-name"
@@ -136,7 +143,7 @@ class Teardown:
                 for name in protected
             )
             raise ProtectedError(
-                f"{environment.title} has left its file, and its stacks have termination"
+                f"{' and '.join(titles)} left the file, with stacks that have termination"
                 " protection: nothing was destroyed; take the protection off, then destroy it; what"
                 f" the templates retain, such as its registry, stays:{commands}"
             )

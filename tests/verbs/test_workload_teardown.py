@@ -168,14 +168,18 @@ def test_a_protected_workload_that_left_the_file_goes_once_its_stacks_are_not_pr
     with pytest.raises(ProtectedError, match="nothing was destroyed") as refusal:
         place.destroy(place.names(place.kites))
     assert str(refusal.value).count("\n  aws cloudformation") == 2
+    place.view = place.view.model_copy(update={"protect": False})
+    place.shared = Names(place.view).shared
+    before = place.left()
+    with pytest.raises(ProtectedError, match=rf"^{place.view.name} {place.kites} left the file"):
+        place.destroy(place.shared)  # all of the environment
+    assert place.left() == before
     place.protect_stacks(kites, False)
     assert any("ModelPackageGroup" in line for line in place.destroy(place.names(place.kites)))
     left = {each.name for each in place.left() if each.name.startswith(kites.prefix)}
     place.target.client("sagemaker").delete_model_package_group(
         ModelPackageGroupName=kites.model_package_group
     )
-    place.view = place.view.model_copy(update={"protect": False})
-    place.shared = Names(place.view).shared
     assert left == {kites.model_package_group}
 
 
