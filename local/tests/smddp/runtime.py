@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -124,9 +125,9 @@ class Runtime:
         self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None
     ) -> Outcome:
         """Start the command and wait for its end."""
-        program, first = command[:2]
-        if self.framework and program == str(self.python) and first != "-m" and first != "-W":
-            return _preloaded(self).run(command[1:], cwd, extra or {})
+        program, *rest = command
+        if self.framework and program == str(self.python) and rest[0] not in ("-m", "-W"):
+            return _preloaded(self).run(rest, cwd, extra or {})
         return finish(self.launch(command, cwd, extra))
 
 
@@ -142,6 +143,7 @@ class _Preloaded:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
+            start_new_session=True,
         )
 
     def run(self, arguments: Sequence[str], cwd: Path, extra: Mapping[str, str]) -> Outcome:
@@ -157,8 +159,13 @@ class _Preloaded:
             "output": str(output),
         }
         print(json.dumps(script), file=self._process.stdin)
-        status = int(self._process.stdout.readline())
-        return Outcome(status, output.read_text())
+        ready, _, _ = select.select([self._process.stdout], [], [], DEADLINE_S)
+        if status := ready and self._process.stdout.readline():
+            return Outcome(int(status), output.read_text())
+        _preloaded.cache_clear()
+        self._process.stdin.close()  # it ends after the script, which has a session of its own
+        said = output.read_text() if output.exists() else ""
+        raise AssertionError(f"still running after {DEADLINE_S} s: {script}\n{said}")
 
 
 @functools.cache
