@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
 import subprocess
 import tarfile
 import uuid
@@ -14,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from config.loader import load_environment
 from config.names import Names
@@ -72,6 +75,12 @@ class Checkout:
         for name, content in CODE.items():
             (root / "training_code/mnist/pytorch").mkdir(parents=True, exist_ok=True)
             (root / "training_code/mnist/pytorch" / name).write_text(content)
+        shipped, workload = ROOT / "training_code/mnist", root / "training_code/mnist"
+        shutil.copy(shipped / "prepare.py", workload)
+        shutil.copytree(shipped / "smoke_test", workload / "smoke_test")
+        content = yaml.safe_load((shipped / "workload.yaml").read_text())
+        del content["frameworks"]["tensorflow"]
+        (workload / "workload.yaml").write_text(yaml.safe_dump(content))
         (root / ".gitignore").write_text(".shoal/\n")
         (root / ".shoal").mkdir()
         (root / ".shoal/local").symlink_to(state)

@@ -27,6 +27,7 @@ import aws_cdk as cdk  # noqa: E402 - starts Node.js
 
 from local.tests.control.account import Account, eventually, running  # noqa: E402
 from stacks.constructs.schedules import Schedules  # noqa: E402
+from tests.config.environment_file import link_workloads  # noqa: E402
 from tests.functions.test_start import PIPELINE, executions, make_pipeline  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 
@@ -89,7 +90,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     emulator is found.
     """
     folder = tmp_path_factory.mktemp("checkout")
-    (folder / "environments").mkdir()
+    link_workloads(folder)
     (folder / ".shoal").mkdir()
     content = yaml.safe_load((ROOT / "environments" / "dev.yaml").read_text())
     content["schedules"] = [OFTEN.model_dump(mode="json", exclude_unset=True)]

@@ -30,6 +30,8 @@ def everything() -> Environment:
     training = {
         **content["training"],
         "framework": "tensorflow",
+        "source_dir": "training_code/mnist/tensorflow",
+        "min_python": "3.9",
         "build_image": "tensorflow-smddp",
         "custom_mpi_options": "",
     }

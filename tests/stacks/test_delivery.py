@@ -96,7 +96,7 @@ def test_a_role_is_for_one_repository_in_one_environment(
         ("deploy-environment", "deploy", "deliver"),
         ("deploy-environment", "look", "look"),
         ("drift", "look", "look"),
-        ("promote", "verify", "promote"),
+        ("promote-workload", "verify", "promote"),
     ],
 )
 def test_a_session_may_last_as_long_as_the_job_that_takes_it(
