@@ -203,7 +203,7 @@ class _Files:
                     message = f"there is no such key here; allowed: {allowed}"
                     advice = (
                         "write it at the top of the file: all workloads share it"
-                        if key in Environment.model_fields
+                        if key in Environment.model_fields and key not in _NOT_FOR_ALL
                         else "remove it"
                     )
                     self._refuse(f"workloads.{name}.{key}", message, advice)
@@ -215,7 +215,9 @@ class _Files:
         for key in _NOT_FOR_ALL:
             if key in common:
                 message = "is one workload's, and this file has several"
-                self._refuse(key, message, f"write it below `workloads.{next(iter(sections))}`")
+                place = f"write it below `workloads.{next(iter(sections))}`"
+                advice = "remove it: `workloads` names them" if key == "workload" else place
+                self._refuse(key, message, advice)
         return list(sections)
 
     def view(self, workload: str) -> dict[str, Any]:
