@@ -101,7 +101,9 @@ def test_the_training_job_of_the_overlay_completes_on_the_processes_it_is_made_o
     "candidates",
     [pytest.param(GATE, id="gate"), pytest.param(NAMES, id="all", marks=pytest.mark.nightly)],
 )
-@pytest.mark.parametrize("framework", LOADS)
+@pytest.mark.parametrize(
+    "framework", ["pytorch", pytest.param("tensorflow", marks=pytest.mark.nightly)]
+)
 def test_the_models_of_a_framework_load_and_answer(
     strategies: Strategies, framework: str, candidates: Sequence[str], tmp_path: Path
 ) -> None:

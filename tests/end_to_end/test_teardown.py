@@ -228,6 +228,7 @@ def test_an_endpoint_that_is_being_updated_is_come_back_for_and_its_next_configu
     assert targets(ended.account) == []
 
 
+@pytest.mark.nightly
 def test_an_endpoint_that_is_being_rolled_back_is_come_back_for(ended: Ended) -> None:
     """A call that takes long holds the new fleet, and with it the rollback."""
     deploy(ended.account, ended.endpoint, model_of("3"))

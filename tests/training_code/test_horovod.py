@@ -74,6 +74,7 @@ def undisturbed(horovod: Runtime, dataset: Path, tmp_path_factory: pytest.TempPa
     return (job.model_dir / "model.pt").read_bytes()
 
 
+@pytest.mark.nightly
 def test_a_killed_and_resumed_horovod_job_equals_an_undisturbed_one_to_the_bit(
     horovod: Runtime, dataset: Path, tmp_path: Path, undisturbed: bytes
 ) -> None:

@@ -178,6 +178,7 @@ def test_checkpoints_are_synced_and_a_second_job_resumes_from_them(account: Acco
     assert account.get(f"s3://{BUCKET}/checkpoints/resumed/step.txt") == b"2"
 
 
+@pytest.mark.nightly
 def test_smddp_runs_two_ranks_through_mpirun_and_smddprun(account: Account) -> None:
     job = account.train("smddp", "ranks.py", hyperparameters=SMDDP, ResourceConfig=P4D)
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
