@@ -263,7 +263,9 @@ def test_a_version_that_staging_does_not_pin_cannot_go_to_prod(
 def test_a_dirty_tree_is_refused(
     released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (released.root / "environments/dev.yaml").write_text("name: dev\naccount: '111122223333'\n")
+    (released.root / "environments/dev.yaml").write_text(
+        "name: dev\nworkload: mnist\naccount: '111122223333'\n"
+    )
     line = refusal(released, capsys, *TO_STAGING, "--package", good.version)
     assert "the working tree has changes that are in no commit: environments/dev.yaml" in line
 
