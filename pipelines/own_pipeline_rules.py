@@ -71,7 +71,8 @@ def check_fit(
         mistakes += [
             *_name_mistakes(step, names, defaults),
             *_group_mistakes(step, names),
-            *_transform_mistakes(step, names, defaults, models),
+            *_model_mistakes(step, models),
+            *_transform_mistakes(step, names, defaults),
             *_queue_mistakes(step, environment),
         ]
         for job in _jobs(step):
@@ -206,20 +207,31 @@ def _group_mistakes(step: Mapping[str, Any], names: Names) -> Iterator[str]:
         )
 
 
+def _model_mistakes(step: Mapping[str, Any], models: set[str]) -> Iterator[str]:
+    """IAM cannot keep one pipeline's models from another: SageMaker names them alike."""
+    arguments, used = step["Arguments"], {}
+    if step["Type"] == "Transform":
+        used["ModelName"] = arguments["ModelName"]
+    elif step["Type"] == "EndpointConfig":
+        for kind in ("ProductionVariants", "ShadowProductionVariants"):
+            for number, variant in enumerate(arguments.get(kind, ())):
+                used[f"{kind}[{number}].ModelName"] = variant.get("ModelName")
+    for place, model in used.items():
+        reference = str(model.get("Get", "")) if isinstance(model, Mapping) else ""
+        if reference not in {f"Steps.{each}.ModelName" for each in models}:
+            yield (
+                f"{step['Name']}.{place}: must be the ModelName of a Model step, as"
+                f" Property(<step>, 'ModelName'); there are {', '.join(sorted(models)) or 'none'}"
+            )
+
+
 def _transform_mistakes(
-    step: Mapping[str, Any], names: Names, defaults: Mapping[str, Any], models: set[str]
+    step: Mapping[str, Any], names: Names, defaults: Mapping[str, Any]
 ) -> Iterator[str]:
     """A transform job runs under the role of its model, which reads and writes these places."""
     if step["Type"] != "Transform":
         return
     arguments = step["Arguments"]
-    model = arguments["ModelName"]
-    reference = str(model.get("Get", "")) if isinstance(model, Mapping) else ""
-    if reference not in {f"Steps.{each}.ModelName" for each in models}:
-        yield (
-            f"{step['Name']}.ModelName: must be the ModelName of a Model step, as"
-            f" Property(<step>, 'ModelName'); there are {', '.join(sorted(models)) or 'none'}"
-        )
     results = _text_of(artifacts(names, TRANSFORM_FOLDER).to_json(), {}).removesuffix("*")
     places = {
         ("TransformInput", "DataSource", "S3DataSource", "S3Uri"): (

@@ -344,6 +344,25 @@ def test_an_endpoint_named_after_pipeline_and_execution_is_accepted(tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize("model", ["'pipelines-of-another'", "{'Get': 'Parameters.Model'}"])
+def test_an_endpoint_serves_no_model_but_that_of_a_step(tmp_path: Path, model: str) -> None:
+    config = (
+        "name = Names(environment).pipeline + '-1';"
+        " definition['Parameters'] = [{'Name': 'Model', 'Type': 'String'}];"
+        f" variants = [{{'VariantName': 'a', 'ModelName': {model}, 'InitialInstanceCount': 1,"
+        " 'InstanceType': 'ml.m5.xlarge'}];"
+        " arguments = {'EndpointConfigName': name, 'ProductionVariants': variants,"
+        " 'ShadowProductionVariants': variants};"
+        " step.update(Type='EndpointConfig', Arguments=arguments)"
+    )
+    with pytest.raises(ConfigError) as caught:
+        built(tmp_path, TINY.replace("pass  # CHANGE", config))
+    lines = str(caught.value).splitlines()
+    for kind in ("ProductionVariants", "ShadowProductionVariants"):
+        told = f"Tiny.{kind}[0].ModelName: must be the ModelName of a Model step"
+        assert len([line for line in lines if told in line]) == 1
+
+
 def test_what_only_trains_makes_no_endpoint_that_nobody_would_remove(tmp_path: Path) -> None:
     endpoint = (
         "name = Names(environment).pipeline + '-1';"
