@@ -15,13 +15,15 @@ from shoal.verbs.new_workload import write_workload
 from tests.repository import CHECKOUT
 
 DAILY = (
-    "tests/config",
+    "tests/config/test_own_files.py",
+    "tests/config/test_schema.py",
+    "tests/config/test_workload.py",
     "tests/workflows",
     "tests/docs/test_paths.py",
     "tests/cli/test_plan.py",
     "tests/test_architecture.py",
 )
-NIGHTLY = ("tests/cli/test_strategies.py", "tests/pipelines", "tests/stacks")
+NIGHTLY = ("tests/config", "tests/cli/test_strategies.py", "tests/pipelines", "tests/stacks")
 
 
 @pytest.fixture(scope="module")
