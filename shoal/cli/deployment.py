@@ -15,7 +15,7 @@ from shoal.cli.plain_view import PlainView
 from shoal.cli.view import open_view
 from shoal.verbs import inventory, serving
 from shoal.verbs.deployed_stack import status_of_stack
-from shoal.verbs.errors import AWS_ERRORS, CommandError, refusal
+from shoal.verbs.errors import AWS_ERRORS, CommandError, DisagreementError, refusal
 from shoal.verbs.flow import phase
 from shoal.verbs.image import built_image
 from shoal.verbs.network_check import require_fit
@@ -159,5 +159,11 @@ def diff(session: Session) -> None:
         with phase(f"synth {environment}", view):
             cdk.synth(environment)
         with phase(f"diff {session.title} with {session.target.description}", view):
-            cdk.diff(session.target, environment, session.stack_pattern)
+            differences = cdk.diff(session.target, environment, session.stack_pattern)
+    if differences:
+        click.echo(differences)
+        raise DisagreementError(
+            f"{session.title} differs from what is deployed; `shoal deploy {session.arguments}`"
+            " changes that"
+        )
     click.echo("no differences")

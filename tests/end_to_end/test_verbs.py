@@ -182,6 +182,22 @@ def test_after_a_deployment_there_are_no_differences(
     assert (result.exit_code, "no differences" in result.output) == (0, True), result.output
 
 
+@pytest.mark.nightly
+def test_after_an_edit_the_differences_are_shown_and_the_command_that_deploys_them(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
+    file = checkout.root / "environments" / "dev.yaml"
+    before = file.read_text()
+    file.write_text(before.replace("epochs: 2", "epochs: 3"))
+    try:
+        result = checkout.run("diff", "dev", "--local")
+    finally:
+        file.write_text(before)
+    assert result.exit_code == 1
+    assert "Number of stacks with differences: " in result.output
+    assert "`shoal deploy dev --local` changes that" in result.output
+
+
 def test_another_account_than_the_emulators_is_refused(
     emulator: dict[str, str], checkout: Checkout
 ) -> None:
