@@ -62,30 +62,28 @@ def run_examples(names: Sequence[str], variables: dict[str, str]) -> None:
 
 
 def install() -> None:
-    """Create the virtual environment, once per lock."""
+    """Create the virtual environment, once per lock; shoal-local lies in it as in Shoal's own."""
     lock, stamp = HERE / "requirements.txt", WORK / "venv" / ".stamp"
-    identity = hashlib.sha256(lock.read_bytes()).hexdigest()
+    files = lock.read_bytes() + (ROOT / "local" / "pyproject.toml").read_bytes()
+    identity = hashlib.sha256(files).hexdigest()
     if stamp.is_file() and stamp.read_text() == identity:
         return
-    print("installing examples/requirements.txt ...", flush=True)
+    print("installing examples/requirements.txt and shoal-local ...", flush=True)
     venv.create(WORK / "venv", with_pip=True, clear=True, symlinks=True)
-    command = [
-        str(PYTHON),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--require-hashes",
-        "--no-deps",  # the lock is complete
-        "-r",
-        str(lock),
-    ]
+    # without dependencies: the lock is complete
+    pip("--require-hashes", "--no-deps", "-r", str(lock))
+    pip("--no-deps", "--editable", str(ROOT / "local"))
+    stamp.write_text(identity)
+
+
+def pip(*arguments: str) -> None:
+    """Install into the virtual environment; show what pip said if it cannot."""
+    quiet = ("--quiet", "--disable-pip-version-check")
+    command = [str(PYTHON), "-m", "pip", "install", *quiet, *arguments]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode:
         print(process.stderr[-2000:], file=sys.stderr)
         raise subprocess.CalledProcessError(process.returncode, "pip install")
-    stamp.write_text(identity)
 
 
 def make_checkout() -> None:
