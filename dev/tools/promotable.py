@@ -1,8 +1,9 @@
 """Print the names of the workloads that one run of promote.yml is about, as a JSON array.
 
 `python -m dev.tools.promotable --from ENV --to ENV [--workload NAME] [--package PACKAGE]`, in a
-checkout. That is the workload that is named, or the one whose registry has the version PACKAGE, or
-every one of the environment that can serve a release. An empty value is as if it were not given.
+checkout. That is the workload that is named, or the one whose registry has the version PACKAGE
+(none, if only `--from` has it), or every one of the environment that can serve a release. An empty
+value is as if it were not given.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from config.errors import ConfigError, shorten
 from config.loader import load_environment, load_workloads
 from config.names import Names
+from config.settings import Environment
 from shoal.cli.exit_codes import OK, USAGE
 from shoal.verbs.errors import PromotionError
 from shoal.verbs.promotion_path import PromotionStep
@@ -48,7 +50,11 @@ def promotable(root: Path, source: str, destination: str, workload: str, package
         return [load_environment(destination, root, workload=workload).workload]
     views = load_workloads(destination, root)
     names = [view.workload for view in views if view.endpoint is not None]
-    if not package or len(views) == 1:
+    if not package:
+        return names
+    if _is_of(package, load_workloads(source, root), names):
+        return []
+    if len(views) == 1:
         return names
     steps = (PromotionStep.of(Workspace(root, {}), source, destination, name) for name in names)
     groups = {step.source.workload: Names(step.trainer).model_package_group for step in steps}
@@ -59,6 +65,12 @@ def promotable(root: Path, source: str, destination: str, workload: str, package
         f"{shorten(package)} is no ARN of a version in one of these registries:"
         f" {', '.join(groups.values())}; nothing was promoted; name the workload"
     )
+
+
+def _is_of(package: str, views: Sequence[Environment], names: Sequence[str]) -> bool:
+    """Whether the version is in a registry of the environment, of a workload not in `names`."""
+    others = [Names(view).model_package_group for view in views if view.workload not in names]
+    return any(f":model-package/{group}/" in package for group in others)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,17 @@ def test_what_serves_nothing_is_not_promoted(two: Path, capsys: pytest.CaptureFi
     file = two / "environments" / "staging.yaml"
     file.write_text(file.read_text().replace("  houses:\n", "  houses:\n    endpoint: none\n"))
     assert names(capsys, two) == ["mnist"]
+    for workload, promoted in {"mnist": ["mnist"], "houses": []}.items():
+        assert names(capsys, two, "--package", VERSION.format(workload=workload)) == promoted
+
+
+def test_an_approval_of_what_the_next_environment_lacks_promotes_nothing(
+    two: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = two / "environments" / "staging.yaml"
+    file.write_text(file.read_text().partition("  houses:\n")[0])
+    package = VERSION.format(workload="houses")
+    assert names(capsys, two, "--package", package) == []
 
 
 @pytest.mark.parametrize(
