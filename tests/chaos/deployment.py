@@ -104,7 +104,8 @@ def checkout_with_twins(folder: Path) -> Path:
     file = code / SECOND / "workload.yaml"
     file.write_text(file.read_text().replace("name: mnist", f"name: {SECOND}"))
     dev = root / "environments" / "dev.yaml"
-    dev.write_text(f"{dev.read_text()}\nworkloads: {{mnist: {{}}, {SECOND}: {{}}}}\n")
+    one, several = "workload: mnist", f"workloads: {{mnist: {{}}, {SECOND}: {{}}}}"
+    dev.write_text(dev.read_text().replace(one, several))
     return root
 
 

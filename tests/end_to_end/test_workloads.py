@@ -126,7 +126,7 @@ def test_a_training_reads_the_secret_that_is_named_and_no_other(
     (own.root / "mine").mkdir()
     for name in ("train", "evaluate", "inference"):
         (own.root / "mine" / f"{name}.py").write_text(
-            SECRETIVE if name == "train" else "print()  # rmse"
+            SECRETIVE if name == "train" else "print()  # rmse r2"
         )
     with emulator(own):
         client = own.local_target.client("secretsmanager")
