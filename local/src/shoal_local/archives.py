@@ -148,6 +148,9 @@ def _extract_from_tar(
         if member.isreg() or member.isdir()
         else "device"
     )
+    if member.isdir() and not member.name:  # "/", as SageMaker's SDK packs a model again
+        budget.add_member()
+        return
     place = _place(member.name, kind, target, budget)
     if member.isdir():
         place.mkdir(parents=True, exist_ok=True)

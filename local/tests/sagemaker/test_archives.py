@@ -53,6 +53,13 @@ def test_what_was_packed_is_unpacked(tmp_path: Path) -> None:
     assert (tmp_path / "there" / "code" / "inference.py").read_text() == "pass"
 
 
+def test_a_folder_that_was_packed_as_the_root_is_unpacked_into_the_folder(tmp_path: Path) -> None:
+    """As `add(folder, arcname="/")` writes it, with which SageMaker's SDK packs a model again."""
+    packed = tar_of(tmp_path / "a.tar.gz", member("", tarfile.DIRTYPE), member("model.pth"))
+    unpack(packed, tmp_path / "there")
+    assert below(tmp_path / "there") == ["model.pth"]
+
+
 def test_what_links_inside_of_a_packed_folder_point_to_is_unpacked_in_their_place(
     tmp_path: Path,
 ) -> None:
