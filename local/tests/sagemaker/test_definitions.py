@@ -103,6 +103,15 @@ def test_what_is_wrong_or_not_emulated_is_refused_by_name(text: str, message: st
     assert message in caught.value.message
 
 
+def test_the_experiment_that_the_sdk_writes_into_each_definition_is_accepted() -> None:
+    experiment = {
+        "ExperimentName": {"Get": "Execution.PipelineName"},
+        "TrialName": {"Get": "Execution.PipelineExecutionId"},
+    }
+    parsed = parse(definition(shell_step("A", "true"), PipelineExperimentConfig=experiment))
+    assert [*parsed.steps] == ["A"]
+
+
 def scope(parameters: dict[str, Any]) -> Scope:
     outputs = {"Outputs": [{"OutputName": "report", "S3Uri": "s3://b/k"}], "Sizes": [1, 2]}
     return Scope(

@@ -116,6 +116,15 @@ def parse(text: str) -> Definition:
     return Definition(parameters, steps)
 
 
+_SDKS_EXPERIMENT = {
+    "ExperimentName": {"Get": "Execution.PipelineName"},
+    "TrialName": {"Get": "Execution.PipelineExecutionId"},
+}
+"""What SageMaker's SDKs write into every definition. It is kept, and there are no experiments here
+that it could name.
+"""
+
+
 def _load(text: str) -> Document:
     try:
         document = json.loads(text)
@@ -129,9 +138,10 @@ def _load(text: str) -> Document:
         raise invalid(
             "Unable to parse pipeline definition. Version must be '2020-12-01' and Steps a list"
         )
-    for key in ("PipelineExperimentConfig", "MlflowConfig"):
-        if document.get(key):
-            raise not_emulated(f"{key} of a pipeline; leave it out")
+    if document.get("MlflowConfig"):
+        raise not_emulated("MlflowConfig of a pipeline; leave it out")
+    if document.get("PipelineExperimentConfig") not in (None, {}, _SDKS_EXPERIMENT):
+        raise not_emulated("PipelineExperimentConfig of a pipeline; leave it out")
     unknown = set(document) - {
         "Version",
         "Metadata",
