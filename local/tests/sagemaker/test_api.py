@@ -172,6 +172,19 @@ def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
         ),
         ({"EnableNetworkIsolation": True}, "does not emulate EnableNetworkIsolation"),
         (
+            {
+                "DebugHookConfig": {
+                    "S3OutputPath": "s3://bucket/debug",
+                    "CollectionConfigurations": [{"CollectionName": "gradients"}],
+                }
+            },
+            "does not emulate DebugHookConfig.CollectionConfigurations",
+        ),
+        (
+            {"ProfilerConfig": {"ProfilingIntervalInMilliseconds": 500}},
+            "does not emulate ProfilerConfig.ProfilingIntervalInMilliseconds",
+        ),
+        (
             {"CheckpointConfig": {"S3Uri": "s3://bucket/c", "LocalPath": "/var/c"}},
             "the container path /var/c",
         ),

@@ -15,6 +15,11 @@ GROUP = "/aws/sagemaker/TrainingJobs"
 
 
 SMDDP = {"sagemaker_distributed_dataparallel_enabled": "true", "backend": "smddp"}
+SDKS_DEFAULTS: dict[str, Any] = {
+    "DebugHookConfig": {"S3OutputPath": f"s3://{BUCKET}/debug", "CollectionConfigurations": []},
+    "ProfilerConfig": {"S3OutputPath": f"s3://{BUCKET}/debug", "DisableProfiler": False},
+}
+"""What SageMaker's SDK v2 sends with a job of which nobody said anything."""
 P4D = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
 
 
@@ -27,6 +32,7 @@ def succeeded(account: Account) -> dict[str, Any]:
         "succeeds",
         InputDataConfig=[channel(f"s3://{BUCKET}/data/train/")],
         AlgorithmSpecification=algorithm,
+        **SDKS_DEFAULTS,
     )
 
 
@@ -40,6 +46,22 @@ def test_a_job_that_succeeds_leaves_its_model_in_s3(
 ) -> None:
     assert succeeded["TrainingJobStatus"] == "Completed"
     assert account.model_files(succeeded) == {"model.txt": "deep one.txt two.txt"}
+
+
+def test_what_the_sdk_sends_by_default_is_described_and_the_log_says_that_it_does_nothing(
+    account: Account, succeeded: dict[str, Any]
+) -> None:
+    assert succeeded.items() >= SDKS_DEFAULTS.items()
+    assert succeeded["ProfilingStatus"] == "Disabled"
+    assert account.keys("debug/") == []
+    notice = account.log(GROUP, "succeeds/emulator")
+    assert "DebugHookConfig and ProfilerConfig: nothing is recorded here" in notice
+
+
+def test_without_a_key_of_its_own_the_outputs_key_is_described_as_empty(
+    succeeded: dict[str, Any],
+) -> None:
+    assert succeeded["OutputDataConfig"]["KmsKeyId"] == ""
 
 
 def test_secondary_statuses_follow_each_other_in_aws_order(succeeded: dict[str, Any]) -> None:

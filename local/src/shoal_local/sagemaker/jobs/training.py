@@ -59,6 +59,9 @@ class TrainingJobs:
         output = storage.join_uri(
             request["OutputDataConfig"]["S3OutputPath"], name, "output", "model.tar.gz"
         )
+        members["OutputDataConfig"] = {"KmsKeyId": "", **request["OutputDataConfig"]}
+        if "ProfilerConfig" in request:
+            members["ProfilingStatus"] = "Disabled"
         return members | {
             "_name": name,
             "_tags": request.get("Tags", []),

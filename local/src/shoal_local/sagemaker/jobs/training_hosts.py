@@ -25,6 +25,7 @@ from shoal_local.sagemaker.jobs.logs import LogStreams
 from shoal_local.sagemaker.jobs.paths import HostPaths, JobPaths
 from shoal_local.sagemaker.jobs.runtime_build import ensure_built
 from shoal_local.sagemaker.jobs.storage import FolderSync
+from shoal_local.sagemaker.jobs.training_request import kept_notice
 from shoal_local.sagemaker.jobs.wait import Ending
 from shoal_local.sagemaker.shapes import Document
 
@@ -104,6 +105,8 @@ class TrainingHosts:
         if notice := self._machine.notice(
             self._request["ResourceConfig"]["InstanceType"], len(self._hosts)
         ):
+            self._log_notice(notice)
+        if notice := kept_notice(self._request):
             self._log_notice(notice)
         ensure_built(
             self._image.runtime, core.registry, self._log_notice, self._job.orders.stop.is_set

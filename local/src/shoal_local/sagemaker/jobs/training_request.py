@@ -19,8 +19,6 @@ from shoal_local.sagemaker.jobs.spot import check_spot
 from shoal_local.sagemaker.shapes import Document
 
 _REFUSED = (
-    "DebugHookConfig",
-    "ProfilerConfig",
     "TensorBoardOutputConfig",
     "RetryStrategy",
     "InfraCheckConfig",
@@ -33,6 +31,11 @@ _REFUSED = (
     "DebugRuleConfigurations",
     "ProfilerRuleConfigurations",
 )
+_ONLY_KEPT: Mapping[str, frozenset[str]] = {
+    "DebugHookConfig": frozenset({"S3OutputPath", "LocalPath"}),
+    "ProfilerConfig": frozenset({"S3OutputPath", "DisableProfiler"}),
+}
+"""What SageMaker's SDK v2 sends with every job, and the keys that ask for nothing in particular."""
 _RESOURCE_REFUSED = (
     "InstanceGroups",
     "KeepAlivePeriodInSeconds",
@@ -73,10 +76,22 @@ def check_training(request: Document, declared: Mapping[str, str]) -> Image:
     return image_for(algorithm["TrainingImage"], "training", declared)
 
 
+def kept_notice(request: Document) -> str:
+    """Return the line that says which fields are described and do nothing; "" without any."""
+    profiles = not request.get("ProfilerConfig", {}).get("DisableProfiler", False)
+    idle = {"DebugHookConfig": True, "ProfilerConfig": profiles}
+    fields = [field for field in _ONLY_KEPT if request.get(field) and idle[field]]
+    return f"{' and '.join(fields)}: nothing is recorded here" if fields else ""
+
+
 def _check_whole(request: Document) -> None:
     for field in _REFUSED:
         if request.get(field):
             raise not_emulated(field)
+    for field, allowed in _ONLY_KEPT.items():
+        for key in sorted(request.get(field, {}).keys() - allowed):
+            if request[field][key]:
+                raise not_emulated(f"{field}.{key}")
     if request.get("EnableNetworkIsolation"):
         raise not_emulated(
             "EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)"
