@@ -14,7 +14,7 @@ from shoal_local.errors import EmulatorError
 from shoal_local.runtimes import build as building
 from shoal_local.runtimes.catalog import Runtime, accelerators, image, image_patterns, runtimes
 from shoal_local.runtimes.cli import chosen, main
-from shoal_local.sagemaker.jobs.containers import Machine, threads
+from shoal_local.sagemaker.jobs.containers import Machine, threads, version_notice
 
 
 def small_runtime(folder: Path) -> Runtime:
@@ -133,6 +133,9 @@ def test_the_command_says_how_to_build_what_is_not_built(
         ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker", "training", True),
         ("pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "processing", True),
         ("pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "training", False),
+        ("pytorch-training:2.3-cpu-py311", "training", True),
+        ("pytorch-inference:2.3-gpu-py311", "inference", True),
+        ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-ec2", "training", False),
         ("tensorflow-training:2.11.0-gpu-py39-cu112-ubuntu20.04-sagemaker", "training", True),
         ("tensorflow-inference:2.11.1-cpu", "inference", True),
         ("mxnet-training:1.9.0-gpu-py38-cu112-ubuntu20.04-sagemaker", "training", False),
@@ -141,6 +144,24 @@ def test_the_command_says_how_to_build_what_is_not_built(
 def test_an_image_is_known_for_its_uses_only(tag: str, use: str, known: bool) -> None:
     assert (image(f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/{tag}", use) is not None) is known
     assert image_patterns(use)
+
+
+@pytest.mark.parametrize(
+    ("tag", "said"),
+    [
+        ("pytorch-training:2.3-cpu-py311", "pytorch 2.13.0 stands for the image's 2.3."),
+        (
+            "tensorflow-training:2.2.0-cpu-py39-ubuntu20.04-sagemaker",
+            "tensorflow 2.21.0 stands for the image's 2.2.0.",
+        ),
+        ("pytorch-training:2.13-cpu-py312", ""),
+    ],
+)
+def test_a_job_is_told_which_version_stands_for_its_images(tag: str, said: str) -> None:
+    uri = f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/{tag}"
+    entry = image(uri, "training")
+    assert entry is not None
+    assert version_notice(uri, entry) == said
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -68,6 +69,13 @@ class Runtime:
         for name, path in self._local_files():
             digest.update(name.encode() + path.read_bytes())
         return digest.hexdigest()[:12]
+
+    @property
+    def framework_version(self) -> str:
+        """Return the version of PyTorch or TensorFlow, as it is locked; "" for another runtime."""
+        requirements = "\n".join((*self.any_build, self.lock.read_text(encoding="utf-8")))
+        found = re.search(r"^(?:torch|tensorflow-cpu)==([0-9.]+)", requirements, re.MULTILINE)
+        return found[1] if found else ""
 
     def _local_files(self) -> Iterator[tuple[str, Path]]:
         """Yield each file that counts, with its path below the stand-ins' folder; generated files

@@ -5,6 +5,7 @@ address.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,15 @@ def declared_image_notice(uri: str, entry: Image) -> str:
         f"{uri} is an image of your own: the runtime {name} stands for it, as for AWS's; what your"
         " image adds to that is not here."
     )
+
+
+def version_notice(uri: str, entry: Image) -> str:
+    """Return what a job's log says of an image of AWS's whose version is not the runtime's."""
+    tagged = re.match(r"\d+(\.\d+)+", uri.rpartition(":")[2])
+    here = entry.runtime.framework_version
+    if entry.is_declared or tagged is None or f"{here}.".startswith(f"{tagged[0]}."):
+        return ""
+    return f"{entry.runtime.name} {here} stands for the image's {tagged[0]}."
 
 
 @dataclass(frozen=True)

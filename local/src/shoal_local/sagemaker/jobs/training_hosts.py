@@ -96,17 +96,7 @@ class TrainingHosts:
     def prepare(self) -> None:
         """Build the image's runtime where it is missing, and bring each host its data."""
         core = self._job.core
-        if self._image.is_declared:
-            self._log_notice(
-                containers.declared_image_notice(
-                    self._request["AlgorithmSpecification"]["TrainingImage"], self._image
-                )
-            )
-        if notice := self._machine.notice(
-            self._request["ResourceConfig"]["InstanceType"], len(self._hosts)
-        ):
-            self._log_notice(notice)
-        if notice := kept_notice(self._request):
+        for notice in self._notices():
             self._log_notice(notice)
         ensure_built(
             self._image.runtime, core.registry, self._log_notice, self._job.orders.stop.is_set
@@ -115,6 +105,19 @@ class TrainingHosts:
             self._bring_data(self._paths.host(host), host, position)
         if self._addresses:
             containers.write_ssh_client([self._paths.host(host) for host in self._hosts])
+
+    def _notices(self) -> Iterator[str]:
+        """Yield what differs here from the same job on AWS."""
+        uri = self._request["AlgorithmSpecification"]["TrainingImage"]
+        if self._image.is_declared:
+            yield containers.declared_image_notice(uri, self._image)
+        instance_type = self._request["ResourceConfig"]["InstanceType"]
+        may_differ = (
+            containers.version_notice(uri, self._image),
+            self._machine.notice(instance_type, len(self._hosts)),
+            kept_notice(self._request),
+        )
+        yield from filter(None, may_differ)
 
     def _log_notice(self, line: str) -> None:
         """Write a line to the job's log, in a stream that is not a host's."""
