@@ -35,6 +35,7 @@ from shoal_local.control.functions.tags import FunctionTags
 from shoal_local.control.identity import Identity
 from shoal_local.control.image_layers import Layers
 from shoal_local.control.image_registries import Registries
+from shoal_local.control.log_search import filter_log_events
 from shoal_local.control.protocol import Answer
 from shoal_local.control.quotas import Quotas
 from shoal_local.control.request_log import RequestLog
@@ -196,6 +197,7 @@ class Account:
                     "DescribeAlarms": self.alarms.guard,
                 },
             ),
+            "logs": Service({"FilterLogEvents": filter_log_events}),
             "sts": Service(self.identity.operations, complete=True),
             "iam": Service({}, guards=self.identity.guards),
             "events": Service(self.events.operations, guards=self.events.guards),
