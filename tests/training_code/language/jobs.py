@@ -6,8 +6,10 @@ import json
 import re
 import struct
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+import pytest
 
 from local.tests.smddp.runtime import Runtime
 from tests.repository import CHECKOUT
@@ -17,6 +19,25 @@ _RANKS = Path(__file__).with_name("scripts") / "run_ranks.py"
 _LOSS = re.compile(r"^step=(\d+)/\d+ train_loss=(\S+) ", re.MULTILINE)
 _KEPT = re.compile(r"(\w+)_bytes=(\d+)")
 TOLERANCE = 1e-12
+SMALL: dict[str, str | int] = {
+    "precision": "float64",
+    "depth": 1,
+    "context": 16,
+    "batch-size": 12,
+    "steps": 6,
+    "log-every": 1,
+    "checkpoint-every": 3,
+}
+"""A run that one to four ranks share evenly, in one or more passes."""
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What all ranks of a job get, so long after its first lines with a loss."""
+
+    number: int
+    line: int
+    after_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -25,20 +46,21 @@ class Job:
 
     folder: Path
     options: dict[str, str | int] = field(default_factory=dict)
+    ranks: int = 1
+    signal: Signal | None = None
 
     @property
     def checkpoints(self) -> list[Path]:
         """Return the folders of its checkpoints, the oldest first."""
         return sorted((self.folder / "checkpoints").iterdir())
 
-    def arguments(self, text: Path) -> list[str]:
-        """Return the command line."""
+    def to_json(self, text: Path) -> str:
+        """Return the job for scripts/run_ranks.py."""
         folders = {"train-dir": text, "model-dir": self.folder / "model"}
-        return [
-            word
-            for name, value in {**folders, **self.options}.items()
-            for word in (f"--{name}", str(value))
-        ]
+        options = {**folders, **self.options}.items()
+        arguments = [word for name, value in options for word in (f"--{name}", str(value))]
+        signal = asdict(self.signal) if self.signal else None
+        return json.dumps({"ranks": self.ranks, "arguments": arguments, "signal": signal})
 
     def weights(self) -> array[float]:
         """Return all numbers of its model, which is one of float64."""
@@ -66,16 +88,25 @@ class Result:
         return {name: int(size) for name, size in _KEPT.findall(self.output)}
 
 
-def run(runtime: Runtime, text: Path, ranks: int, *jobs: Job) -> list[Result]:
-    """Run jobs one after the other, each on so many ranks."""
+def run(runtime: Runtime, text: Path, *jobs: Job) -> list[Result]:
+    """Run jobs one after the other."""
     folder = jobs[0].folder
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "results.json"
-    runs = [json.dumps(job.arguments(text)) for job in jobs]
-    outcome = runtime.run(runtime.alone(_RANKS, str(ranks), file, *runs), folder)
+    outcome = runtime.run(runtime.alone(_RANKS, file, *(job.to_json(text) for job in jobs)), folder)
     assert outcome.returncode == 0, outcome.output
     pairs = json.loads(file.read_text())
     return [Result(job, *pair) for job, pair in zip(jobs, pairs, strict=True)]
+
+
+def assert_same_curve(result: Result, expected: Result) -> None:
+    """Check that a job, from the step it began with, has the losses of another."""
+    assert result.status == 0, result.output
+    assert result.curve == {
+        step: pytest.approx(loss, abs=TOLERANCE, rel=0)
+        for step, loss in expected.curve.items()
+        if step >= min(result.curve)
+    }
 
 
 def difference(one: array[float], other: array[float]) -> float:
