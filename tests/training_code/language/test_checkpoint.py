@@ -83,12 +83,19 @@ def test_sigterm_ends_a_job_with_a_checkpoint_and_without_a_model(
     assert not (tmp_path / "model").exists()
 
 
-def test_a_checkpoint_of_other_settings_is_refused_by_name(
+def test_settings_that_do_not_fit_are_refused_by_name(
     alone: Result, runtime: Runtime, text: Path
 ) -> None:
-    (other,) = run(runtime, text, job(alone.job.folder, "alone", seed=2, steps=7))
-    assert other.status == 1
+    folder = alone.job.folder
+    other, uneven = run(
+        runtime,
+        text,
+        job(folder, "alone", seed=2, steps=7),
+        job(folder, "alone", accumulation=5),
+    )
+    assert (other.status, uneven.status) == (1, 1)
     assert "other settings: steps 4 (now 7), seed 1 (now 2); use them or another" in other.output
+    assert "--batch-size 12 is not divisible by 1 ranks times --accumulation 5" in uneven.output
 
 
 @pytest.fixture(scope="module")
