@@ -25,7 +25,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def alone(runtime: Runtime, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """Run six steps on one rank."""
+    """Run four steps on one rank."""
     (result,) = run(runtime, text, Job(tmp_path_factory.mktemp("alone"), SMALL))
     assert result.status == 0, result.output
     return result

@@ -22,11 +22,11 @@ TOLERANCE = 1e-12
 SMALL: dict[str, str | int] = {
     "precision": "float64",
     "depth": 1,
-    "context": 16,
+    "context": 8,
     "batch-size": 12,
-    "steps": 6,
+    "steps": 4,
     "log-every": 1,
-    "checkpoint-every": 3,
+    "checkpoint-every": 2,
 }
 """A run that one to four ranks share evenly, in one or more passes."""
 

@@ -90,6 +90,9 @@ class Store:
 
         Return the start if there is none. Raise ValueError if it is of a run with other settings.
         """
+        if self.ranks.leads_host:
+            for unfinished in self.folder.glob(f"*{_PARTIAL}"):
+                shutil.rmtree(unfinished, ignore_errors=True)
         names = self.ranks.gather([each.name for each in self._folders()])
         for name in sorted(set().union(*names), reverse=True):
             damage = next(filter(None, self.ranks.gather(self._damage(self.folder / name))), "")

@@ -84,6 +84,9 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     elif "OMP_NUM_THREADS" not in environ:
         # Ranks that each start a thread per core slow each other down.
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_world_size))
+    # torch's own objects stay to the end: no collection needs to look through them, nor the
+    # interpreter at its exit
+    gc.freeze()
     place: dict[str, Any] = {}
     if "WORLD_SIZE" not in environ:  # a job of one, which needs no address to meet at
         place = {"store": dist.HashStore(), "rank": 0, "world_size": 1}

@@ -30,7 +30,7 @@ except ImportError:  # in the images that have smddp, PyTorch 2.4 and 2.5
     from torch.distributed._composable.fsdp import MixedPrecisionPolicy, fully_shard
 
 WAYS = ("ddp", "fsdp", "hsdp")
-PRECISIONS = ("float32", "bf16", "float64")
+PRECISIONS = ("auto", "float32", "bf16", "float64")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,15 @@ GPU_FLOPS = {
 _SIZE, _ROUNDS = 768, 4
 
 
+def computes_bf16(device: torch.device) -> bool:
+    """Return whether the device has instructions for bfloat16; others emulate it, slowly."""
+    if device.type == "cuda":
+        return bool(torch.cuda.get_device_capability(device) >= (8, 0))
+    # AVX512-BF16 or AMX; both are private names of torch, and a version without them has neither
+    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, name, bool)() for name in names)
+
+
 def flops_per_token(config: Config) -> float:
     """Return the operations of forward and backward for a token of a full sequence.
 

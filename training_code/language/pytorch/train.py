@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from data import Corpus
 from model import MAX_DEPTH, METADATA_FILE, Config, save
 from ranks import Ranks, joined
 from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_per_rank, spread
-from speed import flops_per_token, peak_flops
+from speed import computes_bf16, flops_per_token, peak_flops
 from torch.nn import functional
 
 BETAS = (0.9, 0.95)
@@ -98,7 +98,12 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     add("--learning-rate", type=_positive_number, default=0.002, help="the highest one")
     add("--sharding", choices=WAYS, default="ddp")
     add("--shard-size", type=int, default=0, help="ranks in a group of hsdp (0: those of a host)")
-    add("--precision", choices=PRECISIONS, default="float32")
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        default="float32",
+        help="auto: bf16 where every device has instructions for it, else float32",
+    )
     add("--accumulation", type=_positive, default=1, help="passes of a step, for less memory")
     for name, effect in (
         ("--checkpointing", "compute layers again in backward, for less memory"),
@@ -210,6 +215,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
     """Read the text and make the model, the same on every rank because the seed is the same."""
     options.sequences_per_pass(ranks.world_size)
+    if options.precision == "auto":
+        options = replace(options, precision=choose_precision(ranks))
     config = Config.of_depth(options.depth, options.context)
     corpus = Corpus.read(options.train_dir, options.context, options.seed)
     model = spread(config, options.seed, options.plan, ranks)
@@ -233,6 +240,12 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
         f" sequences={corpus.sequences} peak_flops_per_rank={peak:.3g} ({source})"
     )
     return run
+
+
+def choose_precision(ranks: Ranks) -> str:
+    """Return the precision that is fast on all ranks."""
+    (able,) = ranks.sum(float(computes_bf16(ranks.device)))
+    return "bf16" if able == ranks.world_size else "float32"
 
 
 def identity(options: Options, config: Config, corpus: Corpus) -> dict[str, Any]:

@@ -6,6 +6,7 @@ attention as a sum over earlier positions, and no layer of torch.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import sys
@@ -17,12 +18,14 @@ from typing import Any
 CODE = Path(__file__).parents[4] / "training_code" / "language" / "pytorch"
 sys.path.insert(0, str(CODE))
 import torch  # noqa: E402
-from data import Corpus, read_channel  # noqa: E402
-from model import Config, Transformer, generate, initial_weight, load, save  # noqa: E402
 from torch import Tensor  # noqa: E402
 
+# by name: for the type checker, these are another workload's
+data: Any = importlib.import_module("data")
+language: Any = importlib.import_module("model")
 
-def reference(weights: dict[str, Tensor], config: Config, tokens: list[int]) -> Tensor:
+
+def reference(weights: dict[str, Tensor], config: Any, tokens: list[int]) -> Tensor:
     """Return the logits (length, vocabulary) of one sequence."""
     hidden = weights["model.embed_tokens.weight"][tokens]
     for index in range(config.num_hidden_layers):
@@ -41,12 +44,12 @@ def reference(weights: dict[str, Tensor], config: Config, tokens: list[int]) -> 
     return scaled(hidden, weights["model.norm.weight"], config) @ head.T
 
 
-def scaled(hidden: Tensor, weight: Tensor, config: Config) -> Tensor:
+def scaled(hidden: Tensor, weight: Tensor, config: Any) -> Tensor:
     mean_square = (hidden**2).sum(-1, keepdim=True) / hidden.shape[-1]
     return hidden / (mean_square + config.rms_norm_eps) ** 0.5 * weight
 
 
-def attention(hidden: Tensor, of: dict[str, Tensor], config: Config) -> Tensor:
+def attention(hidden: Tensor, of: dict[str, Tensor], config: Any) -> Tensor:
     size = config.hidden_size // config.num_attention_heads
     group = config.num_attention_heads // config.num_key_value_heads
     queries = [
@@ -67,7 +70,7 @@ def attention(hidden: Tensor, of: dict[str, Tensor], config: Config) -> Tensor:
     return torch.cat(heads, -1)
 
 
-def turned(head: Tensor, config: Config) -> Tensor:
+def turned(head: Tensor, config: Any) -> Tensor:
     """Rotate the pairs (i, i + size/2) of each position."""
     half = head.shape[-1] // 2
     speeds = [config.rope_theta ** (-pair / half) for pair in range(half)]
@@ -81,11 +84,11 @@ def turned(head: Tensor, config: Config) -> Tensor:
     return torch.cat((product.real, product.imag), -1)
 
 
-def new_model(config: Config) -> Transformer:
-    model = Transformer(config).double()
+def new_model(config: Any) -> Any:
+    model = language.Transformer(config).double()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            weight.copy_(3 * initial_weight(config, name, weight.shape, seed=1))
+            weight.copy_(3 * language.initial_weight(config, name, weight.shape, seed=1))
     return model
 
 
@@ -98,7 +101,7 @@ def error(action: Callable[[], object]) -> str:
 
 
 def ask_model(folder: Path) -> dict[str, Any]:
-    tied = replace(Config.of_depth(2), hidden_size=32, intermediate_size=24)
+    tied = replace(language.Config.of_depth(2), hidden_size=32, intermediate_size=24)
     untied = replace(tied, tie_word_embeddings=False, num_key_value_heads=2, rope_theta=500.0)
     differences = []
     for config in (tied, untied):
@@ -107,40 +110,40 @@ def ask_model(folder: Path) -> dict[str, Any]:
         weights = {name: each.detach() for name, each in model.state_dict().items()}
         logits = model(torch.tensor([tokens]))[0]
         differences.append((logits - reference(weights, config, tokens)).abs().max().item())
-    save(untied, model.state_dict(), folder / "model")
-    read = load(folder / "model")
+    language.save(untied, model.state_dict(), folder / "model")
+    read = language.load(folder / "model")
     same = all(torch.equal(each, weights[name]) for name, each in read.state_dict().items())
     file = folder / "model" / "model.safetensors"
     content = file.read_bytes()
     texts = [
-        list(generate(read, b"fish", 9, seed, share))
+        list(language.generate(read, b"fish", 9, seed, share))
         for seed, share in ((1, 1), (1, 1), (2, 1), (1, 0), (2, 0))
     ]
     file.write_bytes(content[:-1])
-    cut = error(lambda: load(folder / "model"))
+    cut = error(lambda: language.load(folder / "model"))
     broken = {name: weight / 0 for name, weight in weights.items()}
     return {
         "differences": differences,
         "same weights": same and len(read.state_dict()) == len(weights),
         "texts": texts,
         "cut": cut,
-        "nothing": error(lambda: load(folder)),
-        "not finite": error(lambda: save(untied, broken, folder / "broken")),
-        "depths": {depth: parameters(Config.of_depth(depth)) for depth in (2, 16, 32)},
-        "wrong depth": error(lambda: Config.of_depth(65)),
+        "nothing": error(lambda: language.load(folder)),
+        "not finite": error(lambda: language.save(untied, broken, folder / "broken")),
+        "depths": {depth: parameters(language.Config.of_depth(depth)) for depth in (2, 16, 32)},
+        "wrong depth": error(lambda: language.Config.of_depth(65)),
     }
 
 
-def parameters(config: Config) -> int:
+def parameters(config: Any) -> int:
     with torch.device("meta"):
-        return sum(each.numel() for each in Transformer(config).parameters())
+        return sum(each.numel() for each in language.Transformer(config).parameters())
 
 
 def ask_data(folder: Path) -> dict[str, Any]:
     (folder / "numbers").mkdir()
     numbers = " ".join(map(str, range(1000)))  # no sixteen bytes of it occur twice
     (folder / "numbers" / "numbers.txt").write_text(numbers)
-    corpus = Corpus.read(folder / "numbers", 16, 1)
+    corpus = data.Corpus.read(folder / "numbers", 16, 1)
     batches = [corpus.batch(*part) for part in ((0, 6), (0, 3), (3, 3))]
     inputs, targets = corpus.batch(0, corpus.sequences)
     mixed = folder / "mixed"
@@ -160,15 +163,15 @@ def ask_data(folder: Path) -> dict[str, Any]:
         channel = folder / name.partition(".")[0]
         channel.mkdir()
         (channel / name).write_bytes(content)
-        errors[name] = error(lambda channel=channel: Corpus.read(channel, 16, 1))  # type: ignore[misc]
+        errors[name] = error(lambda channel=channel: data.Corpus.read(channel, 16, 1))  # type: ignore[misc]
     return {
         "split": torch.equal(batches[0][0], torch.cat((batches[1][0], batches[2][0]))),
         "shifted": torch.equal(inputs[:, 1:], targets[:, :-1]),
         "different": len({tuple(row) for row in inputs.tolist()}),
         "next epoch": torch.equal(inputs, corpus.batch(corpus.sequences, corpus.sequences)[0]),
         "sequences": corpus.sequences,
-        "row": list(read_channel(mixed)),
-        "errors": errors | {"no folder": error(lambda: read_channel(folder / "none"))},
+        "row": list(data.read_channel(mixed)),
+        "errors": errors | {"no folder": error(lambda: data.read_channel(folder / "none"))},
     }
 
 
