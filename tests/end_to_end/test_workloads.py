@@ -35,7 +35,8 @@ training:
   strategy: torchrun
   instance_type: ml.m5.xlarge
   instance_count: 2
-  hyperparameters: {sharding: fsdp, context: 256, batch-size: 8, steps: 500, learning-rate: 0.003}
+  hyperparameters:
+    {sharding: fsdp, batch-size: 8, steps: 500, learning-rate: 0.003, precision: auto}
 """
 
 
