@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
 TENSORFLOW = "training_code/mnist/tensorflow"
 HOUSES = "training_code/houses/pytorch"
+LANGUAGE = "training_code/language/pytorch"
 _TENSORFLOW_CACHE = ("--cache-dir", ".mypy_cache/tensorflow")
 WITHOUT_AWS = (
     "tests/config",
@@ -76,6 +77,11 @@ LINT = (
         "mypy, houses",  # likewise
         (PYTHON, "-m", "mypy", "--cache-dir", ".mypy_cache/houses", HOUSES),
         {"MYPYPATH": HOUSES},
+    ),
+    Gate(
+        "mypy, language",
+        (PYTHON, "-m", "mypy", "--cache-dir", ".mypy_cache/language", LANGUAGE),
+        {"MYPYPATH": LANGUAGE},
     ),
 )
 REGISTRY = Gate(

@@ -174,10 +174,11 @@ class LiveView:
         text = trained_text(tuple(self._readings.values()), self._trained_by, progress)
         if (position := self._position) is None:
             return Text(f"   {text}")
-        line = Text(f"   epoch {position.epoch}/{self._epochs or '?'}, {text}")
+        epoch = f"epoch {position.epoch}/{self._epochs or '?'}, " if position.epoch else ""
+        line = Text(f"   {epoch}{text}")
         if not position.steps or not self._training_runs():
             return line
-        epochs = self._epochs or position.epoch
+        epochs = (self._epochs or position.epoch) if position.epoch else 1
         return Group(
             _bar("   training", position.steps_done, epochs * position.steps, "steps"), line
         )

@@ -87,7 +87,4 @@ class PlainView:
 
 
 def _place(metrics: Progress) -> str:
-    if not (position := metrics.position):
-        return ""
-    step = f" step {position.step}/{position.steps}" if position.steps else ""
-    return f"epoch {position.epoch}{step}: "
+    return f"{metrics.position}: " if metrics.position else ""

@@ -1,8 +1,8 @@
 """The progress of a training, from the lines that the script prints.
 
 The workload's file says where its numbers stand; CloudWatch's metric definitions read the same
-lines. A line may also say how far the training is: `epoch=1 step=120/470`, `world_size=2`,
-`elapsed_s=4.1`.
+lines. A line may also say how far the training is: `epoch=1 step=120/470`, or `step=120/470` where
+epochs do not count, `world_size=2`, `elapsed_s=4.1`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from config.metrics import Metric
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan|inf)"
-_POSITION = re.compile(r"\bepoch=(?P<epoch>\d+)(?: step=(?P<step>\d+)/(?P<steps>\d+))?")
+_EPOCH = re.compile(r"\bepoch=(\d+)(?: step=(\d+)/(\d+))?")
+_STEP = re.compile(r"\bstep=(\d+)/(\d+)")
 _WORLD_SIZE = re.compile(r"\bworld_size=(\d+)")
 _ELAPSED = re.compile(rf"\belapsed_s=({_NUMBER})")
 _PARTS = re.compile(r"(?:^|[\s:>])processes=(?P<processes>\d+)(?P<parts>(?: [a-z_]+=\d+)*)$")
@@ -52,7 +53,10 @@ class Parts:
 
 @dataclass(frozen=True)
 class Position:
-    """How far a training is; step and steps (per epoch) are 0 at the end of an epoch."""
+    """How far a training is; step and steps (per epoch) are 0 at the end of an epoch.
+
+    A training that does not count epochs has one, number 0.
+    """
 
     epoch: int
     step: int = 0
@@ -61,7 +65,12 @@ class Position:
     @property
     def steps_done(self) -> int:
         """Return the steps since the start of training."""
-        return (self.epoch - 1) * self.steps + self.step
+        return max(self.epoch - 1, 0) * self.steps + self.step
+
+    def __str__(self) -> str:
+        """Return `epoch 1 step 120/470`, without what is not counted."""
+        step = f"step {self.step}/{self.steps}" if self.steps else ""
+        return f"epoch {self.epoch} {step}".rstrip() if self.epoch else step
 
 
 @dataclass(frozen=True)
@@ -128,12 +137,10 @@ def parse(line: str, metrics: Mapping[str, Metric]) -> Metrics | None:
     """Return what one log line says of a training, or None if it has none of these `metrics`."""
     line = line[:_MAX_LINE]
     if readings := tuple(_readings(line, metrics)):
-        position, elapsed, world = (
-            pattern.search(line) for pattern in (_POSITION, _ELAPSED, _WORLD_SIZE)
-        )
+        elapsed, world = (pattern.search(line) for pattern in (_ELAPSED, _WORLD_SIZE))
         return Progress(
             readings,
-            Position(*(int(group or 0) for group in position.groups())) if position else None,
+            _position(line),
             float(elapsed[1]) if elapsed else None,
             int(world[1]) if world else None,
         )
@@ -141,6 +148,13 @@ def parse(line: str, metrics: Mapping[str, Metric]) -> Metrics | None:
         pairs = (part.split("=") for part in match["parts"].split())
         return Parts(int(match["processes"]), tuple((name, int(count)) for name, count in pairs))
     return None
+
+
+def _position(line: str) -> Position | None:
+    if match := _EPOCH.search(line):
+        return Position(*(int(group or 0) for group in match.groups()))
+    match = _STEP.search(line)
+    return Position(0, *map(int, match.groups())) if match else None
 
 
 def _readings(line: str, metrics: Mapping[str, Metric]) -> Iterator[Reading]:

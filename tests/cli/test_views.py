@@ -74,6 +74,7 @@ def live(*events: Event) -> str:
             " of 2, 4 s",
         ),
         (EPOCH, "epoch 1: test:rmse 0.03, 8 s"),
+        (Trained("Train", Progress(READINGS[:1], Position(0, 5, 9))), "Train: step 5/9: train:"),
         (Trained("Train", Progress(READINGS[:1])), "Train: train:loss 0.25"),
         (Transferred("images", 5_000_000, 5_000_000), "sent 5.0 of 5.0 MB (images)"),
     ],
@@ -146,6 +147,12 @@ def test_the_live_display_shows_phases_steps_and_training() -> None:
             "120/940 steps",
         )
     )
+
+
+def test_the_live_display_draws_the_steps_of_a_training_without_epochs() -> None:
+    display = live(changed(TRAIN), Trained("Train", Progress(READINGS, Position(0, 120, 470))))
+    assert "120/470 steps" in display
+    assert "epoch" not in display
 
 
 def test_the_live_display_marks_what_failed() -> None:

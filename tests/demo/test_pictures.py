@@ -1,11 +1,11 @@
-"""The two pictures."""
+"""The pictures."""
 
 from __future__ import annotations
 
 import struct
 from pathlib import Path
 
-from shoal.demo.pipeline.pictures import draw_curve, draw_digits
+from shoal.demo.pipeline.pictures import draw_bits, draw_curve, draw_digits
 from shoal.verbs.metrics import Position, Progress, Reading
 from shoal.verbs.report import EndpointAnswer
 from tests.functions.make_digits import digits
@@ -47,6 +47,14 @@ def test_a_wrong_answer_changes_the_picture(tmp_path: Path) -> None:
 def test_the_curve_is_drawn(tmp_path: Path) -> None:
     draw_curve(METRICS, tmp_path / "curve.png")
     assert size(tmp_path / "curve.png") == (1200, 675)
+
+
+def test_the_bits_of_a_language_model_are_drawn_next_to_the_compressors(tmp_path: Path) -> None:
+    measured = {"bits_per_byte": 2.2, "gzip_bits_per_byte": 1.5, "xz_bits_per_byte": 1.2}
+    draw_bits(METRICS, measured, tmp_path / "bits.png")
+    draw_bits(METRICS, {**measured, "gzip_bits_per_byte": 1.6}, tmp_path / "other.png")
+    assert size(tmp_path / "bits.png") == (1200, 675)
+    assert (tmp_path / "bits.png").read_bytes() != (tmp_path / "other.png").read_bytes()
 
 
 def test_a_run_without_metrics_gives_an_empty_curve(tmp_path: Path) -> None:

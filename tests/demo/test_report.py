@@ -15,6 +15,7 @@ from shoal.demo.pipeline.report import (
     message_of,
     print_result,
     summary_of_file,
+    write_pictures,
     write_summary,
 )
 from shoal.verbs.errors import ExecutionError
@@ -51,6 +52,13 @@ def written(facts: Facts, outcome: Outcome, folder: Path) -> dict[str, object]:
     clear(folder)
     write_summary(facts, outcome, folder)
     return dict(json.loads((folder / "summary.json").read_text()))
+
+
+def printed(folder: Path) -> str:
+    """Return what is printed of a summary, without its columns."""
+    stream = io.StringIO()
+    print_result(Console(file=stream, width=200), summary_of_file(folder), folder)
+    return " ".join(stream.getvalue().split())
 
 
 def test_the_summary_has_every_key_that_was_promised(facts: Facts, tmp_path: Path) -> None:
@@ -106,13 +114,22 @@ def test_clearing_leaves_other_files_of_the_folder_alone(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "mine.txt"]
 
 
+def test_a_language_model_is_shown_next_to_gzip_in_words_and_in_a_picture(tmp_path: Path) -> None:
+    numbers = {"bits_per_byte": 2.21, "gzip_bits_per_byte": 1.5, "xz_bits_per_byte": 1.2}
+    measured = Evaluation({**numbers, "bytes": 238_067}, "4f" * 32, "5e" * 32, "")
+    facts = Facts(execution(TRAIN), list(METRICS), measured, left_behind=())
+    written(facts, GOOD, tmp_path)
+    write_pictures(facts, tmp_path, tmp_path)
+    words = "held-out text 2.210 bits per byte of 238,067 bytes (gzip 1.500, xz 1.200)"
+    assert words in printed(tmp_path)
+    assert (tmp_path / "bits-per-byte.png").is_file()
+
+
 def test_the_result_shows_steps_accuracy_and_what_is_still_there(
     facts: Facts, tmp_path: Path
 ) -> None:
     written(facts, GOOD, tmp_path)
-    stream = io.StringIO()
-    print_result(Console(file=stream, width=200), summary_of_file(tmp_path), tmp_path)
-    display = " ".join(stream.getvalue().split())
+    display = printed(tmp_path)
     assert all(
         text in display
         for text in (

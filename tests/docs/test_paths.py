@@ -14,6 +14,7 @@ from tests.docs.pages import NOTEBOOK, ROOT, code_spans, headings, links, pages,
 
 OUTPUTS = {
     "check_data.py": "a user writes it",
+    "config.json": "training writes it",
     "evaluation.json": "evaluation writes it",
     "gpu.json": "make bench-gpu writes it",
     "manifest.json": "a user uploads it",
@@ -27,7 +28,8 @@ OUTPUTS = {
 """Files that people meet and the checkout does not have."""
 ELSEWHERE = re.compile(
     r"(mnist/main|moto/core/responses|core/lib/validation/[\w-]+|my_pipelines/\w+)\.(py|js)"
-    r"|(training_code/heat/|environments/heat\.yaml|mine/).*|heat\.csv|net\.py|pytorch/(table|saved_model)\.py"
+    r"|(training_code/(heat|pages)\b|environments/(heat|pages)\.yaml|mine/).*|heat\.csv|net\.py"
+    r"|pytorch/(table|saved_model)\.py|\*\.(txt|jsonl)"
 )
 """Files of other projects, and of the reader."""
 _FILE = re.compile(r"[\w.*-]+(/[\w.*-]+)*\.(cjs|js|jsonl?|md|mjs|png|py|sh|toml|txt|ya?ml)")

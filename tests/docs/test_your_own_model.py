@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import scripts, text_of
-from tests.repository import CHECKOUT, link_checkout
+from tests.docs.pages import text_of
+from tests.docs.tutorials import typed, writable_checkout
 from tests.training_code.table_job import prepare
 
 PAGE = "docs/guides/your-own-model.md"
@@ -19,36 +16,8 @@ EDITS, _, RUN = text_of(PAGE).partition("## Run\n")
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return a checkout to write into, whose `.venv` has the commands that the page types."""
-    link_checkout(tmp_path)
-    for name in ("training_code", ".venv"):
-        (tmp_path / name).unlink()
-        (tmp_path / name).mkdir()
-    for entry in (CHECKOUT / "training_code").iterdir():
-        (tmp_path / "training_code" / entry.name).symlink_to(entry)
-    (tmp_path / ".venv" / "bin").mkdir()
-    for name, arguments in (("python", ""), ("shoal", f" -m shoal.cli --root '{tmp_path}'")):
-        program = tmp_path / ".venv" / "bin" / name
-        program.write_text(f"#!/bin/sh\nexec '{sys.executable}'{arguments} \"$@\"\n")
-        program.chmod(0o755)
-    return tmp_path
-
-
-def typed(checkout: Path, text: str, timeout_s: float = 120) -> str:
-    """Run the blocks of a text in one shell, up to the first command that fails."""
-    result = subprocess.run(
-        ["bash", "-e"],
-        input="".join(scripts(text)),
-        cwd=checkout,
-        env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "PYTHONPATH": str(CHECKOUT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=timeout_s,
-    )
-    assert result.returncode == 0, result.stdout
-    return result.stdout
+    """Return a checkout to write into."""
+    return writable_checkout(tmp_path)
 
 
 def test_its_edits_make_a_workload_that_is_checked(checkout: Path) -> None:

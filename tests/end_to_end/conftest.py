@@ -77,10 +77,10 @@ class Checkout:
         """The first account of the emulator that runs for it."""
         return Workspace(self.root, os.environ).local_server.require().target
 
-    def run(self, *arguments: str) -> Finished:
+    def run(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> Finished:
         """Runs `shoal` to its end."""
         process = self.start(*arguments)
-        output, _ = process.communicate(timeout=_TIMEOUT_S)
+        output, _ = process.communicate(timeout=timeout_s)
         return Finished(process.returncode, output)
 
     def summary(self, output: str = "demo-out") -> dict[str, Any]:

@@ -23,6 +23,22 @@ network: {training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}
 training: {strategy: torchrun, instance_type: ml.m5.xlarge, instance_count: 2}
 """
 
+LANGUAGE = """
+name: language
+project: examples
+workload: language
+account: "111122223333"
+region: us-east-1
+protect: false
+network: {training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}
+training:
+  strategy: torchrun
+  instance_type: ml.m5.xlarge
+  instance_count: 2
+  hyperparameters:
+    {sharding: fsdp, batch-size: 8, steps: 500, learning-rate: 0.003, precision: auto}
+"""
+
 
 @contextmanager
 def emulator(own: Checkout) -> Iterator[None]:
@@ -55,6 +71,24 @@ def test_a_regression_passes_its_gates_and_its_smoke_test(
         "light-and-heavy.json",
         "two-people.csv",
     ]
+    assert summary["left_behind"] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_a_language_model_passes_its_gate_and_completes_sentences(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    own = checkout.with_environment(tmp_path, "language", LANGUAGE)
+    finished = own.run("demo", "language", timeout_s=1000)
+    assert finished.exit_code == 0, finished.output
+    summary = own.summary()
+    measured = summary["metrics"]
+    assert measured["xz_bits_per_byte"] < measured["gzip_bits_per_byte"] < 1.5
+    assert measured["bits_per_byte"] < 2.6
+    shown = {each["request"]: each["shown"]["text"] for each in summary["endpoint_answers"]}
+    assert shown["resource-name.json"] == "e Name (ARN)"
+    assert (own.root / "demo-out" / "bits-per-byte.png").is_file()
     assert summary["left_behind"] == []
 
 

@@ -40,6 +40,13 @@ def test_an_epoch_without_steps_is_a_place_too() -> None:
     assert metrics.position == Position(7)
 
 
+def test_steps_without_epochs_are_a_place_too() -> None:
+    metrics = parse(LINE.removeprefix("epoch=1 "), METRICS)
+    assert isinstance(metrics, Progress)
+    assert metrics.position == Position(0, 120, 470)
+    assert (metrics.position.steps_done, str(metrics.position)) == (120, "step 120/470")
+
+
 def test_mpi_may_write_the_rank_before_the_line() -> None:
     assert parse(f"[1,mpirank:0,algo-1]<stdout>:{LINE}", METRICS) == parse(LINE, METRICS)
 

@@ -31,6 +31,28 @@ def test_the_versions_of_a_large_object_are_listed_and_removed(tmp_path: Path) -
         s3.delete_bucket(Bucket=BUCKET)
 
 
+@pytest.mark.parametrize("algorithm", ["SHA256", "CRC32C"])
+def test_a_large_object_is_copied_with_a_checksum(tmp_path: Path, algorithm: Any) -> None:
+    with running(tmp_path) as account:
+        s3 = account.client("s3")
+        s3.create_bucket(Bucket=BUCKET)
+        for name, size in (("large", SIZE), ("small", 9)):
+            s3.put_object(Bucket=BUCKET, Key=name, Body=b"a" * size)
+        answers = {
+            name: s3.copy_object(
+                Bucket=BUCKET,
+                Key=f"{name}-copy",
+                CopySource=f"{BUCKET}/{name}",
+                ChecksumAlgorithm=algorithm,
+            )["CopyObjectResult"]
+            for name in ("large", "small")
+        }
+        if algorithm == "SHA256":
+            digest = base64.b64encode(hashlib.sha256(b"a" * SIZE).digest()).decode()
+            assert answers["large"]["ChecksumSHA256"] == digest
+        assert {*answers["large"]} == {*answers["small"]}
+
+
 @pytest.mark.parametrize(
     ("checksum", "code"),
     [

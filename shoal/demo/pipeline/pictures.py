@@ -1,8 +1,11 @@
-"""Two pictures: ten test digits with the endpoint's answers, and the training curves."""
+"""The pictures: ten test digits with the endpoint's answers, a language model's curve next to what
+compressors need, and the training curves of any workload.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +16,12 @@ from matplotlib.ticker import MaxNLocator
 from shoal.verbs.metrics import Metrics
 from shoal.verbs.report import EndpointAnswer, curves
 
-_RIGHT, _WRONG, _CURVE = "#1a7f37", "#cf222e", "#0969da"
+_RIGHT, _WRONG, _CURVE, _OTHER = "#1a7f37", "#cf222e", "#0969da", "#57606a"
 _DPI = 150
 _COLUMNS = 5
 _MAX_CURVES = 4
+LOSS = "train:loss"
+"""In nats per byte, where a language model is trained."""
 Pixels = Sequence[Sequence[int]]
 
 
@@ -54,6 +59,29 @@ def draw_curve(metrics: Sequence[Metrics], path: Path) -> None:
         axis.grid(alpha=0.3)
     axes[-1].set_xlabel("step")
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    _save(figure, path)
+
+
+def draw_bits(metrics: Sequence[Metrics], measured: Mapping[str, float], path: Path) -> None:
+    """Draw how many bits a byte of text costs the model while it learns, with lines for what the
+    evaluation measured on text that it never saw: the model, gzip and xz.
+    """
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    figure.suptitle("Bits for a byte of text")
+    axis = figure.subplots()
+    steps, losses = _columns(curves(metrics).get(LOSS, []))
+    axis.plot(steps, [nats / math.log(2) for nats in losses], color=_CURVE, label="while learning")
+    for name, label, color in (
+        ("bits_per_byte", "held-out text", _RIGHT),
+        ("gzip_bits_per_byte", "gzip -9, the same text", _OTHER),
+        ("xz_bits_per_byte", "xz -9e, the same text", _OTHER),
+    ):
+        bits, style = measured[name], ":" if name.startswith("xz") else "--"
+        axis.axhline(bits, color=color, linestyle=style, label=f"{label}: {bits:.3f}")
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("step")
+    axis.grid(alpha=0.3)
+    axis.legend()
     _save(figure, path)
 
 

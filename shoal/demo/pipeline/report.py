@@ -1,10 +1,11 @@
-"""The output of `shoal demo`: summary.json, two pictures, logs, and the table at its end."""
+"""The output of `shoal demo`: summary.json, pictures, logs, and the table at its end."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,10 @@ from shoal.verbs.report import (
     step_rows,
 )
 
-SUMMARY, DIGITS, CURVE, LOGS = "summary.json", "digits.png", "training-curve.png", "logs"
+SUMMARY, LOGS = "summary.json", "logs"
+DIGITS, BITS, CURVE = "digits.png", "bits-per-byte.png", "training-curve.png"
+COMPRESSED = ("bits_per_byte", "gzip_bits_per_byte", "xz_bits_per_byte", "bytes")
+"""What the evaluation of a language model measures."""
 SMOKE_TEST = Path("training_code/mnist/smoke_test")
 _ENDED = {"training job": "ended", "processing job": "ended"}
 """Kinds that end by themselves.
@@ -56,15 +60,18 @@ class Facts:
 def clear(output: Path) -> None:
     """Remove an earlier report, and nothing else in the folder."""
     output.mkdir(parents=True, exist_ok=True)
-    for name in (SUMMARY, DIGITS, CURVE):
+    for name in (SUMMARY, DIGITS, BITS, CURVE):
         (output / name).unlink(missing_ok=True)
     shutil.rmtree(output / LOGS, ignore_errors=True)
     (output / LOGS).mkdir()
 
 
 def write_pictures(facts: Facts, root: Path, output: Path) -> None:
-    """Draw the training curves, and the smoke test's digits with their answers if it is MNIST's."""
+    """Draw the training curves; of MNIST the smoke test's digits with their answers, and of a
+    language model the bits per byte next to gzip's.
+    """
     from shoal.demo.pipeline.pictures import (
+        draw_bits,
         draw_curve,
         draw_digits,
     )  # only here: loading matplotlib would slow every other verb
@@ -73,6 +80,12 @@ def write_pictures(facts: Facts, root: Path, output: Path) -> None:
     if facts.answers and all("digit" in answer.shown for answer in facts.answers):
         images = [_image(root, each) for each in facts.answers]
         draw_digits(images, facts.answers, output / DIGITS)
+    if facts.evaluation and _is_of_text(facts.evaluation.metrics):
+        draw_bits(facts.metrics, facts.evaluation.metrics, output / BITS)
+
+
+def _is_of_text(measured: Mapping[str, float]) -> bool:
+    return set(COMPRESSED) <= set(measured)
 
 
 def write_summary(facts: Facts, outcome: Outcome, output: Path) -> None:
@@ -157,6 +170,12 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
     if facts["accuracy"] is not None:
         of = f" of {facts['images']:,} images" if facts["images"] is not None else ""
         console.print(f"test accuracy   {facts['accuracy']:.2%}{of}")
+    elif _is_of_text(facts["metrics"] or {}):
+        bits, by_gzip, by_xz, size = (facts["metrics"][name] for name in COMPRESSED)
+        console.print(
+            f"held-out text   {bits:.3f} bits per byte of {size:,} bytes"
+            f" (gzip {by_gzip:.3f}, xz {by_xz:.3f})"
+        )
     elif facts["metrics"]:
         values = ", ".join(f"{name} {value:g}" for name, value in facts["metrics"].items())
         console.print(f"evaluation      {values}")

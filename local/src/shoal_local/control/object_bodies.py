@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
+from moto.s3 import responses, utils
 from moto.s3.exceptions import EntityTooSmall, InvalidPart, MalformedXML
 from moto.s3.models import FakeKey, FakeMultipart, S3Backend
 from moto.s3.responses import S3Response
@@ -29,6 +30,7 @@ Checksum = tuple[str, str, int]
 _value_of_moto = FakeKey.value
 _set_up_by_moto = S3Response.setup_class
 _complete_by_moto = S3Backend.complete_multipart_upload
+_checksum_by_moto = utils.compute_checksum
 
 
 class Body:
@@ -97,6 +99,7 @@ def stream_objects() -> None:
     FakeMultipart.complete = complete  # type: ignore[method-assign,assignment]
     S3Backend.complete_multipart_upload = complete_and_forget_parts  # type: ignore[method-assign,assignment]
     S3Response.setup_class = set_up  # type: ignore[method-assign,assignment]
+    responses.compute_checksum = checksum_of  # type: ignore[attr-defined,assignment]
 
 
 def value_of(key: FakeKey) -> bytes | Body:
@@ -181,6 +184,14 @@ _ALGORITHMS: dict[str, Callable[[Iterable[bytes]], bytes]] = {
     "SHA1": _sha("sha1"),
     "SHA256": sha256,
 }
+
+
+def checksum_of(value: bytes | Body, algorithm: str) -> bytes:
+    """Return the checksum of an object in base64: of a copy, or of an upload that brings none."""
+    compute = _ALGORITHMS.get(algorithm)
+    if compute is None or isinstance(value, bytes):
+        return _checksum_by_moto(b"".join(blocks_of(value)), algorithm)
+    return base64.b64encode(compute(value))
 
 
 def complete_and_forget_parts(

@@ -1,0 +1,84 @@
+"""Runs a training script on several ranks: `run_ranks.py FILE JOB...`.
+
+A JOB is JSON: {"ranks", "arguments", "signal"}. The ranks are forks of a process that has imported
+torch and joins no job itself, so that ten jobs pay for one import. FILE gets [exit status, what
+rank 0 printed] of each job. A signal {"number", "line", "after_s"} goes to all ranks so long after
+rank 0 has printed so many lines with a loss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+CODE = Path(__file__).parents[4] / "training_code" / "language" / "pytorch"
+sys.path.insert(0, str(CODE))
+import torch._dynamo  # noqa: E402, F401 (which each rank would import)
+import train  # noqa: E402
+
+
+def main(arguments: list[str]) -> None:
+    """Run one job after the other."""
+    file, *jobs = arguments
+    Path(file).write_text(json.dumps([run(**json.loads(job)) for job in jobs]))
+
+
+def run(ranks: int, arguments: list[str], signal: dict[str, Any] | None) -> tuple[int, str]:
+    """Return the highest exit status of the ranks, and what rank 0 printed."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    reading, writing = os.pipe()
+    children = []
+    for rank in range(ranks):
+        child = os.fork()
+        if not child:
+            os.close(reading)
+            place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks}
+            place |= {"LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
+            os.environ.update({name: str(value) for name, value in place.items()})
+            os.environ["MASTER_ADDR"] = "127.0.0.1"
+            os._exit(compute(arguments, writing if rank == 0 else os.open(os.devnull, os.O_WRONLY)))
+        children.append(child)
+    os.close(writing)
+    output = read(reading, children, signal)
+    statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    return max(statuses), output
+
+
+def read(descriptor: int, children: list[int], signal: dict[str, Any] | None) -> str:
+    """Return all that rank 0 prints; send the signal when its line is there."""
+    lines, losses = [], 0
+    with os.fdopen(descriptor) as stream:
+        for line in stream:
+            lines.append(line)
+            losses += "train_loss=" in line
+            if signal and losses == signal["line"]:
+                time.sleep(signal["after_s"])
+                for child in children:
+                    os.kill(child, signal["number"])
+                signal = None
+    return "".join(lines)
+
+
+def compute(arguments: list[str], descriptor: int) -> int:
+    """Be one rank, and return its exit status."""
+    with os.fdopen(descriptor, "w") as stream, contextlib.redirect_stdout(stream):
+        try:
+            train.main(arguments, os.environ)
+        except SystemExit as end:
+            return int(end.code or 0)
+        except Exception:  # noqa: BLE001 (a rank must not go on as its parent)
+            print(traceback.format_exc(), flush=True)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,130 @@
+"""A job goes on from a checkpoint that another number of ranks wrote, sharded in another way,
+whenever it was stopped or killed.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from local.tests.smddp.runtime import Runtime
+from tests.training_code.language.jobs import (
+    SMALL,
+    TOLERANCE,
+    Job,
+    Result,
+    Signal,
+    assert_same_curve,
+    difference,
+    run,
+)
+
+SHAPES: dict[str, tuple[int, dict[str, str | int]]] = {
+    "alone": (1, {}),
+    "ddp on 2": (2, {"sharding": "ddp"}),
+    "fsdp on 2": (2, {"sharding": "fsdp"}),
+    "fsdp on 3": (3, {"sharding": "fsdp", "accumulation": 2}),
+    "hsdp on 4": (4, {"sharding": "hsdp", "shard-size": 2}),
+}
+GATE = [("fsdp on 2", "alone"), ("alone", "fsdp on 2")]
+MATRIX = [(one, other) for one in SHAPES for other in SHAPES if (one, other) not in GATE]
+STOPPED = 128 + signal.SIGTERM
+
+
+def job(folder: Path, shape: str, sent: Signal | None = None, **options: int) -> Job:
+    ranks, sharding = SHAPES[shape]
+    changes: dict[str, str | int] = {name.replace("_", "-"): n for name, n in options.items()}
+    return Job(folder, SMALL | sharding | changes, ranks, sent)
+
+
+def longer_job(folder: Path, shape: str, sent: Signal | None = None) -> Job:
+    return job(folder, shape, sent, steps=24, checkpoint_every=1)
+
+
+def flip_a_byte(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [*GATE, *(pytest.param(*pair, marks=pytest.mark.nightly) for pair in MATRIX)],
+)
+def test_a_job_passes_over_a_damaged_checkpoint_and_goes_on_in_another_shape(
+    alone: Result, runtime: Runtime, text: Path, tmp_path: Path, before: str, after: str
+) -> None:
+    first = job(tmp_path, before)
+    if before == "alone":
+        shutil.copytree(alone.job.folder / "checkpoints", tmp_path / "checkpoints")
+    else:
+        run(runtime, text, first)
+    flip_a_byte(first.checkpoints[-1] / "__0_0.distcp")
+    (second,) = run(runtime, text, job(tmp_path, after))
+    assert "passed over checkpoint step-00000004: __0_0.distcp has other bytes" in second.output
+    assert "resumed at step=2 " in second.output
+    assert list(second.curve) == [3, 4]
+    assert_same_curve(second, alone)
+    assert difference(second.job.weights(), alone.job.weights()) < TOLERANCE
+
+
+def test_sigterm_ends_a_job_with_a_checkpoint_and_without_a_model(
+    runtime: Runtime, text: Path, tmp_path: Path
+) -> None:
+    sent = Signal(signal.SIGTERM, line=1)
+    (stopped,) = run(runtime, text, job(tmp_path, "fsdp on 2", sent, steps=100_000))
+    assert stopped.status == STOPPED
+    assert "stopped on SIGTERM at step=" in stopped.output
+    assert [each.name for each in stopped.job.checkpoints][-1] == f"step-{max(stopped.curve):08d}"
+    assert not (tmp_path / "model").exists()
+
+
+def test_settings_that_do_not_fit_are_refused_by_name(
+    alone: Result, runtime: Runtime, text: Path
+) -> None:
+    folder = alone.job.folder
+    other, uneven = run(
+        runtime,
+        text,
+        job(folder, "alone", seed=2, steps=7),
+        job(folder, "alone", accumulation=5),
+    )
+    assert (other.status, uneven.status) == (1, 1)
+    assert "other settings: steps 4 (now 7), seed 1 (now 2); use them or another" in other.output
+    assert "--batch-size 12 is not divisible by 1 ranks times --accumulation 5" in uneven.output
+
+
+@pytest.fixture(scope="module")
+def undisturbed(runtime: Runtime, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    (result,) = run(runtime, text, longer_job(tmp_path_factory.mktemp("undisturbed"), "alone"))
+    assert result.status == 0, result.output
+    return result
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(10))
+def test_a_job_killed_at_five_moments_has_the_curve_of_an_undisturbed_one(
+    undisturbed: Result, runtime: Runtime, text: Path, tmp_path: Path, seed: int
+) -> None:
+    moments = random.Random(seed)
+
+    def killed() -> Signal:
+        return Signal(signal.SIGKILL, moments.choice((1, 2)), moments.uniform(0, 0.1))
+
+    def shape() -> str:
+        return moments.choice(list(SHAPES))
+
+    jobs = [longer_job(tmp_path, shape(), killed()) for _ in range(5)]
+    *kills, last = run(runtime, text, *jobs, longer_job(tmp_path, shape()))
+    assert [each.status for each in kills] == 5 * [-signal.SIGKILL]
+    for each in kills:
+        assert each.curve == {
+            step: pytest.approx(undisturbed.curve[step], abs=TOLERANCE, rel=0)
+            for step in each.curve
+        }
+    assert_same_curve(last, undisturbed)
+    assert difference(last.job.weights(), undisturbed.job.weights()) < TOLERANCE

@@ -1,0 +1,121 @@
+"""Text to learn from, as one row of bytes that is cut into sequences.
+
+A channel is a folder of UTF-8 files: each `*.txt` is a document, and so is the `text` of each line
+of a `*.jsonl`. A batch depends on seed and step alone, not on the number of ranks, so that a step
+is all that a run needs to go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from model import END_OF_TEXT
+from torch import Tensor
+
+_SEPARATOR = bytes([END_OF_TEXT])
+
+
+def read_channel(folder: Path) -> bytes:
+    """Return all documents, each after a zero byte, in the order of their files' names.
+
+    Raise ValueError if there are none, or for a file that is not what it should be.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}")
+    row = b"".join(
+        _SEPARATOR + document
+        for file in sorted(folder.rglob("*"))
+        if file.suffix in (".txt", ".jsonl") and file.is_file()
+        for document in _documents(file)
+    )
+    if not row:
+        raise ValueError(f"{folder} has no *.txt or *.jsonl with text")
+    return row
+
+
+def _documents(file: Path) -> Iterator[bytes]:
+    try:
+        text = file.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not UTF-8 at byte {error.start}: convert it") from error
+    if file.suffix == ".txt":
+        documents = [(str(file), text)]
+    else:
+        lines = enumerate(text.split("\n"), start=1)
+        documents = [
+            (f"{file} line {number}", _text(f"{file} line {number}", line))
+            for number, line in lines
+            if line.strip()
+        ]
+    for place, document in documents:
+        if "\0" in document:
+            raise ValueError(f"{place} has a zero byte, which ends a text here: remove it")
+        if document:
+            yield document.encode()
+
+
+def _text(place: str, line: str) -> str:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{place} is not JSON: {error}") from error
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        return str(value["text"])
+    raise ValueError(f'{place} has no string "text"')
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The bytes of a channel, cut into sequences of `context` tokens and the one after each.
+
+    In each epoch the cuts lie elsewhere, and the sequences are in another order.
+    """
+
+    tokens: Tensor
+    """uint8 (bytes)."""
+    context: int
+    seed: int
+    sha256: str
+
+    @classmethod
+    def read(cls, folder: Path, context: int, seed: int) -> Corpus:
+        """Read a channel. Raise ValueError if it is too short for a single sequence."""
+        row = read_channel(folder)
+        if len(row) < 2 * context:
+            raise ValueError(
+                f"{folder} has {len(row)} bytes of text, --context {context} needs {2 * context}"
+            )
+        tokens = torch.frombuffer(bytearray(row), dtype=torch.uint8)
+        return cls(tokens, context, seed, hashlib.sha256(row).hexdigest())
+
+    @property
+    def sequences(self) -> int:
+        """Sequences in an epoch: one fewer than fit, because the first cut moves."""
+        return len(self.tokens) // self.context - 1
+
+    def batch(self, first: int, count: int) -> tuple[Tensor, Tensor]:
+        """Return tokens and the tokens after each, int64 (count, context).
+
+        `first` is the number of sequences that were learned before, over all epochs.
+        """
+        starts = [self._start(index) for index in range(first, first + count)]
+        rows = torch.stack([self.tokens[at : at + self.context + 1] for at in starts]).long()
+        return rows[:, :-1], rows[:, 1:]
+
+    def _start(self, index: int) -> int:
+        epoch, place = divmod(index, self.sequences)
+        shift, order = _epoch(self.seed, epoch, self.context, self.sequences)
+        return shift + int(order[place]) * self.context
+
+
+@lru_cache(maxsize=2)
+def _epoch(seed: int, epoch: int, context: int, sequences: int) -> tuple[int, Tensor]:
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    shift = int(torch.randint(context, (), generator=generator))
+    return shift, torch.randperm(sequences, generator=generator)

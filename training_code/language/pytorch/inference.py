@@ -1,0 +1,116 @@
+"""The endpoint's code: a request's text is continued, the same way for the same seed.
+
+SageMaker's PyTorch serving container looks for these four functions. A request is JSON in the form
+of Hugging Face's servers, `{"inputs": TEXT, "parameters": {"max_new_tokens": 64, "temperature":
+0.8, "seed": 1}}`; a token is a byte. The answer is JSON, which says which model gave it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from model import END_OF_TEXT, METADATA_FILE, Transformer, content_sha256, generate, load
+
+JSON = "application/json"
+MAX_NEW_TOKENS = 1024
+"""More take longer than an endpoint may."""
+MAX_TEMPERATURE = 10
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model, and what says which one it is."""
+
+    model: Transformer
+    identity: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is continued, and how."""
+
+    prompt: bytes
+    max_new_tokens: int = 64
+    temperature: float = 0.8
+    """0 takes the likeliest byte each time."""
+    seed: int = 1
+
+
+def model_fn(model_dir: str) -> Served:
+    """Read the model that the archive was unpacked to."""
+    folder = Path(model_dir)
+    model = load(folder)
+    metadata = json.loads((folder / METADATA_FILE).read_text())
+    identity = {
+        "training_job_name": metadata["training_job_name"],
+        "content_sha256": content_sha256(folder),
+    }
+    return Served(model.cuda() if torch.cuda.is_available() else model, identity)
+
+
+def input_fn(body: bytes | bytearray | str, content_type: str) -> Request:
+    """Return the request. Raise ValueError that says what is wrong with another one."""
+    if _media_type(content_type) != JSON:
+        raise ValueError(f"content type {content_type!r} is not supported; send {JSON}")
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the request is not JSON: {error}") from error
+    text = request.get("inputs") if isinstance(request, dict) else None
+    if not isinstance(text, str) or chr(END_OF_TEXT) in text:
+        raise ValueError('send {"inputs": TEXT}, a text without zero bytes')
+    return Request(text.encode(), **_parameters(request.get("parameters") or {}))
+
+
+def predict_fn(request: Request, served: Served) -> dict[str, Any]:
+    """Return the continuation, and the identity of the model that gave it."""
+    text = generate(
+        served.model,
+        request.prompt,
+        request.max_new_tokens,
+        seed=request.seed,
+        temperature=request.temperature,
+    )
+    # a byte of a character that is not whole yet becomes U+FFFD
+    return {"generated_text": text.decode(errors="replace"), "model": served.identity}
+
+
+def output_fn(prediction: dict[str, Any], accept: str) -> str:
+    """Return the answer. Raise ValueError if the client does not accept JSON."""
+    if (_media_type(accept) or JSON) not in (JSON, "*/*", "application/*"):
+        raise ValueError(f"accept {accept!r} is not supported; ask for {JSON}")
+    return json.dumps(prediction)
+
+
+def _parameters(parameters: Any) -> dict[str, Any]:
+    rules: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "max_new_tokens": (
+            lambda value: isinstance(value, int) and 1 <= value <= MAX_NEW_TOKENS,
+            f"a whole number from 1 to {MAX_NEW_TOKENS}",
+        ),
+        "temperature": (
+            lambda value: isinstance(value, int | float) and 0 <= value <= MAX_TEMPERATURE,
+            f"a number from 0 to {MAX_TEMPERATURE}",
+        ),
+        "seed": (
+            lambda value: isinstance(value, int) and 0 <= value < 2**63,
+            "a whole number from 0 to 2^63 - 1",
+        ),
+    }
+    values = parameters if isinstance(parameters, dict) else {"parameters": parameters}
+    for name, value in values.items():
+        if name not in rules:
+            raise ValueError(f"there is no parameter {name!r}; there are: {', '.join(rules)}")
+        holds, allowed = rules[name]
+        if isinstance(value, bool) or not holds(value):
+            raise ValueError(f"parameter {name} must be {allowed}, not {value!r}")
+    return values
+
+
+def _media_type(header: str | None) -> str:
+    return (header or "").split(";")[0].strip().lower()

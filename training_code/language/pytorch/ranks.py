@@ -1,0 +1,132 @@
+"""Joins the job: finds this process's place among the ranks in the launcher's environment.
+
+The same code runs with smddp on p4d, with NCCL on other GPUs, with gloo on CPUs and alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+SMDDP_MODULE = "smdistributed.dataparallel.torch.torch_smddp"
+SMDDP_FLAGS = ("SMDATAPARALLEL_USE_SINGLENODE", "SMDATAPARALLEL_USE_HOMOGENEOUS")
+"""The training toolkit gives one of these to mpirun when the job asks for smddp."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process's place in the job."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    backend: str
+    device: torch.device
+    control: Any
+    """A group over gloo for small messages between hosts' CPUs; None is the group of all ranks."""
+
+    @property
+    def is_first(self) -> bool:
+        """Rank 0 prints and saves the model."""
+        return self.rank == 0
+
+    @property
+    def leads_host(self) -> bool:
+        """One rank of each host cleans the folder for checkpoints: hosts need not share it."""
+        return self.local_rank == 0
+
+    def say(self, line: str) -> None:
+        """Print once per job."""
+        if self.is_first:
+            print(line, flush=True)
+
+    def sum(self, *values: float) -> list[float]:
+        """Add each value over all ranks."""
+        total = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(total, group=self.control)
+        return total.tolist()  # type: ignore[no-any-return, unused-ignore]
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return every rank's value, on every rank."""
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value, group=self.control)
+        return values
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        self.sum(0.0)
+
+
+@contextmanager
+def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
+    """Be part of the job while the block runs. `backend` is auto, smddp, nccl or gloo."""
+    backend = choose_backend(backend, environ)
+    if backend == "smddp":
+        # This registers the backend; under mpirun the stand-in also sets RANK and its like.
+        importlib.import_module(SMDDP_MODULE)
+    local_rank, local_world_size = _local(environ)
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local_rank)
+        device = torch.device("cuda", local_rank)
+    elif "OMP_NUM_THREADS" not in environ:
+        # Ranks that each start a thread per core slow each other down.
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_world_size))
+    # torch's own objects stay to the end: no collection needs to look through them, nor the
+    # interpreter at its exit
+    gc.freeze()
+    place: dict[str, Any] = {}
+    if "WORLD_SIZE" not in environ:  # a job of one, which needs no address to meet at
+        place = {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT, **place)
+    try:
+        control = None if backend == "gloo" else dist.new_group(backend="gloo")
+        place_of = (dist.get_rank(), dist.get_world_size(), local_rank, local_world_size)
+        yield Ranks(*place_of, backend, device, control)
+    finally:
+        # What still refers to the process group keeps its threads, and gloo's abort the interpreter
+        # at exit: collect the cycles, so that leaving really joins them.
+        gc.collect()
+        dist.destroy_process_group()
+
+
+def choose_backend(backend: str, environ: Mapping[str, str]) -> str:
+    """Decide "auto".
+
+    That is smddp if the launcher was told so and the library is there, else NCCL with CUDA, else
+    gloo.
+    """
+    if backend != "auto":
+        return backend
+    if any(flag in environ for flag in SMDDP_FLAGS) and _importable(SMDDP_MODULE):
+        return "smddp"
+    return "nccl" if torch.cuda.is_available() else "gloo"
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _local(environ: Mapping[str, str]) -> tuple[int, int]:
+    local_rank = environ.get("LOCAL_RANK") or environ.get("SMDATAPARALLEL_LOCAL_RANK")
+    if local_rank is None and int(environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError(
+            "the launcher gave this process a WORLD_SIZE but no LOCAL_RANK, so it cannot know"
+            " its GPU"
+        )
+    return int(local_rank or "0"), int(environ.get("LOCAL_WORLD_SIZE", "1"))

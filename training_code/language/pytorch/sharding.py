@@ -1,0 +1,169 @@
+"""The ways to spread a model over the ranks: DDP, FSDP2 and, over several hosts, both (HSDP).
+
+| way | each rank keeps of weights, gradients and optimizer | messages of a step |
+| --- | --- | --- |
+| ddp | all | all-reduce of the gradients |
+| fsdp | 1/N over all N ranks | all-gather of the weights, reduce-scatter of the gradients |
+| hsdp | 1/n over the n ranks of a host | those within the host, all-reduce between hosts |
+
+All of them start from the same weights and compute the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from model import Config, Transformer, initial_weight
+from ranks import Ranks
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
+
+try:  # since PyTorch 2.6
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+except ImportError:  # in the images that have smddp, PyTorch 2.4 and 2.5
+    from torch.distributed._composable.fsdp import MixedPrecisionPolicy, fully_shard
+
+WAYS = ("ddp", "fsdp", "hsdp")
+PRECISIONS = ("auto", "float32", "bf16", "float64")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run spreads its model, and in what it computes."""
+
+    sharding: str = "ddp"
+    precision: str = "float32"
+    checkpointing: bool = False
+    """Compute each layer again in backward, instead of keeping what it computed."""
+    compiled: bool = False
+    shard_size: int = 0
+    """Ranks in a group of hsdp; 0: those of a host."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the dtype of weights, gradients and optimizer: bf16 is only computed in."""
+        return torch.float64 if self.precision == "float64" else torch.float32
+
+    def groups(self, ranks: Ranks) -> tuple[int, int]:
+        """Return the number of groups of hsdp, and the ranks in each.
+
+        Raise ValueError if the ranks do not divide into them.
+        """
+        size = self.shard_size or ranks.local_world_size
+        if ranks.world_size % size:
+            raise ValueError(f"{ranks.world_size} ranks do not divide into groups of {size}")
+        return ranks.world_size // size, size
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A model that is spread over the ranks."""
+
+    model: Transformer
+    """What has the weights: whole ones, or this rank's part of each."""
+    module: nn.Module
+    """What computes, and averages gradients over the ranks in backward."""
+    plan: Plan
+    device: torch.device
+
+    @contextmanager
+    def pass_of_step(self, *, last: bool) -> Iterator[None]:
+        """Compute one pass of a step; only the last one's backward averages gradients."""
+        ddp = isinstance(self.module, DistributedDataParallel)
+        if self.plan.sharding != "ddp":
+            self.module.set_requires_gradient_sync(last)
+        with self.module.no_sync() if ddp and not last else nullcontext():
+            yield
+
+    def autocast(self) -> torch.autocast:
+        """Return the context of forward: FSDP2 casts by itself."""
+        enabled = self.plan.precision == "bf16" and self.plan.sharding == "ddp"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+    def whole_weights(self) -> dict[str, Tensor]:
+        """Return the weights on the CPU of rank 0, nothing on the others; all ranks call it."""
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        return get_model_state_dict(self.model, options=options)  # type: ignore[no-any-return, unused-ignore]
+
+
+def spread(config: Config, seed: int, plan: Plan, ranks: Ranks) -> Spread:
+    """Make a model, of which no rank ever holds more than its part and one weight.
+
+    Raise ValueError if the ranks do not divide into the plan's groups.
+    """
+    mesh = _mesh(plan, ranks)
+    with torch.device("meta"):
+        model = Transformer(config).to(plan.dtype)
+    for layer in model.model.layers:
+        layer.checkpointing = plan.checkpointing
+        if plan.compiled:
+            layer.compile()
+    if mesh is not None:
+        policy = MixedPrecisionPolicy()
+        if plan.precision == "bf16":
+            policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32)
+        for layer in model.model.layers:
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(model, mesh=mesh, mp_policy=policy)
+    model.to_empty(device=ranks.device)
+    _initialize(model, seed)
+    module: nn.Module = model
+    if plan.sharding == "ddp" and ranks.world_size > 1:
+        module = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    return Spread(model, module, plan, ranks.device)
+
+
+def _mesh(plan: Plan, ranks: Ranks) -> Any:
+    if plan.sharding == "ddp":
+        return None
+    if plan.sharding == "fsdp":
+        return init_device_mesh(ranks.device.type, (ranks.world_size,))
+    names = ("replicate", "shard")
+    return init_device_mesh(ranks.device.type, plan.groups(ranks), mesh_dim_names=names)
+
+
+def _initialize(model: Transformer, seed: int) -> None:
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            whole = initial_weight(model.config, name, weight.shape, seed)
+            local(weight).copy_(_part(whole, weight))
+
+
+def _part(whole: Tensor, weight: Any) -> Tensor:
+    """Return this rank's part, cut as FSDP2 does: in the pieces of torch.chunk."""
+    for dimension, placement in enumerate(getattr(weight, "placements", ())):
+        if placement.is_shard():
+            parts = whole.chunk(weight.device_mesh.size(dimension), dim=placement.dim)
+            place = weight.device_mesh.get_local_rank(dimension)
+            whole = parts[place] if place < len(parts) else whole[:0]
+    return whole
+
+
+def local(tensor: Any) -> Tensor:
+    """Return this rank's part of a tensor that may be sharded."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def bytes_per_rank(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, int]:
+    """Return what this rank keeps of weights, gradients and Adam's two moments."""
+    weights = list(model.parameters())
+    kept = {
+        "weights": weights,
+        "gradients": [weight.grad for weight in weights if weight.grad is not None],
+        "optimizer": [
+            value
+            for state in optimizer.state.values()
+            for name, value in state.items()
+            if name != "step"
+        ],
+    }
+    return {
+        name: sum(local(each).numel() * each.element_size() for each in tensors)
+        for name, tensors in kept.items()
+    }

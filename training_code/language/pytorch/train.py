@@ -1,0 +1,406 @@
+"""Train a language model on a folder of text with any number of ranks.
+
+    python train.py --train-dir text/train --model-dir model
+    torchrun --nproc_per_node 2 train.py --sharding fsdp ...
+
+The batch size is the *global* one: at equal settings, 1 rank and N ranks, and every way to shard,
+give the same loss curve. Rank 0 prints the metrics that SageMaker's metric definitions look for,
+and saves the model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from checkpoint import Position, Store
+from data import Corpus
+from model import MAX_DEPTH, METADATA_FILE, Config, save
+from ranks import Ranks, joined
+from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_per_rank, spread
+from speed import computes_bf16, flops_per_token, peak_flops
+from torch.nn import functional
+
+BETAS = (0.9, 0.95)
+WEIGHT_DECAY = 0.1
+MAX_GRADIENT_NORM = 1.0
+"""These three are Llama 2's (arXiv 2307.09288, section 2.2)."""
+WARM_UP_SHARE = 0.05
+SERVED_FILES = ("inference.py", "model.py")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings of a run."""
+
+    depth: int
+    context: int
+    batch_size: int
+    steps: int
+    max_seconds: float
+    learning_rate: float
+    sharding: str
+    shard_size: int
+    precision: str
+    accumulation: int
+    checkpointing: bool
+    compile: bool
+    seed: int
+    backend: str
+    log_every: int
+    checkpoint_every: int
+    train_dir: Path
+    model_dir: Path
+    checkpoint_dir: Path
+    job_name: str
+
+    def sequences_per_pass(self, world_size: int) -> int:
+        """Sequences that a rank computes at a time.
+
+        Raises ValueError if the batch does not divide.
+        """
+        passes = world_size * self.accumulation
+        if self.batch_size % passes:
+            raise ValueError(
+                f"--batch-size {self.batch_size} is not divisible by {world_size} ranks times"
+                f" --accumulation {self.accumulation}"
+            )
+        return self.batch_size // passes
+
+    @property
+    def plan(self) -> Plan:
+        """How the model is spread, which changes nothing of what is computed."""
+        return Plan(
+            self.sharding, self.precision, self.checkpointing, self.compile, self.shard_size
+        )
+
+
+def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+    """Read the command line, then SageMaker's SM_* variables, then defaults."""
+    parser = argparse.ArgumentParser(description="Train a language model.", allow_abbrev=False)
+    add = parser.add_argument
+    add("--depth", type=_positive, default=2, help=f"layers, 1 to {MAX_DEPTH}: sets all sizes")
+    add("--context", type=_positive, default=256, help="bytes that the model looks back")
+    add("--batch-size", type=_positive, default=32, help="sequences per step over ALL ranks")
+    add("--steps", type=_positive, default=1000)
+    add("--max-seconds", type=_positive_number, default=math.inf, help="end earlier than --steps")
+    add("--learning-rate", type=_positive_number, default=0.002, help="the highest one")
+    add("--sharding", choices=WAYS, default="ddp")
+    add("--shard-size", type=int, default=0, help="ranks in a group of hsdp (0: those of a host)")
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        default="float32",
+        help="auto: bf16 where every device has instructions for it, else float32",
+    )
+    add("--accumulation", type=_positive, default=1, help="passes of a step, for less memory")
+    for name, effect in (
+        ("--checkpointing", "compute layers again in backward, for less memory"),
+        ("--compile", "compile layers"),
+    ):
+        # a hyperparameter of SageMaker has a value
+        add(name, type=_switch, nargs="?", const=True, default=False, help=effect)
+    add("--seed", type=int, default=1)
+    add("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
+    add("--log-every", type=_positive, default=10, help="steps between two lines of metrics")
+    add("--checkpoint-every", type=_positive, default=200, help="steps between two checkpoints")
+    for name, variable in (("--train-dir", "SM_CHANNEL_TRAIN"), ("--model-dir", "SM_MODEL_DIR")):
+        given, required = environ.get(variable), variable not in environ
+        add(name, type=Path, default=given, required=required, help=f"default: ${variable}")
+    add("--checkpoint-dir", type=Path, help="default: checkpoints next to the model")
+    values = vars(parser.parse_args(arguments))
+    values["checkpoint_dir"] = (
+        values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
+    )
+    return Options(**values, job_name=environ.get("TRAINING_JOB_NAME", "local"))
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def _positive_number(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def _switch(text: str) -> bool:
+    switches = {"true": True, "1": True, "false": False, "0": False}
+    if text.lower() not in switches:
+        raise argparse.ArgumentTypeError(f"{text} is neither true nor false")
+    return switches[text.lower()]
+
+
+class StopRequest:
+    """Remembers SIGTERM.
+
+    SageMaker sends it 120 s before it kills a job that is stopped or interrupted.
+    """
+
+    def __init__(self) -> None:
+        self.received = False
+        signal.signal(signal.SIGTERM, self._remember)
+
+    def _remember(self, _signal: int, _frame: object) -> None:
+        self.received = True
+
+
+@dataclass
+class Run:
+    """The objects that one rank works with."""
+
+    options: Options
+    ranks: Ranks
+    corpus: Corpus
+    config: Config
+    spread: Spread
+    optimizer: torch.optim.Optimizer
+    store: Store
+    stop: StopRequest
+    peak_flops: float
+    """Of one rank, per second."""
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens that all ranks learn from in a step."""
+        return self.options.batch_size * self.options.context
+
+
+@dataclass
+class Clock:
+    """When this process started, and what the ranks agreed on at the last line of metrics."""
+
+    trained_before_s: float
+    started_at: float
+    logged_at: float
+    logged_step: int
+    trained_s: float
+    """Time of training so far, over all jobs: rank 0's, which all ranks go by."""
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Run one rank, from joining the job to leaving it."""
+    options = parse_options(arguments, environ)
+    stop = StopRequest()
+    with joined(options.backend, environ) as ranks:
+        run = set_up(options, ranks, stop)
+        position = run.store.read(run.spread.model, run.optimizer)
+        if position.step:
+            ranks.say(f"resumed at step={position.step} from {options.checkpoint_dir}")
+        finished = train(run, position)
+        if finished:
+            save_model(run)
+        # No rank leaves before the model is saved: a launcher ends the others when one has left.
+        ranks.barrier()
+    if not finished:
+        sys.exit(128 + signal.SIGTERM)
+
+
+def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
+    """Read the text and make the model, the same on every rank because the seed is the same."""
+    options.sequences_per_pass(ranks.world_size)
+    if options.precision == "auto":
+        options = replace(options, precision=choose_precision(ranks))
+    config = Config.of_depth(options.depth, options.context)
+    corpus = Corpus.read(options.train_dir, options.context, options.seed)
+    model = spread(config, options.seed, options.plan, ranks)
+    optimizer = new_optimizer(model, options.learning_rate)
+    peak, source = peak_flops(ranks.device, options.precision)
+    run = Run(
+        options=options,
+        ranks=ranks,
+        corpus=corpus,
+        config=config,
+        spread=model,
+        optimizer=optimizer,
+        store=Store(options.checkpoint_dir, ranks, identity(options, config, corpus)),
+        stop=stop,
+        peak_flops=peak,
+    )
+    ranks.say(
+        f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size}"
+        f" sharding={options.sharding} precision={options.precision}"
+        f" parameters={sum(each.numel() for each in model.model.parameters())}"
+        f" sequences={corpus.sequences} peak_flops_per_rank={peak:.3g} ({source})"
+    )
+    return run
+
+
+def choose_precision(ranks: Ranks) -> str:
+    """Return the precision that is fast on all ranks."""
+    (able,) = ranks.sum(float(computes_bf16(ranks.device)))
+    return "bf16" if able == ranks.world_size else "float32"
+
+
+def identity(options: Options, config: Config, corpus: Corpus) -> dict[str, Any]:
+    """Return the settings that a checkpoint must share with the run that goes on from it.
+
+    The number of ranks, and how they share the work, are not among them.
+    """
+    names = ("depth", "context", "batch_size", "steps", "learning_rate", "precision", "seed")
+    settings = {name: getattr(options, name) for name in names}
+    return {**settings, "vocab_size": config.vocab_size, "text_sha256": corpus.sha256}
+
+
+def new_optimizer(model: Spread, learning_rate: float) -> torch.optim.Optimizer:
+    """Return AdamW, which leaves the norms' scales out of weight decay."""
+    weights = list(model.model.parameters())
+    groups = [
+        {"params": [each for each in weights if each.ndim > 1], "weight_decay": WEIGHT_DECAY},
+        {"params": [each for each in weights if each.ndim == 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, fused=True)
+
+
+def train(run: Run, position: Position) -> bool:
+    """Train from `position` to the end. Return False if the job was asked to stop first."""
+    options, now = run.options, time.monotonic()
+    clock = Clock(position.trained_s, now, now, position.step, position.trained_s)
+    step = position.step
+    while step < options.steps and clock.trained_s < options.max_seconds:
+        set_learning_rate(run, step, clock)
+        loss = train_step(run, step)
+        step += 1
+        last = step == options.steps
+        checkpoint_due = last or step % options.checkpoint_every == 0
+        if step == position.step + 1:
+            say_bytes(run)
+        if not checkpoint_due and step % options.log_every:
+            continue
+        # The only points where the ranks agree on loss, time and stopping, so that no step pays
+        # for it.
+        stopped = report(run, step, loss, clock)
+        if checkpoint_due or stopped or clock.trained_s >= options.max_seconds:
+            here = Position(step, clock.trained_s)
+            run.store.write(here, run.spread.model, run.optimizer)
+        if stopped:
+            run.ranks.say(
+                f"stopped on SIGTERM at step={step}; the checkpoint is in {options.checkpoint_dir}"
+            )
+            return False
+    return True
+
+
+def train_step(run: Run, step: int) -> torch.Tensor:
+    """Compute step `step` (from 0) and return the mean loss of this rank's sequences."""
+    options, ranks = run.options, run.ranks
+    count = options.sequences_per_pass(ranks.world_size)
+    first = step * options.batch_size + ranks.rank * count * options.accumulation
+    total = torch.zeros((), dtype=options.plan.dtype, device=ranks.device)
+    run.optimizer.zero_grad(set_to_none=True)
+    for index in range(options.accumulation):
+        tokens, targets = run.corpus.batch(first + index * count, count)
+        last = index == options.accumulation - 1
+        with run.spread.pass_of_step(last=last):
+            with run.spread.autocast():
+                logits = run.spread.module(tokens.to(ranks.device))
+            loss = functional.cross_entropy(
+                logits.flatten(0, 1).to(total.dtype), targets.flatten().to(ranks.device)
+            )
+            (loss / options.accumulation).backward()
+        total += loss.detach() / options.accumulation
+    torch.nn.utils.clip_grad_norm_(run.spread.model.parameters(), MAX_GRADIENT_NORM)
+    run.optimizer.step()
+    return total
+
+
+def set_learning_rate(run: Run, step: int, clock: Clock) -> None:
+    """Set the rate of step `step` (from 0); there is no scheduler to resume."""
+    options = run.options
+    progress = max(step / options.steps, clock.trained_s / options.max_seconds)
+    for group in run.optimizer.param_groups:
+        group["lr"] = options.learning_rate * cosine(min(progress, 1))
+
+
+def cosine(progress: float) -> float:
+    """Return the share of the highest rate at `progress` (0 to 1).
+
+    It warms up on a straight line, then falls to 0 along a cosine (Loshchilov and Hutter, arXiv
+    1608.03983).
+    """
+    if progress < WARM_UP_SHARE:
+        return 0.05 + 0.95 * progress / WARM_UP_SHARE
+    return (1 + math.cos(math.pi * (progress - WARM_UP_SHARE) / (1 - WARM_UP_SHARE))) / 2
+
+
+def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
+    """Print the global batch's loss, and return whether any rank was told to stop.
+
+    Raise ValueError on all ranks together if the loss is not a number any more.
+    """
+    options, ranks = run.options, run.ranks
+    mine = float(loss)  # waits for the device
+    now = time.monotonic()
+    trained_s = clock.trained_before_s + now - clock.started_at
+    total, stops, first_trained_s = ranks.sum(
+        mine, float(run.stop.received), trained_s if ranks.is_first else 0.0
+    )
+    mean = total / ranks.world_size
+    if not math.isfinite(mean):
+        raise ValueError(f"the loss is {mean} at step {step}: try a smaller --learning-rate")
+    rate = (step - clock.logged_step) * run.tokens_per_step / (now - clock.logged_at)
+    used = rate * flops_per_token(run.config) / (run.peak_flops * ranks.world_size)
+    digits = 15 if options.precision == "float64" else 6
+    ranks.say(
+        f"step={step}/{options.steps} train_loss={mean:.{digits}f}"
+        f" learning_rate={run.optimizer.param_groups[0]['lr']:.6f} tokens_per_second={rate:.1f}"
+        f" mfu={used:.4f} elapsed_s={now - clock.started_at:.1f} world_size={ranks.world_size}"
+    )
+    clock.logged_at, clock.logged_step, clock.trained_s = now, step, first_trained_s
+    return bool(stops)
+
+
+def say_bytes(run: Run) -> None:
+    """Print what rank 0 keeps of the model, after a step."""
+    kept = bytes_per_rank(run.spread.model, run.optimizer)
+    run.ranks.say(
+        "kept by a rank: " + " ".join(f"{name}_bytes={size}" for name, size in kept.items())
+    )
+
+
+def save_model(run: Run) -> None:
+    """Write weights, settings and the code that serves them.
+
+    SageMaker packs the folder into model.tar.gz.
+    """
+    weights = run.spread.whole_weights()
+    options, ranks = run.options, run.ranks
+    if not ranks.is_first:
+        return
+    save(run.config, weights, options.model_dir)
+    metadata = {
+        **run.store.identity,
+        "training_job_name": options.job_name,
+        "backend": ranks.backend,
+        "world_size": ranks.world_size,
+        "plan": asdict(options.plan),
+        "torch": torch.__version__,
+    }
+    text = json.dumps(metadata, indent=2, sort_keys=True)
+    (options.model_dir / METADATA_FILE).write_text(f"{text}\n")
+    code = options.model_dir / "code"
+    code.mkdir(exist_ok=True)
+    for file in Path(__file__).parent.glob("*.py"):
+        if file.name in SERVED_FILES:
+            shutil.copyfile(file, code / file.name)
+    ranks.say(f"saved the model in {options.model_dir}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], os.environ)
