@@ -23,6 +23,7 @@ from typing import IO
 
 import torch
 from data import read_channel
+from inference import on_its_device
 from model import CONTENT, METADATA_FILE, Transformer, content_sha256, file_sha256, load
 from torch import Tensor
 from torch.nn import functional
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         unpack(archive, folder)
-        metrics = measure(load(folder), row)
+        metrics = measure(on_its_device(load(folder)), row)
         report = {
             "metrics": {name: {"value": value} for name, value in metrics.items()},
             "model": {
@@ -77,8 +78,6 @@ def unpack(archive: Path, folder: Path) -> None:
 
 def measure(model: Transformer, row: bytes) -> dict[str, float]:
     """Return bits per byte of the model, of gzip and of xz for the bytes behind the first one."""
-    if torch.cuda.is_available():
-        model = model.cuda()
     costs = nats(model, row)
     text = row[1:]
     return {

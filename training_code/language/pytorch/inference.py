@@ -20,6 +20,8 @@ JSON = "application/json"
 MAX_NEW_TOKENS = 1024
 """More take longer than an endpoint may."""
 MAX_TEMPERATURE = 10
+MIN_WIDTH_FOR_THREADS = 1024
+"""Narrower models give a CPU's threads so little that they wait for each other most of the time."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,22 @@ class Request:
 def model_fn(model_dir: str) -> Served:
     """Read the model that the archive was unpacked to."""
     folder = Path(model_dir)
-    model = load(folder)
+    model = on_its_device(load(folder))
     metadata = json.loads((folder / METADATA_FILE).read_text())
     identity = {
         "training_job_name": metadata["training_job_name"],
         "content_sha256": content_sha256(folder),
     }
-    return Served(model.cuda() if torch.cuda.is_available() else model, identity)
+    return Served(model, identity)
+
+
+def on_its_device(model: Transformer) -> Transformer:
+    """Return the model on the GPU, or on as many threads of the CPU as it is worth."""
+    if torch.cuda.is_available():
+        return model.cuda()  # type: ignore[no-any-return, unused-ignore]
+    if model.config.hidden_size < MIN_WIDTH_FOR_THREADS:
+        torch.set_num_threads(1)
+    return model
 
 
 def input_fn(body: bytes | bytearray | str, content_type: str) -> Request:

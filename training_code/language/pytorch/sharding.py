@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from model import Config, Transformer, initial_weight
 from ranks import Ranks
 from torch import Tensor, nn
@@ -71,6 +72,8 @@ class Spread:
     """What computes, and averages gradients over the ranks in backward."""
     plan: Plan
     device: torch.device
+    parts: Any
+    """The group of the ranks that keep a part each; None where each keeps all."""
 
     @contextmanager
     def pass_of_step(self, *, last: bool) -> Iterator[None]:
@@ -85,6 +88,20 @@ class Spread:
         """Return the context of forward: FSDP2 casts by itself."""
         enabled = self.plan.precision == "bf16" and self.plan.sharding == "ddp"
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+    def clip_gradients(self, max_norm: float) -> None:
+        """Scale the gradients, so that all of them together have at most this norm.
+
+        torch's own function depends on what DTensor does, which PyTorch 2.4 did less exactly.
+        """
+        gradients = [local(each.grad) for each in self.model.parameters()]
+        norms = torch.stack([torch.linalg.vector_norm(each) for each in gradients])
+        square = norms.square().sum()
+        if self.parts is not None:
+            dist.all_reduce(square, group=self.parts)
+        scale = (max_norm / (square.sqrt() + 1e-6)).clamp(max=1)
+        for each in gradients:
+            each.mul_(scale)
 
     def whole_weights(self) -> dict[str, Tensor]:
         """Return the weights on the CPU of rank 0, nothing on the others; all ranks call it."""
@@ -116,7 +133,8 @@ def spread(config: Config, seed: int, plan: Plan, ranks: Ranks) -> Spread:
     module: nn.Module = model
     if plan.sharding == "ddp" and ranks.world_size > 1:
         module = DistributedDataParallel(model, gradient_as_bucket_view=True)
-    return Spread(model, module, plan, ranks.device)
+    parts = None if mesh is None else mesh.get_group(mesh.ndim - 1)
+    return Spread(model, module, plan, ranks.device, parts)
 
 
 def _mesh(plan: Plan, ranks: Ranks) -> Any:

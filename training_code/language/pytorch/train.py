@@ -315,7 +315,7 @@ def train_step(run: Run, step: int) -> torch.Tensor:
             )
             (loss / options.accumulation).backward()
         total += loss.detach() / options.accumulation
-    torch.nn.utils.clip_grad_norm_(run.spread.model.parameters(), MAX_GRADIENT_NORM)
+    run.spread.clip_gradients(MAX_GRADIENT_NORM)
     run.optimizer.step()
     return total
 
