@@ -48,11 +48,13 @@ class Job:
     options: dict[str, str | int] = field(default_factory=dict)
     ranks: int = 1
     signal: Signal | None = None
+    hosts: tuple[str, ...] = ("checkpoints",)
+    """The folders in which the hosts, which have equally many ranks, keep their checkpoints."""
 
     @property
     def checkpoints(self) -> list[Path]:
-        """Return the folders of its checkpoints, the oldest first."""
-        return sorted((self.folder / "checkpoints").iterdir())
+        """Return the folders of its first host's checkpoints, the oldest first."""
+        return sorted((self.folder / self.hosts[0]).iterdir())
 
     def to_json(self, text: Path) -> str:
         """Return the job for scripts/run_ranks.py."""
@@ -60,7 +62,10 @@ class Job:
         options = {**folders, **self.options}.items()
         arguments = [word for name, value in options for word in (f"--{name}", str(value))]
         signal = asdict(self.signal) if self.signal else None
-        return json.dumps({"ranks": self.ranks, "arguments": arguments, "signal": signal})
+        hosts = [str(self.folder / name) for name in self.hosts]
+        return json.dumps(
+            {"ranks": self.ranks, "hosts": hosts, "arguments": arguments, "signal": signal}
+        )
 
     def weights(self) -> array[float]:
         """Return all numbers of its model, which is one of float64."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,28 @@ def test_settings_that_do_not_fit_are_refused_by_name(
     assert (other.status, uneven.status) == (1, 1)
     assert "other settings: steps 4 (now 7), seed 1 (now 2); use them or another" in other.output
     assert "--batch-size 12 is not divisible by 1 ranks times --accumulation 5" in uneven.output
+
+
+@pytest.mark.nightly
+def test_two_hosts_keep_their_parts_until_a_job_has_all_of_them(
+    alone: Result, runtime: Runtime, text: Path, tmp_path: Path
+) -> None:
+    hosts = ("first", "second")
+    pair = replace(job(tmp_path, "fsdp on 2"), hosts=hosts)
+    written, without_the_other = run(runtime, text, pair, pair)
+    assert_same_curve(written, alone)
+    assert (
+        "passed over checkpoint step-00000004: __1_0.distcp is missing" in without_the_other.output
+    )
+    assert_same_curve(without_the_other, alone)
+    # what SageMaker does between two jobs, by way of S3
+    for one, other in (hosts, hosts[::-1]):
+        shutil.copytree(tmp_path / one, tmp_path / other, dirs_exist_ok=True)
+    for host in hosts:
+        shutil.rmtree(tmp_path / host / "step-00000004")
+    (resumed,) = run(runtime, text, pair)
+    assert "resumed at step=2 " in resumed.output
+    assert_same_curve(resumed, alone)
 
 
 @pytest.fixture(scope="module")

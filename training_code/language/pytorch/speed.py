@@ -17,7 +17,8 @@ GPU_FLOPS = {
     "L4": 121e12,
 }
 """Operations per second in dense bf16, from NVIDIA's data sheets (read, not measured here)."""
-_SIZE, _ROUNDS = 768, 4
+_SIZES, _ROUNDS = {"cpu": 512, "cuda": 8192}, 4
+"""Of the matrices that are multiplied: larger ones are not faster on one core of a CPU."""
 
 
 def computes_bf16(device: torch.device) -> bool:
@@ -55,15 +56,16 @@ def peak_flops(device: torch.device, precision: str) -> tuple[float, str]:
         for model, flops in GPU_FLOPS.items():
             if model in name.replace("-", " ").split():
                 return flops, f"data sheet of {model}"
-    return _measured(device, precision), f"measured with matrices of {_SIZE}"
+    size = _SIZES[device.type]
+    return _measured(device, precision, size), f"measured with matrices of {size}"
 
 
-def _measured(device: torch.device, precision: str) -> float:
+def _measured(device: torch.device, precision: str, size: int) -> float:
     dtypes = {"bf16": torch.bfloat16, "float64": torch.float64}
-    matrix = torch.ones(_SIZE, _SIZE, dtype=dtypes.get(precision, torch.float32), device=device)
+    matrix = torch.ones(size, size, dtype=dtypes.get(precision, torch.float32), device=device)
     best_s = float("inf")
     for _ in range(_ROUNDS):
         started_at = time.perf_counter()
         (matrix @ matrix)[0, 0].item()  # waits for the device
         best_s = min(best_s, time.perf_counter() - started_at)
-    return 2 * _SIZE**3 / best_s
+    return 2 * size**3 / best_s

@@ -1,6 +1,7 @@
 """Runs a training script on several ranks: `run_ranks.py FILE JOB...`.
 
-A JOB is JSON: {"ranks", "arguments", "signal"}. The ranks are forks of a process that has imported
+A JOB is JSON: {"ranks", "hosts", "arguments", "signal"}; `hosts` are the folders of their
+checkpoints. The ranks are forks of a process that has imported
 torch and joins no job itself, so that ten jobs pay for one import. FILE gets [exit status, what
 rank 0 printed] of each job. A signal {"number", "line", "after_s"} goes to all ranks so long after
 rank 0 has printed so many lines with a loss.
@@ -30,21 +31,25 @@ def main(arguments: list[str]) -> None:
     Path(file).write_text(json.dumps([run(**json.loads(job)) for job in jobs]))
 
 
-def run(ranks: int, arguments: list[str], signal: dict[str, Any] | None) -> tuple[int, str]:
+def run(
+    ranks: int, hosts: list[str], arguments: list[str], signal: dict[str, Any] | None
+) -> tuple[int, str]:
     """Return the highest exit status of the ranks, and what rank 0 printed."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     reading, writing = os.pipe()
-    children = []
+    children, ranks_per_host = [], ranks // len(hosts)
     for rank in range(ranks):
         child = os.fork()
         if not child:
             os.close(reading)
-            place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks}
-            place |= {"LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
+            host, local_rank = divmod(rank, ranks_per_host)
+            place = {"RANK": rank, "LOCAL_RANK": local_rank, "WORLD_SIZE": ranks}
+            place |= {"LOCAL_WORLD_SIZE": ranks_per_host, "MASTER_PORT": port}
             os.environ.update({name: str(value) for name, value in place.items()})
             os.environ["MASTER_ADDR"] = "127.0.0.1"
-            os._exit(compute(arguments, writing if rank == 0 else os.open(os.devnull, os.O_WRONLY)))
+            descriptor = writing if rank == 0 else os.open(os.devnull, os.O_WRONLY)
+            os._exit(compute([*arguments, "--checkpoint-dir", hosts[host]], descriptor))
         children.append(child)
     os.close(writing)
     output = read(reading, children, signal)
