@@ -16,9 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as dcp
 from model import file_sha256
 from ranks import Ranks
+from torch.distributed.checkpoint import (
+    DefaultLoadPlanner,
+    DefaultSavePlanner,
+    FileSystemReader,
+    FileSystemWriter,
+)
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 SUMMARY_FILE = "checkpoint.json"
@@ -59,7 +64,7 @@ class Store:
         self.ranks.barrier()
         weights, moments = get_state_dict(model, optimizer)
         state = {"model": weights, "optimizer": moments}
-        dcp.save(state, checkpoint_id=partial, process_group=self.ranks.control)
+        _save(state, partial, self.ranks)
         self._summarize(partial, position)
         if self.ranks.is_first:
             self._complete(partial, final)
@@ -109,7 +114,7 @@ class Store:
         require_same_run(folder, summary["run"], self.identity)
         weights, moments = get_state_dict(model, optimizer)
         state = {"model": weights, "optimizer": moments}
-        dcp.load(state, checkpoint_id=folder, process_group=self.ranks.control)
+        _load(state, folder, self.ranks)
         set_state_dict(
             model,
             optimizer,
@@ -143,6 +148,32 @@ class Store:
         """Return the checkpoints in the folder, the newest first."""
         folders = self.folder.glob("step-*")
         return sorted((each for each in folders if each.suffix != _PARTIAL), reverse=True)
+
+
+def _save(state: dict[str, Any], folder: Path, ranks: Ranks) -> None:
+    """Write each rank's part. Planner and writer are called as `torch.distributed.checkpoint.save`
+    calls them, which gathers to one rank and scatters from it: smddp has neither.
+    """
+    writer, planner = FileSystemWriter(folder), DefaultSavePlanner()
+    planner.set_up_planner(state, writer.storage_meta(), is_coordinator=ranks.is_first)
+    writer.set_up_storage_writer(ranks.is_first)
+    plans = ranks.gather(writer.prepare_local_plan(planner.create_local_plan()))
+    plans, metadata = planner.create_global_plan(plans)
+    mine = planner.finish_plan(writer.prepare_global_plan(plans)[ranks.rank])
+    results = ranks.gather(writer.write_data(mine, planner).wait())
+    if ranks.is_first:
+        writer.finish(metadata, results)
+
+
+def _load(state: dict[str, Any], folder: Path, ranks: Ranks) -> None:
+    """Read what each rank needs into `state`, whoever wrote it."""
+    reader, planner = FileSystemReader(folder), DefaultLoadPlanner()
+    metadata = reader.read_metadata()
+    planner.set_up_planner(state, metadata, ranks.is_first)
+    reader.set_up_storage_reader(metadata, ranks.is_first)
+    plans = ranks.gather(reader.prepare_local_plan(planner.create_local_plan()))
+    plans = reader.prepare_global_plan(planner.create_global_plan(plans))
+    reader.read_data(planner.finish_plan(plans[ranks.rank]), planner).wait()
 
 
 def require_same_run(folder: Path, settings: dict[str, Any], expected: dict[str, Any]) -> None:

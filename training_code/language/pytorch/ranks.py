@@ -35,7 +35,9 @@ class Ranks:
     backend: str
     device: torch.device
     control: Any
-    """A group over gloo for small messages between hosts' CPUs; None is the group of all ranks."""
+    """A group over gloo for small messages between hosts' CPUs; None is the group of all ranks: of
+    gloo itself, and of smddp, which allows no other next to it.
+    """
 
     @property
     def is_first(self) -> bool:
@@ -54,7 +56,8 @@ class Ranks:
 
     def sum(self, *values: float) -> list[float]:
         """Add each value over all ranks."""
-        total = torch.tensor(values, dtype=torch.float64)
+        device = self.device if self.backend == "smddp" else "cpu"
+        total = torch.tensor(values, dtype=torch.float64, device=device)
         dist.all_reduce(total, group=self.control)
         return total.tolist()  # type: ignore[no-any-return, unused-ignore]
 
@@ -92,7 +95,8 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
         place = {"store": dist.HashStore(), "rank": 0, "world_size": 1}
     dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT, **place)
     try:
-        control = None if backend == "gloo" else dist.new_group(backend="gloo")
+        alone = backend in ("gloo", "smddp")
+        control = None if alone else dist.new_group(backend="gloo")
         place_of = (dist.get_rank(), dist.get_world_size(), local_rank, local_world_size)
         yield Ranks(*place_of, backend, device, control)
     finally:

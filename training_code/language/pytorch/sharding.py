@@ -142,6 +142,8 @@ def _mesh(plan: Plan, ranks: Ranks) -> Any:
         return None
     if plan.sharding == "fsdp":
         return init_device_mesh(ranks.device.type, (ranks.world_size,))
+    if ranks.backend == "smddp":
+        raise ValueError("--sharding hsdp needs groups of ranks, and smddp has none: take fsdp")
     names = ("replicate", "shard")
     return init_device_mesh(ranks.device.type, plan.groups(ranks), mesh_dim_names=names)
 

@@ -199,17 +199,28 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     options = parse_options(arguments, environ)
     stop = StopRequest()
     with joined(options.backend, environ) as ranks:
-        run = set_up(options, ranks, stop)
-        position = run.store.read(run.spread.model, run.optimizer)
-        if position.step:
-            ranks.say(f"resumed at step={position.step} from {options.checkpoint_dir}")
-        finished = train(run, position)
-        if finished:
-            save_model(run)
-        # No rank leaves before the model is saved: a launcher ends the others when one has left.
-        ranks.barrier()
+        finished = learn(options, ranks, stop)
     if not finished:
         sys.exit(128 + signal.SIGTERM)
+
+
+def learn(options: Options, ranks: Ranks, stop: StopRequest) -> bool:
+    """Go on from the newest checkpoint to the end, and save the model. Return False if the job was
+    asked to stop first.
+
+    What this makes is gone when it returns. A DistributedDataParallel that outlives the process
+    group ends it while it holds the interpreter's lock, for which a thread of gloo's may wait.
+    """
+    run = set_up(options, ranks, stop)
+    position = run.store.read(run.spread.model, run.optimizer)
+    if position.step:
+        ranks.say(f"resumed at step={position.step} from {options.checkpoint_dir}")
+    finished = train(run, position)
+    if finished:
+        save_model(run)
+    # No rank leaves before the model is saved: a launcher ends the others when one has left.
+    ranks.barrier()
+    return finished
 
 
 def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:

@@ -280,16 +280,24 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     backend = choose_backend(options.backend, environ)
     probed = fabric.probe(backend, environ)
     with joined(backend, environ) as ranks:
-        proof = fabric.prove(ranks, environ, probed)
-        run = set_up(options, ranks)
-        run.say(
-            f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size}"
-            f" global_batch={run.global_batch}"
-        )
-        run.say(proof)
-        run.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
-        position = resume(run)
-        finish(run, train(run, position))
+        learn(options, ranks, fabric.prove(ranks, environ, probed))
+
+
+def learn(options: Options, ranks: Ranks, proof: str) -> None:
+    """Go on from a checkpoint to the end, and say which network carries the traffic.
+
+    What this makes is gone when it returns. A DistributedDataParallel that outlives the process
+    group ends it while it holds the interpreter's lock, for which a thread of gloo's may wait.
+    """
+    run = set_up(options, ranks)
+    run.say(
+        f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size}"
+        f" global_batch={run.global_batch}"
+    )
+    run.say(proof)
+    run.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
+    position = resume(run)
+    finish(run, train(run, position))
 
 
 def set_up(options: Options, ranks: Ranks) -> Run:
