@@ -124,7 +124,7 @@ def test_an_object_that_fails_fails_the_job_and_keeps_no_other_from_its_result(
 
 
 def test_a_container_that_does_not_serve_fails_the_job(account: Account) -> None:
-    name = create_model(account, "broken", b"no archive")
+    name = create_model(account, "broken-scorer", b"no archive")
     prefix = put(account, "none/", a={"x": 1})
     job = transform(account, "score-broken", request(name, prefix))
     assert job["TransformJobStatus"] == "Failed"
@@ -133,7 +133,7 @@ def test_a_container_that_does_not_serve_fails_the_job(account: Account) -> None
 
 
 def test_a_stop_ends_the_job_between_requests(account: Account) -> None:
-    name = create_model(account, "slow", model_of("1", slow_s="0.2"))
+    name = create_model(account, "slow-scorer", model_of("1", slow_s="0.2"))
     prefix = put(account, "many/", **{f"n{number:03}": {"x": 1} for number in range(60)})
     account.sagemaker.create_transform_job(TransformJobName="score-slow", **request(name, prefix))
     until(lambda: account.keys("scored/many/"), bool)
