@@ -89,7 +89,8 @@ def pip(*arguments: str) -> None:
 def make_checkout() -> None:
     """Make the checkout from links to this one; two files are copies.
 
-    Its environments are `dev`, the example's `sdk` and its twin for TensorFlow.
+    Its environments are the tests' `dev`, which nobody edits for accounts of their own, the
+    example's `sdk` and its twin for TensorFlow.
     """
     shutil.rmtree(CHECKOUT, ignore_errors=True)
     (CHECKOUT / "environments").mkdir(parents=True)
@@ -100,7 +101,8 @@ def make_checkout() -> None:
     (CHECKOUT / ".shoal" / "runtimes").symlink_to(ROOT / ".shoal" / "runtimes")
     shutil.copy(ROOT / "app.py", CHECKOUT)
     (CHECKOUT / "environments" / "strategies").symlink_to(ROOT / "environments" / "strategies")
-    shutil.copy(ROOT / "environments" / "dev.yaml", CHECKOUT / "environments")
+    fixtures = ROOT / "tests" / "fixtures" / "environments"
+    shutil.copy(fixtures / "dev.yaml", CHECKOUT / "environments")
     shutil.copy(HERE / "sdk.yaml", CHECKOUT / "environments")
     (CHECKOUT / "environments" / "sdk-tf.yaml").write_text(
         for_tensorflow((HERE / "sdk.yaml").read_text(encoding="utf-8"))
