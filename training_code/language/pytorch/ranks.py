@@ -9,6 +9,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,7 +75,11 @@ class Ranks:
 
 @contextmanager
 def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
-    """Be part of the job while the block runs. `backend` is auto, smddp, nccl or gloo."""
+    """Be part of the job while the block runs. `backend` is auto, smddp, nccl or gloo.
+
+    What the block makes with the group, DistributedDataParallel above all, must be out of scope at
+    its end: let it call a function.
+    """
     backend = choose_backend(backend, environ)
     if backend == "smddp":
         # This registers the backend; under mpirun the stand-in also sets RANK and its like.
@@ -99,9 +104,13 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
         control = None if alone else dist.new_group(backend="gloo")
         place_of = (dist.get_rank(), dist.get_world_size(), local_rank, local_world_size)
         yield Ranks(*place_of, backend, device, control)
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)  # which refer to it too
+        raise
     finally:
-        # What still refers to the process group keeps its threads, and gloo's abort the interpreter
-        # at exit: collect the cycles, so that leaving really joins them.
+        # A process group that something still refers to (DistributedDataParallel sits in reference
+        # cycles) keeps its threads, and gloo's abort the interpreter at exit. Where a module is the
+        # last that does, it joins them while it holds Python's lock, for which they wait: a hang.
         gc.collect()
         dist.destroy_process_group()
 

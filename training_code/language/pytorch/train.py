@@ -208,8 +208,7 @@ def learn(options: Options, ranks: Ranks, stop: StopRequest) -> bool:
     """Go on from the newest checkpoint to the end, and save the model. Return False if the job was
     asked to stop first.
 
-    What this makes is gone when it returns. A DistributedDataParallel that outlives the process
-    group ends it while it holds the interpreter's lock, for which a thread of gloo's may wait.
+    What this makes is gone when it returns, as `joined` asks.
     """
     run = set_up(options, ranks, stop)
     position = run.store.read(run.spread.model, run.optimizer)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.util
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -73,7 +74,11 @@ class Ranks:
 
 @contextmanager
 def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
-    """Be part of the job while the block runs. `backend` is auto, smddp, nccl or gloo."""
+    """Be part of the job while the block runs. `backend` is auto, smddp, nccl or gloo.
+
+    What the block makes with the group, DistributedDataParallel above all, must be out of scope at
+    its end: let it call a function.
+    """
     backend = choose_backend(backend, environ)
     if backend == "smddp":
         # This registers the backend; under mpirun the stand-in also sets RANK and its like.
@@ -89,10 +94,13 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     _join(backend, environ)
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, backend, device)
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)  # which refer to it too
+        raise
     finally:
         # A process group that something still refers to (DistributedDataParallel sits in reference
-        # cycles) keeps its threads, and gloo's abort the interpreter at exit: collect the cycles,
-        # so that leaving really joins them.
+        # cycles) keeps its threads, and gloo's abort the interpreter at exit. Where a module is the
+        # last that does, it joins them while it holds Python's lock, for which they wait: a hang.
         gc.collect()
         dist.destroy_process_group()
 

@@ -286,8 +286,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 def learn(options: Options, ranks: Ranks, proof: str) -> None:
     """Go on from a checkpoint to the end, and say which network carries the traffic.
 
-    What this makes is gone when it returns. A DistributedDataParallel that outlives the process
-    group ends it while it holds the interpreter's lock, for which a thread of gloo's may wait.
+    What this makes is gone when it returns, as `joined` asks.
     """
     run = set_up(options, ranks)
     run.say(
