@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC
+
 import click
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +23,10 @@ from shoal.verbs.follow import Follower, plan_of
 from shoal.verbs.gates import gates_of
 from shoal.verbs.logs import LogTail, location_of
 from shoal.verbs.parameters import check_values, parse_parameters
+from shoal.verbs.registry import version_of
+from shoal.verbs.report import model_package_of
+from shoal.verbs.runs.cause import rank_of
+from shoal.verbs.runs.record import record
 from shoal.verbs.workspace import Session, Workspace
 
 
@@ -49,9 +59,17 @@ def run(session: Session, parameters: tuple[str, ...], follow: bool) -> None:
 @environment_argument
 @click.argument("execution", required=False)
 @local_option
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print it as JSON; EXECUTION in run.json's form."
+)
 @click.pass_obj
 def status(
-    workspace: Workspace, environment: str, workload: str | None, execution: str | None, local: bool
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    execution: str | None,
+    local: bool,
+    as_json: bool,
 ) -> None:
     """Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or
     `latest`).
@@ -61,13 +79,20 @@ def status(
     console = Console(soft_wrap=True)
     if execution:
         session = workspace.open(environment, local, workload)
-        state = session.pipeline.look(session.pipeline.find(execution))
+        arn = session.pipeline.find(execution)
+        if as_json:
+            click.echo(json.dumps(record(session, arn, with_logs=False), indent=2))
+            return
+        state = session.pipeline.look(arn)
         print_execution(console, state)
         for gate in gates_of(session.target, state):
             console.print(one_line(f"gate: {gate}"), markup=False)
         return
     whole = workspace.open_whole(environment, local, workload)
     sessions = whole.each
+    if as_json:
+        click.echo(json.dumps({each.title: _executions(each) for each in sessions}, indent=2))
+        return
     if len(sessions) == 1:
         _print_executions(console, sessions[0])
         return
@@ -83,6 +108,18 @@ def status(
         raise NotFoundError(
             f"not deployed: {', '.join(missing)}; `shoal deploy {whole.arguments}` deploys it"
         )
+
+
+def _executions(session: Session) -> list[dict[str, str]]:
+    """Return id, status and start of each execution, newest first; none if nothing is deployed."""
+    return [
+        {
+            "execution": str(each["PipelineExecutionArn"]).rpartition("/")[2],
+            "status": each["PipelineExecutionStatus"],
+            "started_at": each["StartTime"].astimezone(UTC).isoformat(timespec="milliseconds"),
+        }
+        for each in session.pipeline.executions()
+    ]
 
 
 def _print_executions(console: Console, session: Session) -> None:
@@ -136,9 +173,27 @@ def stop(session: Session, execution: str) -> None:
 @session_command
 @click.argument("execution")
 @click.argument("step")
-def logs(session: Session, execution: str, step: str) -> None:
+@click.option("--tail", type=click.IntRange(1), metavar="N", help="Only the last N lines so far.")
+@click.option("--follow", is_flag=True, help="Stay until the step has ended.")
+@click.option("--host", metavar="HOST", help="Only the lines of one host, such as algo-2.")
+@click.option(
+    "--rank",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Only lines that a launcher marks as rank N's.",
+)
+def logs(
+    session: Session,
+    execution: str,
+    step: str,
+    tail: int | None,
+    follow: bool,
+    host: str | None,
+    rank: int | None,
+) -> None:
     """Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged."""
-    state = session.pipeline.look(session.pipeline.find(execution))
+    arn = session.pipeline.find(execution)
+    state = session.pipeline.look(arn)
     match = state.step(step)
     if match is None:
         started = ", ".join(each.name for each in state.steps) or "none"
@@ -148,8 +203,20 @@ def logs(session: Session, execution: str, step: str) -> None:
     location = location_of(session.target, match)
     if location is None:
         raise NotFoundError(f"step {step} ({match.type}) runs no code that could log")
-    for line in LogTail(session.target.client("logs"), location).new_lines():
-        click.echo(line)
+    log = LogTail(session.target.client("logs"), location)
+
+    def wanted() -> Iterator[str]:
+        for line in log.read():
+            if host in (None, line.host) and (rank is None or rank_of(line.text) == rank):
+                yield line.text
+
+    for text in deque(wanted(), tail):
+        click.echo(text)
+    while follow and not match.has_ended:
+        time.sleep(session.poll_s)
+        match = session.pipeline.look(arn).step(step) or match
+        for text in wanted():
+            click.echo(text)
 
 
 def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
@@ -173,6 +240,13 @@ def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
         raise
     follower.raise_unless_succeeded(execution)
     click.echo(f"execution {execution.id} succeeded")
+    for gate in gates_of(session.target, execution):
+        click.echo(one_line(f"gate: {gate}"))
+    if package := model_package_of(session.target, execution):
+        version = version_of(package.arn)
+        click.echo(f"model package version {version} is {package.approval_status}; next:")
+        click.echo(f"  shoal approve {session.arguments} {version}")
+    click.echo(f"  shoal report {session.arguments} {execution.id} -o run.html")
 
 
 def print_execution(console: Console, execution: Execution) -> None:

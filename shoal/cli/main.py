@@ -32,6 +32,11 @@ _COMMANDS = (
         "Validate every environment file and every workload's file.",
     ),
     Deferred(
+        "compare",
+        "shoal.cli.runs:compare",
+        "Show what differs between the runs ONE and OTHER (ARNs, ids, or `latest`).",
+    ),
+    Deferred(
         "dashboard",
         "shoal.cli.dashboard:dashboard",
         "Draw what the CloudWatch dashboard of ENV shows.",
@@ -107,7 +112,17 @@ _COMMANDS = (
         " branch of its own.",
     ),
     Deferred("release", "shoal.cli.promote:release", "The models that environments pin."),
+    Deferred(
+        "report",
+        "shoal.cli.runs:report",
+        "Write the page of RUN (an ARN, an id, or `latest`): one file that needs no network.",
+    ),
     Deferred("run", "shoal.cli.executions:run", "Start an execution of ENV's pipeline."),
+    Deferred(
+        "runs",
+        "shoal.cli.runs:runs",
+        "List the runs of ENV's pipeline: what each measured, took and cost.",
+    ),
     Deferred(
         "schedule",
         "shoal.cli.schedule:schedule",
@@ -137,6 +152,16 @@ _COMMANDS = (
         "synth",
         "shoal.cli.deployment:synth",
         "Write the CloudFormation templates of ENV, or of every environment, to cdk.out.",
+    ),
+    Deferred(
+        "ui",
+        "shoal.cli.runs:ui",
+        "Serve the pages of ENV's runs on this machine, live, until Ctrl-C.",
+    ),
+    Deferred(
+        "watch",
+        "shoal.cli.runs:watch",
+        "Serve the page of RUN (an ARN, an id, or `latest`) on this machine, live, until Ctrl-C.",
     ),
 )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -15,6 +16,7 @@ from shoal.verbs.execution import Step
 from shoal.verbs.jobs import job_name
 from shoal.verbs.target import Target
 
+_HOST = re.compile(r"algo-\d+")
 _LAMBDA_SLACK = timedelta(seconds=2)
 _GROUPS = {
     "TrainingJob": "/aws/sagemaker/TrainingJobs",
@@ -40,11 +42,26 @@ class LogLocation:
         )
 
 
+@dataclass(frozen=True)
+class LogLine:
+    """One line: of which stream (a job's have the host in their name), when, and its text."""
+
+    stream: str
+    at: datetime
+    text: str
+
+    @property
+    def host(self) -> str:
+        """Return the host of a job as SageMaker names it, such as `algo-2`; "" of other streams."""
+        match = _HOST.search(self.stream)
+        return match[0] if match else ""
+
+
 @dataclass
 class LogTail:
     """Reads a log from its beginning.
 
-    Each `new_lines()` returns what came since the last one, stream by stream.
+    Each `new_lines()` or `read()` returns what came since the last one, stream by stream.
     """
 
     client: Any
@@ -52,8 +69,11 @@ class LogTail:
     _tokens: dict[str, str] = field(default_factory=dict)
 
     def new_lines(self) -> Iterator[str]:
+        return (line.text for line in self.read())
+
+    def read(self) -> Iterator[LogLine]:
         for stream in self._streams():
-            yield from self._new_lines_in(stream)
+            yield from self._read_stream(stream)
 
     def _streams(self) -> list[str]:
         prefix = (
@@ -71,7 +91,7 @@ class LogTail:
                 return []
             raise
 
-    def _new_lines_in(self, stream: str) -> Iterator[str]:
+    def _read_stream(self, stream: str) -> Iterator[LogLine]:
         while True:
             token = self._tokens.get(stream)
             response = self.client.get_log_events(
@@ -82,7 +102,9 @@ class LogTail:
                 **({"nextToken": token} if token else {}),
             )
             for event in response["events"]:
-                yield from _lines_of(event["message"])
+                at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+                for text in _lines_of(event["message"]):
+                    yield LogLine(stream, at, text)
             self._tokens[stream] = response["nextForwardToken"]
             # A page may be empty before the end, which is where the token repeats (CloudWatch Logs
             # API reference, GetLogEvents).

@@ -12,7 +12,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
 from shoal.verbs.target import Target
@@ -129,6 +131,61 @@ def without(emulator: dict[str, str], actor: str, sid: str) -> Iterator[None]:
     )
     yield
     iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps(policy))
+
+
+def run_json(checkout: Checkout, run: str, folder: Path) -> dict[str, Any]:
+    """Return what `shoal report` writes of a run, which has the form that it says."""
+    file = folder / "run.json"
+    finished = checkout.run("report", "dev", run, "--local", "--output", str(file))
+    assert finished.exit_code == 0, finished.output
+    record: dict[str, Any] = json.loads(file.read_text())
+    schema = json.loads((ROOT / "shoal/verbs/runs/run.schema.json").read_text())
+    jsonschema.validate(record, schema)
+    return record
+
+
+def test_the_report_of_a_run_has_its_measurements_costs_and_origin(
+    emulator: dict[str, str], trained: Finished, checkout: Checkout, tmp_path: Path
+) -> None:
+    record = run_json(checkout, "latest", tmp_path)
+    assert record["verdict"]["outcome"] == "Succeeded"
+    assert {step["status"] for step in record["steps"]} == {"Succeeded", "NotStarted"}
+    assert [each["holds"] for each in record["lineage"]] == [True] * 5
+    assert all(each["gone"] for each in record["made"])
+    assert [gate["passed"] for gate in record["gates"]] == [True]
+    assert record["money"]["usd_per_hour_now"] == 0
+    hours = {each["step"]: each["seconds"] / 3600 for each in record["money"]["items"]}
+    assert hours.keys() == {"Train", "Evaluate", "CreateEndpoint"}
+    losses = next(each for each in record["curves"] if each["name"] == "train:loss")
+    assert len(losses["points"]) > 2
+    assert record["unread"] == []
+
+
+def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
+    failed: Finished, trained: Finished, checkout: Checkout, tmp_path: Path
+) -> None:
+    listed = json.loads(checkout.run("runs", "dev", "--local", "--json").output)
+    assert [each["status"] for each in listed] == ["Succeeded", "Failed"]
+    verdict = run_json(checkout, listed[1]["run"], tmp_path)["verdict"]
+    assert (verdict["step"], verdict["host"]) == ("Train", "algo-1")
+    assert verdict["line"] in failed.output
+    compared = checkout.run("compare", "dev", listed[0]["run"], listed[1]["run"], "--local")
+    assert re.search(r"status +Succeeded +Failed", compared.output), compared.output
+    assert re.search(r"Epochs +1 ", compared.output), compared.output
+
+
+def test_the_page_of_a_run_is_shown_beside_the_run_before(
+    trained: Finished, checkout: Checkout, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.html"
+    finished = checkout.run("report", "dev", "latest", "--local", "-o", str(file))
+    assert (finished.exit_code, finished.output.count("Succeeded")) == (0, 1), finished.output
+    text = file.read_text()
+    assert len(text) < 400_000
+    data = re.search(r'<script type="application/json" id="run">(.*?)</script>', text, re.DOTALL)
+    assert data
+    (other,) = json.loads(data[1])["others"]
+    assert (other["label"], other["status"]) == ("the run before", "Failed")
 
 
 def test_the_aws_cli_reads_what_was_deployed(emulator: dict[str, str]) -> None:

@@ -97,7 +97,8 @@ class PagesWithAnEmptyOne:
 
     def get_log_events(self, **request: str) -> dict[str, object]:
         lines, token = self.pages[request.get("nextToken")]
-        return {"events": [{"message": line} for line in lines], "nextForwardToken": token}
+        events = [{"message": line, "timestamp": 0} for line in lines]
+        return {"events": events, "nextForwardToken": token}
 
 
 def test_an_empty_page_is_not_the_end() -> None:

@@ -1,0 +1,139 @@
+"""`shoal runs | compare | report | ui | watch`: what runs came to."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from shoal.cli.options import session_command, whole_command
+from shoal.verbs.runs import history
+from shoal.verbs.runs.page import page
+from shoal.verbs.runs.record import record
+from shoal.verbs.runs.server import Pages
+from shoal.verbs.workspace import Session
+
+
+@click.command()
+@session_command
+@click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+def runs(session: Session, limit: int, as_json: bool) -> None:
+    """List the runs of ENV's pipeline: what each measured, took and cost."""
+    rows = [history.row_of(each) for each in history.runs(session, limit)]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        click.echo(f"no runs yet; start one with `shoal run {session.arguments}`")
+        return
+    metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+    table = Table("run", "status", "started", "took", *metrics, "version", "cost", box=None)
+    for row in rows:
+        values = (_number(row["metrics"].get(name)) for name in metrics)
+        table.add_row(
+            row["run"],
+            row["status"],
+            datetime.fromisoformat(row["started_at"]).astimezone().strftime("%Y-%m-%d %H:%M"),
+            f"{row['seconds']:,.0f} s",
+            *values,
+            _number(row["version"]),
+            "unknown" if row["usd"] is None else f"${row['usd']:,.4f}",
+        )
+    _print(table)
+    if session.target.is_local:
+        click.echo("costs are list prices for the seconds that this machine took")
+
+
+@click.command()
+@session_command
+@click.argument("one")
+@click.argument("other")
+@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
+def compare(session: Session, one: str, other: str, as_json: bool) -> None:
+    """Show what differs between the runs ONE and OTHER (ARNs, ids, or `latest`)."""
+    both = [record(session, session.pipeline.find(each), with_logs=False) for each in (one, other)]
+    found = list(history.differences(*both))
+    names = [each["run"]["id"] for each in both]
+    if as_json:
+        click.echo(
+            json.dumps(
+                {name: dict(zip(names, values, strict=True)) for name, *values in found}, indent=2
+            )
+        )
+        return
+    if not found:
+        click.echo(f"runs {names[0]} and {names[1]} do not differ")
+        return
+    table = Table("", *names, box=None)
+    for name, *values in found:
+        table.add_row(name, *map(_number, values))
+    _print(table)
+
+
+@click.command()
+@session_command
+@click.argument("run")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("run.html"),
+    show_default=True,
+    metavar="FILE",
+    help="Where the page goes; a name that ends in .json gets the data without the page.",
+)
+def report(session: Session, run: str, output: Path) -> None:
+    """Write the page of RUN (an ARN, an id, or `latest`): one file that needs no network."""
+    arn = session.pipeline.find(run)
+    found: dict[str, Any] = record(session, arn)
+    if output.suffix == ".json":
+        text = json.dumps(found, indent=2) + "\n"
+    else:
+        others = (
+            history.beside(label, record(session, each))
+            for label, each in history.others_of(session, arn)
+        )
+        text = page({**found, "others": list(others)}, session.workspace.root)
+    output.write_text(text, encoding="utf-8")
+    click.echo(f"{output}: run {found['run']['id']}, {found['run']['status']}")
+
+
+@click.command()
+@whole_command
+@click.option(
+    "--port", default=0, metavar="N", help="A port of this machine; by default a free one."
+)
+def ui(session: Session, port: int) -> None:
+    """Serve the pages of ENV's runs on this machine, live, until Ctrl-C."""
+    with Pages(session, port) as pages:
+        click.echo(f"the runs of {session.title}: {pages.address}")
+        click.echo("only who has this address gets an answer; Ctrl-C ends it")
+        pages.serve_forever()
+
+
+@click.command()
+@session_command
+@click.argument("run", default="latest")
+def watch(session: Session, run: str) -> None:
+    """Serve the page of RUN (an ARN, an id, or `latest`) on this machine, live, until Ctrl-C."""
+    found = session.pipeline.find(run).rpartition("/")[2]
+    with Pages(session) as pages:
+        click.echo(f"run {found}: {pages.address_of(session.environment.workload, found)}")
+        click.echo("only who has this address gets an answer; Ctrl-C ends it")
+        pages.serve_forever()
+
+
+def _print(table: Table) -> None:
+    """Print a table whole: a narrow terminal wraps its lines, and no value is cut."""
+    console = Console()
+    console.print(table, width=max(console.width, console.measure(table).maximum), soft_wrap=True)
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,92 @@
+"""Several runs of a pipeline: a row each, and two beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from shoal.verbs import registry
+from shoal.verbs.errors import NothingToPromoteError
+from shoal.verbs.runs.record import record
+from shoal.verbs.workspace import Session
+
+Record = Mapping[str, Any]
+
+
+def runs(session: Session, limit: int) -> Iterator[dict[str, Any]]:
+    """Yield the newest runs of the session's pipeline, without logs and curves.
+
+    Raises NotFoundError if there is no pipeline.
+    """
+    session.pipeline.definition()
+    for summary in islice(session.pipeline.executions(), limit):
+        yield record(session, str(summary["PipelineExecutionArn"]), with_logs=False)
+
+
+def row_of(run: Record) -> dict[str, Any]:
+    """Return what `shoal runs` shows of a run: one value a column."""
+    return {
+        "run": run["run"]["id"],
+        "status": run["run"]["status"],
+        "started_at": run["run"]["started_at"],
+        "seconds": run["run"]["seconds"],
+        "metrics": {gate["metric"]: gate["value"] for gate in run["gates"]},
+        "passed": [gate["passed"] for gate in run["gates"]],
+        "version": run["package"] and run["package"]["version"],
+        "approval": run["package"] and run["package"]["approval"],
+        "usd": run["money"]["usd"],
+        "parameters": run["parameters"],
+        "code": next((each["value"] for each in run["lineage"] if each["what"] == "code"), None),
+    }
+
+
+def differences(one: Record, other: Record) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what differs, in two runs: name, value in the one, value in the other."""
+    mine, theirs = _values(one), _values(other)
+    for name in dict.fromkeys((*mine, *theirs)):
+        if mine.get(name) != theirs.get(name):
+            yield name, mine.get(name), theirs.get(name)
+
+
+def _values(run: Record) -> dict[str, Any]:
+    return {
+        "status": run["run"]["status"],
+        "definition": run["run"]["definition_sha256"][:12],
+        **run["parameters"],
+        **(run["metrics"]["values"] if run["metrics"] else {}),
+        "seconds": run["run"]["seconds"],
+        "usd": run["money"]["usd"],
+    }
+
+
+def others_of(session: Session, arn: str) -> list[tuple[str, str]]:
+    """Return label and ARN of the runs that a run is shown beside: the one before it, and the one
+    that the newest approved version is of.
+    """
+    arns = [str(each["PipelineExecutionArn"]) for each in session.pipeline.executions()]
+    found = []
+    if arn in arns[:-1]:
+        found.append(("the run before", arns[arns.index(arn) + 1]))
+    try:
+        package = registry.newest_approved(
+            session.target, session.names.model_package_group, session.arguments
+        )
+    except NothingToPromoteError:
+        return found
+    approved = f"{arn.rpartition('/')[0]}/{package.metadata.get('execution_id')}"
+    if approved in arns and approved != arn:
+        found.append((f"the approved version {package.version}", approved))
+    return found
+
+
+def beside(label: str, run: Record) -> dict[str, Any]:
+    """Return what the page of another run needs of this one."""
+    return {
+        "label": label,
+        "id": run["run"]["id"],
+        "status": run["run"]["status"],
+        "parameters": run["parameters"],
+        "values": run["metrics"]["values"] if run["metrics"] else {},
+        "curves": run["curves"],
+    }

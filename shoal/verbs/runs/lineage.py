@@ -1,0 +1,66 @@
+"""From the code to the weights that an endpoint answered with: each link, and whether it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.verbs.execution import Execution
+from shoal.verbs.registry import Package
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link of the chain."""
+
+    what: str
+    value: str
+    holds: bool | None
+    """Whether two places that know it agree; None where only one does."""
+    how: str
+    """Who says so, or what was compared with what."""
+
+
+def lineage_of(
+    execution: Execution,
+    training: Mapping[str, Any] | None,
+    evaluation: Mapping[str, Any] | None,
+    package: Package | None,
+) -> Iterator[Link]:
+    """Yield the links that the run has come to, from code to endpoint.
+
+    `training` is what DescribeTrainingJob says, `evaluation` the digests of evaluation.json.
+    """
+    if training:
+        code = training.get("HyperParameters", {}).get("sagemaker_submit_directory", "").strip('"')
+        if code:
+            yield Link("code", code, _same(package, "code_uri", code), "job and registry")
+        name = training["TrainingJobName"]
+        yield Link(
+            "training job", name, _same(package, "training_job_name", name), "job and registry"
+        )
+    sealed = _outputs(execution, "Seal")
+    if evaluation:
+        digest = evaluation["archive_sha256"]
+        same = digest == sealed["archive_sha256"] if "archive_sha256" in sealed else None
+        yield Link("model archive", digest, same, "evaluation and sealed copy, hashed separately")
+    if package:
+        same = package.metadata.get("execution_id") == execution.id
+        text = f"version {package.version}, {package.approval}"
+        yield Link("model package", text, same, "the registry names this execution")
+    answered = _outputs(execution, "SmokeTest").get("content_sha256")
+    if answered:
+        same = answered == evaluation["content_sha256"] if evaluation else None
+        yield Link("endpoint's weights", answered, same, "the endpoint's own answer and evaluation")
+
+
+def _same(package: Package | None, key: str, value: str) -> bool | None:
+    known = package.metadata.get(key) if package else None
+    return None if known is None else known == value
+
+
+def _outputs(execution: Execution, name: str) -> dict[str, str]:
+    step = execution.step(name)
+    given = step.metadata.get("Lambda", {}).get("OutputParameters", ()) if step else ()
+    return {each["Name"]: str(each["Value"]) for each in given}

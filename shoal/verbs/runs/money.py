@@ -1,0 +1,63 @@
+"""What a run has cost so far: seconds of instances at list prices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.costs import prices
+
+
+@dataclass(frozen=True)
+class Use:
+    """Instances that a step has used."""
+
+    step: str
+    instance_type: str
+    instance_count: int
+    seconds: float
+    runs: bool
+    """Whether they run still."""
+
+
+@dataclass(frozen=True)
+class Money:
+    """The uses with their prices."""
+
+    items: tuple[dict[str, Any], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return items and sums in US dollars; null where the table has no price of a use."""
+        known = [item for item in self.items if item["usd"] is not None]
+        running = [item["usd_per_hour"] for item in known if item["runs"]]
+        return {
+            "usd": round(sum(item["usd"] for item in known), 6)
+            if len(known) == len(self.items)
+            else None,
+            "usd_of_known": round(sum(item["usd"] for item in known), 6),
+            "usd_per_hour_now": round(sum(running), 6),
+            "items": list(self.items),
+        }
+
+
+def money_of(uses: Iterable[Use], region: str) -> Money:
+    """Return what the uses cost in a region; source: prices.yaml, with the date of each."""
+    return Money(tuple(_item(use, region) for use in uses))
+
+
+def _item(use: Use, region: str) -> dict[str, Any]:
+    price = prices.instance(use.instance_type, region)
+    hourly = price.usd_per_hour * use.instance_count if price else None
+    return {
+        "step": use.step,
+        "instance_type": use.instance_type,
+        "instance_count": use.instance_count,
+        "seconds": use.seconds,
+        "runs": use.runs,
+        "usd_per_hour": hourly,
+        "usd": None if hourly is None else round(hourly * use.seconds / 3600, 6),
+        "source": f"{price.source}, {price.date}{', estimate' if price.is_estimate else ''}"
+        if price
+        else None,
+    }

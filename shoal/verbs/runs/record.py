@@ -1,0 +1,409 @@
+"""run.json: everything that is known of one execution, as one object.
+
+Built from Describe and List operations, CloudWatch Logs and S3 alone, so AWS and shoal-local give
+the same; partial while it runs. Its form is `run.schema.json`. What could not be read is null, and
+`unread` says why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+from shoal.verbs import registry
+from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
+from shoal.verbs.execution import NOT_STARTED, Execution, Step
+from shoal.verbs.gates import GateResult, gates_of
+from shoal.verbs.jobs import job_name
+from shoal.verbs.logs import LogLine, LogTail, location_of
+from shoal.verbs.metrics import Progress, parse, progress_metrics
+from shoal.verbs.report import answers_of, evaluation_of
+from shoal.verbs.runs.cause import Cause, cause_in, rank_of
+from shoal.verbs.runs.lineage import lineage_of
+from shoal.verbs.runs.money import Use, money_of
+from shoal.verbs.workspace import Session
+
+VERSION = 1
+MAX_LINES = 2000
+"""Lines that are kept of each step's log: of a longer one the first and the last half."""
+_REFERENCE = re.compile(r'"Steps\.([A-Za-z0-9_-]+)[."]')
+_BRANCHES = ("IfSteps", "ElseSteps")
+_JOBS = ("TrainingJob", "ProcessingJob", "TransformJob")
+_RESOURCES = {
+    "Model": "list_models",
+    "EndpointConfig": "list_endpoint_configs",
+    "Endpoint": "list_endpoints",
+}
+_CLOCK_SLACK = timedelta(minutes=5)
+_OVER = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded")
+"""Secondary statuses of a job that has ended, which is no phase of it."""
+T = TypeVar("T")
+
+
+@dataclass
+class Look:
+    """One look at an execution; `unread` gathers what could not be read."""
+
+    session: Session
+    execution: Execution
+    definition: Mapping[str, Any]
+    parameters: Mapping[str, str]
+    now: datetime
+    unread: list[str] = field(default_factory=list)
+
+    def read(self, what: str, source: Callable[[], T]) -> T | None:
+        """Return what `source` answers; None, with a note why, if that fails."""
+        try:
+            return source()
+        except (ShoalError, ValueError, KeyError, *AWS_ERRORS) as error:
+            self.unread.append(f"{what}: {refusal(error)}")
+            return None
+
+    @property
+    def client(self) -> Any:
+        return self.session.target.client("sagemaker")
+
+
+def record(session: Session, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
+    """Return the run with this ARN as it is now; without logs it has no curves, either.
+
+    Raises ClientError if the execution itself cannot be read.
+    """
+    look = _look(session, arn)
+    execution = look.execution
+    jobs = {step.name: look.read(step.name, partial(_job, look, step)) for step in execution.steps}
+    lines = {
+        step.name: look.read(f"log of {step.name}", partial(_lines, session, step)) or []
+        for step in execution.steps
+        if with_logs
+    }
+    gates = look.read("gates", partial(gates_of, session.target, execution)) or ()
+    evaluation = look.read("evaluation", partial(_evaluation, look))
+    training = next((job for job in jobs.values() if job and job["kind"] == "TrainingJob"), None)
+    package = look.read("model package", partial(_package, look))
+    money = money_of(_uses(look, jobs), session.environment.region)
+    made = look.read("what was made", lambda: list(_made(look, jobs)))
+    lineage = lineage_of(execution, training, evaluation, package)
+    return {
+        "version": VERSION,
+        "observed_at": _time(look.now),
+        "run": _run(look),
+        "verdict": _verdict(look, gates, lines),
+        "parameters": dict(look.parameters),
+        "steps": [
+            _step(look, step, after, jobs.get(step.name)) for step, after in _all_steps(look)
+        ],
+        "curves": _curves(look, lines),
+        "gates": [_gate(each) for each in gates],
+        "metrics": evaluation,
+        "answers": [asdict(each) for each in answers_of(execution)],
+        "package": package
+        and {"arn": package.arn, "version": package.version, "approval": package.approval},
+        "money": money.to_dict(),
+        "lineage": [asdict(link) for link in lineage],
+        "made": made or [],
+        "logs": {name: _kept(some) for name, some in lines.items() if some},
+        "unread": look.unread,
+    }
+
+
+def _look(session: Session, arn: str) -> Look:
+    client, request = session.target.client("sagemaker"), {"PipelineExecutionArn": arn}
+    definition = client.describe_pipeline_definition_for_execution(**request)["PipelineDefinition"]
+    pages = client.get_paginator("list_pipeline_parameters_for_execution").paginate(**request)
+    values = {
+        each["Name"]: str(each["Value"]) for page in pages for each in page["PipelineParameters"]
+    }
+    return Look(
+        session, session.pipeline.look(arn), json.loads(definition), values, datetime.now(UTC)
+    )
+
+
+def _run(look: Look) -> dict[str, Any]:
+    execution, session = look.execution, look.session
+    ended_at = _ended_at(execution)
+    return {
+        "id": execution.id,
+        "arn": execution.arn,
+        "pipeline": session.pipeline.name,
+        "environment": session.environment.name,
+        "workload": session.environment.workload,
+        "account": session.target.account,
+        "region": session.target.region,
+        "is_local": session.target.is_local,
+        "status": execution.status,
+        "started_at": _time(execution.started_at),
+        "ended_at": _time(ended_at),
+        "seconds": _seconds(execution.started_at, ended_at or look.now),
+        "definition_sha256": hashlib.sha256(
+            json.dumps(look.definition, sort_keys=True).encode()
+        ).hexdigest(),
+    }
+
+
+def _ended_at(execution: Execution) -> datetime | None:
+    ends = [step.ended_at for step in execution.steps if step.ended_at]
+    return max(ends, default=execution.started_at) if execution.has_ended else None
+
+
+def _verdict(
+    look: Look, gates: Sequence[GateResult], lines: Mapping[str, Sequence[LogLine]]
+) -> dict[str, Any]:
+    execution, arguments = look.execution, look.session.arguments
+    verdict: dict[str, Any] = {
+        "outcome": execution.status,
+        "step": None,
+        "reason": None,
+        "host": None,
+    }
+    verdict |= {"rank": None, "line": None, "next": None}
+    missed = [str(each) for each in gates if _passed(each) is False]
+    if execution.status == "Succeeded":
+        return verdict | {"next": f"shoal approve {arguments}"}
+    if not execution.has_ended:
+        return verdict | {"next": f"shoal stop {arguments} {execution.id}"}
+    step = execution.failed_step
+    verdict["reason"] = (step or execution).failure_reason or None
+    if step is None:
+        return verdict
+    verdict |= {"step": step.name, "next": f"shoal logs {arguments} {execution.id} {step.name}"}
+    if missed:
+        verdict |= {"reason": "; ".join(missed)}
+    cause = cause_in(lines.get(step.name, ())) or Cause("")
+    return verdict | {"host": cause.host or None, "rank": cause.rank, "line": cause.line or None}
+
+
+def _all_steps(look: Look) -> Iterator[tuple[Step, tuple[str, ...]]]:
+    """Yield each step of the definition, in its order, and the names of those it waits for."""
+    started = {step.name: step for step in look.execution.steps}
+    for item, around in _walk(look.definition.get("Steps", []), None):
+        name = item["Name"]
+        own = {
+            key: value
+            for key, value in item.items()
+            if key != "Arguments" or item["Type"] != "Condition"
+        }
+        if item["Type"] == "Condition":
+            own["Conditions"] = item["Arguments"].get("Conditions")
+        needed = {*item.get("DependsOn", ()), *_REFERENCE.findall(json.dumps(own))} - {name}
+        if around:
+            needed.add(around)
+        yield started.get(name, Step(name, item["Type"], NOT_STARTED)), tuple(sorted(needed))
+
+
+def _walk(
+    steps: Sequence[dict[str, Any]], around: str | None
+) -> Iterator[tuple[dict[str, Any], str | None]]:
+    for item in steps:
+        yield item, around
+        for branch in _BRANCHES:
+            arguments = item.get("Arguments")
+            if item["Type"] == "Condition" and isinstance(arguments, dict):
+                yield from _walk(arguments.get(branch, ()), item["Name"])
+
+
+def _step(
+    look: Look, step: Step, after: Sequence[str], job: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "type": step.type,
+        "status": step.status,
+        "after": list(after),
+        "started_at": _time(step.started_at),
+        "ended_at": _time(step.ended_at),
+        "seconds": step.seconds(look.now),
+        "attempts": step.metadata.get("AttemptCount", 1) if step.metadata else 1,
+        "reason": step.failure_reason or None,
+        "job": job and job["name"],
+        "phases": list(_phases(job)) if job else [],
+    }
+
+
+def _job(look: Look, step: Step) -> dict[str, Any] | None:
+    """Return what Describe says of the step's job, with its name; None if it runs none."""
+    for kind in _JOBS:
+        if arn := step.resource(kind):
+            name = job_name(look.session.target, kind, arn, step.started_at)
+            words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in kind)
+            answer = getattr(look.client, f"describe{words}")(**{f"{kind}Name": name})
+            return {**answer, "kind": kind, "name": name}
+    return None
+
+
+def _phases(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the secondary statuses of a training job: Starting, Downloading, Training, ..."""
+    for each in job.get("SecondaryStatusTransitions", ()):
+        if each["Status"] in _OVER:
+            continue
+        yield {
+            "name": each["Status"],
+            "started_at": _time(each["StartTime"]),
+            "ended_at": _time(each.get("EndTime")),
+            "message": each.get("StatusMessage", ""),
+        }
+
+
+def _lines(session: Session, step: Step) -> list[LogLine]:
+    location = location_of(session.target, step)
+    return list(LogTail(session.target.client("logs"), location).read()) if location else []
+
+
+def _kept(lines: Sequence[LogLine]) -> dict[str, Any]:
+    in_order = sorted(lines, key=lambda line: line.at)
+    cut = max(len(in_order) - MAX_LINES, 0)
+    if cut:
+        in_order = in_order[: MAX_LINES // 2] + in_order[-MAX_LINES // 2 :]
+    return {
+        "cut": cut,
+        "lines": [
+            [_time(each.at), each.host or each.stream, rank_of(each.text), each.text]
+            for each in in_order
+        ],
+    }
+
+
+def _curves(look: Look, lines: Mapping[str, Sequence[LogLine]]) -> list[dict[str, Any]]:
+    """Return the points (step, value, seconds since the run began) of each number, by host."""
+    metrics = look.session.environment.training.metrics
+    known, began = progress_metrics(metrics), look.execution.started_at
+    curves: dict[tuple[str, str, str], list[list[float]]] = {}
+    for name, some in lines.items():
+        step = look.execution.step(name)
+        if step is None or step.type != "Training":
+            continue
+        for number, line in enumerate(some, 1):
+            progress = parse(line.text, known)
+            if not isinstance(progress, Progress):
+                continue
+            at = progress.position
+            x = at.steps_done or at.epoch if at else number
+            for reading in progress.readings:
+                points = curves.setdefault((name, reading.name, line.host), [])
+                points.append([float(x), reading.value, _seconds(began, line.at) or 0.0])
+    return [
+        {
+            "step": step,
+            "name": name,
+            "host": host or None,
+            "unit": known[name].unit,
+            "direction": str(known[name].direction or "") or None,
+            "points": points,
+        }
+        for (step, name, host), points in curves.items()
+    ]
+
+
+def _package(look: Look) -> registry.Package | None:
+    arns = (step.resource("RegisterModel") for step in look.execution.steps)
+    arn = next((arn for arn in arns if arn), None)
+    return registry.describe(look.session.target, arn) if arn else None
+
+
+def _evaluation(look: Look) -> dict[str, Any] | None:
+    step = look.execution.step("Evaluate")
+    if step is None or step.status != "Succeeded":
+        return None
+    evaluation = evaluation_of(look.session.target, look.execution)
+    return {
+        "values": dict(evaluation.metrics),
+        "content_sha256": evaluation.content_sha256,
+        "archive_sha256": evaluation.archive_sha256,
+    }
+
+
+def _passed(gate: GateResult) -> bool | None:
+    words = gate.limit.split()
+    try:
+        limit = float(words[2])
+    except (IndexError, ValueError):
+        return None
+    if gate.value is None:
+        return None
+    return gate.value >= limit if words[1] == "least" else gate.value <= limit
+
+
+def _gate(gate: GateResult) -> dict[str, Any]:
+    return {**asdict(gate), "passed": _passed(gate)}
+
+
+def _uses(look: Look, jobs: Mapping[str, Mapping[str, Any] | None]) -> Iterator[Use]:
+    """Yield the instances that were used, and for how long."""
+    for step in look.execution.steps:
+        if job := jobs.get(step.name):
+            yield from _job_uses(look, step, job)
+    endpoint = look.session.environment.endpoint
+    made = next((step for step in look.execution.steps if step.resource("Endpoint")), None)
+    if endpoint and made and made.started_at:
+        teardown = look.execution.step("Teardown")
+        until = (teardown and teardown.ended_at) or _ended_at(look.execution) or look.now
+        seconds = (until - made.started_at).total_seconds()
+        runs = not look.execution.has_ended and not (teardown and teardown.has_ended)
+        yield Use(made.name, endpoint.instance_type, endpoint.instance_count, seconds, runs)
+
+
+def _job_uses(look: Look, step: Step, job: Mapping[str, Any]) -> Iterator[Use]:
+    place = job.get("ResourceConfig") or job.get("ProcessingResources", {}).get("ClusterConfig")
+    place = place or job.get("TransformResources") or {}
+    began = (
+        job.get("TrainingStartTime")
+        or job.get("ProcessingStartTime")
+        or job.get("TransformStartTime")
+    )
+    ended = (
+        job.get("TrainingEndTime") or job.get("ProcessingEndTime") or job.get("TransformEndTime")
+    )
+    if not began or "InstanceType" not in place:
+        return
+    seconds = job.get("BillableTimeInSeconds") if ended else None
+    if seconds is None:
+        seconds = _seconds(began, ended or look.now) or 0.0
+    yield Use(
+        step.name, place["InstanceType"], place["InstanceCount"], float(seconds), ended is None
+    )
+
+
+def _made(look: Look, jobs: Mapping[str, Mapping[str, Any] | None]) -> Iterator[dict[str, Any]]:
+    """Yield what the steps made, and whether it is gone: asked now."""
+    for step in look.execution.steps:
+        if job := jobs.get(step.name):
+            status = job[f"{job['kind']}Status"]
+            yield {
+                "kind": job["kind"],
+                "name": job["name"],
+                "state": status,
+                "gone": status not in ("InProgress", "Stopping"),
+            }
+        for kind, operation in _RESOURCES.items():
+            if arn := step.resource(kind):
+                found = _find(look, step, kind, operation, arn)
+                yield {
+                    "kind": kind,
+                    "name": found.get(f"{kind}Name", arn.rpartition("/")[2]),
+                    "state": found.get("EndpointStatus", "there") if found else "deleted",
+                    "gone": not found,
+                }
+
+
+def _find(look: Look, step: Step, kind: str, operation: str, arn: str) -> Mapping[str, Any]:
+    """Return the summary of what has this ARN, which is in lower case; nothing if it is gone."""
+    since = {"CreationTimeAfter": step.started_at - _CLOCK_SLACK} if step.started_at else {}
+    for page in look.client.get_paginator(operation).paginate(**since):
+        for each in page[next(key for key in page if key.startswith(kind))]:
+            if each[f"{kind}Arn"].lower() == arn.lower():
+                return dict(each)
+    return {}
+
+
+def _time(at: datetime | None) -> str | None:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds") if at else None
+
+
+def _seconds(start: datetime | None, end: datetime | None) -> float | None:
+    return round((end - start).total_seconds(), 3) if start and end else None

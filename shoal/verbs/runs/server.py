@@ -1,0 +1,169 @@
+"""The pages of an environment's runs, live, on this machine only.
+
+Only who has the address, in which a secret stands, gets an answer, and only under the name or
+number of the loopback: a page elsewhere that has its name point here gets none.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
+from shoal.verbs.runs import history
+from shoal.verbs.runs.page import live_page, page_of_text
+from shoal.verbs.runs.record import record
+from shoal.verbs.workspace import Session
+
+LISTED = 50
+"""Runs of each workload in the list."""
+Record = Mapping[str, Any]
+
+
+class Pages(ThreadingHTTPServer):
+    """Serves the list of runs at `address`, and each run's page below it."""
+
+    daemon_threads = True
+
+    def __init__(self, session: Session, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.sessions = {each.environment.workload: each for each in session.each}
+        self.title = session.title
+        self.secret = secrets.token_urlsafe(24)
+        self._ended: dict[tuple[str, bool], Record] = {}
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/{self.secret}/"
+
+    def record(self, session: Session, arn: str, *, with_logs: bool = True) -> Record:
+        """Return a run; one that has ended is read once."""
+        if (arn, with_logs) in self._ended:
+            return self._ended[arn, with_logs]
+        found = record(session, arn, with_logs=with_logs)
+        if found["run"]["ended_at"]:
+            self._ended[arn, with_logs] = found
+        return found
+
+    def page_of(self, session: Session, arn: str) -> Record:
+        """Return a run with those that it is shown beside."""
+        others = [
+            history.beside(label, self.record(session, each))
+            for label, each in history.others_of(session, arn)
+        ]
+        return {**self.record(session, arn), "others": others}
+
+    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the workload and the row of each of the newest runs."""
+        for workload, session in self.sessions.items():
+            for each in session.pipeline.executions()[:LISTED]:
+                found = self.record(session, str(each["PipelineExecutionArn"]), with_logs=False)
+                yield workload, history.row_of(found)
+
+    def address_of(self, workload: str, run: str) -> str:
+        """Return the address of a run's page."""
+        return f"{self.address}{workload}/{run}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Pages
+
+    def do_GET(self) -> None:
+        hosts = {f"{name}:{self.server.server_port}" for name in ("127.0.0.1", "localhost")}
+        secret, _, rest = self.path.removeprefix("/").partition("/")
+        known = secrets.compare_digest(secret.encode(), self.server.secret.encode())
+        if self.headers.get("Host") not in hosts or not known:
+            self._answer("unknown address: take the one that the command printed", status=404)
+            return
+        workload, _, rest = rest.partition("/")
+        run, _, part = rest.partition("/")
+        try:
+            self._show(workload, run, part)
+        except (ShoalError, *AWS_ERRORS) as error:
+            self._answer(refusal(error), status=502)
+
+    def _show(self, workload: str, run: str, part: str) -> None:
+        session = self.server.sessions.get(workload)
+        if not workload:
+            self._answer(_list(self.server), "text/html")
+        elif session is None or part not in ("", "events"):
+            self._answer("there is no such page", status=404)
+        elif part:
+            self._send_events(session, session.pipeline.find(run))
+        else:
+            found = self.server.page_of(session, session.pipeline.find(run))
+            self._answer(live_page(found, session.workspace.root), "text/html")
+
+    def _send_events(self, session: Session, arn: str) -> None:
+        """Send the run each time that it has changed, until it has ended or nobody listens."""
+        self.send_response(HTTPStatus.OK)
+        self._send_headers("text/event-stream")
+        last = ""
+        with suppress(ConnectionError):
+            while True:
+                found = self.server.page_of(session, arn)
+                text = json.dumps({**found, "observed_at": None})
+                if text != last:
+                    self.wfile.write(f"data: {json.dumps(found)}\n\n".encode())
+                    last = text
+                else:
+                    self.wfile.write(b": still there\n\n")
+                if found["run"]["ended_at"]:
+                    self.wfile.write(b"event: ended\ndata: \n\n")
+                    return
+                time.sleep(session.poll_s)
+
+    def _answer(self, text: str, kind: str = "text/plain", status: int = 200) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self._send_headers(kind)
+        self.wfile.write(body)
+
+    def _send_headers(self, kind: str) -> None:
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        for name, value in (
+            ("Cache-Control", "no-store"),
+            ("Referrer-Policy", "no-referrer"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("X-Frame-Options", "DENY"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing: the terminal is the command's."""
+
+
+def _list(pages: Pages) -> str:
+    rows = "".join(
+        f'<tr><td><a href="{workload}/{row["run"]}/">{html.escape(row["run"])}</a></td>'
+        f"<td>{html.escape(workload)}</td><td>{row['status']}</td>"
+        f"<td>{row['started_at'][:16].replace('T', ' ')}</td><td>{row['seconds']:,.0f} s</td>"
+        f"<td>{_metrics(row['metrics'])}</td><td>{_money(row['usd'])}</td></tr>"
+        for workload, row in pages.rows()
+    )
+    heads = ("run", "workload", "status", "started (UTC)", "took", "measured", "cost")
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    return page_of_text(
+        f"Runs of {pages.title}",
+        f"<h1>Runs of {html.escape(pages.title)}</h1><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{rows}</tbody></table>" + ("" if rows else "<p>no runs yet</p>"),
+    )
+
+
+def _metrics(values: Mapping[str, float | None]) -> str:
+    return html.escape(
+        ", ".join(f"{name} {value:.5g}" for name, value in values.items() if value is not None)
+    )
+
+
+def _money(usd: float | None) -> str:
+    return "unknown" if usd is None else f"${usd:,.4f}"

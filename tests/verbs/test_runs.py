@@ -1,0 +1,107 @@
+"""What a run's page says of a failure, and what it lets run."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from shoal.verbs.errors import ToolMissingError
+from shoal.verbs.logs import LogLine
+from shoal.verbs.runs.cause import Cause, cause_in
+from shoal.verbs.runs.page import page
+from shoal.verbs.runs.server import Pages
+from tests.repository import ROOT
+
+if TYPE_CHECKING:
+    from shoal.verbs.workspace import Session
+
+BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
+SECOND_HOST = "job/algo-2-1795489693"
+
+
+def line(text: str, seconds: int, stream: str = "job/algo-1-1795489693") -> LogLine:
+    return LogLine(stream, BEGAN + timedelta(seconds=seconds), text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (
+            [
+                line("[rank0]: torch.distributed.DistBackendError: connection closed", 3),
+                line("[rank3]: Traceback (most recent call last):", 2, SECOND_HOST),
+                line("[rank3]: ValueError: the loss is nan", 2, SECOND_HOST),
+            ],
+            Cause("ValueError: the loss is nan", "algo-2", 3),
+        ),
+        (
+            [line("[1,mpirank:1,algo-2]<stderr>:KeyError: 'SM_CHANNEL_TRAIN'", 1, SECOND_HOST)],
+            Cause("KeyError: 'SM_CHANNEL_TRAIN'", "algo-2", 1),
+        ),
+        (
+            [
+                line("step=3/10 train_loss=0.5", 1),
+                line("  exitcode  : -9 (pid: 51)", 2),
+            ],
+            Cause("exitcode  : -9 (pid: 51)", "algo-1"),
+        ),
+        ([line("step=3/10 train_loss=0.5 no Error here", 1)], None),
+    ],
+    ids=["first-of-two-hosts", "mpirun", "killed", "nothing-said"],
+)
+def test_the_cause_is_the_first_line_that_says_why(
+    lines: list[LogLine], cause: Cause | None
+) -> None:
+    assert cause_in(lines) == cause
+
+
+def test_text_from_outside_stays_in_the_data_of_the_page() -> None:
+    hostile = "</script><script>alert(1)</script><!--"
+    text = page({"logs": {"Train": {"cut": 0, "lines": [["", hostile, None, hostile]]}}}, ROOT)
+    assert hostile not in text
+    assert text.count("</script>") == 2
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy
+    assert re.fullmatch(
+        r"default-src 'none'; script-src 'sha256-[\w+/=]+'; style-src 'sha256-[\w+/=]+'", policy[1]
+    )
+    assert "://" not in text.replace("http://www.w3.org/2000/svg", "").replace(
+        "https://github.com/leeoniya/uPlot", ""
+    )
+
+
+def test_a_page_without_its_library_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ToolMissingError, match="run `make install`"):
+        page({}, tmp_path)
+
+
+def test_pages_answer_only_who_has_the_address(tmp_path: Path) -> None:
+    session = SimpleNamespace(each=(), title="dev")
+    with Pages(cast("Session", session)) as pages:
+        Thread(target=pages.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{pages.server_port}"
+        asked = [
+            (pages.address, place),
+            (pages.address, "evil.example"),
+            (f"http://{place}/", place),
+            (f"http://{place}/{'x' * len(pages.secret)}/", place),
+            (pages.address_of("nobody", "run"), place),
+        ]
+        assert [status(address, host) for address, host in asked] == [200, 404, 404, 404, 404]
+        pages.shutdown()
+
+
+def status(address: str, host: str) -> int:
+    try:
+        with urlopen(Request(address, headers={"Host": host})) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        return error.code
