@@ -16,7 +16,7 @@ from pathlib import Path
 from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
-from shoal.demo.pipeline.report import LOGS, Facts, clear, write_pictures, write_summary
+from shoal.demo.pipeline.report import LOGS, PAGE, Facts, clear, write_pictures, write_summary
 from shoal.verbs import dataset, inventory
 from shoal.verbs.cdk import Cdk
 from shoal.verbs.errors import LeftBehindError, NotFoundError, UsageError
@@ -29,6 +29,8 @@ from shoal.verbs.inventory import Owner, Resource
 from shoal.verbs.local_server import LocalServer, RunningServer, build_runtimes
 from shoal.verbs.parameters import check_declared, check_values
 from shoal.verbs.report import answers_of, evaluation_of, made_by_steps, model_package_of
+from shoal.verbs.runs.page import page
+from shoal.verbs.runs.record import record
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown, refuse_if_protected, remove_bootstrap
 from shoal.verbs.workspace import LOCAL_POLL_S, Session, Workspace
@@ -60,6 +62,8 @@ class Demo:
     report: Report
     facts: Facts = field(default_factory=Facts)
     running: RunningServer | None = None
+    arn: str | None = None
+    """Of the execution, once it is started."""
     borrowed: bool = False
     """Whether it runs in the server of `shoal local up`, which the demo must not stop."""
 
@@ -293,7 +297,7 @@ def _upload(demo: Demo) -> None:
 def _execute(demo: Demo) -> None:
     pipeline = Pipeline(demo.target, demo.names.pipeline)
     demo.report(plan_of(pipeline, demo.choice.parameters))
-    arn = pipeline.start(demo.choice.parameters)
+    demo.arn = arn = pipeline.start(demo.choice.parameters)
     follower = Follower(
         pipeline,
         arn,
@@ -303,6 +307,14 @@ def _execute(demo: Demo) -> None:
         metrics=demo.environment.training.metrics,
     )
     follower.raise_unless_succeeded(follower.follow())
+
+
+def _write_page(demo: Demo) -> None:
+    """Write the page of the run, however it ended."""
+    if demo.arn is not None:
+        session = Session(demo.workspace, demo.environment, demo.target)
+        text = page(record(session, demo.arn), demo.workspace.root)
+        (demo.output / PAGE).write_text(text, encoding="utf-8")
 
 
 def _collect(demo: Demo) -> None:
@@ -323,10 +335,11 @@ PHASES: tuple[Phase[Demo], ...] = (
     Phase("synth", _synth),
     Phase("deploy", _deploy, _destroy, "destroy"),
     Phase("data", _upload),
-    Phase("execute", _execute),
+    Phase("execute", _execute, _write_page, "write page"),
     Phase("collect", _collect),
 )
 """The order of the demo.
 
-Begun phases are undone in reverse order: destroy, remove bootstrap, look after, stop emulator.
+Begun phases are undone in reverse order: write page, destroy, remove bootstrap, look after, stop
+emulator.
 """

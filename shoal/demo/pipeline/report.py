@@ -28,7 +28,7 @@ from shoal.verbs.report import (
     step_rows,
 )
 
-SUMMARY, LOGS = "summary.json", "logs"
+SUMMARY, PAGE, LOGS = "summary.json", "index.html", "logs"
 DIGITS, BITS, CURVE = "digits.png", "bits-per-byte.png", "training-curve.png"
 COMPRESSED = ("bits_per_byte", "gzip_bits_per_byte", "xz_bits_per_byte", "bytes")
 """What the evaluation of a language model measures."""
@@ -60,7 +60,7 @@ class Facts:
 def clear(output: Path) -> None:
     """Remove an earlier report, and nothing else in the folder."""
     output.mkdir(parents=True, exist_ok=True)
-    for name in (SUMMARY, DIGITS, BITS, CURVE):
+    for name in (SUMMARY, PAGE, DIGITS, BITS, CURVE):
         (output / name).unlink(missing_ok=True)
     shutil.rmtree(output / LOGS, ignore_errors=True)
     (output / LOGS).mkdir()
