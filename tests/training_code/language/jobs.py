@@ -50,6 +50,8 @@ class Job:
     signal: Signal | None = None
     hosts: tuple[str, ...] = ("checkpoints",)
     """The folders in which the hosts, which have equally many ranks, keep their checkpoints."""
+    max_file_bytes: int = -1
+    """What the last rank can write into a file."""
 
     @property
     def checkpoints(self) -> list[Path]:
@@ -64,7 +66,13 @@ class Job:
         signal = asdict(self.signal) if self.signal else None
         hosts = [str(self.folder / name) for name in self.hosts]
         return json.dumps(
-            {"ranks": self.ranks, "hosts": hosts, "arguments": arguments, "signal": signal}
+            {
+                "ranks": self.ranks,
+                "hosts": hosts,
+                "arguments": arguments,
+                "signal": signal,
+                "max_file_bytes": self.max_file_bytes,
+            }
         )
 
     def weights(self) -> array[float]:
@@ -79,8 +87,13 @@ class Result:
     """How a job ended."""
 
     job: Job
-    status: int
+    statuses: list[int]
     output: str
+
+    @property
+    def status(self) -> int:
+        """Return the highest exit status of its ranks."""
+        return max(self.statuses)
 
     @property
     def curve(self) -> dict[int, float]:

@@ -84,6 +84,34 @@ def test_sigterm_ends_a_job_with_a_checkpoint_and_without_a_model(
     assert not (tmp_path / "model").exists()
 
 
+def test_training_goes_on_while_a_checkpoint_of_its_past_is_written(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    script = Path(__file__).with_name("scripts") / "write_slowly.py"
+    seen = runtime.answer(
+        runtime.alone(script, tmp_path / "checkpoints", tmp_path / "seen.json"), tmp_path
+    )
+    assert (seen["while it waits"], seen["written while it waits"]) == (
+        ["step-00000001.partial"],
+        False,
+    )
+    assert seen["when the second one begins"] == ["step-00000001", "step-00000002.partial"]
+    assert seen["at the end"] == ["step-00000001", "step-00000002"]
+    assert (seen["step"], seen["weight"]) == (1, 1.0)
+
+
+def test_a_full_disk_of_one_rank_ends_all_ranks_with_one_message(
+    runtime: Runtime, text: Path, tmp_path: Path
+) -> None:
+    full = replace(job(tmp_path, "fsdp on 2"), max_file_bytes=100_000)
+    (failed,) = run(runtime, text, full)
+    assert failed.statuses == [1, 1]
+    assert "step-00000002 cannot be written (rank 1: [Errno 27] File too large): make room" in (
+        failed.output
+    )
+    assert [each.name for each in full.checkpoints] == ["step-00000002.partial"]
+
+
 def test_settings_that_do_not_fit_are_refused_by_name(
     alone: Result, runtime: Runtime, text: Path
 ) -> None:

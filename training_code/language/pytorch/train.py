@@ -300,10 +300,12 @@ def train(run: Run, position: Position) -> bool:
             here = Position(step, clock.trained_s)
             run.store.write(here, run.spread.model, run.optimizer)
         if stopped:
+            run.store.finish()
             run.ranks.say(
                 f"stopped on SIGTERM at step={step}; the checkpoint is in {options.checkpoint_dir}"
             )
             return False
+    run.store.finish()
     return True
 
 
@@ -358,10 +360,15 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
     mine = float(loss)  # waits for the device
     now = time.monotonic()
     trained_s = clock.trained_before_s + now - clock.started_at
-    total, stops, first_trained_s = ranks.sum(
-        mine, float(run.stop.received), trained_s if ranks.is_first else 0.0
+    total, stops, written, first_trained_s = ranks.sum(
+        mine,
+        float(run.stop.received),
+        float(run.store.is_written),
+        trained_s if ranks.is_first else 0.0,
     )
     mean = total / ranks.world_size
+    if written == ranks.world_size or not math.isfinite(mean):
+        run.store.finish()
     if not math.isfinite(mean):
         raise ValueError(f"the loss is {mean} at step {step}: try a smaller --learning-rate")
     rate = (step - clock.logged_step) * run.tokens_per_step / (now - clock.logged_at)
