@@ -15,9 +15,11 @@ from local.tests.smddp.runtime import Runtime
 from tests.repository import CHECKOUT
 
 CODE = CHECKOUT / "training_code" / "language" / "pytorch"
-_RANKS = Path(__file__).with_name("scripts") / "run_ranks.py"
+_SCRIPTS = Path(__file__).with_name("scripts")
 _LOSS = re.compile(r"^step=(\d+)/\d+ train_loss=(\S+) ", re.MULTILINE)
-_KEPT = re.compile(r"(\w+)_bytes=(\d+)")
+_BYTES = re.compile(r"(\w+)_bytes=(\d+)")
+_GOODPUT = re.compile(r" goodput=(\S+) ")
+_PART = re.compile(r"(\w+)=([0-9.]+)")
 TOLERANCE = 1e-12
 SMALL: dict[str, str | int] = {
     "precision": "float64",
@@ -103,15 +105,34 @@ class Result:
     @property
     def kept(self) -> dict[str, int]:
         """Return the bytes that a rank kept of weights, gradients and optimizer."""
-        return {name: int(size) for name, size in _KEPT.findall(self.output)}
+        return self.bytes_of("kept by a rank: ")
+
+    def bytes_of(self, beginning: str) -> dict[str, int]:
+        """Return the bytes that a line names."""
+        return {name: int(size) for name, size in _BYTES.findall(self._line(beginning))}
+
+    @property
+    def goodput(self) -> list[float]:
+        """Return the goodput in each line of metrics."""
+        return [float(share) for share in _GOODPUT.findall(self.output)]
+
+    @property
+    def parts_ms(self) -> dict[str, float]:
+        """Return the milliseconds of a step, by part."""
+        return {part: float(ms) for part, ms in _PART.findall(self._line("milliseconds of"))}
+
+    def _line(self, beginning: str) -> str:
+        (line,) = (each for each in self.output.splitlines() if each.startswith(beginning))
+        return line
 
 
-def run(runtime: Runtime, text: Path, *jobs: Job) -> list[Result]:
+def run(runtime: Runtime, text: Path, *jobs: Job, script: str = "run_ranks.py") -> list[Result]:
     """Run jobs one after the other."""
     folder = jobs[0].folder
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "results.json"
-    outcome = runtime.run(runtime.alone(_RANKS, file, *(job.to_json(text) for job in jobs)), folder)
+    command = runtime.alone(_SCRIPTS / script, file, *(job.to_json(text) for job in jobs))
+    outcome = runtime.run(command, folder)
     assert outcome.returncode == 0, outcome.output
     pairs = json.loads(file.read_text())
     return [Result(job, *pair) for job, pair in zip(jobs, pairs, strict=True)]

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,10 @@ class Position:
     step: int = 0
     trained_s: float = 0.0
     """Time spent on training, in this job and those that it went on from."""
+    first_started_at: float = 0.0
+    """When the first of these jobs started, in seconds since 1970."""
+    productive_s: float = 0.0
+    """Time spent in the steps up to here, without those that were lost and computed again."""
 
 
 class _Copies:
@@ -216,7 +220,7 @@ class Store:
             model_state_dict=state["model"],
             optim_state_dict=state["optimizer"],
         )
-        return Position(summary["step"], summary["trained_s"])
+        return Position(**{each.name: summary[each.name] for each in fields(Position)})
 
     def _damage(self, folder: Path) -> str:
         """Return what is wrong with a checkpoint, "" if nothing is.
