@@ -161,7 +161,7 @@ class Store:
             result = act()
         except (OSError, RuntimeError) as error:
             # torch's writer raises RuntimeError ("unexpected pos") while it handles the disk's
-            failure = f"rank {self.ranks.rank}: {_first_error(error)}"
+            failure = f"rank {self.ranks.rank}: {_disk_error(error)}"
         outcomes = self.ranks.gather((result, failure))
         failures = [failure for _, failure in outcomes if failure]
         if failures:
@@ -293,10 +293,11 @@ def require_same_run(folder: Path, settings: dict[str, Any], expected: dict[str,
         )
 
 
-def _first_error(error: BaseException) -> BaseException:
-    while error.__context__:
-        error = error.__context__
-    return error
+def _disk_error(error: BaseException) -> BaseException:
+    cause: BaseException | None = error
+    while cause and not isinstance(cause, OSError):
+        cause = cause.__context__
+    return cause or error
 
 
 def _nothing() -> None:
