@@ -15,9 +15,11 @@ from local.tests.smddp.runtime import Runtime
 from tests.repository import CHECKOUT
 
 CODE = CHECKOUT / "training_code" / "language" / "pytorch"
-_RANKS = Path(__file__).with_name("scripts") / "run_ranks.py"
+_SCRIPTS = Path(__file__).with_name("scripts")
 _LOSS = re.compile(r"^step=(\d+)/\d+ train_loss=(\S+) ", re.MULTILINE)
-_KEPT = re.compile(r"(\w+)_bytes=(\d+)")
+_BYTES = re.compile(r"(\w+)_bytes=(\d+)")
+_GOODPUT = re.compile(r" goodput=(\S+) ")
+_PART = re.compile(r"(\w+)=([0-9.]+)")
 TOLERANCE = 1e-12
 SMALL: dict[str, str | int] = {
     "precision": "float64",
@@ -50,6 +52,8 @@ class Job:
     signal: Signal | None = None
     hosts: tuple[str, ...] = ("checkpoints",)
     """The folders in which the hosts, which have equally many ranks, keep their checkpoints."""
+    max_file_bytes: int = -1
+    """What the last rank can write into a file."""
 
     @property
     def checkpoints(self) -> list[Path]:
@@ -64,7 +68,13 @@ class Job:
         signal = asdict(self.signal) if self.signal else None
         hosts = [str(self.folder / name) for name in self.hosts]
         return json.dumps(
-            {"ranks": self.ranks, "hosts": hosts, "arguments": arguments, "signal": signal}
+            {
+                "ranks": self.ranks,
+                "hosts": hosts,
+                "arguments": arguments,
+                "signal": signal,
+                "max_file_bytes": self.max_file_bytes,
+            }
         )
 
     def weights(self) -> array[float]:
@@ -79,8 +89,13 @@ class Result:
     """How a job ended."""
 
     job: Job
-    status: int
+    statuses: list[int]
     output: str
+
+    @property
+    def status(self) -> int:
+        """Return the highest exit status of its ranks."""
+        return max(self.statuses)
 
     @property
     def curve(self) -> dict[int, float]:
@@ -90,15 +105,34 @@ class Result:
     @property
     def kept(self) -> dict[str, int]:
         """Return the bytes that a rank kept of weights, gradients and optimizer."""
-        return {name: int(size) for name, size in _KEPT.findall(self.output)}
+        return self.bytes_of("kept by a rank: ")
+
+    def bytes_of(self, beginning: str) -> dict[str, int]:
+        """Return the bytes that a line names."""
+        return {name: int(size) for name, size in _BYTES.findall(self._line(beginning))}
+
+    @property
+    def goodput(self) -> list[float]:
+        """Return the goodput in each line of metrics."""
+        return [float(share) for share in _GOODPUT.findall(self.output)]
+
+    @property
+    def parts_ms(self) -> dict[str, float]:
+        """Return the milliseconds of a step, by part."""
+        return {part: float(ms) for part, ms in _PART.findall(self._line("milliseconds of"))}
+
+    def _line(self, beginning: str) -> str:
+        (line,) = (each for each in self.output.splitlines() if each.startswith(beginning))
+        return line
 
 
-def run(runtime: Runtime, text: Path, *jobs: Job) -> list[Result]:
+def run(runtime: Runtime, text: Path, *jobs: Job, script: str = "run_ranks.py") -> list[Result]:
     """Run jobs one after the other."""
     folder = jobs[0].folder
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "results.json"
-    outcome = runtime.run(runtime.alone(_RANKS, file, *(job.to_json(text) for job in jobs)), folder)
+    command = runtime.alone(_SCRIPTS / script, file, *(job.to_json(text) for job in jobs))
+    outcome = runtime.run(command, folder)
     assert outcome.returncode == 0, outcome.output
     pairs = json.loads(file.read_text())
     return [Result(job, *pair) for job, pair in zip(jobs, pairs, strict=True)]

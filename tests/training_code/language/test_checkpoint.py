@@ -43,7 +43,7 @@ def job(folder: Path, shape: str, sent: Signal | None = None, **options: int) ->
 
 
 def longer_job(folder: Path, shape: str, sent: Signal | None = None) -> Job:
-    return job(folder, shape, sent, steps=24, checkpoint_every=1)
+    return job(folder, shape, sent, steps=60, checkpoint_every=1)
 
 
 def flip_a_byte(file: Path) -> None:
@@ -82,6 +82,34 @@ def test_sigterm_ends_a_job_with_a_checkpoint_and_without_a_model(
     assert "stopped on SIGTERM at step=" in stopped.output
     assert [each.name for each in stopped.job.checkpoints][-1] == f"step-{max(stopped.curve):08d}"
     assert not (tmp_path / "model").exists()
+
+
+def test_training_goes_on_while_a_checkpoint_of_its_past_is_written(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    script = Path(__file__).with_name("scripts") / "write_slowly.py"
+    seen = runtime.answer(
+        runtime.alone(script, tmp_path / "checkpoints", tmp_path / "seen.json"), tmp_path
+    )
+    assert (seen["while it waits"], seen["written while it waits"]) == (
+        ["step-00000001.partial"],
+        False,
+    )
+    assert seen["when the second one begins"] == ["step-00000001", "step-00000002.partial"]
+    assert seen["at the end"] == ["step-00000001", "step-00000002"]
+    assert (seen["step"], seen["weight"]) == (1, 1.0)
+
+
+def test_a_full_disk_of_one_rank_ends_all_ranks_with_one_message(
+    runtime: Runtime, text: Path, tmp_path: Path
+) -> None:
+    full = replace(job(tmp_path, "fsdp on 2"), max_file_bytes=100_000)
+    (failed,) = run(runtime, text, full)
+    assert failed.statuses == [1, 1]
+    assert "step-00000002 cannot be written (rank 1: [Errno 27] File too large): make room" in (
+        failed.output
+    )
+    assert [each.name for each in full.checkpoints] == ["step-00000002.partial"]
 
 
 def test_settings_that_do_not_fit_are_refused_by_name(
@@ -136,7 +164,8 @@ def test_a_job_killed_at_five_moments_has_the_curve_of_an_undisturbed_one(
     moments = random.Random(seed)
 
     def killed() -> Signal:
-        return Signal(signal.SIGKILL, moments.choice((1, 2)), moments.uniform(0, 0.1))
+        # before the third line a checkpoint may have been written, after it one has its name
+        return Signal(signal.SIGKILL, moments.choice((2, 3, 4)), moments.uniform(0, 0.1))
 
     def shape() -> str:
         return moments.choice(list(SHAPES))

@@ -4,14 +4,20 @@ A checkpoint is a folder `step-00000120` in which every rank writes its part
 (torch.distributed.checkpoint), and rank 0 `checkpoint.json`: the run's settings, how far it is, and
 size and digest of every file. The folder has this name once all of that is on disk. One that is
 damaged, or of which a part is missing, is passed over with one line.
+
+Training goes on while a checkpoint is written: it waits for a copy of the state, and later for the
+new name. Messages between ranks are sent by the main thread alone, as smddp's one group needs it.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +32,7 @@ from torch.distributed.checkpoint import (
 )
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-SUMMARY_FILE = "checkpoint.json"
+SUMMARY_FILE, METADATA_FILE = "checkpoint.json", ".metadata"
 KEPT = 2
 """Were the newest one damaged, the run would go on from the one before."""
 _PARTIAL = ".partial"
@@ -39,6 +45,42 @@ class Position:
     step: int = 0
     trained_s: float = 0.0
     """Time spent on training, in this job and those that it went on from."""
+    first_started_at: float = 0.0
+    """When the first of these jobs started, in seconds since 1970."""
+    productive_s: float = 0.0
+    """Time spent in the steps up to here, without those that were lost and computed again."""
+
+
+class _Copies:
+    """A copy of what this rank writes, on the CPU: training changes the state meanwhile.
+
+    It stands in for the planner, which a writer asks for one item after the other.
+    """
+
+    def __init__(self, plan: Any, planner: Any) -> None:
+        self._copies = {item.index: _copy(planner.resolve_data(item)) for item in plan.items}
+
+    def resolve_data(self, item: Any) -> Any:
+        """Return the tensor, or the bytes, of one item."""
+        return self._copies[item.index]
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """A checkpoint that is being written."""
+
+    position: Position
+    final: Path
+    writer: Any
+    metadata: Any
+    """Where each part of each tensor belongs, by the plan of all ranks."""
+    part: Future[Any]
+    """What this rank's thread returns: results for `metadata`, and digests of its files."""
+
+    @property
+    def partial(self) -> Path:
+        """The folder's name until all of it is on disk."""
+        return self.final.with_name(self.final.name + _PARTIAL)
 
 
 @dataclass
@@ -51,44 +93,101 @@ class Store:
     ranks: Ranks
     identity: dict[str, Any]
     """The settings that a run must share with the one it goes on from."""
+    held_s: float = 0.0
+    """The time for which training has waited here."""
+
+    def __post_init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+        self._writing: _Writing | None = None
 
     def write(
         self, position: Position, model: torch.nn.Module, optimizer: torch.optim.Optimizer
     ) -> None:
-        """Write a checkpoint, whole or not at all; then remove all but the newest `KEPT`."""
-        final = self.folder / f"step-{position.step:08d}"
-        partial = final.with_name(final.name + _PARTIAL)
-        if self.ranks.leads_host:
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True, exist_ok=True)
-        self.ranks.barrier()
-        weights, moments = get_state_dict(model, optimizer)
-        state = {"model": weights, "optimizer": moments}
-        _save(state, partial, self.ranks)
-        self._summarize(partial, position)
-        if self.ranks.is_first:
-            self._complete(partial, final)
-        self.ranks.barrier()
-        # not there any more where hosts share the folder
-        if self.ranks.leads_host and partial.exists():
-            self._complete(partial, final)
-        self.ranks.barrier()
+        """Copy the state, and begin to write it. All ranks call `finish` some time later.
+
+        Raise OSError on all ranks if one of them cannot write.
+        """
+        self.finish()
+        with self._hold():
+            final = self.folder / f"step-{position.step:08d}"
+            partial = final.with_name(final.name + _PARTIAL)
+            leads = self.ranks.leads_host
+            self._together(final, (lambda: _make_empty(partial)) if leads else _nothing)
+            weights, moments = get_state_dict(model, optimizer)
+            state = {"model": weights, "optimizer": moments}
+            # ahead of the writing, there is nothing left to copy from a GPU
+            writer = FileSystemWriter(partial, per_thread_copy_ahead=0)
+            plan, planner, metadata = _plan(state, writer, self.ranks)
+            copies = _Copies(plan, planner)
+            part = self._thread.submit(_write_part, writer, plan, copies, partial, self.ranks.rank)
+            self._writing = _Writing(position, final, writer, metadata, part)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether this rank has written its part of a checkpoint that has no name yet."""
+        return self._writing is not None and self._writing.part.done()
+
+    def finish(self) -> None:
+        """Wait for what is being written, and give it its name; all ranks call this.
+
+        Then remove all but the newest `KEPT`. Raise OSError on all ranks if one could not write.
+        """
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return
+        final, partial = writing.final, writing.partial
+        with self._hold():
+            parts = self._together(final, writing.part.result)
+            first = self.ranks.is_first
+            self._together(final, (lambda: self._seal(writing, parts)) if first else _nothing)
+            # not there any more where hosts share the folder
+            leads = self.ranks.leads_host and partial.exists()
+            self._together(final, (lambda: self._complete(partial, final)) if leads else _nothing)
+
+    @contextmanager
+    def _hold(self) -> Iterator[None]:
+        started_at = time.monotonic()
+        yield
+        self.held_s += time.monotonic() - started_at
+
+    def _together(self, final: Path, act: Callable[[], Any]) -> list[Any]:
+        """Return what `act` returned on each rank, or raise OSError on all if it failed on one.
+
+        The error refers to nothing: a rank could not leave its group while an error's frames hold
+        what was made with it.
+        """
+        result, failure = None, ""
+        try:
+            result = act()
+        except (OSError, RuntimeError) as error:
+            # torch's writer raises RuntimeError ("unexpected pos") while it handles the disk's
+            failure = f"rank {self.ranks.rank}: {_disk_error(error)}"
+        outcomes = self.ranks.gather((result, failure))
+        failures = [failure for _, failure in outcomes if failure]
+        if failures:
+            raise OSError(
+                f"checkpoint {final} cannot be written ({'; '.join(failures)}): make room there,"
+                " and start again; the run goes on from the checkpoint before"
+            )
+        return [result for result, _ in outcomes]
+
+    def _seal(self, writing: _Writing, parts: list[Any]) -> None:
+        """Write what describes all parts, and give the folder its name."""
+        results, digests = zip(*parts, strict=True)
+        writing.writer.finish(writing.metadata, list(results))
+        files = _digests([writing.partial / METADATA_FILE])
+        for some in digests:
+            files |= some
+        summary = {"run": self.identity, **asdict(writing.position), "files": files}
+        text = json.dumps(summary, indent=2, sort_keys=True)
+        (writing.partial / SUMMARY_FILE).write_text(f"{text}\n")
+        self._complete(writing.partial, writing.final)
 
     def _complete(self, partial: Path, final: Path) -> None:
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
         for old in self._folders()[KEPT:]:
             shutil.rmtree(old)
-
-    def _summarize(self, folder: Path, position: Position) -> None:
-        files: dict[str, list[Any]] = {}
-        mine = folder.glob(f"__{self.ranks.rank}_*")
-        for some in self.ranks.gather(_digests([*mine, *_metadata(folder, self.ranks)])):
-            files |= some
-        summary = {"run": self.identity, **asdict(position), "files": files}
-        if self.ranks.is_first:
-            text = json.dumps(summary, indent=2, sort_keys=True)
-            (folder / SUMMARY_FILE).write_text(f"{text}\n")
 
     def read(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Position:
         """Restore model and optimizer from the newest checkpoint that is whole.
@@ -121,7 +220,7 @@ class Store:
             model_state_dict=state["model"],
             optim_state_dict=state["optimizer"],
         )
-        return Position(summary["step"], summary["trained_s"])
+        return Position(**{each.name: summary[each.name] for each in fields(Position)})
 
     def _damage(self, folder: Path) -> str:
         """Return what is wrong with a checkpoint, "" if nothing is.
@@ -150,19 +249,23 @@ class Store:
         return sorted((each for each in folders if each.suffix != _PARTIAL), reverse=True)
 
 
-def _save(state: dict[str, Any], folder: Path, ranks: Ranks) -> None:
-    """Write each rank's part. Planner and writer are called as `torch.distributed.checkpoint.save`
-    calls them, which gathers to one rank and scatters from it: smddp has neither.
+def _plan(state: dict[str, Any], writer: Any, ranks: Ranks) -> tuple[Any, Any, Any]:
+    """Return this rank's plan, its planner, and the metadata of all ranks. They are made as
+    `torch.distributed.checkpoint.save` makes them, which gathers to one rank and scatters from it:
+    smddp has neither.
     """
-    writer, planner = FileSystemWriter(folder), DefaultSavePlanner()
+    planner = DefaultSavePlanner()
     planner.set_up_planner(state, writer.storage_meta(), is_coordinator=ranks.is_first)
     writer.set_up_storage_writer(ranks.is_first)
     plans = ranks.gather(writer.prepare_local_plan(planner.create_local_plan()))
     plans, metadata = planner.create_global_plan(plans)
-    mine = planner.finish_plan(writer.prepare_global_plan(plans)[ranks.rank])
-    results = ranks.gather(writer.write_data(mine, planner).wait())
-    if ranks.is_first:
-        writer.finish(metadata, results)
+    return planner.finish_plan(writer.prepare_global_plan(plans)[ranks.rank]), planner, metadata
+
+
+def _write_part(writer: Any, plan: Any, copies: _Copies, folder: Path, rank: int) -> Any:
+    """Write a rank's files, in a thread: without a message to other ranks."""
+    results = writer.write_data(plan, copies).wait()
+    return results, _digests(folder.glob(f"__{rank}_*"))
 
 
 def _load(state: dict[str, Any], folder: Path, ranks: Ranks) -> None:
@@ -190,8 +293,24 @@ def require_same_run(folder: Path, settings: dict[str, Any], expected: dict[str,
         )
 
 
-def _metadata(folder: Path, ranks: Ranks) -> list[Path]:
-    return [folder / ".metadata"] if ranks.is_first else []
+def _disk_error(error: BaseException) -> BaseException:
+    cause: BaseException | None = error
+    while cause and not isinstance(cause, OSError):
+        cause = cause.__context__
+    return cause or error
+
+
+def _nothing() -> None:
+    """Do what a rank does while another one acts."""
+
+
+def _make_empty(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
 
 
 def _digests(files: Iterable[Path]) -> dict[str, list[Any]]:

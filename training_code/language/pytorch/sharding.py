@@ -165,6 +165,44 @@ def _part(whole: Tensor, weight: Any) -> Tensor:
     return whole
 
 
+def message_bytes(spread: Spread, ranks: Ranks, accumulation: int) -> dict[str, int]:
+    """Return the bytes that a step's collectives work on, for each rank.
+
+    As in NCCL's tests, a collective's bytes are those of the whole tensor: what comes out of an
+    all-gather, what goes into a reduce-scatter or an all-reduce. Over a ring of n ranks, each sends
+    (n-1)/n of it, and twice that for an all-reduce (nccl-tests, doc/PERFORMANCE.md).
+
+    - ddp: one all-reduce of all gradients, in the last pass (Li et al., arXiv 2006.15704).
+    - fsdp: each pass gathers a layer's weights before forward and before backward, and those
+      outside of layers once: FSDP2 keeps them between the two (`reshard_after_forward` of
+      `fully_shard`). The last pass reduces and scatters all gradients. Weights are gathered in the
+      dtype that is computed in. Each is padded to a number of rows that the ranks divide.
+    - hsdp: this among the ranks of a group, and one all-reduce of a rank's part between groups.
+    - The norm of the gradients is one number more, where ranks keep parts.
+    """
+    plan, size = spread.plan, spread.plan.dtype.itemsize
+    if plan.sharding == "ddp":
+        reduced = _rows(spread.model, 1, trained=True) * size if ranks.world_size > 1 else 0
+        return {"all_gather": 0, "reduce_scatter": 0, "all_reduce": reduced}
+    replicas, parts = plan.groups(ranks) if plan.sharding == "hsdp" else (1, ranks.world_size)
+    gathered = _rows(spread.model, parts) + _rows(spread.model.model.layers, parts)
+    scattered = _rows(spread.model, parts, trained=True)
+    return {
+        "all_gather": accumulation * gathered * (2 if plan.precision == "bf16" else size),
+        "reduce_scatter": scattered * size,
+        "all_reduce": (scattered // parts * size if replicas > 1 else 0) + size,
+    }
+
+
+def _rows(module: nn.Module, parts: int, *, trained: bool = False) -> int:
+    """Return the numbers in a module's weights, with rows that `parts` divides."""
+    return sum(
+        -(-weight.shape[0] // parts) * parts * weight.shape[1:].numel()
+        for weight in module.parameters()
+        if weight.requires_grad or not trained
+    )
+
+
 def local(tensor: Any) -> Tensor:
     """Return this rank's part of a tensor that may be sharded."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor

@@ -1,8 +1,10 @@
-"""What a step computes, and what the device could have computed meanwhile."""
+"""What a step computes, what the device could have computed meanwhile, and where time goes."""
 
 from __future__ import annotations
 
+import itertools
 import time
+from typing import Any
 
 import torch
 from model import Config, Transformer
@@ -19,6 +21,8 @@ GPU_FLOPS = {
 """Operations per second in dense bf16, from NVIDIA's data sheets (read, not measured here)."""
 _SIZES, _ROUNDS = {"cpu": 512, "cuda": 8192}, 4
 """Of the matrices that are multiplied: larger ones are not faster on one core of a CPU."""
+PARTS = ("data", "forward", "backward", "optimizer", "metrics", "checkpoint", "other")
+"""The parts of a step; messages between ranks are in forward and backward."""
 
 
 def computes_bf16(device: torch.device) -> bool:
@@ -69,3 +73,60 @@ def _measured(device: torch.device, precision: str, size: int) -> float:
         (matrix @ matrix)[0, 0].item()  # waits for the device
         best_s = min(best_s, time.perf_counter() - started_at)
     return 2 * size**3 / best_s
+
+
+def goodput(productive_s: float, first_started_at: float) -> float:
+    """Return the share of the wall clock since a job's first start that went into steps that count.
+
+    That is the runtime goodput of Google's ML Productivity Goodput (arXiv 2502.06982): a step that
+    is computed again after a restart counts once. What does not count is starting, waiting for
+    checkpoints, steps that were lost, and the time between two starts.
+    """
+    return productive_s / max(time.time() - first_started_at, productive_s, 1e-9)
+
+
+class Stopwatch:
+    """Measures the parts of a number of steps; the first step, which allocates, is left out.
+
+    On a GPU a part lasts from one CUDA event of the stream to the next, because a call returns
+    before the GPU has done its work.
+    """
+
+    def __init__(self, device: torch.device, steps: int) -> None:
+        self._device = device
+        self._steps = steps
+        self._begun = -1
+        self._moments: list[tuple[str, Any]] = []
+
+    def begin_step(self) -> str:
+        """Begin a step. Return the table's line once all steps are measured, else ""."""
+        self._begun += 1
+        self.mark("other")
+        if not self._steps or self._begun <= self._steps:
+            return ""
+        line = self._line()
+        self._steps, self._moments = 0, []
+        return line
+
+    def mark(self, part: str) -> None:
+        """End a part of a step, which began at the mark before."""
+        if self._steps and self._begun > 0:
+            self._moments.append((part, self._now()))
+
+    def _now(self) -> Any:
+        if self._device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _line(self) -> str:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        parts_ms = dict.fromkeys(PARTS, 0.0)
+        for (_, start), (part, end) in itertools.pairwise(self._moments):
+            cuda = self._device.type == "cuda"
+            parts_ms[part] += start.elapsed_time(end) if cuda else (end - start) * 1000
+        parts_ms["whole"] = sum(parts_ms.values())
+        parts = " ".join(f"{part}={ms / self._steps:.2f}" for part, ms in parts_ms.items())
+        return f"milliseconds of a step of rank 0, mean of {self._steps}: {parts}"

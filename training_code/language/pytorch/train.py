@@ -28,8 +28,8 @@ from checkpoint import Position, Store
 from data import Corpus
 from model import MAX_DEPTH, METADATA_FILE, Config, save
 from ranks import Ranks, joined
-from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_per_rank, spread
-from speed import computes_bf16, flops_per_token, peak_flops
+from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_per_rank, message_bytes, spread
+from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
 from torch.nn import functional
 
 BETAS = (0.9, 0.95)
@@ -60,6 +60,7 @@ class Options:
     backend: str
     log_every: int
     checkpoint_every: int
+    profile_steps: int
     train_dir: Path
     model_dir: Path
     checkpoint_dir: Path
@@ -115,11 +116,17 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     add("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
     add("--log-every", type=_positive, default=10, help="steps between two lines of metrics")
     add("--checkpoint-every", type=_positive, default=200, help="steps between two checkpoints")
+    add("--profile-steps", type=_positive, default=0, help="print the parts of so many steps")
     for name, variable in (("--train-dir", "SM_CHANNEL_TRAIN"), ("--model-dir", "SM_MODEL_DIR")):
         given, required = environ.get(variable), variable not in environ
         add(name, type=Path, default=given, required=required, help=f"default: ${variable}")
     add("--checkpoint-dir", type=Path, help="default: checkpoints next to the model")
     values = vars(parser.parse_args(arguments))
+    if values["profile_steps"] >= values["steps"]:
+        parser.error(
+            f"--profile-steps {values['profile_steps']} is not below --steps {values['steps']}:"
+            " the first step is not measured"
+        )
     values["checkpoint_dir"] = (
         values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
     )
@@ -173,6 +180,7 @@ class Run:
     optimizer: torch.optim.Optimizer
     store: Store
     stop: StopRequest
+    stopwatch: Stopwatch
     peak_flops: float
     """Of one rank, per second."""
 
@@ -192,19 +200,23 @@ class Clock:
     logged_step: int
     trained_s: float
     """Time of training so far, over all jobs: rank 0's, which all ranks go by."""
+    first_started_at: float
+    productive_s: float
+    held_s: float = 0.0
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """Run one rank, from joining the job to leaving it."""
+    started_at = time.time()
     options = parse_options(arguments, environ)
     stop = StopRequest()
     with joined(options.backend, environ) as ranks:
-        finished = learn(options, ranks, stop)
+        finished = learn(options, ranks, stop, started_at)
     if not finished:
         sys.exit(128 + signal.SIGTERM)
 
 
-def learn(options: Options, ranks: Ranks, stop: StopRequest) -> bool:
+def learn(options: Options, ranks: Ranks, stop: StopRequest, started_at: float) -> bool:
     """Go on from the newest checkpoint to the end, and save the model. Return False if the job was
     asked to stop first.
 
@@ -214,6 +226,8 @@ def learn(options: Options, ranks: Ranks, stop: StopRequest) -> bool:
     position = run.store.read(run.spread.model, run.optimizer)
     if position.step:
         ranks.say(f"resumed at step={position.step} from {options.checkpoint_dir}")
+    else:
+        position = Position(first_started_at=started_at)
     finished = train(run, position)
     if finished:
         save_model(run)
@@ -241,6 +255,7 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
         optimizer=optimizer,
         store=Store(options.checkpoint_dir, ranks, identity(options, config, corpus)),
         stop=stop,
+        stopwatch=Stopwatch(ranks.device, options.profile_steps),
         peak_flops=peak,
     )
     ranks.say(
@@ -281,9 +296,18 @@ def new_optimizer(model: Spread, learning_rate: float) -> torch.optim.Optimizer:
 def train(run: Run, position: Position) -> bool:
     """Train from `position` to the end. Return False if the job was asked to stop first."""
     options, now = run.options, time.monotonic()
-    clock = Clock(position.trained_s, now, now, position.step, position.trained_s)
+    clock = Clock(
+        position.trained_s,
+        now,
+        now,
+        position.step,
+        position.trained_s,
+        position.first_started_at,
+        position.productive_s,
+    )
     step = position.step
     while step < options.steps and clock.trained_s < options.max_seconds:
+        begin_step(run)
         set_learning_rate(run, step, clock)
         loss = train_step(run, step)
         step += 1
@@ -297,14 +321,25 @@ def train(run: Run, position: Position) -> bool:
         # for it.
         stopped = report(run, step, loss, clock)
         if checkpoint_due or stopped or clock.trained_s >= options.max_seconds:
-            here = Position(step, clock.trained_s)
+            here = Position(step, clock.trained_s, clock.first_started_at, clock.productive_s)
             run.store.write(here, run.spread.model, run.optimizer)
+            run.stopwatch.mark("checkpoint")
         if stopped:
+            run.store.finish()
             run.ranks.say(
                 f"stopped on SIGTERM at step={step}; the checkpoint is in {options.checkpoint_dir}"
             )
             return False
+    begin_step(run)
+    run.store.finish()
     return True
+
+
+def begin_step(run: Run) -> None:
+    """Print where the time of the steps went, if all that should be measured are over."""
+    line = run.stopwatch.begin_step()
+    if line:
+        run.ranks.say(line)
 
 
 def train_step(run: Run, step: int) -> torch.Tensor:
@@ -316,6 +351,7 @@ def train_step(run: Run, step: int) -> torch.Tensor:
     run.optimizer.zero_grad(set_to_none=True)
     for index in range(options.accumulation):
         tokens, targets = run.corpus.batch(first + index * count, count)
+        run.stopwatch.mark("data")
         last = index == options.accumulation - 1
         with run.spread.pass_of_step(last=last):
             with run.spread.autocast():
@@ -323,10 +359,13 @@ def train_step(run: Run, step: int) -> torch.Tensor:
             loss = functional.cross_entropy(
                 logits.flatten(0, 1).to(total.dtype), targets.flatten().to(ranks.device)
             )
+            run.stopwatch.mark("forward")
             (loss / options.accumulation).backward()
         total += loss.detach() / options.accumulation
+        run.stopwatch.mark("backward")
     run.spread.clip_gradients(MAX_GRADIENT_NORM)
     run.optimizer.step()
+    run.stopwatch.mark("optimizer")
     return total
 
 
@@ -358,10 +397,19 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
     mine = float(loss)  # waits for the device
     now = time.monotonic()
     trained_s = clock.trained_before_s + now - clock.started_at
-    total, stops, first_trained_s = ranks.sum(
-        mine, float(run.stop.received), trained_s if ranks.is_first else 0.0
+    total, stops, written, first_trained_s = ranks.sum(
+        mine,
+        float(run.stop.received),
+        float(run.store.is_written),
+        trained_s if ranks.is_first else 0.0,
     )
     mean = total / ranks.world_size
+    held_s = run.store.held_s
+    clock.productive_s += now - clock.logged_at - (held_s - clock.held_s)
+    run.stopwatch.mark("metrics")
+    if written == ranks.world_size or not math.isfinite(mean):
+        run.store.finish()
+    run.stopwatch.mark("checkpoint")
     if not math.isfinite(mean):
         raise ValueError(f"the loss is {mean} at step {step}: try a smaller --learning-rate")
     rate = (step - clock.logged_step) * run.tokens_per_step / (now - clock.logged_at)
@@ -370,17 +418,24 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
     ranks.say(
         f"step={step}/{options.steps} train_loss={mean:.{digits}f}"
         f" learning_rate={run.optimizer.param_groups[0]['lr']:.6f} tokens_per_second={rate:.1f}"
-        f" mfu={used:.4f} elapsed_s={now - clock.started_at:.1f} world_size={ranks.world_size}"
+        f" mfu={used:.4f} goodput={goodput(clock.productive_s, clock.first_started_at):.4f}"
+        f" checkpoint_held_s={held_s:.3f} elapsed_s={now - clock.started_at:.1f}"
+        f" world_size={ranks.world_size}"
     )
     clock.logged_at, clock.logged_step, clock.trained_s = now, step, first_trained_s
+    clock.held_s = held_s
     return bool(stops)
 
 
 def say_bytes(run: Run) -> None:
-    """Print what rank 0 keeps of the model, after a step."""
+    """Print what rank 0 keeps of the model, after a step, and what its messages are."""
     kept = bytes_per_rank(run.spread.model, run.optimizer)
     run.ranks.say(
         "kept by a rank: " + " ".join(f"{name}_bytes={size}" for name, size in kept.items())
+    )
+    sent = message_bytes(run.spread, run.ranks, run.options.accumulation)
+    run.ranks.say(
+        "messages of a step: " + " ".join(f"{name}_bytes={size}" for name, size in sent.items())
     )
 
 

@@ -1,10 +1,10 @@
 """Runs a training script on several ranks: `run_ranks.py FILE JOB...`.
 
-A JOB is JSON: {"ranks", "hosts", "arguments", "signal"}; `hosts` are the folders of their
-checkpoints. The ranks are forks of a process that has imported
-torch and joins no job itself, so that ten jobs pay for one import. FILE gets [exit status, what
-rank 0 printed] of each job. A signal {"number", "line", "after_s"} goes to all ranks so long after
-rank 0 has printed so many lines with a loss.
+A JOB is JSON: {"ranks", "hosts", "arguments", "signal", "max_file_bytes"}; `hosts` are the folders
+of their checkpoints. The ranks are forks of a process that has imported torch and joins no job
+itself, so that ten jobs pay for one import. FILE gets [exit statuses, what rank 0 printed] of each
+job. The last rank's files have at most `max_file_bytes`. A signal {"number", "line", "after_s"}
+goes to all ranks so long after rank 0 has printed so many lines with a loss.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import socket
 import sys
 import time
@@ -32,9 +33,13 @@ def main(arguments: list[str]) -> None:
 
 
 def run(
-    ranks: int, hosts: list[str], arguments: list[str], signal: dict[str, Any] | None
-) -> tuple[int, str]:
-    """Return the highest exit status of the ranks, and what rank 0 printed."""
+    ranks: int,
+    hosts: list[str],
+    arguments: list[str],
+    signal: dict[str, Any] | None,
+    max_file_bytes: int,
+) -> tuple[list[int], str]:
+    """Return the exit statuses of the ranks, and what rank 0 printed."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     reading, writing = os.pipe()
@@ -48,13 +53,15 @@ def run(
             place |= {"LOCAL_WORLD_SIZE": ranks_per_host, "MASTER_PORT": port}
             os.environ.update({name: str(value) for name, value in place.items()})
             os.environ["MASTER_ADDR"] = "127.0.0.1"
+            if rank == ranks - 1:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_bytes, max_file_bytes))
             descriptor = writing if rank == 0 else os.open(os.devnull, os.O_WRONLY)
             os._exit(compute([*arguments, "--checkpoint-dir", hosts[host]], descriptor))
         children.append(child)
     os.close(writing)
     output = read(reading, children, signal)
     statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    return max(statuses), output
+    return statuses, output
 
 
 def read(descriptor: int, children: list[int], signal: dict[str, Any] | None) -> str:
