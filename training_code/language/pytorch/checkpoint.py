@@ -24,12 +24,18 @@ from torch.distributed.checkpoint import (
     FileSystemReader,
     FileSystemWriter,
 )
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
 
 SUMMARY_FILE = "checkpoint.json"
 KEPT = 2
 """Were the newest one damaged, the run would go on from the one before."""
 _PARTIAL = ".partial"
+_TRAINED = StateDictOptions(ignore_frozen_params=True, strict=False)
+"""What is not trained is in the base's own file."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Store:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True, exist_ok=True)
         self.ranks.barrier()
-        weights, moments = get_state_dict(model, optimizer)
+        weights, moments = get_state_dict(model, optimizer, options=_TRAINED)
         state = {"model": weights, "optimizer": moments}
         _save(state, partial, self.ranks)
         self._summarize(partial, position)
@@ -112,7 +118,7 @@ class Store:
     ) -> Position:
         summary = json.loads((folder / SUMMARY_FILE).read_text())
         require_same_run(folder, summary["run"], self.identity)
-        weights, moments = get_state_dict(model, optimizer)
+        weights, moments = get_state_dict(model, optimizer, options=_TRAINED)
         state = {"model": weights, "optimizer": moments}
         _load(state, folder, self.ranks)
         set_state_dict(
@@ -120,6 +126,7 @@ class Store:
             optimizer,
             model_state_dict=state["model"],
             optim_state_dict=state["optimizer"],
+            options=_TRAINED,
         )
         return Position(summary["step"], summary["trained_s"])
 
