@@ -20,7 +20,7 @@ from tests.training_code.language.jobs import (
     run,
 )
 
-SCRIPT = Path(__file__).with_name("scripts") / "answer_lora.py"
+SCRIPTS = Path(__file__).with_name("scripts")
 LORA: dict[str, str | int] = SMALL | {
     "lora-rank": 2,
     "lora-targets": "q_proj,v_proj,down_proj",
@@ -87,7 +87,9 @@ def answers(
 ) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("asked")
     model, file = results["alone"].job.folder / "model", folder / "answers.json"
-    return runtime.answer(runtime.alone(SCRIPT, base, model, folder, file), folder)
+    return runtime.answer(
+        runtime.alone(SCRIPTS / "answer_lora.py", base, model, folder, file), folder
+    )
 
 
 @pytest.mark.parametrize("way", ["ddp", "fsdp"])
@@ -187,3 +189,14 @@ def test_more_ways_train_the_adapters_of_one(
     (result,) = run(runtime, text, Job(tmp_path, LORA | {"base-dir": str(base)} | options, ranks))
     assert_same_curve(result, results["alone"])
     assert difference(result.job.weights(), results["alone"].job.weights()) < TOLERANCE
+
+
+@pytest.mark.nightly
+def test_peft_reads_the_adapter_and_computes_the_same(
+    base: Path, results: dict[str, Result], peers: Runtime, tmp_path: Path
+) -> None:
+    model, file = results["alone"].job.folder / "model", tmp_path / "answers.json"
+    command = peers.alone(SCRIPTS / "compare_with_peft.py", base, model, file)
+    answers = peers.answer(command, tmp_path, {"HF_HUB_OFFLINE": "1"})
+    assert answers["learned"] > 0.05
+    assert answers["difference"] < 2e-5  # transformers computes norms and angles in float32
