@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from model import (
     CONFIG_FILE,
+    TOKENIZER_FILE,
     WEIGHTS_FILE,
     Config,
     Transformer,
@@ -23,31 +24,39 @@ from model import (
     shapes_of,
 )
 from ranks import Ranks
+from tokenizer import Tokenizer, read_tokenizer
 
 ARCHIVE = "model.tar.gz"
-_FILES = (CONFIG_FILE, WEIGHTS_FILE)
+_NEEDED = (CONFIG_FILE, WEIGHTS_FILE)
 
 
 @dataclass(frozen=True)
 class Base:
-    """A base model's shape, file of weights and digest of that."""
+    """A base model's shape, tokenizer, file of weights and digest of that."""
 
     config: Config
+    tokenizer: Tokenizer
     weights: Path
     sha256: str
 
     @classmethod
     def read(cls, folder: Path) -> Base:
         """Read a base, but for its weights. Raise ValueError if it is no model of Llama's."""
-        for name in _FILES:
+        for name in _NEEDED:
             if not (folder / name).is_file():
                 raise ValueError(
                     f"{folder} holds no base model: {name} is missing; put there {CONFIG_FILE} and"
                     f" {WEIGHTS_FILE}, or the {ARCHIVE} of a training job"
                 )
-        config, weights = read_config(folder), folder / WEIGHTS_FILE
+        config, tokenizer = read_config(folder), read_tokenizer(folder)
+        if not tokenizer.sha256 and config.vocab_size != tokenizer.size:
+            raise ValueError(
+                f"{folder} has no {TOKENIZER_FILE}, and a model of {config.vocab_size} tokens does"
+                " not read bytes: put its file there"
+            )
+        weights = folder / WEIGHTS_FILE
         _require_weights(config, weights)
-        return cls(config, weights, file_sha256(weights))
+        return cls(config, tokenizer, weights, file_sha256(weights))
 
 
 def _require_weights(config: Config, file: Path) -> None:
@@ -77,7 +86,11 @@ def opened(channel: Path | None, ranks: Ranks) -> Iterator[Base | None]:
     try:
         if folder:
             with tarfile.open(channel / ARCHIVE) as tar:
-                members = [each for each in tar if each.name.removeprefix("./") in _FILES]
+                members = [
+                    each
+                    for each in tar
+                    if each.name.removeprefix("./") in (*_NEEDED, TOKENIZER_FILE)
+                ]
                 tar.extractall(folder, members, filter="data")
         folders = ranks.gather(str(folder))
         yield Base.read(Path(folders[ranks.rank - ranks.local_rank]))

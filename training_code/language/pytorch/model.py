@@ -1,4 +1,4 @@
-"""A decoder-only transformer over bytes, in Llama's layout, and the files it is kept in.
+"""A decoder-only transformer, in Llama's layout, and the files it is kept in.
 
 It turns tokens int64 (batch, length) into logits (batch, length, vocabulary). Names and shapes of
 its weights are those of transformers' LlamaForCausalLM. A saved model is a folder with
@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import IO, Any
@@ -22,16 +22,19 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 VOCAB_SIZE = 256
-"""A token is a byte of UTF-8."""
+"""Of a model whose tokens are the bytes of UTF-8."""
 END_OF_TEXT = 0
-"""The byte between two documents: text has none of it, `data.py` refuses it."""
+"""The byte between two documents: text has none of it, `data.py` refuses it. Where tokens are no
+bytes, `eos_token_id` stands for it.
+"""
 MAX_DEPTH = 64
 INITIAL_STD = 0.02
 
 CONFIG_FILE, WEIGHTS_FILE, METADATA_FILE = "config.json", "model.safetensors", "model.json"
 ADAPTER_FOLDER = "adapter"
-CONTENT = ("code", CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE, ADAPTER_FOLDER)
-"""What an archive of a model has at its top, and nothing else; only some have an adapter."""
+TOKENIZER_FILE = "tokenizer.json"
+CONTENT = ("code", CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE, ADAPTER_FOLDER, TOKENIZER_FILE)
+"""What an archive of a model has at its top, and nothing else; only some have the last two."""
 _BLOCK_BYTES = 1024 * 1024
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
 _DEFAULTS = {**_FIXED, "model_type": None, "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
@@ -53,6 +56,7 @@ class Config:
     rms_norm_eps: float = 1e-5
     rope_theta: float = 10_000.0
     tie_word_embeddings: bool = True
+    eos_token_id: int = END_OF_TEXT
 
     def __post_init__(self) -> None:
         if self.hidden_size % (2 * self.num_attention_heads):
@@ -100,8 +104,7 @@ class Config:
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
             **_FIXED,
-            "bos_token_id": END_OF_TEXT,
-            "eos_token_id": END_OF_TEXT,
+            "bos_token_id": self.eos_token_id,
         }
         return json.dumps({**fixed, **asdict(self)}, indent=2, sort_keys=True) + "\n"
 
@@ -272,16 +275,16 @@ def seeded(seed: int, name: str) -> torch.Generator:
 
 
 def generate(
-    model: Transformer, prompt: bytes, count: int, seed: int = 1, temperature: float = 0.8
-) -> bytes:
-    """Return up to `count` bytes that follow the prompt; fewer, where the text ends.
+    model: Transformer, prompt: Sequence[int], count: int, seed: int = 1, temperature: float = 0.8
+) -> list[int]:
+    """Return up to `count` tokens that follow the prompt; fewer, where the text ends.
 
-    The same seed gives the same bytes; temperature 0 takes the likeliest one each time. What is
-    farther back than `max_position_embeddings` bytes is forgotten.
+    The same seed gives the same tokens; temperature 0 takes the likeliest one each time. What is
+    farther back than `max_position_embeddings` tokens is forgotten.
     """
-    device = model.model.embed_tokens.weight.device
+    device, end = model.model.embed_tokens.weight.device, model.config.eos_token_id
     generator = torch.Generator().manual_seed(seed)
-    tokens = [END_OF_TEXT, *prompt]
+    tokens = [end, *prompt]
     start = len(tokens)
     with torch.inference_mode():
         for _ in range(count):
@@ -292,10 +295,10 @@ def generate(
                 token = int(torch.multinomial(shares, 1, generator=generator))
             else:
                 token = int(logits.argmax())
-            if token == END_OF_TEXT:
+            if token == end:
                 break
             tokens.append(token)
-    return bytes(tokens[start:])
+    return tokens[start:]
 
 
 def save(config: Config, state: Mapping[str, Tensor], folder: Path) -> None:
@@ -342,6 +345,8 @@ def read_config(folder: Path) -> Config:
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
     values.setdefault("rope_theta", rope.get("rope_theta", 10_000.0))
     values.setdefault("num_key_value_heads", values.get("num_attention_heads"))
+    if isinstance(values.get("eos_token_id"), list):  # any of them ends an answer there
+        values["eos_token_id"] = values["eos_token_id"][0]
     missing = [field.name for field in fields(Config) if field.name not in values]
     if missing:
         raise ValueError(f"{file} lacks {missing[0]}")

@@ -28,10 +28,11 @@ from base import Base, opened
 from checkpoint import Position, Store
 from data import Corpus
 from lora import TARGETS, Lora, merged, save_adapter
-from model import MAX_DEPTH, METADATA_FILE, Config, save
+from model import MAX_DEPTH, METADATA_FILE, TOKENIZER_FILE, Config, save
 from ranks import Ranks, joined
 from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_per_rank, spread
 from speed import computes_bf16, flops_per_token, peak_flops
+from tokenizer import Tokenizer, read_tokenizer
 from torch.nn import functional
 
 BETAS = (0.9, 0.95)
@@ -39,7 +40,7 @@ WEIGHT_DECAY = 0.1
 MAX_GRADIENT_NORM = 1.0
 """These three are Llama 2's (arXiv 2307.09288, section 2.2)."""
 WARM_UP_SHARE = 0.05
-SERVED_FILES = ("inference.py", "model.py")
+SERVED_FILES = ("inference.py", "model.py", "tokenizer.py")
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     parser = argparse.ArgumentParser(description="Train a language model.", allow_abbrev=False)
     add = parser.add_argument
     add("--depth", type=_positive, default=2, help=f"layers, 1 to {MAX_DEPTH}: sets all sizes")
-    add("--context", type=_positive, default=256, help="bytes that the model looks back")
+    add("--context", type=_positive, default=256, help="tokens that the model looks back")
     add("--batch-size", type=_positive, default=32, help="sequences per step over ALL ranks")
     add("--steps", type=_positive, default=1000)
     add("--max-seconds", type=_positive_number, default=math.inf, help="end earlier than --steps")
@@ -206,6 +207,7 @@ class Run:
     options: Options
     ranks: Ranks
     corpus: Corpus
+    tokenizer: Tokenizer
     config: Config
     spread: Spread
     optimizer: torch.optim.Optimizer
@@ -265,24 +267,33 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
     options.sequences_per_pass(ranks.world_size)
     if options.precision == "auto":
         options = replace(options, precision=choose_precision(ranks))
-    corpus = Corpus.read(options.train_dir, options.context, options.seed)
+    tokenizer = read_tokenizer(options.train_dir)
     config = Config.of_depth(options.depth, options.context)
+    config = replace(config, vocab_size=tokenizer.size)
     with opened(options.base_dir, ranks) as base:
         if base:
+            require_same_tokenizer(options.train_dir, tokenizer, base.tokenizer)
+            tokenizer = base.tokenizer
             config = replace(base.config, max_position_embeddings=options.context)
             options = replace(options, depth=config.num_hidden_layers)
         start = base.weights if base else None
         model = spread(config, options.seed, options.plan, ranks, start, options.lora)
+    corpus = Corpus.read(
+        options.train_dir, options.context, options.seed, tokenizer, config.eos_token_id
+    )
     optimizer = new_optimizer(model, options.learning_rate)
     peak, source = peak_flops(ranks.device, options.precision)
     run = Run(
         options=options,
         ranks=ranks,
         corpus=corpus,
+        tokenizer=tokenizer,
         config=config,
         spread=model,
         optimizer=optimizer,
-        store=Store(options.checkpoint_dir, ranks, identity(options, config, corpus, base)),
+        store=Store(
+            options.checkpoint_dir, ranks, identity(options, config, corpus, tokenizer, base)
+        ),
         stop=stop,
         peak_flops=peak,
     )
@@ -296,13 +307,24 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
     return run
 
 
+def require_same_tokenizer(folder: Path, tokenizer: Tokenizer, base: Tokenizer) -> None:
+    """Raise ValueError if the text has a tokenizer that the base model does not know."""
+    if tokenizer.sha256 not in ("", base.sha256):
+        raise ValueError(
+            f"{folder / TOKENIZER_FILE} is not the base's, which reads text in its own tokens:"
+            " remove the file"
+        )
+
+
 def choose_precision(ranks: Ranks) -> str:
     """Return the precision that is fast on all ranks."""
     (able,) = ranks.sum(float(computes_bf16(ranks.device)))
     return "bf16" if able == ranks.world_size else "float32"
 
 
-def identity(options: Options, config: Config, corpus: Corpus, base: Base | None) -> dict[str, Any]:
+def identity(
+    options: Options, config: Config, corpus: Corpus, tokenizer: Tokenizer, base: Base | None
+) -> dict[str, Any]:
     """Return the settings that a checkpoint must share with the run that goes on from it.
 
     The number of ranks, and how they share the work, are not among them.
@@ -310,6 +332,8 @@ def identity(options: Options, config: Config, corpus: Corpus, base: Base | None
     names = ("depth", "context", "batch_size", "steps", "learning_rate", "precision", "seed")
     settings = {name: getattr(options, name) for name in names}
     settings |= {"vocab_size": config.vocab_size, "text_sha256": corpus.sha256}
+    if tokenizer.sha256:
+        settings["tokenizer_sha256"] = tokenizer.sha256
     if base:
         settings["base_sha256"] = base.sha256
     if options.lora:
@@ -446,6 +470,7 @@ def save_model(run: Run) -> None:
         save_adapter(weights, options.lora, options.model_dir)
         weights = merged(weights, options.lora)
     save(run.config, weights, options.model_dir)
+    run.tokenizer.save(options.model_dir)
     metadata = {
         **run.store.identity,
         "training_job_name": options.job_name,
