@@ -38,6 +38,7 @@ test-changed: python ## Tests what differs from main, and the layers above it.
 
 test-all: python ## Tests everything, nightly and before a release: matrices, releases, load, fuzz, chaos.
 	@$(PYTHON) dev/tools/install.py tests runtimes
+	@$(RUN) -m dev.bench.environments
 	@$(RUN) -m dev.tools.gates all
 
 chaos: python ## Attacks the pipeline with every fault there is, and looks whether anything is left; CASE=name runs one.

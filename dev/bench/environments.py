@@ -2,11 +2,13 @@
 peers.
 
 The peers' packages are locked in dev/bench/requirements-peers.txt (`make lock`) and installed into
-.shoal/bench-peers, apart from what the tests use.
+.shoal/bench-peers, apart from what Shoal uses. Nightly tests compare with them too:
+`python -m dev.bench.environments` installs them, while there is a network.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import subprocess
 import sys
@@ -36,15 +38,28 @@ def shipped(name: str) -> Path:
 
 
 def peers() -> Path:
-    """Return the interpreter that has PyTorch, Accelerate and Lightning Fabric."""
+    """Return the interpreter that has PyTorch, transformers and the other peers; install them if
+    that is not done.
+    """
     python, stamp = PEERS / "bin" / "python", PEERS / ".stamp"
     identity = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
-    if not stamp.exists() or stamp.read_text() != identity:
-        print(f"installing {LOCK.name} into {PEERS.relative_to(REPOSITORY)} ...", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", PEERS], check=True)
-        subprocess.run(
-            [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", LOCK],
-            check=True,
-        )
-        stamp.write_text(identity)
+    PEERS.parent.mkdir(exist_ok=True)
+    with PEERS.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one test installs, the others wait
+        if not stamp.exists() or stamp.read_text() != identity:
+            _install(python)
+            stamp.write_text(identity)
     return python
+
+
+def _install(python: Path) -> None:
+    print(f"installing {LOCK.name} into {PEERS.relative_to(REPOSITORY)} ...", flush=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", PEERS], check=True)
+    subprocess.run(
+        [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", LOCK],
+        check=True,
+    )
+
+
+if __name__ == "__main__":
+    print(peers())

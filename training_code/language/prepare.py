@@ -3,10 +3,12 @@ your own text. Nothing is downloaded, and the same files come out each time.
 
     python prepare.py --out FOLDER
     python prepare.py --out FOLDER --text TEXTS
+    python prepare.py --out FOLDER --text TEXTS --tokenizer bpe --vocab-size 4096
 
 The first writes a file for each service, those of `TEST` to FOLDER/test, the others to
 FOLDER/train. The second takes all `*.txt` and the field `text` of all `*.jsonl` below TEXTS; each
-tenth document is for the test.
+tenth document is for the test. The third also writes FOLDER/train/tokenizer.json: the tokens that a
+model learns instead of bytes, found in the documents for training alone.
 """
 
 from __future__ import annotations
@@ -22,9 +24,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import botocore
-
-DATA = Path(botocore.__file__).parent / "data"
 TRAIN = (
     "autoscaling",
     "bedrock",
@@ -62,6 +61,8 @@ SHA256 = {
 """Of all files of a channel, one after the other, from the botocore of requirements.txt."""
 TEST_EVERY = 10
 """Of your own documents, which are taken in the order of their files."""
+MIN_VOCAB_SIZE = 257
+"""All bytes, and the end of a text."""
 
 _BREAK = re.compile(r"</?(?:p|li|ul|ol|dl|dt|dd|br|h[1-6]|tr|table|note|important)\b[^>]*>")
 _TAG = re.compile(r"<[^>]+>")
@@ -72,9 +73,13 @@ def main(arguments: Sequence[str]) -> str | None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0], allow_abbrev=False)
     parser.add_argument("--out", type=Path, required=True, help="folder to write into")
     parser.add_argument("--text", type=Path, help="folder with your own *.txt and *.jsonl")
+    parser.add_argument("--tokenizer", choices=("bytes", "bpe"), default="bytes")
+    parser.add_argument("--vocab-size", type=int, default=4096, help="tokens of bpe")
     options = parser.parse_args(arguments)
     try:
         channels = own_text(options.text) if options.text else documentation()
+        if options.tokenizer == "bpe":
+            channels["train"]["tokenizer.json"] = tokenizer(channels["train"], options.vocab_size)
     except ValueError as error:
         return str(error)
     for channel, files in channels.items():
@@ -89,6 +94,8 @@ def documentation() -> dict[str, dict[str, str]]:
 
     Raise ValueError if that is not what training was measured with.
     """
+    import botocore
+
     known: set[str] = set()
     channels = {
         channel: {f"{service}.txt": service_text(service, known) for service in services}
@@ -128,7 +135,10 @@ def plain_text(documented: str) -> str:
 
 
 def _model(service: str) -> dict[str, Any]:
-    newest = max(folder for folder in (DATA / service).iterdir() if folder.is_dir())
+    import botocore
+
+    data = Path(botocore.__file__).parent / "data" / service
+    newest = max(folder for folder in data.iterdir() if folder.is_dir())
     model: dict[str, Any] = json.loads(gzip.decompress((newest / "service-2.json.gz").read_bytes()))
     return model
 
@@ -166,6 +176,47 @@ def own_text(folder: Path) -> dict[str, dict[str, str]]:
         channel: {"text.jsonl": "".join(f"{json.dumps({'text': text})}\n" for text in part)}
         for channel, part in parts.items()
     }
+
+
+def tokenizer(files: dict[str, str], vocab_size: int) -> str:
+    """Return a byte-level BPE of the documents in a channel's files, as tokenizer.json.
+
+    Token 0 stands for the end of a text. Raise ValueError if the package tokenizers is missing or
+    the text has too few words for so many tokens.
+    """
+    if vocab_size < MIN_VOCAB_SIZE:
+        raise ValueError(f"--vocab-size {vocab_size}: {MIN_VOCAB_SIZE} tokens are the fewest")
+    try:
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    except ImportError as error:
+        raise ValueError(
+            "--tokenizer bpe needs the package tokenizers, which `make install` leaves out: install"
+            f" it with `{sys.executable} -m pip install tokenizers`, or leave the option out"
+        ) from error
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    documents = [
+        document
+        for name, text in files.items()
+        for document in ([text] if name.endswith(".txt") else map(_text, text.splitlines()))
+    ]
+    bpe.train_from_iterator(documents, trainer)
+    if bpe.get_vocab_size() < vocab_size:
+        raise ValueError(
+            f"--vocab-size {vocab_size}: the text has only {bpe.get_vocab_size()} tokens to learn"
+        )
+    return str(bpe.to_str(pretty=True))
+
+
+def _text(line: str) -> str:
+    return str(json.loads(line)["text"])
 
 
 def _documents(file: Path) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.bench import environments
 from local.tests.smddp.runtime import Runtime, find_runtime
 from tests.training_code.language.jobs import SMALL, Job, Result, run, write_text
 
@@ -15,6 +16,14 @@ from tests.training_code.language.jobs import SMALL, Job, Result, run, write_tex
 def runtime() -> Runtime:
     """Return the Python that stands in for the training image, with more imported than torch."""
     return replace(find_runtime(), framework="torch._dynamo")
+
+
+@pytest.fixture(scope="session")
+def peers() -> Runtime:
+    """Return the Python that has transformers, peft, tokenizers and Lightning, for nightly tests:
+    `make test-all` installs them.
+    """
+    return Runtime(environments.peers())
 
 
 @pytest.fixture(scope="session")

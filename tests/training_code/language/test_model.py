@@ -67,7 +67,7 @@ def test_documents_are_packed_in_the_order_of_their_files(answers: dict[str, Any
         ("zero.txt", "zero.txt has a zero byte"),
         ("no-text.jsonl", 'no-text.jsonl line 2 has no string "text"'),
         ("no-json.jsonl", "no-json.jsonl line 1 is not JSON"),
-        ("short.txt", "has 6 bytes of text, --context 16 needs 32"),
+        ("short.txt", "has 6 tokens of text, --context 16 needs 32"),
         ("empty.txt", "has no *.txt or *.jsonl with text"),
         ("no folder", "there is no folder"),
     ],

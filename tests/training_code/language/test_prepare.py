@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -88,4 +89,20 @@ def test_text_that_cannot_be_used_is_named_and_nothing_is_written(
     (tmp_path / "mine" / name).write_bytes(content)
     wrong = prepare.main(["--out", str(tmp_path / "out"), "--text", str(tmp_path / "mine")])
     assert complaint in wrong
+    assert not (tmp_path / "out").exists()
+
+
+def test_bpe_says_what_it_needs_before_anything_is_written(
+    prepare: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "mine" / name).write_text("text")
+    folders = ["--out", str(tmp_path / "out"), "--text", str(tmp_path / "mine")]
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    missing = prepare.main([*folders, "--tokenizer", "bpe"])
+    assert missing.startswith("--tokenizer bpe needs the package tokenizers, which `make install`")
+    assert missing.endswith("-m pip install tokenizers`, or leave the option out")
+    few = prepare.main([*folders, "--tokenizer", "bpe", "--vocab-size", "256"])
+    assert few == "--vocab-size 256: 257 tokens are the fewest"
     assert not (tmp_path / "out").exists()

@@ -30,12 +30,18 @@ from torch.distributed.checkpoint import (
     FileSystemReader,
     FileSystemWriter,
 )
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
 
 SUMMARY_FILE, METADATA_FILE = "checkpoint.json", ".metadata"
 KEPT = 2
 """Were the newest one damaged, the run would go on from the one before."""
 _PARTIAL = ".partial"
+_TRAINED = StateDictOptions(ignore_frozen_params=True, strict=False)
+"""What is not trained is in the base's own file."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ class Store:
             partial = final.with_name(final.name + _PARTIAL)
             leads = self.ranks.leads_host
             self._together(final, (lambda: _make_empty(partial)) if leads else _nothing)
-            weights, moments = get_state_dict(model, optimizer)
+            weights, moments = get_state_dict(model, optimizer, options=_TRAINED)
             state = {"model": weights, "optimizer": moments}
             # ahead of the writing, there is nothing left to copy from a GPU
             writer = FileSystemWriter(partial, per_thread_copy_ahead=0)
@@ -211,7 +217,7 @@ class Store:
     ) -> Position:
         summary = json.loads((folder / SUMMARY_FILE).read_text())
         require_same_run(folder, summary["run"], self.identity)
-        weights, moments = get_state_dict(model, optimizer)
+        weights, moments = get_state_dict(model, optimizer, options=_TRAINED)
         state = {"model": weights, "optimizer": moments}
         _load(state, folder, self.ranks)
         set_state_dict(
@@ -219,6 +225,7 @@ class Store:
             optimizer,
             model_state_dict=state["model"],
             optim_state_dict=state["optimizer"],
+            options=_TRAINED,
         )
         return Position(**{each.name: summary[each.name] for each in fields(Position)})
 

@@ -1,4 +1,4 @@
-"""Text to learn from, as one row of bytes that is cut into sequences.
+"""Text to learn from, as one row of tokens that is cut into sequences.
 
 A channel is a folder of UTF-8 files: each `*.txt` is a document, and so is the `text` of each line
 of a `*.jsonl`. A batch depends on seed and step alone, not on the number of ranks, so that a step
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 from model import END_OF_TEXT
+from tokenizer import Tokenizer
 from torch import Tensor
 
 _SEPARATOR = bytes([END_OF_TEXT])
@@ -72,26 +73,29 @@ def _text(place: str, line: str) -> str:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The bytes of a channel, cut into sequences of `context` tokens and the one after each.
+    """The tokens of a channel, cut into sequences of `context` tokens and the one after each.
 
     In each epoch the cuts lie elsewhere, and the sequences are in another order.
     """
 
     tokens: Tensor
-    """uint8 (bytes)."""
+    """Of one dimension, of integers."""
     context: int
     seed: int
     sha256: str
 
     @classmethod
-    def read(cls, folder: Path, context: int, seed: int) -> Corpus:
+    def read(
+        cls, folder: Path, context: int, seed: int, tokenizer: Tokenizer, end: int = END_OF_TEXT
+    ) -> Corpus:
         """Read a channel. Raise ValueError if it is too short for a single sequence."""
         row = read_channel(folder)
-        if len(row) < 2 * context:
+        tokens = tokenizer.row(row, end)
+        if len(tokens) < 2 * context:
             raise ValueError(
-                f"{folder} has {len(row)} bytes of text, --context {context} needs {2 * context}"
+                f"{folder} has {len(tokens)} tokens of text, --context {context} needs"
+                f" {2 * context}"
             )
-        tokens = torch.frombuffer(bytearray(row), dtype=torch.uint8)
         return cls(tokens, context, seed, hashlib.sha256(row).hexdigest())
 
     @property

@@ -25,6 +25,7 @@ import torch
 from data import read_channel
 from inference import on_its_device
 from model import CONTENT, METADATA_FILE, Transformer, content_sha256, file_sha256, load
+from tokenizer import Tokenizer, read_tokenizer
 from torch import Tensor
 from torch.nn import functional
 
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         unpack(archive, folder)
-        metrics = measure(on_its_device(load(folder)), row)
+        metrics = measure(on_its_device(load(folder)), row, read_tokenizer(folder))
         report = {
             "metrics": {name: {"value": value} for name, value in metrics.items()},
             "model": {
@@ -76,27 +77,31 @@ def unpack(archive: Path, folder: Path) -> None:
         tar.extractall(folder, filter="data")
 
 
-def measure(model: Transformer, row: bytes) -> dict[str, float]:
-    """Return bits per byte of the model, of gzip and of xz for the bytes behind the first one."""
-    costs = nats(model, row)
+def measure(model: Transformer, row: bytes, tokenizer: Tokenizer) -> dict[str, float]:
+    """Return bits per byte of the model, of gzip and of xz for the bytes behind the first one.
+
+    They are per byte whatever a token is, so that models with other tokenizers compare.
+    """
+    costs = nats(model, tokenizer.row(row, model.config.eos_token_id))
     text = row[1:]
     return {
-        "bits_per_byte": float(costs.mean()) / math.log(2),
+        "bits_per_byte": float(costs.sum()) / len(text) / math.log(2),
         "gzip_bits_per_byte": _bits_per_byte(gzip.compress(text, 9, mtime=0), text),
         "xz_bits_per_byte": _bits_per_byte(
             lzma.compress(text, preset=9 | lzma.PRESET_EXTREME), text
         ),
         "bytes": len(text),
+        "tokens": len(costs),
     }
 
 
-def nats(model: Transformer, row: bytes) -> Tensor:
-    """Return what each byte behind the first one costs, float64 (bytes - 1), in nats.
+def nats(model: Transformer, row: Tensor) -> Tensor:
+    """Return what each token behind the first one costs, float64 (tokens - 1), in nats.
 
     Each is predicted once, by a window that begins at least half a context before it, or with the
     text.
     """
-    tokens = torch.frombuffer(bytearray(row), dtype=torch.uint8).long()
+    tokens = row.long()
     count = len(tokens) - 1
     length = min(model.config.max_position_embeddings, count)
     starts = [*range(0, count - length, max(1, length // 2)), count - length]

@@ -2,7 +2,7 @@
 
 SageMaker's PyTorch serving container looks for these four functions. A request is JSON in the form
 of Hugging Face's servers, `{"inputs": TEXT, "parameters": {"max_new_tokens": 64, "temperature":
-0.8, "seed": 1}}`; a token is a byte. The answer is JSON, which says which model gave it.
+0.8, "seed": 1}}`. The answer is JSON, which says which model gave it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from model import END_OF_TEXT, METADATA_FILE, Transformer, content_sha256, generate, load
+from tokenizer import Tokenizer, read_tokenizer
 
 JSON = "application/json"
 MAX_NEW_TOKENS = 1024
@@ -29,6 +30,7 @@ class Served:
     """A model, and what says which one it is."""
 
     model: Transformer
+    tokenizer: Tokenizer
     identity: dict[str, Any]
 
 
@@ -36,10 +38,10 @@ class Served:
 class Request:
     """What is continued, and how."""
 
-    prompt: bytes
+    prompt: str
     max_new_tokens: int = 64
     temperature: float = 0.8
-    """0 takes the likeliest byte each time."""
+    """0 takes the likeliest token each time."""
     seed: int = 1
 
 
@@ -52,7 +54,7 @@ def model_fn(model_dir: str) -> Served:
         "training_job_name": metadata["training_job_name"],
         "content_sha256": content_sha256(folder),
     }
-    return Served(model, identity)
+    return Served(model, read_tokenizer(folder), identity)
 
 
 def on_its_device(model: Transformer) -> Transformer:
@@ -75,20 +77,21 @@ def input_fn(body: bytes | bytearray | str, content_type: str) -> Request:
     text = request.get("inputs") if isinstance(request, dict) else None
     if not isinstance(text, str) or chr(END_OF_TEXT) in text:
         raise ValueError('send {"inputs": TEXT}, a text without zero bytes')
-    return Request(text.encode(), **_parameters(request.get("parameters") or {}))
+    return Request(text, **_parameters(request.get("parameters") or {}))
 
 
 def predict_fn(request: Request, served: Served) -> dict[str, Any]:
     """Return the continuation, and the identity of the model that gave it."""
-    text = generate(
+    tokens = generate(
         served.model,
-        request.prompt,
+        served.tokenizer.encode(request.prompt),
         request.max_new_tokens,
         seed=request.seed,
         temperature=request.temperature,
     )
     # a byte of a character that is not whole yet becomes U+FFFD
-    return {"generated_text": text.decode(errors="replace"), "model": served.identity}
+    text = served.tokenizer.decode(tokens).decode(errors="replace")
+    return {"generated_text": text, "model": served.identity}
 
 
 def output_fn(prediction: dict[str, Any], accept: str) -> str:

@@ -1,4 +1,4 @@
-"""A decoder-only transformer over bytes, in Llama's layout, and the files it is kept in.
+"""A decoder-only transformer, in Llama's layout, and the files it is kept in.
 
 It turns tokens int64 (batch, length) into logits (batch, length, vocabulary). Names and shapes of
 its weights are those of transformers' LlamaForCausalLM. A saved model is a folder with
@@ -11,10 +11,10 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +22,23 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 VOCAB_SIZE = 256
-"""A token is a byte of UTF-8."""
+"""Of a model whose tokens are the bytes of UTF-8."""
 END_OF_TEXT = 0
-"""The byte between two documents: text has none of it, `data.py` refuses it."""
+"""The byte between two documents: text has none of it, `data.py` refuses it. Where tokens are no
+bytes, `eos_token_id` stands for it.
+"""
 MAX_DEPTH = 64
 INITIAL_STD = 0.02
 
 CONFIG_FILE, WEIGHTS_FILE, METADATA_FILE = "config.json", "model.safetensors", "model.json"
-CONTENT = ("code", CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE)
-"""What an archive of a model has at its top, and nothing else."""
+ADAPTER_FOLDER = "adapter"
+TOKENIZER_FILE = "tokenizer.json"
+CONTENT = ("code", CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE, ADAPTER_FOLDER, TOKENIZER_FILE)
+"""What an archive of a model has at its top, and nothing else; only some have the last two."""
 _BLOCK_BYTES = 1024 * 1024
+_FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
+_DEFAULTS = {**_FIXED, "model_type": None, "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
+"""What transformers' LlamaConfig takes for a key that a file lacks."""
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
@@ -49,6 +56,7 @@ class Config:
     rms_norm_eps: float = 1e-5
     rope_theta: float = 10_000.0
     tie_word_embeddings: bool = True
+    eos_token_id: int = END_OF_TEXT
 
     def __post_init__(self) -> None:
         if self.hidden_size % (2 * self.num_attention_heads):
@@ -95,11 +103,8 @@ class Config:
         fixed = {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
-            "hidden_act": "silu",
-            "attention_bias": False,
-            "mlp_bias": False,
-            "bos_token_id": END_OF_TEXT,
-            "eos_token_id": END_OF_TEXT,
+            **_FIXED,
+            "bos_token_id": self.eos_token_id,
         }
         return json.dumps({**fixed, **asdict(self)}, indent=2, sort_keys=True) + "\n"
 
@@ -258,24 +263,28 @@ def initial_weight(config: Config, name: str, shape: torch.Size, seed: int) -> T
     """
     if name.endswith("norm.weight"):
         return torch.ones(shape)
-    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
     adds = name.endswith(("o_proj.weight", "down_proj.weight"))
     std = INITIAL_STD / math.sqrt(2 * config.num_hidden_layers) if adds else INITIAL_STD
-    return torch.randn(shape, generator=generator) * std
+    return torch.randn(shape, generator=seeded(seed, name)) * std
+
+
+def seeded(seed: int, name: str) -> torch.Generator:
+    """Return the source of chance for what has this name."""
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
 def generate(
-    model: Transformer, prompt: bytes, count: int, seed: int = 1, temperature: float = 0.8
-) -> bytes:
-    """Return up to `count` bytes that follow the prompt; fewer, where the text ends.
+    model: Transformer, prompt: Sequence[int], count: int, seed: int = 1, temperature: float = 0.8
+) -> list[int]:
+    """Return up to `count` tokens that follow the prompt; fewer, where the text ends.
 
-    The same seed gives the same bytes; temperature 0 takes the likeliest one each time. What is
-    farther back than `max_position_embeddings` bytes is forgotten.
+    The same seed gives the same tokens; temperature 0 takes the likeliest one each time. What is
+    farther back than `max_position_embeddings` tokens is forgotten.
     """
-    device = model.model.embed_tokens.weight.device
+    device, end = model.model.embed_tokens.weight.device, model.config.eos_token_id
     generator = torch.Generator().manual_seed(seed)
-    tokens = [END_OF_TEXT, *prompt]
+    tokens = [end, *prompt]
     start = len(tokens)
     with torch.inference_mode():
         for _ in range(count):
@@ -286,10 +295,10 @@ def generate(
                 token = int(torch.multinomial(shares, 1, generator=generator))
             else:
                 token = int(logits.argmax())
-            if token == END_OF_TEXT:
+            if token == end:
                 break
             tokens.append(token)
-    return bytes(tokens[start:])
+    return tokens[start:]
 
 
 def save(config: Config, state: Mapping[str, Tensor], folder: Path) -> None:
@@ -313,19 +322,45 @@ def save(config: Config, state: Mapping[str, Tensor], folder: Path) -> None:
 
 def load(folder: Path) -> Transformer:
     """Read what `save` wrote, on the CPU. Raise ValueError if the folder holds no model of ours."""
-    config_file, weights_file = folder / CONFIG_FILE, folder / WEIGHTS_FILE
-    for file in (config_file, weights_file):
-        if not file.is_file():
-            raise ValueError(f"{folder} holds no model: {file.name} is missing")
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder} holds no model: {name} is missing")
     try:
-        values = json.loads(config_file.read_text())
-        config = Config(**{field.name: values[field.name] for field in fields(Config)})
         with torch.device("meta"):
-            model = Transformer(config)
-        model.load_state_dict(read_safetensors(weights_file), assign=True)
+            model = Transformer(read_config(folder))
+        model.load_state_dict(read_safetensors(folder / WEIGHTS_FILE), assign=True)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, struct.error) as error:
         raise ValueError(f"{folder} holds a damaged model: {error}") from error
     return model.eval()  # type: ignore[no-any-return, unused-ignore]
+
+
+def read_config(folder: Path) -> Config:
+    """Read `config.json`, ours or one of transformers for a Llama.
+
+    Raise ValueError if a model with it computes anything that ours does not.
+    """
+    file = folder / CONFIG_FILE
+    values = {**_DEFAULTS, **json.loads(file.read_text())}
+    # transformers 5 keeps both together, earlier ones apart
+    rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    values.setdefault("rope_theta", rope.get("rope_theta", 10_000.0))
+    values.setdefault("num_key_value_heads", values.get("num_attention_heads"))
+    if isinstance(values.get("eos_token_id"), list):  # any of them ends an answer there
+        values["eos_token_id"] = values["eos_token_id"][0]
+    missing = [field.name for field in fields(Config) if field.name not in values]
+    if missing:
+        raise ValueError(f"{file} lacks {missing[0]}")
+    config = Config(**{field.name: values[field.name] for field in fields(Config)})
+    computed = {
+        **{name: values[name] for name in ("model_type", *_FIXED)},
+        "head_dim": values.get("head_dim") or config.head_dim,
+        "rope_type": rope.get("rope_type", "default"),
+    }
+    ours = {"model_type": "llama", **_FIXED, "head_dim": config.head_dim, "rope_type": "default"}
+    for name, value in computed.items():
+        if value != ours[name]:
+            raise ValueError(f"{file} has {name} {value!r}: only {ours[name]!r} is computed here")
+    return config
 
 
 def write_safetensors(state: Mapping[str, Tensor], file: Path) -> None:
@@ -355,21 +390,38 @@ def write_safetensors(state: Mapping[str, Tensor], file: Path) -> None:
 
 def read_safetensors(file: Path) -> dict[str, Tensor]:
     """Read tensors from a file of safetensors. Raise ValueError for one that is cut off."""
+    return dict(tensors_of(file))
+
+
+def tensors_of(file: Path) -> Iterator[tuple[str, Tensor]]:
+    """Yield name and tensor, one after the other, so that one at a time is in memory.
+
+    Raise ValueError for a file that is cut off.
+    """
     with file.open("rb") as stream:
-        (length,) = struct.unpack("<Q", stream.read(8))
-        size = file.stat().st_size - 8 - length
-        if size < 0:
-            raise ValueError(f"{file.name} is shorter than its header says")
-        header = json.loads(stream.read(length))
-        header.pop("__metadata__", None)
-        if size != max((entry["data_offsets"][1] for entry in header.values()), default=0):
-            raise ValueError(f"{file.name} has {size} bytes of tensors, not what its header says")
-        state = {}
+        header = _header(stream, file)
         for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
             begin, end = entry["data_offsets"]
             raw = torch.frombuffer(bytearray(stream.read(end - begin)), dtype=torch.uint8)
-            state[name] = raw.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
-    return state
+            yield name, raw.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+
+
+def shapes_of(file: Path) -> dict[str, list[int]]:
+    """Return the shape of each tensor in a file. Raise ValueError for one that is cut off."""
+    with file.open("rb") as stream:
+        return {name: entry["shape"] for name, entry in _header(stream, file).items()}
+
+
+def _header(stream: IO[bytes], file: Path) -> dict[str, Any]:
+    (length,) = struct.unpack("<Q", stream.read(8))
+    size = file.stat().st_size - 8 - length
+    if size < 0:
+        raise ValueError(f"{file.name} is shorter than its header says")
+    header: dict[str, Any] = json.loads(stream.read(length))
+    header.pop("__metadata__", None)
+    if size != max((entry["data_offsets"][1] for entry in header.values()), default=0):
+        raise ValueError(f"{file.name} has {size} bytes of tensors, not what its header says")
+    return header
 
 
 def content_sha256(folder: Path) -> str:

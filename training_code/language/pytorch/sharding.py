@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from model import Config, Transformer, initial_weight
+from lora import Lora, adapt, initial_adapter, is_adapter
+from model import Config, Transformer, initial_weight, tensors_of
 from ranks import Ranks
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
@@ -75,6 +77,11 @@ class Spread:
     parts: Any
     """The group of the ranks that keep a part each; None where each keeps all."""
 
+    @property
+    def trained(self) -> list[nn.Parameter]:
+        """Return the weights that are not frozen."""
+        return [each for each in self.model.parameters() if each.requires_grad]
+
     @contextmanager
     def pass_of_step(self, *, last: bool) -> Iterator[None]:
         """Compute one pass of a step; only the last one's backward averages gradients."""
@@ -94,7 +101,7 @@ class Spread:
 
         torch's own function depends on what DTensor does, which PyTorch 2.4 did less exactly.
         """
-        gradients = [local(each.grad) for each in self.model.parameters()]
+        gradients = [local(each.grad) for each in self.trained]
         norms = torch.stack([torch.linalg.vector_norm(each) for each in gradients])
         square = norms.square().sum()
         if self.parts is not None:
@@ -109,14 +116,25 @@ class Spread:
         return get_model_state_dict(self.model, options=options)  # type: ignore[no-any-return, unused-ignore]
 
 
-def spread(config: Config, seed: int, plan: Plan, ranks: Ranks) -> Spread:
+def spread(
+    config: Config,
+    seed: int,
+    plan: Plan,
+    ranks: Ranks,
+    base: Path | None = None,
+    lora: Lora | None = None,
+) -> Spread:
     """Make a model, of which no rank ever holds more than its part and one weight.
 
+    It starts with the weights in the file `base`; with `lora`, only its adapters are trained.
     Raise ValueError if the ranks do not divide into the plan's groups.
     """
     mesh = _mesh(plan, ranks)
     with torch.device("meta"):
-        model = Transformer(config).to(plan.dtype)
+        model = Transformer(config)
+        if lora:
+            adapt(model, lora)
+        model.to(plan.dtype)
     for layer in model.model.layers:
         layer.checkpointing = plan.checkpointing
         if plan.compiled:
@@ -129,7 +147,7 @@ def spread(config: Config, seed: int, plan: Plan, ranks: Ranks) -> Spread:
             fully_shard(layer, mesh=mesh, mp_policy=policy)
         fully_shard(model, mesh=mesh, mp_policy=policy)
     model.to_empty(device=ranks.device)
-    _initialize(model, seed)
+    _initialize(model, seed, base)
     module: nn.Module = model
     if plan.sharding == "ddp" and ranks.world_size > 1:
         module = DistributedDataParallel(model, gradient_as_bucket_view=True)
@@ -148,11 +166,22 @@ def _mesh(plan: Plan, ranks: Ranks) -> Any:
     return init_device_mesh(ranks.device.type, plan.groups(ranks), mesh_dim_names=names)
 
 
-def _initialize(model: Transformer, seed: int) -> None:
+def _initialize(model: Transformer, seed: int, base: Path | None) -> None:
+    weights = dict(model.named_parameters())
     with torch.no_grad():
-        for name, weight in model.named_parameters():
-            whole = initial_weight(model.config, name, weight.shape, seed)
-            local(weight).copy_(_part(whole, weight))
+        for name, whole in _start(model, seed, base):
+            if name in weights:
+                local(weights[name]).copy_(_part(whole, weights[name]))
+
+
+def _start(model: Transformer, seed: int, base: Path | None) -> Iterator[tuple[str, Tensor]]:
+    for name, weight in model.named_parameters():
+        if is_adapter(name):
+            yield name, initial_adapter(name, weight.shape, seed)
+        elif base is None:
+            yield name, initial_weight(model.config, name, weight.shape, seed)
+    if base is not None:
+        yield from tensors_of(base)
 
 
 def _part(whole: Tensor, weight: Any) -> Tensor:

@@ -24,12 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from base import Base, opened
 from checkpoint import Position, Store
 from data import Corpus
-from model import MAX_DEPTH, METADATA_FILE, Config, save
+from lora import TARGETS, Lora, merged, save_adapter
+from model import MAX_DEPTH, METADATA_FILE, TOKENIZER_FILE, Config, save
 from ranks import Ranks, joined
 from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_per_rank, message_bytes, spread
 from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
+from tokenizer import Tokenizer, read_tokenizer
 from torch.nn import functional
 
 BETAS = (0.9, 0.95)
@@ -37,7 +40,7 @@ WEIGHT_DECAY = 0.1
 MAX_GRADIENT_NORM = 1.0
 """These three are Llama 2's (arXiv 2307.09288, section 2.2)."""
 WARM_UP_SHARE = 0.05
-SERVED_FILES = ("inference.py", "model.py")
+SERVED_FILES = ("inference.py", "model.py", "tokenizer.py")
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,10 @@ class Options:
     train_dir: Path
     model_dir: Path
     checkpoint_dir: Path
+    base_dir: Path | None
+    lora_rank: int
+    lora_alpha: float
+    lora_targets: tuple[str, ...]
     job_name: str
 
     def sequences_per_pass(self, world_size: int) -> int:
@@ -80,6 +87,13 @@ class Options:
         return self.batch_size // passes
 
     @property
+    def lora(self) -> Lora | None:
+        """The adapters that are trained instead of the base's weights."""
+        if not self.lora_rank:
+            return None
+        return Lora(self.lora_rank, self.lora_alpha, self.lora_targets)
+
+    @property
     def plan(self) -> Plan:
         """How the model is spread, which changes nothing of what is computed."""
         return Plan(
@@ -92,7 +106,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     parser = argparse.ArgumentParser(description="Train a language model.", allow_abbrev=False)
     add = parser.add_argument
     add("--depth", type=_positive, default=2, help=f"layers, 1 to {MAX_DEPTH}: sets all sizes")
-    add("--context", type=_positive, default=256, help="bytes that the model looks back")
+    add("--context", type=_positive, default=256, help="tokens that the model looks back")
     add("--batch-size", type=_positive, default=32, help="sequences per step over ALL ranks")
     add("--steps", type=_positive, default=1000)
     add("--max-seconds", type=_positive_number, default=math.inf, help="end earlier than --steps")
@@ -121,11 +135,24 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
         given, required = environ.get(variable), variable not in environ
         add(name, type=Path, default=given, required=required, help=f"default: ${variable}")
     add("--checkpoint-dir", type=Path, help="default: checkpoints next to the model")
+    given = environ.get("SM_CHANNEL_BASE")
+    add("--base-dir", type=Path, default=given, help="base model; default: $SM_CHANNEL_BASE")
+    add("--lora-rank", type=_rank, default=0, help="train adapters of the base (0: all weights)")
+    add(
+        "--lora-alpha", type=_positive_number, default=16.0, help="divided by the rank: their scale"
+    )
+    every = ",".join(TARGETS)
+    add("--lora-targets", type=_targets, default=every, help=f"default: {every}")
     values = vars(parser.parse_args(arguments))
     if values["profile_steps"] >= values["steps"]:
         parser.error(
             f"--profile-steps {values['profile_steps']} is not below --steps {values['steps']}:"
             " the first step is not measured"
+        )
+    if values["lora_rank"] and not values["base_dir"]:
+        parser.error(
+            "--lora-rank needs a base model: name the channel in the environment's file"
+            " (data: {channels: {base: {}}}), or give --base-dir"
         )
     values["checkpoint_dir"] = (
         values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
@@ -138,6 +165,18 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return value
+
+
+def _rank(text: str) -> int:
+    return 0 if text == "0" else _positive(text)
+
+
+def _targets(text: str) -> tuple[str, ...]:
+    targets = tuple(sorted(set(text.split(","))))
+    unknown = [name for name in targets if name not in TARGETS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r} among {', '.join(TARGETS)}")
+    return targets
 
 
 def _positive_number(text: str) -> float:
@@ -175,6 +214,7 @@ class Run:
     options: Options
     ranks: Ranks
     corpus: Corpus
+    tokenizer: Tokenizer
     config: Config
     spread: Spread
     optimizer: torch.optim.Optimizer
@@ -241,19 +281,33 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
     options.sequences_per_pass(ranks.world_size)
     if options.precision == "auto":
         options = replace(options, precision=choose_precision(ranks))
+    tokenizer = read_tokenizer(options.train_dir)
     config = Config.of_depth(options.depth, options.context)
-    corpus = Corpus.read(options.train_dir, options.context, options.seed)
-    model = spread(config, options.seed, options.plan, ranks)
+    config = replace(config, vocab_size=tokenizer.size)
+    with opened(options.base_dir, ranks) as base:
+        if base:
+            require_same_tokenizer(options.train_dir, tokenizer, base.tokenizer)
+            tokenizer = base.tokenizer
+            config = replace(base.config, max_position_embeddings=options.context)
+            options = replace(options, depth=config.num_hidden_layers)
+        start = base.weights if base else None
+        model = spread(config, options.seed, options.plan, ranks, start, options.lora)
+    corpus = Corpus.read(
+        options.train_dir, options.context, options.seed, tokenizer, config.eos_token_id
+    )
     optimizer = new_optimizer(model, options.learning_rate)
     peak, source = peak_flops(ranks.device, options.precision)
     run = Run(
         options=options,
         ranks=ranks,
         corpus=corpus,
+        tokenizer=tokenizer,
         config=config,
         spread=model,
         optimizer=optimizer,
-        store=Store(options.checkpoint_dir, ranks, identity(options, config, corpus)),
+        store=Store(
+            options.checkpoint_dir, ranks, identity(options, config, corpus, tokenizer, base)
+        ),
         stop=stop,
         stopwatch=Stopwatch(ranks.device, options.profile_steps),
         peak_flops=peak,
@@ -262,9 +316,19 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
         f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size}"
         f" sharding={options.sharding} precision={options.precision}"
         f" parameters={sum(each.numel() for each in model.model.parameters())}"
+        f" trained={sum(each.numel() for each in model.trained)}"
         f" sequences={corpus.sequences} peak_flops_per_rank={peak:.3g} ({source})"
     )
     return run
+
+
+def require_same_tokenizer(folder: Path, tokenizer: Tokenizer, base: Tokenizer) -> None:
+    """Raise ValueError if the text has a tokenizer that the base model does not know."""
+    if tokenizer.sha256 not in ("", base.sha256):
+        raise ValueError(
+            f"{folder / TOKENIZER_FILE} is not the base's, which reads text in its own tokens:"
+            " remove the file"
+        )
 
 
 def choose_precision(ranks: Ranks) -> str:
@@ -273,22 +337,31 @@ def choose_precision(ranks: Ranks) -> str:
     return "bf16" if able == ranks.world_size else "float32"
 
 
-def identity(options: Options, config: Config, corpus: Corpus) -> dict[str, Any]:
+def identity(
+    options: Options, config: Config, corpus: Corpus, tokenizer: Tokenizer, base: Base | None
+) -> dict[str, Any]:
     """Return the settings that a checkpoint must share with the run that goes on from it.
 
     The number of ranks, and how they share the work, are not among them.
     """
     names = ("depth", "context", "batch_size", "steps", "learning_rate", "precision", "seed")
     settings = {name: getattr(options, name) for name in names}
-    return {**settings, "vocab_size": config.vocab_size, "text_sha256": corpus.sha256}
+    settings |= {"vocab_size": config.vocab_size, "text_sha256": corpus.sha256}
+    if tokenizer.sha256:
+        settings["tokenizer_sha256"] = tokenizer.sha256
+    if base:
+        settings["base_sha256"] = base.sha256
+    if options.lora:
+        settings |= {"lora_rank": options.lora_rank, "lora_alpha": options.lora_alpha}
+        settings["lora_targets"] = ",".join(options.lora_targets)
+    return settings
 
 
 def new_optimizer(model: Spread, learning_rate: float) -> torch.optim.Optimizer:
     """Return AdamW, which leaves the norms' scales out of weight decay."""
-    weights = list(model.model.parameters())
     groups = [
-        {"params": [each for each in weights if each.ndim > 1], "weight_decay": WEIGHT_DECAY},
-        {"params": [each for each in weights if each.ndim == 1], "weight_decay": 0.0},
+        {"params": [each for each in model.trained if each.ndim > 1], "weight_decay": WEIGHT_DECAY},
+        {"params": [each for each in model.trained if each.ndim == 1], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, fused=True)
 
@@ -448,7 +521,11 @@ def save_model(run: Run) -> None:
     options, ranks = run.options, run.ranks
     if not ranks.is_first:
         return
+    if options.lora:
+        save_adapter(weights, options.lora, options.model_dir)
+        weights = merged(weights, options.lora)
     save(run.config, weights, options.model_dir)
+    run.tokenizer.save(options.model_dir)
     metadata = {
         **run.store.identity,
         "training_job_name": options.job_name,

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch import Tensor  # noqa: E402
 # by name: for the type checker, these are another workload's
 data: Any = importlib.import_module("data")
 language: Any = importlib.import_module("model")
+tokenizer: Any = importlib.import_module("tokenizer")
 
 
 def reference(weights: dict[str, Tensor], config: Any, tokens: list[int]) -> Tensor:
@@ -116,7 +118,7 @@ def ask_model(folder: Path) -> dict[str, Any]:
     file = folder / "model" / "model.safetensors"
     content = file.read_bytes()
     texts = [
-        list(language.generate(read, b"fish", 9, seed, share))
+        language.generate(read, b"fish", 9, seed, share)
         for seed, share in ((1, 1), (1, 1), (2, 1), (1, 0), (2, 0))
     ]
     file.write_bytes(content[:-1])
@@ -143,7 +145,7 @@ def ask_data(folder: Path) -> dict[str, Any]:
     (folder / "numbers").mkdir()
     numbers = " ".join(map(str, range(1000)))  # no sixteen bytes of it occur twice
     (folder / "numbers" / "numbers.txt").write_text(numbers)
-    corpus = data.Corpus.read(folder / "numbers", 16, 1)
+    corpus = data.Corpus.read(folder / "numbers", 16, 1, tokenizer.Bytes())
     batches = [corpus.batch(*part) for part in ((0, 6), (0, 3), (3, 3))]
     inputs, targets = corpus.batch(0, corpus.sequences)
     mixed = folder / "mixed"
@@ -163,7 +165,8 @@ def ask_data(folder: Path) -> dict[str, Any]:
         channel = folder / name.partition(".")[0]
         channel.mkdir()
         (channel / name).write_bytes(content)
-        errors[name] = error(lambda channel=channel: data.Corpus.read(channel, 16, 1))  # type: ignore[misc]
+        reading = partial(data.Corpus.read, channel, 16, 1, tokenizer.Bytes())
+        errors[name] = error(reading)
     return {
         "split": torch.equal(batches[0][0], torch.cat((batches[1][0], batches[2][0]))),
         "shifted": torch.equal(inputs[:, 1:], targets[:, :-1]),

@@ -17,9 +17,11 @@ sys.path.insert(0, str(CODE))
 import torch  # noqa: E402
 
 # by name: mypy would take those of the digits, which are called the same
-evaluate, inference, transformer = map(importlib.import_module, ("evaluate", "inference", "model"))
+MODULES = ("evaluate", "inference", "model", "tokenizer")
+evaluate, inference, transformer, tokenizer = map(importlib.import_module, MODULES)
 
 CONFIG = transformer.Config.of_depth(1, 32)
+BYTES = tokenizer.Bytes()
 TEXT = "The shoal turns as one. " * 5
 BAD_REQUESTS = (
     "{",
@@ -42,9 +44,9 @@ def main(folder: Path, file: Path) -> None:
     packed = pack(model, folder / "random")
     results = {
         "report": report(packed, folder / "test"),
-        "windows": evaluate.nats(model, row).tolist(),
+        "windows": evaluate.nats(model, BYTES.row(row, 0)).tolist(),
         "one_by_one": one_by_one(model, row),
-        "of_zeros": evaluate.measure(zeros(), row),
+        "of_zeros": evaluate.measure(zeros(), row, BYTES),
         "strange": refused(evaluate.unpack, strange(packed), folder / "strange"),
         "answers": [answer(packed / "model", seed) for seed in (1, 1, 2)],
         "refusals": [refused(inference.input_fn, body, inference.JSON) for body in BAD_REQUESTS],
