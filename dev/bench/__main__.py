@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dev.bench import bandwidth, time_to_accuracy, training
+from dev.bench import bandwidth, language, time_to_accuracy, training
 from dev.bench.interleave import Result, interleave
 from dev.bench.machine import REPOSITORY
 from dev.bench.noise import Gauge, TooNoisyError, cores
 from dev.bench.processes import RunFailedError, end_on_sigterm
 from dev.bench.report import Column, Comparison
 
-PARTS = ("training", "scaling", "accuracy", "bandwidth")
+PARTS = ("training", "scaling", "accuracy", "bandwidth", "language")
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Plan:
     seeds: int
     length: training.Length
     phases: training.Phases
+    language: language.Length
     contenders: Sequence[str] | None = None
     scaling: Sequence[str] | None = None
 
@@ -45,10 +46,18 @@ QUICK = Plan(
     seeds=2,
     length=training.QUICK_LENGTH,
     phases=training.QUICK_PHASES,
+    language=language.QUICK_LENGTH,
     contenders=training.QUICK,
     scaling=training.QUICK_SCALING,
 )
-FULL = Plan(rounds=3, jobs=3, seeds=10, length=training.FULL_LENGTH, phases=training.FULL_PHASES)
+FULL = Plan(
+    rounds=3,
+    jobs=3,
+    seeds=10,
+    length=training.FULL_LENGTH,
+    phases=training.FULL_PHASES,
+    language=language.FULL_LENGTH,
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -109,6 +118,7 @@ def _run(plan: Plan, options: argparse.Namespace) -> None:
         ("accuracy", _accuracy),
         ("scaling", _scaling),
         ("training", _training),
+        ("language", _language),
     ):
         if part in parts:
             comparison = compare(plan, gauge, warm, options.despite_noise)
@@ -233,6 +243,29 @@ def _bandwidth(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) ->
         [bandwidth.MPI, bandwidth.GLOO],
         columns,
     )
+
+
+def _language(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> Comparison:
+    contenders = [*language.contenders(plan.language), language.scaling(plan.phases)]
+    result = interleave(
+        contenders, plan.rounds, gauge, warm=warm, despite_noise=despite_noise, say=_print_line
+    )
+    language.require_equal_losses(result)
+    peers = (language.DDP, language.FSDP, language.TRAINER, language.LIGHTNING)
+    fastest = max(peers, key=lambda name: result.figure(name, "tokens_per_s").median)
+    columns = [
+        Column("tokens/s", "tokens_per_s"),
+        Column(f"over {fastest}", "tokens_per_s", fastest, digits=2),
+        Column("CPU ms a step, both ranks", "cpu_ms", digits=1),
+        Column("loss at the end", "loss", digits=4),
+        Column("efficiency at 2", "efficiency", digits=3),
+        Column("of two that do not communicate", "efficiency_apart", digits=3),
+    ]
+    title = (
+        "Training the language demo's model (1.8 M parameters) on 2 ranks, bf16, 2048 tokens a"
+        f" step, {plan.language.steps} steps"
+    )
+    return Comparison("language", title, result, [one.name for one in contenders], columns)
 
 
 def _print_line(line: str) -> None:

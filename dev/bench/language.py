@@ -1,0 +1,89 @@
+"""The language model on two ranks: Shoal's script, and the peers with the same model, data and
+optimizer.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dev.bench import environments
+from dev.bench.interleave import Contender, Metrics, Result
+from dev.bench.machine import REPOSITORY
+from dev.bench.processes import RunFailedError
+from dev.bench.training import RANKS, SCRIPTS, Phases, start, torchrun
+
+WORKLOAD = REPOSITORY / "training_code" / "language"
+TEXT = REPOSITORY / ".shoal" / "bench-text"
+
+SHOAL, SHOAL_FSDP, SHOAL_PHASES = "Shoal, DDP", "Shoal, FSDP2", "Shoal, DDP, in phases"
+DDP, FSDP = "PyTorch's DDP", "PyTorch's FSDP2"
+TRAINER, LIGHTNING = "Hugging Face Trainer", "Lightning Trainer"
+LOSS_BAND = 0.02
+"""Nats by which the losses after the same steps may differ: bf16 rounds in another order."""
+_SCRIPTS = {
+    SHOAL: ("language_shoal.py", "ddp"),
+    SHOAL_FSDP: ("language_shoal.py", "fsdp"),
+    DDP: ("language_torch.py", "ddp"),
+    FSDP: ("language_torch.py", "fsdp"),
+    TRAINER: ("language_trainer.py", "ddp"),
+    LIGHTNING: ("language_lightning.py", "ddp"),
+}
+
+
+@dataclass(frozen=True)
+class Length:
+    """The work of one run."""
+
+    warm_up: int
+    steps: int
+
+    @property
+    def words(self) -> list[str]:
+        """Return the command line options."""
+        return ["--warm-up", str(self.warm_up), "--steps", str(self.steps)]
+
+
+QUICK_LENGTH, FULL_LENGTH = Length(5, 30), Length(10, 200)
+
+
+def contenders(length: Length) -> list[Contender]:
+    """Return all contenders, on the demo's model, batch and precision."""
+    python, text = environments.peers(), _text()
+    return [_contender(name, name, python, text, length) for name in _SCRIPTS]
+
+
+def require_equal_losses(result: Result) -> None:
+    """Raise RunFailedError if the contenders did not compute the same."""
+    losses = {name: result.figure(name, "loss").median for name in _SCRIPTS}
+    if max(losses.values()) - min(losses.values()) > LOSS_BAND:
+        raise RunFailedError(f"the losses differ by more than {LOSS_BAND}: {losses}")
+
+
+def scaling(phases: Phases) -> Contender:
+    """Return Shoal's script as it measures how well its ranks scale."""
+    return _contender(SHOAL_PHASES, SHOAL, environments.peers(), _text(), phases)
+
+
+def _contender(
+    name: str, kind: str, python: Path, text: Path, length: Length | Phases
+) -> Contender:
+    script, way = _SCRIPTS[kind]
+    command: Sequence[str | Path] = [*torchrun(python), SCRIPTS / script, way, "--data", text]
+    variables = {"BENCH_TRAINING_CODE": str(WORKLOAD / "pytorch"), "HF_HUB_OFFLINE": "1"}
+
+    def measure() -> Metrics:
+        return dict(start([*command, *length.words], RANKS, variables, timeout_s=1200).result)
+
+    return Contender(name, measure, start=str(python.parent))
+
+
+def _text() -> Path:
+    """Return the channel to learn from; write it first if need be."""
+    prepare = [sys.executable, str(WORKLOAD / "prepare.py"), "--out", str(TEXT)]
+    if not (TEXT / "train").is_dir():
+        subprocess.run(prepare, check=True, stdout=subprocess.DEVNULL)
+    return TEXT / "train"
