@@ -72,6 +72,11 @@ class Workload(Settings):
     """Script in the workload's folder: `python prepare.py --out FOLDER` writes the dataset to
     FOLDER/CHANNEL of each channel. `shoal data upload` runs it.
     """
+    plan: RelativePath | None = None
+    """Python file in the workload's folder with `def plan(job) -> dict`, which says what a rank
+    needs of its GPU: `shoal plan` shows it, and `shoal check` refuses what cannot fit.
+    docs/bring-your-model.md has the form. It has Python's standard library alone.
+    """
     content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] = ("application/json",)
     """What the model's container takes and answers; the registry's entry says so."""
     metrics: dict[LogMetricName, Metric] = Field(default_factory=dict)
@@ -340,9 +345,10 @@ def _smoke_test_problems(workload: Workload, folder: Path) -> Iterator[Problem]:
 
 
 def _missing_script(workload: Workload, folder: Path) -> Iterator[Problem]:
-    if workload.prepare and not (folder / workload.prepare).is_file():
-        message, advice = f"there is no such file in {folder.name}", "write it, or remove the key"
-        yield Problem("prepare", message, advice, workload.prepare)
+    for key, script in (("prepare", workload.prepare), ("plan", workload.plan)):
+        if script and not (folder / script).is_file():
+            message = f"there is no such file in {folder.name}"
+            yield Problem(key, message, "write it, or remove the key", script)
 
 
 def _missing_folders(workload: Workload, folder: Path) -> Iterator[Problem]:

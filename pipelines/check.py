@@ -7,7 +7,7 @@ right.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,16 @@ from config.loader import environment_file, places
 from config.names import Names
 from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
-from pipelines import capacity, other_types, schedules, script_options, scripts, serving, shapes
+from pipelines import (
+    capacity,
+    needs,
+    other_types,
+    schedules,
+    script_options,
+    scripts,
+    serving,
+    shapes,
+)
 from pipelines.errors import DefinitionError, Risk
 from pipelines.launch import Launch, fabric, image_uri, launch_of, recipes, source_code, tables
 from pipelines.own_pipeline import definition_of
@@ -95,8 +104,24 @@ def check(
         others := list(other_types.problems(environment, definition, _definition))
     ):
         raise ConfigError(file, others, where)
-    own = (*_own_notices(environment, launch), *scripts.notices(environment, root))
+    own = [*_own_notices(environment, launch), *scripts.notices(environment, root)]
+    if root:
+        own += _needs(environment, root, where)
     return CheckResult(launch, definition, (*own, *launch.notices))
+
+
+def _needs(environment: Environment, root: Path, where: Mapping[str, str]) -> Iterator[Risk]:
+    """Yield a risk if a rank may not fit into its GPU; raise ConfigError if it cannot."""
+    file = environment_file(environment.name)
+    try:
+        too_large = list(needs.problems(environment, root, check))
+        risk = needs.tight(environment, root)
+    except ConfigError as error:
+        raise ConfigError(error.file or file, error.problems, where) from error
+    if too_large:
+        raise ConfigError(file, too_large, where)
+    if risk:
+        yield Risk(risk)
 
 
 def _fabric(environment: Environment, root: Path | None) -> Iterator[Problem]:

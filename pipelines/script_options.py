@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -50,6 +50,8 @@ def _mistake_of(kind: str, text: str) -> str | None:
             return "is not a number above 0"
         case "_share" if number is None or not 0 <= number <= 1:
             return "is not a number from 0 to 1"
+        case "_switch" if text.lower() not in ("true", "false", "1", "0"):
+            return "is neither true nor false"
         case "int" if not _is_whole(text):
             return "is not a whole number"
         case "float" if number is None:
@@ -127,22 +129,37 @@ def _options_in(text: str) -> tuple[Option, ...]:
 
 
 def _options(tree: ast.Module) -> Iterator[Option]:
-    for call in ast.walk(tree):
-        if not (
-            isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Attribute)
-            and call.func.attr == "add_argument"
-            and call.args
-        ):
-            continue
-        name = call.args[0]
-        if isinstance(name, ast.Constant) and str(name.value).startswith("--"):
+    """Yield the options that calls of add_argument add, under any name that the script gives it,
+    and in loops over names that are written there.
+    """
+    nodes = list(ast.walk(tree))
+    loops = [node for node in nodes if isinstance(node, ast.For)]
+    names_of = {id(call): _option_names(loop.iter) for loop in loops for call in ast.walk(loop)}
+    aliases = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and _is_add_argument(node.value, set())
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for call in nodes:
+        if isinstance(call, ast.Call) and call.args and _is_add_argument(call.func, aliases):
+            is_name = isinstance(call.args[0], ast.Name)
+            names = names_of.get(id(call), []) if is_name else _option_names(call.args[0])
             keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-            yield Option(
-                str(name.value).removeprefix("--"),
-                _name(keywords.get("type")),
-                _texts(keywords.get("choices")),
-            )
+            kind, choices = _name(keywords.get("type")), _texts(keywords.get("choices"))
+            yield from (Option(name, kind, choices) for name in names)
+
+
+def _is_add_argument(node: ast.expr, aliases: Collection[str]) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in aliases
+    return isinstance(node, ast.Attribute) and node.attr == "add_argument"
+
+
+def _option_names(node: ast.expr) -> list[str]:
+    texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant))
+    return [text[2:] for text in texts if isinstance(text, str) and text.startswith("--")]
 
 
 def _name(node: ast.expr | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from config.names import SHARED_PARTS, Names
 from config.secrets import interface_endpoints
@@ -12,8 +13,11 @@ from config.serving import waits_s
 from config.settings import Environment
 from config.subnets import usable
 from pipelines import capacity
+from pipelines.check import check
 from pipelines.costs import prices
 from pipelines.costs.prices import Price
+from pipelines.launch import tables
+from pipelines.needs import Place, Unknown, place_of, places
 
 NOT_COUNTED = (
     "storage in S3 and ECR, volumes of jobs, requests, logs and metrics, alarms and dashboards,"
@@ -65,6 +69,36 @@ class Bill:
 
 
 @dataclass(frozen=True)
+class Run:
+    """The training on one instance type."""
+
+    place: Place
+    nodes: int
+    each: Price | None
+    """Price of one instance; None where the table has none."""
+
+    @property
+    def hours(self) -> float | None:
+        """All steps, without starting and saving; None where a step's time is not known."""
+        need = self.place.need
+        return need.step_s * need.steps / 3600 if need.step_s and need.steps else None
+
+    @property
+    def usd(self) -> float | None:
+        if self.hours is None or self.each is None:
+            return None
+        return self.hours * self.nodes * self.each.usd_per_hour
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a rank needs of its GPU, and where there is as much."""
+
+    here: Place
+    runs: Sequence[Run]
+
+
+@dataclass(frozen=True)
 class Plan:
     """What `shoal plan` shows."""
 
@@ -82,6 +116,8 @@ class Plan:
     addresses: capacity.Addresses
     notes: Sequence[str]
     """What the numbers do not say, one sentence each."""
+    room: Room | str = ""
+    """Or why it is unknown; empty where the instances have no GPUs."""
 
     @property
     def while_training(self) -> Bill:
@@ -98,9 +134,9 @@ class Plan:
         return usable(self.training_subnet) if self.training_subnet else None
 
 
-def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
+def plan(environment: Environment, notices: Sequence[str] = (), root: Path | None = None) -> Plan:
     """Return the plan of an environment that `check` has accepted with `notices`; of one that has
-    several workloads, what this one adds to what they share.
+    several workloads, what this one adds to what they share. `root` is the repository's folder.
     """
     training, evaluation, region = (
         environment.training,
@@ -141,7 +177,23 @@ def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
         ),
         addresses=capacity.addresses(environment),
         notes=(*notices, *_notes(environment)),
+        room=_room(environment, root) if root else "",
     )
+
+
+def _room(environment: Environment, root: Path) -> Room | str:
+    training = environment.training
+    if not tables.has_gpus(training.instance_type):
+        return ""
+    try:
+        here = place_of(environment, root)
+    except Unknown as error:
+        return str(error)
+    runs = [
+        Run(each, training.instance_count, prices.instance(each.instance_type, environment.region))
+        for each in places(environment, root, check)
+    ]
+    return Room(here, runs)
 
 
 def shared_plan(plans: Sequence[Plan]) -> Plan:
@@ -161,6 +213,7 @@ def shared_plan(plans: Sequence[Plan]) -> Plan:
         at_rest=Bill((*_shared_at_rest(environment), *own)),
         training=Bill(()),
         testing=Bill(()),
+        room="",
         notes=tuple(dict.fromkeys(note for each in plans for note in each.notes)),
     )
 

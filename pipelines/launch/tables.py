@@ -74,6 +74,15 @@ class Gpus:
 
 
 @dataclass(frozen=True)
+class GpuMemory:
+    """The GPUs of an instance type, and the memory of each."""
+
+    gpu: str
+    gib: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Mpirun:
     """The options that mpirun takes, without dashes, and what the toolkit passes to it."""
 
@@ -299,6 +308,19 @@ def gpu_count(instance_type: str) -> int | None:
         ),
         None,
     )
+
+
+def gpu_memory(instance_type: str) -> GpuMemory | None:
+    """Return the GPUs of this type, if a source says how many they are and their memory."""
+    row = _table("instances")["gpu_memory"].get(instance_type.split(".")[1])
+    count = gpu_count(instance_type)
+    return GpuMemory(**row, count=count) if row and count else None
+
+
+def with_gpus(count: int) -> dict[str, GpuMemory]:
+    """Return the instance types that have so many GPUs whose memory is known."""
+    names = _table("instances")["gpu_counts"].get(count, "").split()
+    return {name: memory for name in names if (memory := gpu_memory(name))}
 
 
 def has_other_accelerators(instance_type: str) -> bool:

@@ -14,7 +14,7 @@ import click
 
 from config.loader import load_environment, load_workloads
 from pipelines.check import check
-from pipelines.costs.plan import Bill, Line, Plan, shared_plan
+from pipelines.costs.plan import Bill, Line, Plan, Room, Run, shared_plan
 from pipelines.costs.plan import plan as make_plan
 from pipelines.costs.prices import HOURS_A_MONTH
 from shoal.cli.options import environment_argument
@@ -47,7 +47,9 @@ def show_plan(
         views = load_workloads(environment, root, strategy)
     else:
         views = (load_environment(environment, root, strategy, workload),)
-    plans = [make_plan(view, check(view, root=root, strategy=strategy).notices) for view in views]
+    plans = [
+        make_plan(view, check(view, root=root, strategy=strategy).notices, root) for view in views
+    ]
     if workload is None and views[0].workloads:
         data, lines = _data_of_all(plans), _text_of_all(plans)
     else:
@@ -58,7 +60,7 @@ def show_plan(
 def _data_of_all(plans: Sequence[Plan]) -> dict[str, Any]:
     shared = as_data(shared_plan(plans))
     of_whole = ("environment", "region", "stacks", "at_rest", "notes")
-    of_each = ("training", "testing", "training_subnet")
+    of_each = ("training", "gpu_memory", "testing", "training_subnet")
     return {key: shared[key] for key in of_whole} | {
         "workloads": {
             each.environment.workload: {key: as_data(each)[key] for key in of_each}
@@ -91,6 +93,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
             "longest_usd": round(plan.max_training_usd, 2),
             "usd_per_hour_with_at_rest": round(plan.while_training.usd_per_hour, 4),
         },
+        "gpu_memory": _memory(plan.room) if isinstance(plan.room, Room) else None,
         "testing": _bill(plan.testing),
         "training_subnet": {
             "cidr": plan.training_subnet,
@@ -125,6 +128,27 @@ def _line(line: Line) -> dict[str, Any]:
     return {"what": line.what, "quantity": line.quantity, "usd_per_hour": hourly, "price": price}
 
 
+def _memory(room: Room) -> dict[str, Any]:
+    need = room.here.need
+    return {
+        "bytes_of_a_rank": dict(need.memory),
+        "gib_of_a_rank": round(need.gib, 2),
+        "steps": need.steps,
+        "places": [
+            {
+                "instance_type": run.place.instance_type,
+                "gpu": run.place.gpu.gpu,
+                "gib": run.place.gpu.gib,
+                "fits": run.place.fits,
+                "step_s": run.place.need.step_s,
+                "source": run.place.need.source,
+                "usd": None if run.usd is None else round(run.usd, 4),
+            }
+            for run in room.runs
+        ],
+    }
+
+
 def _text(plan: Plan) -> Iterator[str]:
     yield from _standing(plan, plan.environment.title)
     yield from _running(plan)
@@ -146,6 +170,7 @@ def _running(plan: Plan) -> Iterator[str]:
     yield "\nwhile the training job runs"
     yield from _costs(plan.training)
     yield from _totals(plan)
+    yield from _of_gpus(plan)
     yield "\nafter it, one after the other"
     yield from _costs(plan.testing, total=False)
     yield "\naddresses in the training subnet"
@@ -157,6 +182,37 @@ def _ending(plan: Plan, plans: Iterable[Plan]) -> Iterator[str]:
     yield from (f"note: {note}" for note in plan.notes)
     bills = [bill for each in plans for bill in (each.at_rest, each.training, each.testing)]
     yield from _sources(bills)
+
+
+def _of_gpus(plan: Plan) -> Iterator[str]:
+    room = plan.room
+    if isinstance(room, str):
+        yield from ("\nmemory of each GPU", f"  {UNKNOWN}: {room}") if room else ()
+        return
+    here = room.here
+    yield f"\nmemory of each GPU at the fullest moment, an estimate, in GiB of {here.gpu.gib}"
+    rows = [(what, f"{size / 2**30:.1f}") for what, size in here.need.memory.items()]
+    yield from _columns([*rows, ("together", f"{here.need.gib:.1f}")], right=True)
+    training = plan.environment.training
+    nodes = f"{training.instance_count} node{'s' if training.instance_count > 1 else ''}"
+    yield f"\nwhere the training would run, on {nodes} of {here.gpu.count} GPUs"
+    steps = f"{here.need.steps:,} steps, " if here.need.steps else ""
+    head = ("", "GPU", "GiB", "it needs", "seconds a step", f"{steps}USD")
+    yield from _columns([head, *map(_run, room.runs)])
+    yield from dict.fromkeys(
+        f"  a step on {run.place.instance_type}: {run.place.need.source}"
+        for run in room.runs
+        if run.place.fits and run.place.need.step_s
+    )
+
+
+def _run(run: Run) -> tuple[str, ...]:
+    place, need = run.place, run.place.need
+    step = UNKNOWN if need.step_s is None else f"{need.step_s:.2f}"
+    is_estimate = run.each is not None and run.each.is_estimate
+    usd = UNKNOWN if run.usd is None else _money(run.usd, is_estimate)
+    times = (step, usd) if place.fits else ("too small", "")
+    return (place.instance_type, place.gpu.gpu, str(place.gpu.gib), f"{need.gib:.1f}", *times)
 
 
 def _totals(plan: Plan) -> Iterator[str]:
@@ -221,13 +277,15 @@ def _sources(bills: Iterable[Bill]) -> Iterator[str]:
         )
 
 
-def _columns(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the rows, indented, each column as wide as its widest cell; numbers to the right."""
+def _columns(rows: Iterable[tuple[str, ...]], *, right: bool = False) -> Iterator[str]:
+    """Yield the rows, indented, each column as wide as its widest cell; numbers to the right, which
+    two columns are only where `right` says so.
+    """
     table = list(rows)
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:
         first, *rest = [
-            cell.ljust(width) if index == 0 or len(row) == 2 else cell.rjust(width)
+            cell.ljust(width) if index == 0 or (len(row) == 2 and not right) else cell.rjust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield f"  {'  '.join([first, *rest])}".rstrip()

@@ -5,6 +5,7 @@ end.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.training_code.table_job import prepare
 
 PAGE = "docs/guides/language-model.md"
 EDITS, _, RUN = text_of(PAGE).partition("## Your text\n")[2].partition("## Run\n")
+WHERE = text_of(PAGE).partition("## Where larger ones would run\n")[2]
 
 
 @pytest.fixture
@@ -38,6 +40,17 @@ def test_its_edits_make_a_workload_that_is_checked(checkout: Path) -> None:
     assert json.loads(first)["text"].startswith("# All pages")
     again = prepare(checkout, "pages", checkout / "again") / "test" / "text.jsonl"
     assert again.read_text().splitlines()[0] == first
+
+
+def test_larger_ones_would_run_where_it_says(checkout: Path) -> None:
+    printed = typed(checkout, WHERE).splitlines()
+    shown = [
+        line
+        for block in re.findall(r"```text\n(.*?)```", WHERE, re.S)
+        for line in block.splitlines()
+    ]
+    assert len(shown) > 30
+    assert [line for line in shown if line not in printed] == []
 
 
 @pytest.mark.nightly

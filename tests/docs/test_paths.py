@@ -28,7 +28,7 @@ OUTPUTS = {
 """Files that people meet and the checkout does not have."""
 ELSEWHERE = re.compile(
     r"(mnist/main|moto/core/responses|core/lib/validation/[\w-]+|my_pipelines/\w+)\.(py|js)"
-    r"|(training_code/(heat|pages)\b|environments/(heat|pages)\.yaml|mine/).*|heat\.csv|net\.py"
+    r"|(training_code/(heat|pages)\b|environments/(billion|heat|large|pages)\.yaml|mine/).*|heat\.csv|net\.py"
     r"|pytorch/(table|saved_model)\.py|\*\.(txt|jsonl)"
 )
 """Files of other projects, and of the reader."""

@@ -78,6 +78,24 @@ def test_what_the_script_takes_is_none() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("depth", 0, "is not a whole number of 1 or more"),
+        ("checkpointing", "yes", "is neither true nor false"),
+        ("checkpoints", 3, "is not an option of train.py, which has: depth, "),
+        ("compile", True, ""),
+    ],
+)
+def test_options_are_read_from_loops_and_from_calls_by_another_name(
+    name: str, value: str | int, message: str
+) -> None:
+    folder = "training_code/language/pytorch"
+    training = Training(source_dir=folder, hyperparameters={name: value})
+    mistakes = [problem.message for problem in problems_of(training, "train.py", ROOT)]
+    assert [message in mistake for mistake in mistakes] == ([True] if message else [])
+
+
 def test_a_script_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit")
     training = Training(source_dir="mine", hyperparameters={"anything": 1})

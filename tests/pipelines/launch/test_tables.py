@@ -56,7 +56,7 @@ def test_every_type_whose_gpus_are_counted_has_gpus() -> None:
     counted = [
         name for name in shapes.instance_types("TrainingInstanceType") if tables.gpu_count(name)
     ]
-    assert len(counted) == 23
+    assert len(counted) == 28
     assert all(tables.has_gpus(name) for name in counted)
 
 

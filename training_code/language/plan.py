@@ -1,0 +1,298 @@
+"""What a rank of the training job needs of its GPU, and how long a step takes, without torch.
+
+`shoal plan` and `shoal check` ask it (`plan` in workload.yaml). Memory is counted, tensor by
+tensor, from what `pytorch/` keeps; no number here is fitted. Time is that of another model of the
+same size, where somebody published one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MAX_DEPTH = 64
+OUTSIDE_BYTES = 2 * 2**30
+"""What PyTorch's allocator does not count: CUDA's context and NCCL's buffers. It is an assumption:
+NVIDIA publishes no number, and it grows with the number of channels."""
+ALL_REDUCE_BYTES = 4
+"""Gradients travel in float32 (`reduce_dtype`, and DDP's buckets)."""
+FIRST_WITH_FUSED_NORM = (2, 9)
+"""The first PyTorch whose rms_norm is one kernel on a GPU (github.com/pytorch/pytorch/pull/153666).
+"""
+DEFAULTS: dict[str, Any] = {
+    "depth": 2,
+    "context": 256,
+    "batch-size": 32,
+    "steps": 1000,
+    "sharding": "ddp",
+    "shard-size": 0,
+    "precision": "float32",
+    "accumulation": 1,
+    "checkpointing": False,
+}
+"""Those of train.py."""
+CHOICES = {"sharding": ("ddp", "fsdp", "hsdp"), "precision": ("auto", "float32", "bf16", "float64")}
+WHOLE = [name for name, value in DEFAULTS.items() if type(value) is int]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a model, named as in `pytorch/model.py`'s Config."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    tie_word_embeddings: bool
+
+    @classmethod
+    def of_depth(cls, depth: int) -> Shape:
+        """Return the sizes that `Config.of_depth` gives."""
+        if not 1 <= depth <= MAX_DEPTH:
+            raise ValueError(f"depth {depth} is not between 1 and {MAX_DEPTH}")
+        width, small = 128 * depth, depth <= 16
+        heads = width // (64 if small else 128)
+        return cls(256, width, width * 7 // 2, depth, heads, heads // math.gcd(heads, 4), small)
+
+    @property
+    def layer_weights(self) -> int:
+        """Numbers in a layer."""
+        width, shared = self.hidden_size, self.hidden_size // self.num_attention_heads
+        shared *= self.num_key_value_heads
+        attention = 2 * width * width + 2 * width * shared
+        return attention + 3 * width * self.intermediate_size + 2 * width
+
+    @property
+    def other_weights(self) -> int:
+        """Numbers outside the layers, which FSDP gathers together."""
+        tables = 1 if self.tie_word_embeddings else 2
+        return (tables * self.vocab_size + 1) * self.hidden_size
+
+    @property
+    def weights(self) -> int:
+        """Numbers in the model."""
+        return self.num_hidden_layers * self.layer_weights + self.other_weights
+
+    def flops_per_token(self, context: int) -> float:
+        """Return the operations of forward and backward, as `pytorch/speed.py` does."""
+        looked_up = 0 if self.tie_word_embeddings else self.vocab_size * self.hidden_size
+        attention = self.num_hidden_layers * self.hidden_size * context
+        return 6.0 * (self.weights - looked_up) + 12.0 * attention
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The bytes of a number, by what it is."""
+
+    kept: int
+    """Of weights, gradients and Adam's moments."""
+    computed: int
+    """Of what matrices are multiplied with."""
+    hidden: int
+    """Of what runs from layer to layer."""
+    cast: bool
+    """Whether autocast makes a copy for each multiplication: DDP in bf16."""
+    fused_norm: bool = False
+
+    @classmethod
+    def of(cls, precision: str, sharding: str, *, fused_norm: bool) -> Numbers:
+        """Return them for two hyperparameters; `auto` is bf16 on every GPU that is asked for."""
+        if precision == "float64":
+            return cls(8, 8, 8, cast=False, fused_norm=fused_norm)
+        if precision == "float32":
+            return cls(4, 4, 4, cast=False, fused_norm=fused_norm)
+        cast = sharding == "ddp"
+        return cls(4, 2, 4 if cast else 2, cast=cast, fused_norm=fused_norm)
+
+
+def kept_by_layer(shape: Shape, numbers: Numbers) -> int:
+    """Return the bytes that a layer keeps of a token for backward, without checkpointing.
+
+    After Korthikanti et al. (arXiv 2205.05198, section 4.1), for this layer: attention of the flash
+    kind keeps queries, keys, values, its result and a sum for each head, but no scores; keys and
+    values are repeated for all query heads; the feed-forward network keeps gate, its SiLU, up and
+    their product. tests/training_code/language/test_plan.py counts what autograd keeps.
+    """
+    width, middle = shape.hidden_size, shape.intermediate_size
+    exact = max(4, numbers.kept)
+    multiplied = 6 if numbers.cast else 3  # cast for q, k, v, gate and up each, and for o
+    attention = (multiplied + 3) * width * numbers.computed + exact * shape.num_attention_heads
+    return 2 * _norm(shape, numbers) + attention + 4 * middle * numbers.computed
+
+
+def _norm(shape: Shape, numbers: Numbers) -> int:
+    """Return the bytes that a norm keeps of a token: one number, and what it scaled.
+
+    One kernel keeps what came in. PyTorch before it keeps that in float32, and the scaled vector.
+    """
+    exact = max(4, numbers.kept)
+    vectors = numbers.hidden if numbers.fused_norm else 2 * exact
+    return exact + vectors * shape.hidden_size
+
+
+def memory(
+    shape: Shape, numbers: Numbers, ranks: int, tokens: int, kept: int, again: int = 0
+) -> dict[str, int]:
+    """Return the bytes of a rank when it needs most, by what they are for.
+
+    `ranks` share the weights, 1 where each has all; a rank computes `tokens` at a time, of which
+    each layer keeps `kept` bytes each, and computes `again` bytes once more in backward. Most is
+    needed when backward begins with the loss, or with the last layer. Weights in use are FSDP2's
+    (`torch/distributed/fsdp/_fully_shard`): those outside the layers, two layers, and the
+    all-gather's own buffer in a stream of its own. Gradients of the last step count too: their
+    memory belongs to the reduce-scatter's stream.
+    """
+    parts = {
+        "weights": numbers.kept * shape.weights // ranks,
+        "gradients": numbers.kept * shape.weights // ranks,
+        "optimizer": 2 * numbers.kept * shape.weights // ranks,
+    }
+    layer, other = shape.layer_weights, shape.other_weights
+    if ranks > 1:
+        gathered = other + 2 * layer + max(other, 2 * layer)
+        parts["gathered weights"] = numbers.computed * gathered
+    elif numbers.cast:
+        parts["weights in bf16"] = numbers.computed * shape.weights
+    ends = _norm(shape, numbers) + numbers.computed * shape.hidden_size
+    parts["activations"] = tokens * (shape.num_hidden_layers * kept + ends)
+    # logits; in float32 their logarithms, the loss's gradient and that of the logarithms
+    loss = tokens * shape.vocab_size * (numbers.computed + 3 * max(4, numbers.kept))
+    gradients = tokens * numbers.computed * (3 * shape.intermediate_size + 2 * shape.hidden_size)
+    reduced = (numbers.computed + 2 * ALL_REDUCE_BYTES) * layer if ranks > 1 else 0
+    parts["loss or a layer's backward"] = max(loss, tokens * again + gradients + reduced)
+    parts["outside PyTorch"] = OUTSIDE_BYTES
+    return parts
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published training of a model of the same size."""
+
+    gpu: str
+    gpu_gib: int
+    weights: float
+    context: int
+    gpus: int
+    checkpointing: bool
+    mfu: float
+
+
+LLM_FOUNDRY = "github.com/mosaicml/llm-foundry at 4952183, scripts/train/benchmarking/README.md"
+PUBLISHED = (
+    Published("A100", 40, 1.32e9, 2048, 8, checkpointing=False, mfu=0.5623),
+    Published("A100", 40, 1.33e9, 8192, 8, checkpointing=False, mfu=0.5529),
+    Published("A100", 40, 6.66e9, 2048, 8, checkpointing=True, mfu=0.5092),
+    Published("A100", 40, 6.68e9, 8192, 8, checkpointing=True, mfu=0.4904),
+    Published("A100", 80, 1.32e9, 2048, 8, checkpointing=False, mfu=0.5986),
+    Published("A100", 80, 1.33e9, 8192, 8, checkpointing=False, mfu=0.5669),
+    Published("A100", 80, 6.66e9, 2048, 8, checkpointing=False, mfu=0.6423),
+    Published("A100", 80, 6.68e9, 8192, 8, checkpointing=True, mfu=0.5447),
+    Published("H100", 80, 1.32e9, 2048, 8, checkpointing=False, mfu=0.4182),
+    Published("H100", 80, 1.32e9, 2048, 16, checkpointing=False, mfu=0.4236),
+    Published("H100", 80, 1.32e9, 2048, 32, checkpointing=False, mfu=0.4152),
+    Published("H100", 80, 1.32e9, 2048, 64, checkpointing=False, mfu=0.4085),
+    Published("H100", 80, 1.32e9, 2048, 128, checkpointing=False, mfu=0.4060),
+    Published("H100", 80, 1.33e9, 8192, 8, checkpointing=False, mfu=0.3773),
+    Published("H100", 80, 6.66e9, 2048, 8, checkpointing=False, mfu=0.4644),
+    Published("H100", 80, 6.66e9, 2048, 128, checkpointing=False, mfu=0.4571),
+    Published("H100", 80, 6.68e9, 8192, 8, checkpointing=True, mfu=0.3714),
+)
+"""Rows of LLM_FOUNDRY's tables in bf16: MPT with FSDP and flash attention, not compiled. On A100 of
+40 GB even the optimizer is bf16 there. Several nodes of A100 are left out: they had 1,600 Gb/s, p4d
+has 400. Utilization is of the operations that `flops_per_token` counts."""
+PEAK_FLOPS = {"A100": 312e12, "H100": 989e12}
+SAME_SIZE = 1.4
+"""A published model counts as of the same size up to this ratio of weights."""
+
+
+def published(
+    shape: Shape, context: int, job: Mapping[str, Any], *, checkpointing: bool
+) -> Published | None:
+    """Return the row for this size on these GPUs, if there is one."""
+    return next(
+        (
+            row
+            for row in PUBLISHED
+            if (row.gpu, row.gpu_gib, row.gpus) == (job["gpu"], job["gpu_gib"], job["ranks"])
+            and (row.context, row.checkpointing) == (context, checkpointing)
+            and 1 / SAME_SIZE <= row.weights / shape.weights <= SAME_SIZE
+        ),
+        None,
+    )
+
+
+def plan(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a rank of `job` needs; raise ValueError if its ranks could not start.
+
+    `job` has `hyperparameters`, `ranks`, `ranks_per_node`, `gpu` and `gpu_gib` of each rank, and
+    `framework_version`.
+    """
+    options = DEFAULTS | dict(job["hyperparameters"])
+    options |= {name: int(options[name]) for name in WHOLE}
+    for name, allowed in CHOICES.items():
+        if options[name] not in allowed:
+            raise ValueError(f"{name} {options[name]} is not one of {', '.join(allowed)}")
+    shape = Shape.of_depth(options["depth"])
+    sharding, precision = options["sharding"], options["precision"]
+    checkpointing = str(options["checkpointing"]).lower() in ("true", "1")
+    passes = job["ranks"] * options["accumulation"]
+    if options["batch-size"] % passes:
+        raise ValueError(
+            f"batch-size {options['batch-size']} is not divisible by {job['ranks']} ranks times"
+            f" accumulation {options['accumulation']}"
+        )
+    fused = tuple(map(int, job["framework_version"].split(".")[:2])) >= FIRST_WITH_FUSED_NORM
+    numbers = Numbers.of(precision, sharding, fused_norm=fused)
+    tokens = options["batch-size"] // passes * options["context"]
+    whole = kept_by_layer(shape, numbers)
+    kept, again = (numbers.hidden * shape.hidden_size, whole) if checkpointing else (whole, 0)
+    row = published(shape, options["context"], job, checkpointing=checkpointing)
+    step_s = None
+    if row and sharding == "fsdp" and precision in ("auto", "bf16"):
+        flops = options["batch-size"] * options["context"] * shape.flops_per_token(row.context)
+        step_s = flops / (row.mfu * PEAK_FLOPS[row.gpu] * job["ranks"])
+    return {
+        "memory": memory(shape, numbers, _sharing(options, job), tokens, kept, again),
+        "steps": options["steps"],
+        "step_s": step_s,
+        "source": _source(row) if row and step_s else "",
+        "smaller": list(_smaller(options, tokens // options["context"])),
+    }
+
+
+def _source(row: Published) -> str:
+    return (
+        f"{row.mfu:.1%} of peak, as MPT of {row.weights / 1e9:.2g} billion weights on {row.gpus}"
+        f" {row.gpu} of {row.gpu_gib} GB ({LLM_FOUNDRY})"
+    )
+
+
+def _sharing(options: Mapping[str, Any], job: Mapping[str, Any]) -> int:
+    """Return how many ranks share the weights."""
+    if options["sharding"] == "ddp":
+        return 1
+    if options["sharding"] == "fsdp":
+        return int(job["ranks"])
+    size = options["shard-size"] or job["ranks_per_node"]
+    if job["ranks"] % size:
+        raise ValueError(f"{job['ranks']} ranks do not divide into groups of {size}")
+    return int(size)
+
+
+def _smaller(options: Mapping[str, Any], sequences: int) -> Iterator[dict[str, Any]]:
+    """Yield hyperparameters that need less memory and learn the same, those that cost least time
+    first; `sequences` are computed at a time.
+    """
+    sharding = {} if options["sharding"] == "fsdp" else {"sharding": "fsdp"}
+    bf16 = {} if options["precision"] in ("auto", "bf16") else {"precision": "bf16"}
+    divided = {"accumulation": options["accumulation"] * sequences} if sequences > 1 else {}
+    again = {"checkpointing": True}
+    if sharding:
+        yield sharding
+    for change in (divided, again, divided | again, bf16 | divided | again):
+        if change:
+            yield sharding | change
