@@ -144,7 +144,8 @@ def test_a_model_that_does_not_come_to_its_end_is_cut_off(
     first, last = buffer
     impatient.close()
     assert first.payload == b"one"
-    assert last.headers[":exception-type"] == "ModelStreamError"
+    headers: Any = last.headers
+    assert headers[":exception-type"] == "ModelStreamError"
     assert json.loads(last.payload) == {
         "Message": "Your model v did not complete sending the inference response in the allotted"
         " time.",

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -273,23 +273,29 @@ def generate(
     The same seed gives the same bytes; temperature 0 takes the likeliest one each time. What is
     farther back than `max_position_embeddings` bytes is forgotten.
     """
+    return bytes(continuation(model, prompt, count, seed, temperature))
+
+
+@torch.inference_mode()
+def continuation(
+    model: Transformer, prompt: bytes, count: int, seed: int, temperature: float
+) -> Iterator[int]:
+    """Yield the bytes of `generate`, each when it is chosen."""
     device = model.model.embed_tokens.weight.device
     generator = torch.Generator().manual_seed(seed)
     tokens = [END_OF_TEXT, *prompt]
-    start = len(tokens)
-    with torch.inference_mode():
-        for _ in range(count):
-            window = tokens[-model.config.max_position_embeddings :]
-            logits = model(torch.tensor([window], device=device))[0, -1].double().cpu()
-            if temperature > 0:
-                shares = functional.softmax(logits / temperature, dim=-1)
-                token = int(torch.multinomial(shares, 1, generator=generator))
-            else:
-                token = int(logits.argmax())
-            if token == END_OF_TEXT:
-                break
-            tokens.append(token)
-    return bytes(tokens[start:])
+    for _ in range(count):
+        window = tokens[-model.config.max_position_embeddings :]
+        logits = model(torch.tensor([window], device=device))[0, -1].double().cpu()
+        if temperature > 0:
+            shares = functional.softmax(logits / temperature, dim=-1)
+            token = int(torch.multinomial(shares, 1, generator=generator))
+        else:
+            token = int(logits.argmax())
+        if token == END_OF_TEXT:
+            break
+        tokens.append(token)
+        yield token
 
 
 def save(config: Config, state: Mapping[str, Tensor], folder: Path) -> None:
