@@ -252,7 +252,7 @@ class Endpoint(Settings):
     """The temporary endpoint that proves the model answers."""
 
     instance_type: InstanceType = "ml.m5.xlarge"
-    """SageMaker instance type behind the endpoint."""
+    """SageMaker instance type behind the endpoint. Where it has GPUs, AWS's GPU image answers."""
     instance_count: Annotated[int, Field(ge=1, le=10)] = 1
     """Number of instances behind the endpoint."""
     ttl_minutes: Annotated[int, Field(ge=10, le=1440)] = 60

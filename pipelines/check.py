@@ -157,16 +157,26 @@ def _own_notices(environment: Environment, launch: Launch) -> Iterator[str]:
     yield from fabric.notices(environment.training)
     yield from schedules.notices(environment)
     yield from serving.notices(environment)
-    for section, instance_type in _on_cpu_images(environment):
-        if tables.has_gpus(instance_type):
+    for section, instance_type in _on_aws_images(environment):
+        if tables.has_gpus(instance_type) and _image_is_for_cpus(environment, launch, section):
             yield (
                 f"{section}.instance_type {instance_type} has GPUs, which the image used there"
                 " cannot use"
             )
 
 
-def _on_cpu_images(environment: Environment) -> Iterator[tuple[str, str]]:
-    """Yield the sections that always run AWS's CPU image, with their instance types."""
+def _image_is_for_cpus(environment: Environment, launch: Launch, section: str) -> bool:
+    """Return whether a section runs a CPU image of AWS's: what is served is what was registered."""
+    if section == "evaluation":
+        return True
+    image = launch.inference_image_uri
+    if section == "serving" and environment.release is not None:
+        image = environment.release.image_uri
+    return "-cpu-" in image
+
+
+def _on_aws_images(environment: Environment) -> Iterator[tuple[str, str]]:
+    """Yield the sections that run AWS's images beside training, with their instance types."""
     if environment.evaluation.image_uri is None:
         yield "evaluation", environment.evaluation.instance_type
     if environment.endpoint:
@@ -180,7 +190,7 @@ def _other_architectures(environment: Environment, unknown: Collection[str]) -> 
 
     Elsewhere the container would not start, or not see the accelerator.
     """
-    sections = dict(_on_cpu_images(environment))
+    sections = dict(_on_aws_images(environment))
     if environment.training.image_uri is None:
         sections["training"] = environment.training.instance_type
     for section, instance_type in sections.items():

@@ -19,7 +19,7 @@ STAND_IN = {"torch", "tensorflow", "numpy", "mpi4py", "setuptools"}
 ALONE = {
     "stacks/functions": {"boto3", "botocore", "jmespath"},  # boto3 needs jmespath
     "training_code/houses": {"torch"},
-    "training_code/language": {"torch"},
+    "training_code/language": {"torch", "ts"},  # ts is TorchServe, in the image that answers
     "training_code/mnist": {"torch", "tensorflow", "numpy", "smdistributed", "horovod"},
     "local/stand_ins/smddp": STAND_IN | {"smdistributed"},
     "local/stand_ins/horovod": STAND_IN | {"horovod"},

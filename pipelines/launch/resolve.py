@@ -11,7 +11,7 @@ from config.errors import LaunchError
 from config.hyperparameters import HyperparameterValue
 from config.loader import environment_file
 from config.rules import MAX_HYPERPARAMETERS
-from config.settings import Environment, Framework, Training
+from config.settings import Endpoint, Environment, Framework, Training
 from pipelines.launch import source_code, tables
 from pipelines.launch.advice import choose, problems_of
 from pipelines.launch.case import SMDDP, Case
@@ -19,6 +19,7 @@ from pipelines.launch.contract import Contract, Horovod
 from pipelines.launch.notices import notices_of
 
 CONTAINER_MODEL_DIR = "/opt/ml/model"
+_ENDPOINT = Endpoint()
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,10 @@ def resolve(
     file: str = "",
     root: Path | None = None,
     *,
-    serves: bool = True,
+    endpoint: Endpoint | None = _ENDPOINT,
 ) -> Launch:
-    """Return what `training` starts in `region`; `serves` says whether an endpoint follows it.
+    """Return what `training` starts in `region`, with the image of the endpoint that follows it, if
+    one does.
 
     `root` is the repository: the requirements.txt of `source_dir` may add what an image lacks.
     Raises LaunchError with every reason why the training cannot run; `file` opens its lines.
@@ -140,15 +142,18 @@ def resolve(
             f" and endpoint run in those of {version}"
         )
     training_tag = tags.training_gpu if case.has_gpus else tags.training_cpu
+    on_gpus = endpoint is not None and tables.has_gpus(endpoint.instance_type)
     return Launch(
         case,
         training.image_uri or tables.image_uri(region, tags.repository, training_tag),
         tables.image_uri(region, tags.repository, tags.training_cpu),
         tables.image_uri(
-            region, tables.inference_repository(training.framework), tags.inference_cpu
+            region,
+            tables.inference_repository(training.framework),
+            tags.inference_gpu if on_gpus else tags.inference_cpu,
         ),
         _hyperparameters(case),
-        (*notices, *notices_of(case, serves=serves)),
+        (*notices, *notices_of(case, serves=endpoint is not None)),
         backend,
     )
 
@@ -156,8 +161,9 @@ def resolve(
 def launch_of(environment: Environment, root: Path | None = None) -> Launch:
     """Return what trains in `environment`. Raises LaunchError."""
     file = environment_file(environment.name)
-    serves = environment.endpoint is not None
-    return resolve(environment.training, environment.region, file, root, serves=serves)
+    return resolve(
+        environment.training, environment.region, file, root, endpoint=environment.endpoint
+    )
 
 
 def _backend(case: Case) -> str | None:

@@ -28,6 +28,7 @@ class ImageTags:
     training_gpu: str
     training_cpu: str
     inference_cpu: str
+    inference_gpu: str
     end_of_patch: datetime.date | None
     """The last day on which AWS patches these images; None where it is not known."""
     source: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -161,11 +162,37 @@ def test_what_serving_leaves_open_is_a_notice(
     assert any(line.startswith(notice) for line in checked.notices)
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "device"),
+    [
+        ("ml.g5.xlarge", "gpu"),
+        ("ml.g6.2xlarge", "gpu"),
+        ("ml.c5.xlarge", "cpu"),
+        ("ml.m5.xlarge", "cpu"),
+    ],
+)
+def test_an_endpoint_has_the_image_for_its_instances(instance_type: str, device: str) -> None:
+    definition = json.dumps(check(changed(endpoint={"instance_type": instance_type})).definition)
+    assert set(re.findall(r"/pytorch-inference:[\d.]+-(cpu|gpu)-", definition)) == {device}
+
+
 def test_gpus_that_nothing_uses_are_a_notice() -> None:
-    assert (
-        "endpoint.instance_type ml.g5.xlarge has GPUs, which the image used there cannot use"
-        in check(changed(endpoint={"instance_type": "ml.g5.xlarge"})).notices
+    settings = changed(evaluation={"instance_type": "ml.g5.xlarge"}).model_copy(
+        update={"serving": Serving(instance_type="ml.g5.xlarge")}
     )
+    notices = check(settings).notices
+    for section in ("evaluation", "serving"):
+        assert (
+            f"{section}.instance_type ml.g5.xlarge has GPUs, which the image used there cannot use"
+            in notices
+        )
+
+
+def test_gpus_that_an_endpoint_uses_are_none() -> None:
+    settings = changed(endpoint={"instance_type": "ml.g5.xlarge"}).model_copy(
+        update={"serving": Serving(instance_type="ml.g5.xlarge")}
+    )
+    assert "has GPUs, which" not in " ".join(check(settings).notices)
 
 
 def test_an_image_of_your_own_may_evaluate_on_gpus() -> None:

@@ -86,6 +86,17 @@ def test_the_image_that_answers_has_the_same_minor_version_or_the_row_says_which
 
 
 @pytest.mark.parametrize("framework", list(Framework))
+def test_both_images_that_answer_have_the_same_version(framework: Framework) -> None:
+    rows = tables.image_tags(framework).values()
+    assert [
+        row
+        for row in rows
+        if not FULL.match(row.inference_gpu)
+        or row.inference_gpu.split("-gpu-py")[0] != row.inference_cpu.split("-cpu-py")[0]
+    ] == []
+
+
+@pytest.mark.parametrize("framework", list(Framework))
 def test_every_row_says_its_images_python_and_they_agree(framework: Framework) -> None:
     rows = tables.image_tags(framework).values()
     assert [

@@ -67,6 +67,14 @@ def test_the_same_seed_continues_a_text_the_same_way(results: dict[str, Any]) ->
     assert first == again != other
 
 
+def test_a_stream_has_the_same_text_in_pieces(results: dict[str, Any]) -> None:
+    kind, *pieces, last = results["streamed"]
+    assert (kind, last) == ("application/jsonlines", results["answers"][0])
+    whole = last["generated_text"]
+    assert len(pieces) > 1
+    assert whole.startswith("".join(piece["token"]["text"] for piece in pieces))
+
+
 def test_an_answer_names_the_model_that_was_measured(results: dict[str, Any]) -> None:
     assert results["answers"][0]["model"] == {
         "training_job_name": "job-of-the-test",
@@ -84,5 +92,6 @@ def test_a_bad_request_is_told_what_to_send(results: dict[str, Any]) -> None:
         "parameter max_new_tokens must be a whole number from 1 to 1024, not 0",
         "parameter temperature must be a number from 0 to 10, not -1",
         "parameter seed must be a whole number from 0 to 2^63 - 1, not True",
+        "stream must be true or false, not 1",
     ]
     assert results["csv"] == "content type 'text/csv' is not supported; send application/json"

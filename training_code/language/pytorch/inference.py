@@ -2,11 +2,14 @@
 
 SageMaker's PyTorch serving container looks for these four functions. A request is JSON in the form
 of Hugging Face's servers, `{"inputs": TEXT, "parameters": {"max_new_tokens": 64, "temperature":
-0.8, "seed": 1}}`. The answer is JSON, which says which model gave it.
+0.8, "seed": 1}, "stream": false}`. The answer is JSON, which says which model gave it. As a stream
+it is a line of JSON per piece of text, `{"token": {"text": TEXT}}`, and then the whole answer,
+which is the form of DJL's servers.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from model import END_OF_TEXT, METADATA_FILE, Transformer, content_sha256, generate, load
+from model import END_OF_TEXT, METADATA_FILE, Transformer, content_sha256, continuation, load
 from tokenizer import Tokenizer, read_tokenizer
 
 JSON = "application/json"
+JSON_LINES = "application/jsonlines"
 MAX_NEW_TOKENS = 1024
 """More take longer than an endpoint may."""
 MAX_TEMPERATURE = 10
@@ -43,6 +47,8 @@ class Request:
     temperature: float = 0.8
     """0 takes the likeliest token each time."""
     seed: int = 1
+    stream: bool = False
+    """Whether each piece of text is sent at once."""
 
 
 def model_fn(model_dir: str) -> Served:
@@ -77,21 +83,47 @@ def input_fn(body: bytes | bytearray | str, content_type: str) -> Request:
     text = request.get("inputs") if isinstance(request, dict) else None
     if not isinstance(text, str) or chr(END_OF_TEXT) in text:
         raise ValueError('send {"inputs": TEXT}, a text without zero bytes')
-    return Request(text, **_parameters(request.get("parameters") or {}))
+    stream = request.get("stream", False)
+    if not isinstance(stream, bool):
+        raise ValueError(  # noqa: TRY004 (of the request, as all others)
+            f"stream must be true or false, not {stream!r}"
+        )
+    parameters = _parameters(request.get("parameters") or {})
+    return Request(text, **parameters, stream=stream)
 
 
-def predict_fn(request: Request, served: Served) -> dict[str, Any]:
-    """Return the continuation, and the identity of the model that gave it."""
-    tokens = generate(
+def predict_fn(request: Request, served: Served, context: Any = None) -> dict[str, Any]:
+    """Return the continuation, and the identity of the model that gave it.
+
+    `context` is TorchServe's, by which parts are sent.
+    """
+    # a byte of a character that is not whole yet becomes U+FFFD, in the end
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = ""
+    for token in continuation(
         served.model,
         served.tokenizer.encode(request.prompt),
         request.max_new_tokens,
-        seed=request.seed,
-        temperature=request.temperature,
-    )
-    # a byte of a character that is not whole yet becomes U+FFFD
-    text = served.tokenizer.decode(tokens).decode(errors="replace")
+        request.seed,
+        request.temperature,
+    ):
+        piece = decoder.decode(served.tokenizer.decode([token]))
+        text += piece
+        if request.stream and piece:
+            _send(piece, context)
+    text += decoder.decode(b"", final=True)
     return {"generated_text": text, "model": served.identity}
+
+
+def _send(piece: str, context: Any) -> None:
+    """Send a piece of text through TorchServe, which has the connection."""
+    from ts.handler_utils.utils import (  # type: ignore[import-not-found, unused-ignore]
+        send_intermediate_predict_response,
+    )
+
+    line = json.dumps({"token": {"text": piece}}) + "\n"
+    context.set_response_content_type(0, JSON_LINES)
+    send_intermediate_predict_response([line], context.request_ids, "", 200, context)
 
 
 def output_fn(prediction: dict[str, Any], accept: str) -> str:

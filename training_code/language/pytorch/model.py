@@ -282,23 +282,29 @@ def generate(
     The same seed gives the same tokens; temperature 0 takes the likeliest one each time. What is
     farther back than `max_position_embeddings` tokens is forgotten.
     """
+    return list(continuation(model, prompt, count, seed, temperature))
+
+
+@torch.inference_mode()
+def continuation(
+    model: Transformer, prompt: Sequence[int], count: int, seed: int, temperature: float
+) -> Iterator[int]:
+    """Yield the tokens of `generate`, each when it is chosen."""
     device, end = model.model.embed_tokens.weight.device, model.config.eos_token_id
     generator = torch.Generator().manual_seed(seed)
     tokens = [end, *prompt]
-    start = len(tokens)
-    with torch.inference_mode():
-        for _ in range(count):
-            window = tokens[-model.config.max_position_embeddings :]
-            logits = model(torch.tensor([window], device=device))[0, -1].double().cpu()
-            if temperature > 0:
-                shares = functional.softmax(logits / temperature, dim=-1)
-                token = int(torch.multinomial(shares, 1, generator=generator))
-            else:
-                token = int(logits.argmax())
-            if token == end:
-                break
-            tokens.append(token)
-    return tokens[start:]
+    for _ in range(count):
+        window = tokens[-model.config.max_position_embeddings :]
+        logits = model(torch.tensor([window], device=device))[0, -1].double().cpu()
+        if temperature > 0:
+            shares = functional.softmax(logits / temperature, dim=-1)
+            token = int(torch.multinomial(shares, 1, generator=generator))
+        else:
+            token = int(logits.argmax())
+        if token == end:
+            break
+        tokens.append(token)
+        yield token
 
 
 def save(config: Config, state: Mapping[str, Tensor], folder: Path) -> None:

@@ -10,7 +10,7 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -84,6 +84,8 @@ class Answer:
     body: bytes
     file: Path | None = None
     """Sent block by block in place of the body, if set."""
+    parts: Iterable[bytes] | None = None
+    """Sent as they come in place of the body, if set; `close()` is called at the end."""
 
 
 def signature_of(environ: Mapping[str, Any]) -> Signature | None:

@@ -1,5 +1,5 @@
-"""The HTTP side of SageMaker: JSON 1.1 requests and the runtime's InvokeEndpoint become calls of
-the service.
+"""The HTTP side of SageMaker: JSON 1.1 requests and the runtime's invocations become calls of the
+service.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -18,7 +18,11 @@ from shoal_local.control.protocol import Answer, ApiCall, error_answer
 from shoal_local.control.service_router import Reply
 from shoal_local.errors import AwsError
 
-INVOCATION = re.compile(r"^/endpoints/([^/]+)/invocations$")
+INVOCATION = re.compile(r"^/endpoints/([^/]+)/(invocations|invocations-response-stream)$")
+RUNTIME_OPERATIONS = {
+    "invocations": "InvokeEndpoint",
+    "invocations-response-stream": "InvokeEndpointWithResponseStream",
+}
 TARGET_PREFIX = "SageMaker."
 
 
@@ -32,6 +36,10 @@ class SageMaker(Protocol):
     def invoke_endpoint(
         self, name: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, Mapping[str, str], bytes]: ...
+
+    def invoke_endpoint_with_response_stream(
+        self, name: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes | Iterator[bytes]]: ...
 
     def close(self) -> None: ...
 
@@ -49,7 +57,8 @@ class Gateway:
     def __call__(self, environ: dict[str, Any], call: ApiCall, body: bytes) -> Reply:
         invocation = INVOCATION.match(environ.get("PATH_INFO", ""))
         if invocation and environ["REQUEST_METHOD"] == "POST":
-            return self._invoke(environ, call, unquote(invocation.group(1)), body)
+            operation = RUNTIME_OPERATIONS[invocation.group(2)]
+            return self._invoke(environ, call, operation, unquote(invocation.group(1)), body)
         target = environ.get("HTTP_X_AMZ_TARGET", "")
         operation = target.removeprefix(TARGET_PREFIX)
         if not target.startswith(TARGET_PREFIX):
@@ -77,21 +86,28 @@ class Gateway:
         }
         return Reply(call, Answer(200, headers, json.dumps(result, default=as_timestamp).encode()))
 
-    def _invoke(self, environ: Mapping[str, Any], call: ApiCall, name: str, body: bytes) -> Reply:
+    def _invoke(
+        self, environ: Mapping[str, Any], call: ApiCall, operation: str, name: str, body: bytes
+    ) -> Reply:
         call = self.authorizer.with_questions(
-            replace(call, operation="InvokeEndpoint", parameters={"EndpointName": name})
+            replace(call, operation=operation, parameters={"EndpointName": name})
         )
         try:
             self.authorizer.check(call)
             call = self.authorizer.in_owner_account(call)
-            status, headers, answer = self.service_of(call.account).invoke_endpoint(
-                name, body, request_headers(environ)
+            service = self.service_of(call.account)
+            invoke = (
+                service.invoke_endpoint
+                if operation == "InvokeEndpoint"
+                else service.invoke_endpoint_with_response_stream
             )
+            status, headers, answer = invoke(name, body, request_headers(environ))
         except AwsError as error:
             return Reply(call, error_answer(error, "rest-json"), error.code)
-        return Reply(
-            call, Answer(status, {"x-amzn-RequestId": str(uuid.uuid4()), **headers}, answer)
-        )
+        headers = {"x-amzn-RequestId": str(uuid.uuid4()), **headers}
+        if isinstance(answer, bytes):
+            return Reply(call, Answer(status, headers, answer))
+        return Reply(call, Answer(status, headers, b"", parts=answer))
 
 
 def parsed_body(body: bytes) -> dict[str, Any]:

@@ -320,6 +320,9 @@ def _document(environ: dict[str, Any]) -> bytes:
 def write(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
     """Send an answer."""
     headers = [(name, str(value)) for name, value in answer.headers.items()]
+    if answer.parts is not None:
+        start_response(status_line(answer.status), headers)
+        return answer.parts
     length = answer.file.stat().st_size if answer.file else len(answer.body)
     start_response(status_line(answer.status), [*headers, ("Content-Length", str(length))])
     return FileWrapper(answer.file.open("rb"), BLOCK) if answer.file else [answer.body]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from shoal_local.context import ServiceContext
 from shoal_local.errors import AwsError
@@ -104,6 +104,14 @@ class SageMakerService:
     ) -> tuple[int, dict[str, str], bytes]:
         """Answer InvokeEndpoint of the runtime API with status, headers and body."""
         return self._endpoints.invoke(name, body, headers)
+
+    def invoke_endpoint_with_response_stream(
+        self, name: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes | Iterator[bytes]]:
+        """Answer InvokeEndpointWithResponseStream with status, headers and events, or the body of
+        an error.
+        """
+        return self._endpoints.invoke_with_stream(name, body, headers)
 
     def close(self) -> None:
         """Stop everything, in the order in which things use each other."""

@@ -23,6 +23,10 @@ class Settings:
     """
     invocation_s: float = 60.0
     """How long a model may take to answer an invocation."""
+    stream_s: float = 480.0
+    """How long a model may take to answer as a stream, to its end: 8 minutes (developer guide,
+    "Model Hosting FAQs").
+    """
     hosting_speed: float = 1.0
     """How much faster than the clock waiting and baking of endpoints run."""
     max_servers: int = 4

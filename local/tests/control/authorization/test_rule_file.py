@@ -128,7 +128,9 @@ def test_an_expression_names_parameters_of_the_service(service: str) -> None:
 
 def members_of(service: str, operation: str) -> set[str]:
     """Return the names of an operation's parameters."""
-    model = get_service_model("sagemaker-runtime" if operation == "InvokeEndpoint" else service)
+    model = get_service_model(
+        "sagemaker-runtime" if operation.startswith("InvokeEndpoint") else service
+    )
     shape = model.operation_model(operation).input_shape
     return set(shape.members) if shape is not None else set()
 

@@ -43,7 +43,7 @@ def full_request(service: str, operation: str) -> dict[str, Any]:
     Names are `name`; ids and ARNs look like those of the service.
     """
     model = get_service_model(
-        "sagemaker-runtime" if operation == "InvokeEndpoint" else service
+        "sagemaker-runtime" if operation.startswith("InvokeEndpoint") else service
     ).operation_model(operation)
     return dict(_value(service, model.input_shape, "", 0)) if model.input_shape is not None else {}
 

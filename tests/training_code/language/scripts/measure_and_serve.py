@@ -20,6 +20,8 @@ import torch  # noqa: E402
 MODULES = ("evaluate", "inference", "model", "tokenizer")
 evaluate, inference, transformer, tokenizer = map(importlib.import_module, MODULES)
 
+SERVER = Path(__file__).parents[4] / "local/src/shoal_local/sagemaker/container/inside"
+
 CONFIG = transformer.Config.of_depth(1, 32)
 BYTES = tokenizer.Bytes()
 TEXT = "The shoal turns as one. " * 5
@@ -31,6 +33,7 @@ BAD_REQUESTS = (
     '{"inputs": "", "parameters": {"max_new_tokens": 0}}',
     '{"inputs": "", "parameters": {"temperature": -1}}',
     '{"inputs": "", "parameters": {"seed": true}}',
+    '{"inputs": "", "stream": 1}',
 )
 
 
@@ -49,6 +52,7 @@ def main(folder: Path, file: Path) -> None:
         "of_zeros": evaluate.measure(zeros(), row, BYTES),
         "strange": refused(evaluate.unpack, strange(packed), folder / "strange"),
         "answers": [answer(packed / "model", seed) for seed in (1, 1, 2)],
+        "streamed": streamed(packed / "model"),
         "refusals": [refused(inference.input_fn, body, inference.JSON) for body in BAD_REQUESTS],
         "csv": refused(inference.input_fn, "{}", "text/csv"),
     }
@@ -113,6 +117,28 @@ def answer(model: Path, seed: int) -> Any:
     served = inference.model_fn(str(model))
     prediction = inference.predict_fn(inference.input_fn(body, inference.JSON), served)
     return json.loads(inference.output_fn(prediction, "application/json"))
+
+
+def streamed(model: Path) -> Any:
+    """Return what a container with AWS's handler sends for a request of a stream: content type,
+    lines.
+    """
+    sys.path.append(str(SERVER))
+    serve_model = importlib.import_module("serve_model")
+    context = serve_model.Context(str(model))
+    service = serve_model.load(context)
+    parts: list[bytes] = []
+    types: list[str] = []
+
+    def send(part: bytes) -> None:
+        parts.append(part)
+        types.append(context.content_type)
+
+    context.begin({"Content-Type": inference.JSON}, send)
+    parameters = {"max_new_tokens": 16, "temperature": 1, "seed": 1}
+    body = json.dumps({"inputs": "The é", "parameters": parameters, "stream": True}).encode()
+    last = service.handle([{"body": body}], context)[0]
+    return [types[0], *map(json.loads, parts), json.loads(last)]
 
 
 def refused(function: Any, *arguments: Any) -> str:

@@ -40,6 +40,14 @@ class Connections:
             raise
         self._keep(connection)
 
+    def fresh(self, timeout_s: float) -> http.client.HTTPConnection:
+        """Return a connection for one request, which the caller closes. Raises what `dial`
+        raises.
+        """
+        connection = self._new()
+        connection.sock.settimeout(timeout_s)
+        return connection
+
     def _reusable(self) -> http.client.HTTPConnection | None:
         """Return the connection that was used last, unless the container has closed it."""
         while True:

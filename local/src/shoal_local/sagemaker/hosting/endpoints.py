@@ -1,5 +1,5 @@
 """CreateEndpoint, UpdateEndpoint, UpdateEndpointWeightsAndCapacities, DescribeEndpoint,
-ListEndpoints, DeleteEndpoint, InvokeEndpoint.
+ListEndpoints, DeleteEndpoint, InvokeEndpoint, InvokeEndpointWithResponseStream.
 
 InService means that every container answered /ping with 200. A document is deleted after its
 processes have ended.
@@ -8,7 +8,7 @@ processes have ended.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from shoal_local.errors import AwsError
@@ -21,6 +21,7 @@ from shoal_local.sagemaker.hosting.fleet import Fleet, close
 from shoal_local.sagemaker.hosting.guardrails import Plan, plan_of
 from shoal_local.sagemaker.hosting.scaling import scale
 from shoal_local.sagemaker.hosting.server import ServerFailedError
+from shoal_local.sagemaker.hosting.streams import StreamedInvocation
 from shoal_local.sagemaker.hosting.traffic import Invocation, Traffic
 from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.shapes import Document, fitting
@@ -291,6 +292,17 @@ class Endpoints:
 
         Raise ValidationError for an endpoint that does not exist or does not serve.
         """
+        return Invocation(self._core, name, body, headers).send(self._open_traffic(name))
+
+    def invoke_with_stream(
+        self, name: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes | Iterator[bytes]]:
+        """Answer InvokeEndpointWithResponseStream with status, headers and a stream of events, or
+        the body of an error. Raises what `invoke` raises.
+        """
+        return StreamedInvocation(self._core, name, body, headers).stream(self._open_traffic(name))
+
+    def _open_traffic(self, name: str) -> Traffic:
         document, hosted = self._core.store.get(KIND, name), self._hosted.get(name)
         if document is None:
             raise AwsError(
@@ -302,7 +314,7 @@ class Endpoints:
                 "ValidationError",
                 f"Endpoint {name} is not in service (status {document['EndpointStatus']}).",
             )
-        return Invocation(self._core, name, body, headers).send(hosted.traffic)
+        return hosted.traffic
 
     def close(self) -> None:
         """End every server process."""

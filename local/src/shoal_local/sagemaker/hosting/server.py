@@ -7,7 +7,8 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from shoal_local.runtimes.catalog import Image
@@ -28,6 +29,7 @@ from shoal_local.sagemaker.shapes import Document
 _PORT = 8080
 _PING_EVERY_S = 0.05
 _FORWARDED_HEADERS = {"content-type", "accept", "x-amzn-sagemaker-custom-attributes"}
+_PART_BYTES = 64 * 1024
 
 
 class ServerFailedError(Exception):
@@ -41,6 +43,19 @@ class Answer:
     status: int
     content_type: str
     body: bytes
+
+
+@dataclass(frozen=True)
+class StreamedAnswer:
+    """The container's answer while it arrives.
+
+    `parts` raises OSError or HTTPException if it does not arrive whole, TimeoutError if not in
+    time.
+    """
+
+    status: int
+    content_type: str
+    parts: Iterator[bytes]
 
 
 class ModelServer:
@@ -189,16 +204,26 @@ class ModelServer:
         """Send one POST /invocations; raise OSError or HTTPException if the container does not
         answer.
         """
-        forwarded = {
-            key: value for key, value in headers.items() if key.lower() in _FORWARDED_HEADERS
-        }
         return self._request(
             "POST",
             "/invocations",
             body,
-            forwarded,
+            _forwarded(headers),
             timeout_s or self._core.settings.invocation_s,
         )
+
+    @contextmanager
+    def stream(self, body: bytes, headers: Mapping[str, str]) -> Iterator[StreamedAnswer]:
+        """Send one POST /invocations, and yield the answer as soon as its head is there.
+
+        Raise what `invoke` raises.
+        """
+        ends_at = time.monotonic() + self._core.settings.stream_s
+        with closing(self._connections.fresh(self._core.settings.stream_s)) as connection:
+            connection.request("POST", "/invocations", body, _forwarded(headers))
+            sock, response = connection.sock, connection.getresponse()
+            content_type = response.headers.get("Content-Type", "")
+            yield StreamedAnswer(response.status, content_type, _parts(response, sock, ends_at))
 
     def _request(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
@@ -231,6 +256,29 @@ class ModelServer:
             self._pod.close()
         if self._log is not None:
             self._log.close()
+
+
+def _forwarded(headers: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in headers.items() if key.lower() in _FORWARDED_HEADERS}
+
+
+def _parts(
+    response: http.client.HTTPResponse, sock: socket.socket, ends_at: float
+) -> Iterator[bytes]:
+    """Yield the answer as it arrives: a chunk, or what was sent of it, is a part."""
+    left = response.length  # None for a chunked answer, which says its end itself
+    while left is None or left > 0:
+        left_s = ends_at - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        sock.settimeout(left_s)
+        part = response.read1(min(left or _PART_BYTES, _PART_BYTES))
+        if not part and left:
+            raise http.client.IncompleteRead(b"", left)
+        if not part:
+            return
+        left = None if left is None else left - len(part)
+        yield part
 
 
 def _free_port() -> int:

@@ -18,7 +18,7 @@ from shoal_local.sagemaker.hosting.fleet import Fleet, Instance, Variant, close
 from shoal_local.sagemaker.hosting.server import Answer, ModelServer
 
 Reply = tuple[int, dict[str, str], bytes]
-_TARGET_VARIANT = "x-amzn-sagemaker-target-variant"
+TARGET_VARIANT = "x-amzn-sagemaker-target-variant"
 _random = random.SystemRandom()
 
 
@@ -104,7 +104,7 @@ class Invocation:
 
     def send(self, traffic: Traffic) -> Reply:
         """Return status, headers and body of the answer. Raises what `Traffic.acquire` raises."""
-        with traffic.acquire(self.headers.get(_TARGET_VARIANT)) as (fleet, variant, instance):
+        with traffic.acquire(self.headers.get(TARGET_VARIANT)) as (fleet, variant, instance):
             started_at = time.monotonic()
             try:
                 answer = instance.server.invoke(self.body, self.headers)
