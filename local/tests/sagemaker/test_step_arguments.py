@@ -31,7 +31,7 @@ def train(**changes: Any) -> dict[str, Any]:
 
 
 def resources(**changes: Any) -> dict[str, Any]:
-    return train()["Arguments"]["ResourceConfig"] | changes
+    return dict(train()["Arguments"]["ResourceConfig"], **changes)
 
 
 def refusal(step: dict[str, Any], **parts: Any) -> str:

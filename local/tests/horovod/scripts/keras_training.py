@@ -16,7 +16,7 @@ optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.1 * size))
 model.compile(optimizer, "mse")
 
 
-class Rates(tf.keras.callbacks.Callback):
+class Rates(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]
     """Keeps the learning rate of each batch."""
 
     def __init__(self) -> None:

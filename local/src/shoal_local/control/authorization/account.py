@@ -231,7 +231,11 @@ class AccountState:
     def entity(self, arn: str) -> Any:
         """Return moto's role, user or group of this ARN; None if there is none."""
         backend = iam_backends[self.account][PARTITION]
-        entities = (*backend.roles.values(), *backend.users.values(), *backend.groups.values())
+        entities: list[Any] = [
+            *backend.roles.values(),
+            *backend.users.values(),
+            *backend.groups.values(),
+        ]
         return next((each for each in entities if each.arn == arn), None)
 
     def _identity_policies(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
