@@ -36,8 +36,8 @@ test-changed: python ## Tests what differs from main, and the layers above it.
 	@$(PYTHON) dev/tools/install.py tests runtimes
 	@$(RUN) -m dev.tools.gates changed
 
-test-all: python ## Tests everything, nightly and before a release: matrices, releases, load, fuzz, chaos.
-	@$(PYTHON) dev/tools/install.py tests runtimes
+test-all: python ## Tests everything, nightly and before a release: matrices, releases, SageMaker's SDKs, load, fuzz, chaos.
+	@$(PYTHON) dev/tools/install.py tests runtimes sdks
 	@$(RUN) -m dev.bench.environments
 	@$(RUN) -m dev.tools.gates all
 

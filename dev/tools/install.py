@@ -5,7 +5,7 @@ Needs Python 3.11 or 3.12 and a package registry, nothing else; runs with the st
 alone. Every part leaves a stamp (a hash of what it was made from), so that a second run finds
 everything in place and returns at once.
 
-    python3 dev/tools/install.py [tests] [runtimes]
+    python3 dev/tools/install.py [tests] [runtimes] [sdks]
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 BASE_LOCKS = ("requirements.txt", "requirements-local.txt")
+SDKS = {major: f"tests/goldens/requirements-sdk-{major}.txt" for major in ("v2", "v3")}
+PARTS = ("tests", "runtimes", "sdks")
 PROGRAMS = ("config", "local/src", "pipelines", "shoal", "stacks")
 """What a user's commands import of ours; neither what is archived for AWS nor what only tests and
 benchmarks need.
@@ -60,11 +62,11 @@ class InstallError(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Installs the base and the parts named in `arguments`; returns the exit code."""
-    unknown = set(arguments) - {"tests", "runtimes"}
+    unknown = set(arguments) - set(PARTS)
     if unknown:
         print(
-            f"dev/tools/install.py: unknown part {sorted(unknown)[0]!r}; the parts are: tests,"
-            " runtimes",
+            f"dev/tools/install.py: unknown part {sorted(unknown)[0]!r}; the parts are:"
+            f" {', '.join(PARTS)}",
             file=sys.stderr,
         )
         return 2
@@ -81,6 +83,8 @@ def main(arguments: Sequence[str]) -> int:
             # The tests run without a network, so what a demo leaves to its first use is built for
             # them here.
             build_runtimes(["pytorch", "tensorflow"] if "tests" in arguments else ["pytorch"])
+        if "sdks" in arguments:
+            install_sdks()
     except (InstallError, OSError) as error:  # a disk that is full or takes no files, too
         print(f"shoal install: {error}", file=sys.stderr)
         return 1
@@ -263,6 +267,24 @@ def build_runtimes(names: Sequence[str]) -> None:
         )
         if result.returncode:
             raise InstallError(f"the local runtime {name} could not be built; the reason is above")
+
+
+def install_sdks() -> None:
+    """Installs SageMaker's SDK v2 and v3, each into an environment of its own, for the tests that
+    run them against shoal-local.
+    """
+    for major, lock in SDKS.items():
+        folder = ROOT / ".shoal" / f"sdk-{major}"
+        stamp = folder / ".stamp"
+        identity = _digest(sys.version.encode(), str(ROOT).encode(), (ROOT / lock).read_bytes())
+        if _is_current(stamp, identity):
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        options = ["--disable-pip-version-check", "--require-hashes", "--no-deps", "-r", lock]
+        _run(f"installing {lock}", [*pip, *options], "is the package registry reachable?")
+        stamp.write_text(identity)
 
 
 def _run(

@@ -53,7 +53,7 @@ def test_the_differences_from_sdk_v3_are_still_there() -> None:
 
 @pytest.mark.parametrize("major", ["v2", "v3"])
 def test_goldens_were_made_by_the_locked_sdk(major: str) -> None:
-    locked = (GOLDENS / f"requirements-sdk-{major}.txt").read_text(encoding="utf-8").splitlines()
+    locked = (GOLDENS / f"requirements-sdk-{major}.txt").read_text(encoding="utf-8").split()
     made_by = golden(f"sdk_{major}")["versions"]
     assert {f"sagemaker=={made_by['sagemaker']}", f"botocore=={made_by['botocore']}"} <= set(locked)
 

@@ -21,6 +21,7 @@ from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.iam_request import account_of
+from shoal_local.control.authorization.simulation import Simulator
 from shoal_local.control.autoscaling import AutoScaling
 from shoal_local.control.clients import Clients, root_of
 from shoal_local.control.cloudformation.service import CloudFormation
@@ -199,7 +200,10 @@ class Account:
             ),
             "logs": Service({"FilterLogEvents": filter_log_events}),
             "sts": Service(self.identity.operations, complete=True),
-            "iam": Service({}, guards=self.identity.guards),
+            "iam": Service(
+                Simulator(self.state, self._shared.evaluator).operations,
+                guards=self.identity.guards,
+            ),
             "events": Service(self.events.operations, guards=self.events.guards),
             "lambda": Service(
                 {**self.functions.operations, **self.sources.operations, **tagging.operations},

@@ -30,7 +30,7 @@ from shoal_local.sagemaker.container.launch import (
     isolation_refused,
     networks_refused,
 )
-from shoal_local.sagemaker.jobs.containers import write_ssh_client
+from shoal_local.sagemaker.jobs.containers import write_ssh_client, write_sshd
 from shoal_local.sagemaker.jobs.paths import HostPaths
 from shoal_local.testing import emulator
 
@@ -115,6 +115,21 @@ def test_each_host_has_its_name_its_files_and_its_processes(tmp_path: Path) -> N
         "two: 2",
     ]
     assert not Path("/opt/ml/mark").exists()
+
+
+@needs_namespaces
+def test_a_host_with_an_sshd_has_it_where_drivers_look_beside_the_machines_programs(
+    tmp_path: Path,
+) -> None:
+    script = "echo A=1 >> /etc/environment; /usr/sbin/sshd -D; cat /etc/environment; ls /usr/sbin"
+    (tmp_path / "one" / "bin").mkdir(parents=True)
+    write_sshd(HostPaths(tmp_path / "one"))
+    with pod_of(tmp_path, one=script) as (pod, lines):
+        assert pod.wait(LIMIT_S)
+        assert pod.exit_codes() == {"one": 0}
+    programs = {entry.name for entry in Path("/usr/sbin").iterdir()} | {"sshd"}
+    assert lines[0] == "one: A=1"
+    assert {line.removeprefix("one: ") for line in lines[1:]} == programs
 
 
 @needs_namespaces

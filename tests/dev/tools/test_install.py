@@ -46,7 +46,7 @@ def test_install_refuses_an_interpreter_of_another_version() -> None:
 def test_install_names_the_parts_it_knows() -> None:
     result = _run(sys.executable, "dev/tools/install.py", "everything")
     assert result.returncode == 2
-    assert "tests, runtimes" in result.stderr
+    assert "tests, runtimes, sdks" in result.stderr
 
 
 def test_a_disk_that_takes_no_files_is_one_line() -> None:

@@ -228,19 +228,31 @@ class AccountState:
         role = self._role(name.partition("/")[0]) if kind == "assumed-role" else None
         return {"aws:PrincipalArn": str(role.arn)} if role else {}
 
-    def _identity_policies(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
+    def entity(self, arn: str) -> Any:
+        """Return moto's role, user or group of this ARN; None if there is none."""
         backend = iam_backends[self.account][PARTITION]
+        entities: list[Any] = [
+            *backend.roles.values(),
+            *backend.users.values(),
+            *backend.groups.values(),
+        ]
+        return next((each for each in entities if each.arn == arn), None)
+
+    def _identity_policies(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
         kind, _, name = principal_arn.split(":")[5].partition("/")
-        groups: list[Any] = []
         if kind == "assumed-role":
-            principal = self._role(name.partition("/")[0])
-        else:
-            users = backend.users.values()
-            principal = next((user for user in users if user.arn == principal_arn), None)
-            groups = [group for group in backend.groups.values() if principal in group.users]
-        holders = [principal, *groups] if principal else []
+            return self.policies_of(self._role(name.partition("/")[0]))
+        return self.policies_of(self.entity(principal_arn))
+
+    def policies_of(self, entity: Any) -> tuple[Mapping[str, Policy], Policy | None]:
+        """Return the policies of a role, user or group by name, a user's groups' with them, and
+        its permissions boundary.
+        """
+        backend = iam_backends[self.account][PARTITION]
+        groups = [group for group in backend.groups.values() if entity in group.users]
+        holders = [entity, *groups] if entity else []
         identity = dict(policy for holder in holders for policy in _named_policies(holder))
-        boundary = getattr(principal, "permissions_boundary_arn", None)
+        boundary = getattr(entity, "permissions_boundary_arn", None)
         if boundary not in backend.managed_policies:
             return identity, None
         return identity, _default_version(backend.managed_policies[boundary])

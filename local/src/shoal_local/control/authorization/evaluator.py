@@ -126,7 +126,8 @@ class Evaluator:
     def describe(self, action: str) -> Mapping[str, Any]:
         """Return the entry of the service authorization reference for an action.
 
-        It has resource types, condition keys and dependent actions.
+        It has resource types with the templates of their ARNs (`arns`), condition keys and
+        dependent actions.
         """
         return self._ask(json.dumps({"describe": action}))
 

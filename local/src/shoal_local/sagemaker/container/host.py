@@ -22,6 +22,9 @@ from shoal_local.sagemaker.container import namespaces, network
 
 _TMP = Path("/tmp")  # noqa: S108 (the container's own)
 _OPT = Path("/opt")
+_SBIN = Path("/usr/sbin")
+_MACHINE = ".machine"
+_ENVIRONMENT = Path("/etc/environment")
 _INSIDE = Path(__file__).parent / "inside"
 _MAX_INTERFACE_NAME = 15
 """IFNAMSIZ without its final zero."""
@@ -183,6 +186,8 @@ def _mount(host: Host, visible: list[Path]) -> None:
     namespaces.make_everything_read_only()
     _mount_opt(folder, host["read_only"])
     namespaces.bind(folder / "hosts", Path("/etc/hosts"))
+    if (folder / "bin" / "sshd").exists():
+        _mount_for_drivers(folder)
     for file in host["hidden"]:
         namespaces.bind(Path(os.devnull), Path(file))
     _mount_tmp(
@@ -217,6 +222,29 @@ def _mount_opt(folder: Path, read_only: list[dict[str, str]]) -> None:
             Path(mount["source"]), target
         )  # as read-only as everything that was there before
     namespaces.bind(copy, _OPT)
+
+
+def _mount_for_drivers(folder: Path) -> None:
+    """Show what the MPI driver of SageMaker's SDK v3 expects of an image: an /etc/environment that
+    it can write, and /usr/sbin/sshd.
+
+    The rest of /usr/sbin stays, as links: a mount cannot add a file to a folder.
+    """
+    if _ENVIRONMENT.is_file():
+        namespaces.bind(folder / "environment", _ENVIRONMENT)
+        namespaces.make_writable(_ENVIRONMENT)
+    if _SBIN.is_symlink():  # to /usr/bin, which has the interpreter
+        return
+    copy = folder / "sbin"
+    namespaces.mount("none", copy, "tmpfs")
+    (copy / _MACHINE).mkdir()
+    namespaces.bind(_SBIN, copy / _MACHINE)
+    for entry in _SBIN.iterdir():
+        link = entry.readlink() if entry.is_symlink() else _SBIN / _MACHINE / entry.name
+        if entry.name != "sshd":
+            (copy / entry.name).symlink_to(link)
+    (copy / "sshd").symlink_to("/opt/emulator-bin/sshd")
+    namespaces.bind(copy, _SBIN)
 
 
 def _mount_tmp(folder: Path, visible: list[Path]) -> None:

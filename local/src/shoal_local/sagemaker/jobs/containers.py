@@ -26,6 +26,11 @@ i=0; while [ $i -lt {count} ]; do echo "GPU $i: Emulated accelerator (a share of
 _SSH = """#!/bin/sh
 exec python -P {program} run "$@"
 """
+_SSHD = """#!/bin/sh
+# Nobody connects to the only host of a job.
+[ -e /opt/emulator-bin/cluster-secret ] || exit 0
+exec python -P {program} serve
+"""
 _SUBNET, _FIRST_HOST = "10.0.0", 11
 _MIN_WAITING_THREADS = 4
 
@@ -120,9 +125,7 @@ def _counted(count: int, noun: str) -> str:
 def write_nvidia_smi(paths: HostPaths, count: int) -> None:
     """Put an `nvidia-smi` on the container's PATH that lists `count` devices; none for 0."""
     if count:
-        program = paths.folder / "bin" / "nvidia-smi"
-        program.write_text(_NVIDIA_SMI.format(count=count))
-        program.chmod(0o755)
+        _write_program(paths, "nvidia-smi", _NVIDIA_SMI.format(count=count))
 
 
 def threads(machine: Machine, ranks: int) -> dict[str, str]:
@@ -161,9 +164,18 @@ def write_ssh_client(hosts: Sequence[HostPaths]) -> None:
         file = paths.folder / "bin" / "cluster-secret"
         file.touch(mode=0o600)
         file.write_text(secret)
-        program = paths.folder / "bin" / "ssh"
-        program.write_text(_SSH.format(program=tool("remote_shell.py")))
-        program.chmod(0o755)
+        _write_program(paths, "ssh", _SSH.format(program=tool("remote_shell.py")))
+
+
+def write_sshd(paths: HostPaths) -> None:
+    """Give a host an `sshd`, which SageMaker's SDK v3 starts where the toolkit's would be ours."""
+    _write_program(paths, "sshd", _SSHD.format(program=tool("remote_shell.py")))
+
+
+def _write_program(paths: HostPaths, name: str, text: str) -> None:
+    program = paths.folder / "bin" / name
+    program.write_text(text)
+    program.chmod(0o755)
 
 
 def environment(

@@ -57,8 +57,10 @@ class HostPaths:
 
         Hosts without an address share a loopback interface.
         """
-        for folder in (self.ml, self.folder / "tmp", self.folder / "opt", self.folder / "bin"):
+        mounted = (self.folder / name for name in ("tmp", "opt", "bin", "sbin"))
+        for folder in (self.ml, *mounted):
             folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "environment").touch()
         by_name = addresses or {}
         lines = [
             "127.0.0.1"

@@ -138,6 +138,8 @@ class TrainingHosts:
         for name, content in self._configuration(host).items():
             (paths.config / name).write_text(json.dumps(content))
         containers.write_nvidia_smi(paths, self._accelerators())
+        if "ContainerEntrypoint" in self._request["AlgorithmSpecification"]:
+            containers.write_sshd(paths)
 
     def _checkpoints(self, paths: HostPaths) -> Path:
         return paths.path_of(

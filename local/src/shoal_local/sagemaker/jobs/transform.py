@@ -28,7 +28,7 @@ class TransformJobs:
         self._running = JobThreads()
 
     def create(self, request: Document) -> Document:
-        _check(request)
+        check_transform(request)
         model = self._model(request)
         name, now = request["TransformJobName"], names.now()
         document = {key: value for key, value in request.items() if key != "Tags"} | {
@@ -85,7 +85,7 @@ class TransformJobs:
         self._running.close()
 
 
-def _check(request: Document) -> None:
+def check_transform(request: Document) -> None:
     """Raise ValidationException for what is not emulated."""
     for field in _REFUSED:
         if request.get(field):

@@ -9,6 +9,7 @@ from shoal_local.sagemaker.errors import conflict, invalid, not_emulated, not_fo
 from shoal_local.sagemaker.jobs import storage
 from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.pipelines import records
+from shoal_local.sagemaker.pipelines.arguments import check_arguments
 from shoal_local.sagemaker.pipelines.definition import parse
 from shoal_local.sagemaker.shapes import Document
 
@@ -39,7 +40,7 @@ class Pipelines:
 
     def create(self, request: Document) -> Document:
         text = self._definition(request)
-        parse(text)
+        check_arguments(parse(text), self._core.settings.images)
         name, now = request["PipelineName"], names.now()
         document: Document = {
             **{
@@ -105,7 +106,8 @@ class Pipelines:
         changes: Document = {key: request[key] for key in _UPDATABLE if key in request}
         if {"PipelineDefinition", "PipelineDefinitionS3Location"} & set(request):
             changes["PipelineDefinition"] = self._definition(request)
-            parse(changes["PipelineDefinition"])
+            definition = parse(changes["PipelineDefinition"])
+            check_arguments(definition, self._core.settings.images)
         self._core.store.change(
             KIND, document["_name"], lambda each: each.update(changes, LastModifiedTime=names.now())
         )

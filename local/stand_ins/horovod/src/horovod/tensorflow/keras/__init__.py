@@ -1,0 +1,83 @@
+"""The Keras part of the stand-in: `import horovod.tensorflow.keras as hvd`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from ...job import (
+    gloo_built,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    nccl_built,
+    rank,
+    shutdown,
+    size,
+)
+from ...objects import allgather_object, broadcast_object
+from ...reduction import Average, Max, Min, ReduceOp, Sum
+from .. import training
+from ..collectives import allreduce, broadcast
+from ..compression import Compression
+from . import callbacks
+
+__all__ = [
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "Max",
+    "Min",
+    "Sum",
+    "allgather_object",
+    "allreduce",
+    "broadcast",
+    "broadcast_object",
+    "callbacks",
+    "gloo_built",
+    "init",
+    "is_initialized",
+    "load_model",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "nccl_built",
+    "rank",
+    "shutdown",
+    "size",
+]
+
+
+def DistributedOptimizer(  # noqa: N802 - Horovod's name
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = True,
+    op: ReduceOp = Average,
+) -> Any:
+    """Return the same Keras optimizer, which reduces gradients over all ranks before it applies
+    them.
+
+    Devices are Horovod's and change nothing: there are only CPUs. Sparse gradients are reduced as
+    dense ones.
+    """
+    del device_dense, device_sparse, sparse_as_dense
+    return training.DistributedOptimizer(optimizer, name, compression, op)
+
+
+def load_model(
+    filepath: str,
+    custom_optimizers: Any = None,
+    custom_objects: Any = None,
+    compression: Any = Compression.none,
+) -> Any:
+    """Return the saved model, with its optimizer wrapped as by DistributedOptimizer."""
+    known = {each.__name__: each for each in custom_optimizers or ()} | dict(custom_objects or {})
+    model = tf.keras.models.load_model(filepath, custom_objects=known)
+    DistributedOptimizer(model.optimizer, compression=compression)
+    return model

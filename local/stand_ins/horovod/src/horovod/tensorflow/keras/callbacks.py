@@ -1,0 +1,98 @@
+"""Callbacks for `model.fit`: rank 0's weights at the start, metrics of all ranks at the end of an
+epoch, and a learning rate that grows to its full size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from ...errors import UnsupportedError
+from ...job import size
+from ..collectives import allreduce, broadcast_variables
+
+
+class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore] # untyped where TensorFlow is not installed
+    """Gives every rank the weights and the optimizer's state of rank `root_rank`, after the first
+    batch: the state exists then.
+    """
+
+    def __init__(self, root_rank: int, device: str = "") -> None:
+        super().__init__()
+        del device
+        self._root_rank = root_rank
+        self._done = False
+
+    def on_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Broadcast once."""
+        if self._done:
+            return
+        state = self.model.optimizer.variables
+        broadcast_variables(self.model.variables, self._root_rank)
+        broadcast_variables(state() if callable(state) else state, self._root_rank)
+        self._done = True
+
+
+class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]
+    """Replaces each metric of an epoch by its average over all ranks.
+
+    Put it before callbacks that read metrics.
+    """
+
+    def __init__(self, device: str = "") -> None:
+        super().__init__()
+        del device
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Average in the order of the metrics' names, which is the same on every rank."""
+        for name in sorted(logs or {}):
+            logs[name] = float(allreduce(tf.constant(logs[name], dtype=tf.float64)))
+
+
+class LearningRateWarmupCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]
+    """Raises the learning rate from `initial_lr / size` to `initial_lr`, batch by batch, during the
+    first epochs (Goyal et al. 2017, "Accurate, Large Minibatch SGD", section 2.2).
+    """
+
+    def __init__(
+        self,
+        initial_lr: float,
+        warmup_epochs: float = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__()
+        self._initial_lr, self._warmup_epochs = initial_lr, warmup_epochs
+        self._corrects_momentum = momentum_correction
+        self._steps_per_epoch, self._verbose = steps_per_epoch, verbose
+        self._epoch = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Refuse to correct the momentum, which no callback of ours does."""
+        momentum = getattr(self.model.optimizer, "momentum", 0)
+        if self._corrects_momentum and float(momentum) != 0:
+            raise UnsupportedError(
+                "LearningRateWarmupCallback here does not correct an optimizer's momentum: pass"
+                " momentum_correction=False"
+            )
+        self._steps_per_epoch = self._steps_per_epoch or self.params.get("steps")
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Remember the epoch."""
+        self._epoch = epoch
+
+    def on_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Set the learning rate of this batch; the last of the warm-up has all of it."""
+        if not self._steps_per_epoch or self._epoch >= self._warmup_epochs:
+            return
+        epochs = self._epoch + (batch + 1) / self._steps_per_epoch
+        share = min(1.0, epochs / self._warmup_epochs)
+        rate = self._initial_lr / size() * (1 + share * (size() - 1))
+        tf.keras.backend.set_value(self.model.optimizer.learning_rate, rate)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Say when the warm-up is over, if asked."""
+        if self._verbose and epoch + 1 == self._warmup_epochs:
+            print(f"Epoch {epoch + 1}: finished warm-up to learning rate {self._initial_lr}.")

@@ -1,0 +1,16 @@
+"""One emulator for the clients of SageMaker, started as a user does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from local.tests.sagemaker.account import Account
+from shoal_local.testing import emulator
+
+
+@pytest.fixture(scope="package")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    with emulator(tmp_path_factory.mktemp("clients") / "state", "--accelerators", "2") as running:
+        yield Account.at(running.account)

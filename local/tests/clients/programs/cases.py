@@ -1,0 +1,50 @@
+"""Runs cases of a client of SageMaker in one process, because the client is slow to import.
+
+Writes what each case returns, or its traceback, and the hosts that were looked up meanwhile, as
+JSON to the file in argv[1]; argv[2:] are the names of the cases, by default all. Runs in the
+client's virtual environment, so with its packages alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+BUCKET, ROLE = os.environ["CASES_BUCKET"], os.environ["CASES_ROLE"]
+SOURCE = str(Path(__file__).with_name("source"))
+Case = Callable[[], Any]
+
+
+def run(cases: Sequence[Case], at_once: int = 1) -> None:
+    """Run the cases, `at_once` at the same time, and write the report."""
+    if names := sys.argv[2:]:
+        cases = [case for case in cases if case.__name__ in names]
+    hosts: set[str] = set()
+    look_up = socket.getaddrinfo
+
+    def recorded(host: Any, *arguments: Any, **options: Any) -> Any:
+        hosts.add(str(host))
+        return look_up(host, *arguments, **options)
+
+    socket.getaddrinfo = recorded
+    with ThreadPoolExecutor(at_once) as pool:
+        outcomes = {
+            case.__name__: outcome
+            for case, outcome in zip(cases, pool.map(_outcome, cases), strict=True)
+        }
+    report = {"outcomes": outcomes, "hosts": sorted(hosts)}
+    Path(sys.argv[1]).write_text(json.dumps(report, default=str), encoding="utf-8")
+
+
+def _outcome(case: Case) -> dict[str, Any]:
+    try:
+        return {"value": case()}
+    except BaseException:  # noqa: BLE001 (a case that fails is a report, too)
+        return {"error": traceback.format_exc()}

@@ -1,0 +1,197 @@
+"""SageMaker's SDK v2 with its defaults: each case returns what came out of its jobs."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from typing import Any
+
+import boto3
+import numpy as np
+from cases import BUCKET, ROLE, SOURCE, run
+from sagemaker import Session
+from sagemaker.analytics import TrainingJobAnalytics
+from sagemaker.exceptions import UnexpectedStatusException
+from sagemaker.inputs import TrainingInput
+from sagemaker.processing import (
+    FrameworkProcessor,
+    ProcessingInput,
+    ProcessingOutput,
+    ScriptProcessor,
+)
+from sagemaker.pytorch import PyTorch
+from sagemaker.tensorflow import TensorFlow
+from sagemaker.workflow.parameters import ParameterInteger
+from sagemaker.workflow.pipeline import Pipeline
+from sagemaker.workflow.pipeline_context import PipelineSession
+from sagemaker.workflow.steps import ProcessingStep, TrainingStep
+
+LOSS = [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]
+
+
+def session(kind: type = Session) -> Any:
+    return kind(default_bucket=BUCKET)
+
+
+def pytorch(job: str, script: str = "train.py", **options: Any) -> PyTorch:
+    """An estimator; what the caller does not say is left to the SDK."""
+    settings = {"instance_type": "ml.m5.xlarge", "instance_count": 1} | options
+    return PyTorch(
+        entry_point=script,
+        source_dir=SOURCE,
+        role=ROLE,
+        framework_version="2.3",
+        py_version="py311",
+        base_job_name=job,
+        **({"sagemaker_session": session()} | settings),
+    )
+
+
+def files(uri: str) -> dict[str, bytes]:
+    """The files of a model.tar.gz in S3."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    body = boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+    with tarfile.open(fileobj=io.BytesIO(body)) as tar:
+        return {
+            each.name.removeprefix("./"): content.read()
+            for each in tar
+            if (content := tar.extractfile(each))
+        }
+
+
+def text(uri: str) -> str:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return str(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read().decode())
+
+
+def fit_deploy_and_attach() -> dict[str, Any]:
+    boto3.client("s3").put_object(Bucket=BUCKET, Key="v2/numbers/one.csv", Body=b"1\n2\n")
+    estimator = pytorch(
+        "fit", metric_definitions=LOSS, hyperparameters={"steps": 20, "channel": "train"}
+    )
+    estimator.fit({"train": TrainingInput(f"s3://{BUCKET}/v2/numbers")})
+    model = files(estimator.model_data)
+    frame = TrainingJobAnalytics(estimator.latest_training_job.name, ["loss"]).dataframe()
+    attached = PyTorch.attach(estimator.latest_training_job.name, sagemaker_session=session())
+    predictor = attached.deploy(initial_instance_count=1, instance_type="ml.m5.xlarge")
+    answer = predictor.predict(np.array([[3.0]], dtype="float32"))
+    name = predictor.endpoint_name
+    predictor.delete_model()
+    predictor.delete_endpoint()
+    left = boto3.client("sagemaker").list_endpoints(NameContains=name)["Endpoints"]
+    return {
+        "files": sorted(model),
+        "channel": model["channel.txt"].decode(),
+        "loss": frame["value"].tolist(),
+        "hyperparameters": attached.hyperparameters(),
+        "answer": np.asarray(answer).tolist(),
+        "left": left,
+    }
+
+
+def two_hosts() -> str:
+    estimator = pytorch(
+        "two-hosts",
+        "ranks.py",
+        instance_type="ml.g5.2xlarge",
+        instance_count=2,
+        distribution={"torch_distributed": {"enabled": True}},
+    )
+    estimator.fit()
+    return files(estimator.model_data)["ranks.txt"].decode()
+
+
+def failing_script() -> dict[str, str]:
+    estimator = pytorch("failing", "fail.py")
+    try:
+        estimator.fit()
+    except UnexpectedStatusException as error:
+        return {"error": str(error), "status": str(error.actual_status)}
+    return {}
+
+
+def tensorflow() -> dict[str, Any]:
+    estimator = TensorFlow(
+        entry_point="train_tensorflow.py",
+        source_dir=SOURCE,
+        role=ROLE,
+        framework_version="2.14",
+        py_version="py310",
+        instance_type="ml.m5.xlarge",
+        instance_count=1,
+        sagemaker_session=session(),
+    )
+    estimator.fit()
+    predictor = estimator.deploy(initial_instance_count=1, instance_type="ml.m5.xlarge")
+    answer = predictor.predict({"instances": [[3.0], [0.0]]})
+    predictor.delete_endpoint()
+    return {"files": sorted(files(estimator.model_data)), "answer": answer}
+
+
+def processors() -> dict[str, str]:
+    boto3.client("s3").put_object(Bucket=BUCKET, Key="v2/lines/a.csv", Body=b"1\n2\n3\n")
+    estimator = pytorch("image")
+    inputs = [ProcessingInput(f"s3://{BUCKET}/v2/lines", "/opt/ml/processing/input")]
+    outputs = [ProcessingOutput("/opt/ml/processing/output", output_name="report")]
+    where = {"role": ROLE, "instance_type": "ml.m5.xlarge", "instance_count": 1}
+    script = ScriptProcessor(
+        image_uri=estimator.training_image_uri(),
+        command=["python3"],
+        sagemaker_session=session(),
+        **where,
+    )
+    script.run(f"{SOURCE}/process.py", inputs=inputs, outputs=outputs)
+    framework = FrameworkProcessor(
+        PyTorch, "2.3", py_version="py311", sagemaker_session=session(), **where
+    )
+    framework.run("process.py", source_dir=SOURCE, inputs=inputs, outputs=outputs)
+    return {
+        kind: text(processor.latest_job.outputs[0].destination + "/lines.txt")
+        for kind, processor in (("script", script), ("framework", framework))
+    }
+
+
+def pipeline() -> dict[str, Any]:
+    session_ = session(PipelineSession)
+    steps = ParameterInteger("Steps", 100)
+    estimator = pytorch("pipeline", sagemaker_session=session_, hyperparameters={"steps": steps})
+    train = TrainingStep("Train", step_args=estimator.fit())
+    processor = ScriptProcessor(
+        image_uri=estimator.training_image_uri(),
+        command=["python3"],
+        role=ROLE,
+        instance_type="ml.m5.xlarge",
+        instance_count=1,
+        sagemaker_session=session_,
+    )
+    model = train.properties.ModelArtifacts.S3ModelArtifacts
+    outputs = [ProcessingOutput("/opt/ml/processing/output", output_name="report")]
+    arguments = processor.run(
+        f"{SOURCE}/process.py",
+        inputs=[ProcessingInput(model, "/opt/ml/processing/input")],
+        outputs=outputs,
+    )
+    process = ProcessingStep("Process", step_args=arguments)
+    made = Pipeline(
+        "v2-cases", parameters=[steps], steps=[train, process], sagemaker_session=session_
+    )
+    made.upsert(role_arn=ROLE)
+    execution = made.start(parameters={"Steps": 7})
+    execution.wait(delay=2)
+    states = {each["StepName"]: each["StepStatus"] for each in execution.list_steps()}
+    job = boto3.client("sagemaker").describe_training_job(
+        TrainingJobName=next(
+            each["Metadata"]["TrainingJob"]["Arn"].rpartition("/")[2]
+            for each in execution.list_steps()
+            if "TrainingJob" in each["Metadata"]
+        )
+    )
+    made.delete()
+    return {"states": states, "steps": job["HyperParameters"]["steps"]}
+
+
+if __name__ == "__main__":
+    run(
+        [fit_deploy_and_attach, tensorflow, pipeline, processors, two_hosts, failing_script],
+        at_once=3,
+    )

@@ -1,0 +1,3 @@
+"""A training script that fails."""
+
+raise ValueError("no such digit: 11")
