@@ -78,6 +78,29 @@ class Service:
     guards: Mapping[str, Callable[[ApiCall], None]] = field(default_factory=dict)
 
 
+def with_guards(
+    services: Mapping[str, Service], guards: Mapping[str, Mapping[str, Callable[[ApiCall], None]]]
+) -> dict[str, Service]:
+    """Return the services with more guards; those that a service already has come first."""
+    guarded = dict(services)
+    for name, more in guards.items():
+        service = guarded.get(name, Service({}))
+        both = {key: _both(service.guards.get(key), guard) for key, guard in more.items()}
+        guarded[name] = replace(service, guards={**service.guards, **both})
+    return guarded
+
+
+def _both(
+    first: Callable[[ApiCall], None] | None, second: Callable[[ApiCall], None]
+) -> Callable[[ApiCall], None]:
+    def guard(call: ApiCall) -> None:
+        if first is not None:
+            first(call)
+        second(call)
+
+    return guard
+
+
 @dataclass(frozen=True)
 class Reply:
     """The answer to a request, and the error code for the log."""
