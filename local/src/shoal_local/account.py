@@ -36,6 +36,7 @@ from shoal_local.control.identity import Identity
 from shoal_local.control.image_layers import Layers
 from shoal_local.control.image_registries import Registries
 from shoal_local.control.log_search import filter_log_events
+from shoal_local.control.object_guards import ObjectGuards
 from shoal_local.control.policy_guards import PolicyGuards
 from shoal_local.control.protocol import Answer
 from shoal_local.control.quotas import Quotas
@@ -218,6 +219,7 @@ class Account:
             ),
         }
         services = with_guards(services, PolicyGuards(self.identity, self._others.keys()).guards)
+        services = with_guards(services, {"s3": ObjectGuards(self.state).guards})
         raw = {"sagemaker": Gateway(self._sagemaker_of, self.authorizer)}
         shared = self._shared
         return ServiceRouter(
