@@ -38,6 +38,7 @@ from shoal_local.control.part_checksums import patch_uploads
 from shoal_local.control.protocol import Answer
 from shoal_local.control.request_log import RequestLog
 from shoal_local.control.state import State
+from shoal_local.control.upload_digests import patch_digests
 from shoal_local.errors import EmulatorError
 from shoal_local.faults import Faults
 from shoal_local.processes import ProcessRegistry, started_at
@@ -128,6 +129,7 @@ class Emulator:
         patch_s3()
         stream_objects()
         patch_uploads()
+        patch_digests()
         patch_cloudwatch()
         patch_ecr()
         patch_kms()
