@@ -42,6 +42,7 @@ OTHERS = (
 )
 VERSION = NAMES.arn("sagemaker", f"model-package/{NAMES.model_package_group}/1")
 STRANGER = "999900001111"
+IAM = {"Capabilities": ["CAPABILITY_NAMED_IAM"]}
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 
 
@@ -97,10 +98,10 @@ class Accounts:
         cloudformation, body = self.root(account, "cloudformation"), json.dumps(template)
         try:
             before = {each["EventId"] for each in self._events(cloudformation, stack)}
-            cloudformation.update_stack(StackName=stack, TemplateBody=body)
+            cloudformation.update_stack(StackName=stack, TemplateBody=body, **IAM)
         except ClientError:
             before = set()
-            cloudformation.create_stack(StackName=stack, TemplateBody=body)
+            cloudformation.create_stack(StackName=stack, TemplateBody=body, **IAM)
 
         def status() -> str | None:
             (description,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]

@@ -37,12 +37,14 @@ from shoal_local.control.identity import Identity
 from shoal_local.control.image_layers import Layers
 from shoal_local.control.image_registries import Registries
 from shoal_local.control.log_search import filter_log_events
+from shoal_local.control.object_guards import ObjectGuards
+from shoal_local.control.policy_guards import PolicyGuards
 from shoal_local.control.protocol import Answer
 from shoal_local.control.quotas import Quotas
 from shoal_local.control.request_log import RequestLog
 from shoal_local.control.sagemaker import Gateway, SageMaker
 from shoal_local.control.scheduler.service import Scheduler
-from shoal_local.control.service_router import Service, ServiceRouter
+from shoal_local.control.service_router import Service, ServiceRouter, with_guards
 from shoal_local.faults import Faults
 from shoal_local.metrics import Measurement
 from shoal_local.processes import ProcessRegistry
@@ -220,6 +222,8 @@ class Account:
                 guards=unsupported_requests.GUARDS["ecr"],
             ),
         }
+        services = with_guards(services, PolicyGuards(self.identity, self._others.keys()).guards)
+        services = with_guards(services, {"s3": ObjectGuards(self.state).guards})
         raw = {"sagemaker": Gateway(self._sagemaker_of, self.authorizer)}
         shared = self._shared
         return ServiceRouter(

@@ -25,13 +25,20 @@ from shoal_local.account import Account, Shared
 from shoal_local.control.account_router import AccountRouter
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.loopback_guard import LoopbackGuard
-from shoal_local.control.moto_patches import patch_cloudwatch, patch_ecr, patch_s3, warm_up
+from shoal_local.control.moto_patches import (
+    patch_cloudwatch,
+    patch_ecr,
+    patch_kms,
+    patch_s3,
+    warm_up,
+)
 from shoal_local.control.object_bodies import stream_objects
 from shoal_local.control.object_events import send_object_events
 from shoal_local.control.part_checksums import patch_uploads
 from shoal_local.control.protocol import Answer
 from shoal_local.control.request_log import RequestLog
 from shoal_local.control.state import State
+from shoal_local.control.upload_digests import patch_digests
 from shoal_local.errors import EmulatorError
 from shoal_local.faults import Faults
 from shoal_local.processes import ProcessRegistry, started_at
@@ -122,8 +129,10 @@ class Emulator:
         patch_s3()
         stream_objects()
         patch_uploads()
+        patch_digests()
         patch_cloudwatch()
         patch_ecr()
+        patch_kms()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
         self.secret = secrets.token_urlsafe(30)

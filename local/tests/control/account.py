@@ -137,13 +137,17 @@ class Account(LocalAccount):
         """Create a stack, wait until it is settled, and return its description."""
         stack_name = name or unique("stack")
         self.client("cloudformation").create_stack(
-            StackName=stack_name, TemplateBody=template(resources, **options)
+            StackName=stack_name,
+            TemplateBody=template(resources, **options),
+            Capabilities=["CAPABILITY_NAMED_IAM"],
         )
         return self.settled(stack_name)
 
     def update(self, name: str, resources: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         self.client("cloudformation").update_stack(
-            StackName=name, TemplateBody=template(resources, **options)
+            StackName=name,
+            TemplateBody=template(resources, **options),
+            Capabilities=["CAPABILITY_NAMED_IAM"],
         )
         return self.settled(name)
 

@@ -449,10 +449,10 @@ def test_conditions_mappings_and_substitutions_are_resolved(account: Account) ->
     assert queue_attributes == {"VisibilityTimeout": "11", "DelaySeconds": "0"}
 
 
-def test_a_condition_that_leads_back_to_itself_fails_the_stack(account: Account) -> None:
+def test_a_condition_that_leads_back_to_itself_is_refused(account: Account) -> None:
     circle = {"Here": {"Condition": "There"}, "There": {"Condition": "Here"}}
-    stack = account.stack({"Queue": {**queue(), "Condition": "Here"}}, Conditions=circle)
-    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    with pytest.raises(ClientError, match="Condition cannot be resolved"):
+        account.stack({"Queue": {**queue(), "Condition": "Here"}}, Conditions=circle)
 
 
 def test_yaml_with_short_functions_is_a_template(account: Account) -> None:

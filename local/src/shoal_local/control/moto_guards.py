@@ -6,7 +6,6 @@ Codes: the API references of the operations.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,35 +14,10 @@ from moto.ecr.models import ecr_backends
 from moto.s3.models import s3_backends
 from moto.utilities.utils import get_partition
 
-from shoal_local.control.policies import mistake_in
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 Guard = Callable[[ApiCall], None]
-
-
-def _bucket_policy(call: ApiCall) -> None:
-    """Refuse a policy by which nobody could decide; moto keeps any text."""
-    if mistake := _policy_mistake(call.parameters["Policy"]):
-        raise AwsError(
-            "MalformedPolicy",
-            f"Policies must be valid JSON and the first byte must be '{{'; here {mistake}.",
-        )
-
-
-def _queue_policy(call: ApiCall) -> None:
-    policy = (call.parameters.get("Attributes") or {}).get("Policy")
-    if policy and (mistake := _policy_mistake(policy)):
-        raise AwsError(
-            "InvalidAttributeValue", f"Invalid value for the parameter Policy: {mistake}"
-        )
-
-
-def _policy_mistake(text: str) -> str:
-    try:
-        return mistake_in(json.loads(text))
-    except (ValueError, RecursionError):
-        return mistake_in(None)
 
 
 def _upload(call: ApiCall) -> None:
@@ -103,12 +77,10 @@ def _require(parameters: Mapping[str, Any], *names: str) -> None:
 
 GUARDS: Mapping[str, Mapping[str, Guard]] = {
     "s3": {
-        "PutBucketPolicy": _bucket_policy,
         "CompleteMultipartUpload": _upload,
         "UploadPart": _upload,
     },
     "ec2": {"DeleteNatGateway": _nat_gateway},
     "ecr": {"PutImage": _image},
-    "sqs": dict.fromkeys(("CreateQueue", "SetQueueAttributes"), _queue_policy),
     "cloudwatch": {"PutMetricAlarm": _alarm},
 }

@@ -2,7 +2,7 @@
 
 - Bucket policies: moto cannot read their conditions.
 - Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
-- Metrics have no percentiles, and images no digest of their manifest.
+- Metrics have no percentiles, images no digest of their manifest, and keys no defaults.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from moto import backends
 from moto.cloudwatch.models import Statistics
 from moto.ecr.models import Image
 from moto.iam.access_control import PermissionResult
+from moto.kms.models import Key
 from moto.s3.models import FakeBucket, S3Backend
 
 from shoal_local.control.metric_store import nearest_rank
@@ -33,6 +34,7 @@ RESULTS = {
 }
 WARM = ("s3", "iam", "sts", "ssm", "kms", "ec2", "ecr", "sqs", "events", "logs", "cloudwatch")
 
+_key_of_moto = Key.to_dict
 _statistic_of_moto = Statistics.get_statistics_for_type
 
 log = logging.getLogger(__name__)
@@ -86,6 +88,20 @@ def digest_of_manifest(image: Image) -> None:
 def patch_ecr() -> None:
     """Make moto's ECR know an image by the digest of its manifest."""
     Image._create_digest = digest_of_manifest  # type: ignore[method-assign,assignment]
+
+
+def described_key(key: Key) -> dict[str, Any]:
+    """Describe a key as KMS does; moto leaves out what a request left to its default."""
+    described = _key_of_moto(key)
+    metadata = described["KeyMetadata"]
+    metadata["KeyUsage"] = metadata["KeyUsage"] or "ENCRYPT_DECRYPT"
+    metadata["MultiRegion"] = bool(metadata["MultiRegion"])
+    return described
+
+
+def patch_kms() -> None:
+    """Make moto's KMS answer with every key's use and whether it is in many regions."""
+    Key.to_dict = described_key  # type: ignore[method-assign,assignment]
 
 
 def warm_up(accounts: Sequence[str], region: str) -> None:

@@ -58,35 +58,6 @@ def decision(
     return "Deny" if "Deny" in effects else "Allow" if "Allow" in effects else None
 
 
-def mistake_in(policy: Any) -> str:
-    """Return what is wrong with the form of a resource policy; "" when it can be evaluated."""
-    if not isinstance(policy, Mapping) or "Statement" not in policy:
-        return "it is no JSON object with a Statement"
-    return next(filter(None, map(_mistake_in_statement, _listed(policy["Statement"]))), "")
-
-
-def _mistake_in_statement(statement: Any) -> str:
-    if not isinstance(statement, Mapping) or statement.get("Effect") not in {"Allow", "Deny"}:
-        return "each statement is an object with the Effect Allow or Deny"
-    principal, conditions = statement.get("Principal", {}), statement.get("Condition", {})
-    if principal != "*" and not (
-        isinstance(principal, Mapping) and all(_is_text(each) for each in principal.values())
-    ):
-        return "a Principal is * or an object of names"
-    for element in ("Action", "NotAction", "Resource", "NotResource"):
-        if element in statement and not _is_text(statement[element]):
-            return f"{element} is text or a list of it"
-    if not isinstance(conditions, Mapping) or not all(
-        isinstance(each, Mapping) for each in conditions.values()
-    ):
-        return "a Condition has operators, and each of them keys"
-    return ""
-
-
-def _is_text(value: Any) -> bool:
-    return all(isinstance(each, str) for each in _listed(value))
-
-
 def _matches(
     statement: Mapping[str, Any],
     principal: Principal,

@@ -70,12 +70,36 @@ log = logging.getLogger(__name__)
 class Service:
     """The operations of a service that are answered here.
 
-    `complete`: a missing operation is refused, not left to moto.
+    `complete`: a missing operation is refused, not left to moto. `guards`: by operation; `*` is
+    every operation.
     """
 
     operations: Mapping[str, Handler]
     complete: bool = False
     guards: Mapping[str, Callable[[ApiCall], None]] = field(default_factory=dict)
+
+
+def with_guards(
+    services: Mapping[str, Service], guards: Mapping[str, Mapping[str, Callable[[ApiCall], None]]]
+) -> dict[str, Service]:
+    """Return the services with more guards; those that a service already has come first."""
+    guarded = dict(services)
+    for name, more in guards.items():
+        service = guarded.get(name, Service({}))
+        both = {key: _both(service.guards.get(key), guard) for key, guard in more.items()}
+        guarded[name] = replace(service, guards={**service.guards, **both})
+    return guarded
+
+
+def _both(
+    first: Callable[[ApiCall], None] | None, second: Callable[[ApiCall], None]
+) -> Callable[[ApiCall], None]:
+    def guard(call: ApiCall) -> None:
+        if first is not None:
+            first(call)
+        second(call)
+
+    return guard
 
 
 @dataclass(frozen=True)
@@ -183,7 +207,9 @@ class ServiceRouter:
             call = self.authorizer.with_questions(replace(call, parameters=parameters))
             self._check(call, environ if streamed else None)
             call = self.authorizer.in_owner_account(call)
-            result = self._native(call, self.services_of(call.account).get(call.service), operation)
+            service = self.services_of(call.account).get(call.service)
+            self._guard(call, service, operation, environ if streamed else None)
+            result = self._native(call, service, operation)
             if result is not None:
                 return self._finish(Reply(call, operation.answer(result)), start_response)
             operation.check(call.parameters)  # moto trusts the values it is given
@@ -203,6 +229,24 @@ class ServiceRouter:
         """
         try:
             self.authorizer.check(call)
+        except AwsError:
+            if unread is not None:
+                discard_body(unread)
+            raise
+
+    @staticmethod
+    def _guard(
+        call: ApiCall,
+        service: Service | None,
+        operation: Operation,
+        unread: dict[str, Any] | None,
+    ) -> None:
+        """Raise AwsError when a guard refuses the request; its body is read all the same."""
+        guards = service.guards if service else {}
+        try:
+            for guard in (guards.get("*"), guards.get(call.operation)):
+                if guard is not None:
+                    guard(replace(call, parameters=operation.check(call.parameters)))
         except AwsError:
             if unread is not None:
                 discard_body(unread)
@@ -239,10 +283,6 @@ class ServiceRouter:
         """Return the result of an operation that is answered here; None when it is moto's."""
         if service is None:
             return None
-        if call.operation in service.guards:
-            service.guards[call.operation](
-                replace(call, parameters=operation.check(call.parameters))
-            )
         handler = service.operations.get(call.operation)
         if handler is None and service.complete:
             raise AwsError(

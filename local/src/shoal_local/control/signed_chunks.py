@@ -3,8 +3,8 @@ read.
 
 moto would do it in memory, and allocate as many bytes as a header announces. Format: S3 API
 reference, "Transferring Payload in Multiple Chunks": a line `SIZE;chunk-signature=...`, as many
-bytes, and so on; a chunk of size 0 and trailers end it. The chunks' signatures are verified, the
-checksum and the signature of a trailer are not.
+bytes, and so on; a chunk of size 0 and trailers end it. The chunks' signatures are verified, that
+of a trailer is not. A checksum in a trailer becomes a header, as which it is checked.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from shoal_local.errors import AwsError
 
 HASH_HEADER = "HTTP_X_AMZ_CONTENT_SHA256"
 LENGTH_HEADER = "HTTP_X_AMZ_DECODED_CONTENT_LENGTH"
+TRAILER = re.compile(rb"^(x-amz-checksum-\w+):([\w+/=]+)\r?\n?$")
 LINE = re.compile(rb"^([0-9a-fA-F]{1,16})(?:;(?:chunk-signature=([0-9a-f]{64})|[^\r\n]*))?\r\n$")
 MAX_LINE_BYTES = 1024
 
@@ -44,6 +45,7 @@ def decode_chunks(environ: dict[str, Any]) -> None:
     try:
         for block in blocks(source, environ.get(CHUNKS)):
             body.write(block)
+        environ.update(checksums(source))
     except (ValueError, ClientDisconnected) as error:
         raise AwsError("IncompleteBody", f"The request's chunks cannot be read: {error}") from error
     length = body.tell()
@@ -62,7 +64,7 @@ def decode_chunks(environ: dict[str, Any]) -> None:
 def blocks(source: IO[bytes], signatures: ChunkSignatures | None = None) -> Iterator[bytes]:
     """Yield the content of the chunks; raise ValueError when they are malformed.
 
-    All of the request is read, with its trailers. A chunk's signature is checked after its content
+    The trailers are left in `source`. A chunk's signature is checked after its content
     was yielded, against `signatures` if the request has them.
     """
     is_last = False
@@ -80,8 +82,15 @@ def blocks(source: IO[bytes], signatures: ChunkSignatures | None = None) -> Iter
             signatures.check(signature, content.hexdigest())
         if not is_last and source.read(2) != b"\r\n":
             raise ValueError("one is longer than it says")
-    while source.read(BLOCK):
-        pass
+
+
+def checksums(source: IO[bytes]) -> dict[str, str]:
+    """Read the trailers to the end; return their checksums as headers of the WSGI environment."""
+    headers = {}
+    while line := source.readline(MAX_LINE_BYTES):
+        if match := TRAILER.match(line):
+            headers[f"HTTP_{match[1].decode().upper().replace('-', '_')}"] = match[2].decode()
+    return headers
 
 
 def _head(line: bytes) -> tuple[int, str]:

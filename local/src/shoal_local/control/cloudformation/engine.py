@@ -7,6 +7,7 @@ anything is created.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from shoal_local.control.cloudformation.failures import (
     template_errors,
 )
 from shoal_local.control.cloudformation.parameters import check_rules
-from shoal_local.control.cloudformation.resolver import NO_VALUE, Resolver
+from shoal_local.control.cloudformation.resolver import NO_VALUE, UNRESOLVED, Resolver
 from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
@@ -28,7 +29,7 @@ from shoal_local.control.cloudformation.resources.base import (
     ignore_missing,
 )
 from shoal_local.control.cloudformation.stack import Output, Resource, Stack
-from shoal_local.control.cloudformation.template import Template, invalid
+from shoal_local.control.cloudformation.template import Template, invalid, references
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,8 @@ class Tools:
 
     - `kind(type_name)` returns the resource type or None.
     - `client(service)` signs with the stack's role.
-    - `importers(export)` returns the names of the stacks that import an export.
+    - `importers(export)` returns the names of the stacks that import an export, and
+      `exporter(export)` that of the stack that has it, or None.
     """
 
     account: str
@@ -51,6 +53,7 @@ class Tools:
     client: Callable[[str], Any]
     import_value: Callable[[str], str]
     importers: Callable[[str], list[str]]
+    exporter: Callable[[str], str | None]
     parameter_store: Callable[[str], str]
     closing: threading.Event
 
@@ -142,6 +145,35 @@ class Deployment:
             or resolver.condition(resources[name]["Condition"])
         ]
 
+    def check_references(self) -> None:
+        """Raise AwsError if a resource or output names a resource whose condition is false.
+
+        What cannot be resolved is left to the deployment.
+        """
+        with contextlib.suppress(*UNRESOLVED):
+            self._check_references(self.resolver())
+
+    def _check_references(self, resolver: Resolver) -> None:
+        kept = self.logical_ids(resolver)
+        resources = self.template.resources
+        outputs = [
+            resolver.pruned(output)
+            for output in self.template.section("Outputs").values()
+            if "Condition" not in output or resolver.condition(output["Condition"])
+        ]
+        blocks = {
+            "Resources": resolver.pruned([resources[name].get("Properties", {}) for name in kept]),
+            "Outputs": outputs,
+        }
+        for block, values in blocks.items():
+            missing = sorted(set(references(values)) & (set(resources) - set(kept)))
+            if missing:
+                prefix = "Template format error: " if block == "Resources" else ""
+                raise invalid(
+                    f"{prefix}Unresolved resource dependencies [{', '.join(missing)}] in the"
+                    f" {block} block of the template"
+                )
+
     def _apply(self) -> None:
         resolver = self.resolver()
         with template_errors(self.stack.name):
@@ -158,11 +190,18 @@ class Deployment:
         self.stack.imports = self.imports
 
     def _check_exports(self, outputs: Mapping[str, Output]) -> None:
-        """Raise FailedError if an export that another stack imports would be deleted or changed.
+        """Raise FailedError if another stack has an export of that name, or imports one that would
+        be deleted or changed.
 
         Source: user guide, "Fn::ImportValue".
         """
         exports = {output.export: output.value for output in outputs.values()}
+        for name in filter(None, exports):
+            exporter = self.tools.exporter(name)
+            if exporter not in {None, self.stack.name}:
+                raise FailedError(
+                    f"Export with name {name} is already exported by stack {exporter}."
+                )
         for old in self.stack.outputs.values():
             users = (
                 self.tools.importers(old.export)

@@ -86,6 +86,15 @@ class Resolver:
             f"Template format error: this is no condition: {json.dumps(expression, default=str)}"
         )
 
+    def pruned(self, value: Any) -> Any:
+        """Return `value` with the branch of every Fn::If that its condition chooses."""
+        if isinstance(value, dict):
+            if set(value) == {"Fn::If"}:
+                condition, if_true, if_false = value["Fn::If"]
+                return self.pruned(if_true if self.condition(condition) else if_false)
+            return {key: self.pruned(inner) for key, inner in value.items()}
+        return [self.pruned(item) for item in value] if isinstance(value, list) else value
+
     def _function(self, name: str, argument: Any) -> Any:
         function = FUNCTIONS.get(name)
         if function is None:

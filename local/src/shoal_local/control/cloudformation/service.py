@@ -11,12 +11,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.control.clients import Clients
 from shoal_local.control.cloudformation.change_set import ChangeSet, plan_changes
+from shoal_local.control.cloudformation.engine import Deployment
 from shoal_local.control.cloudformation.parameters import resolved_parameters
 from shoal_local.control.cloudformation.resources import TYPES
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.resources.custom import CustomResource, is_custom
 from shoal_local.control.cloudformation.stack import Resource, Stack, StackOptions
-from shoal_local.control.cloudformation.stacks import Stacks
+from shoal_local.control.cloudformation.stacks import Stacks, check_capabilities, check_updatable
 from shoal_local.control.cloudformation.template import Template, invalid, parse
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.identity import Identity
@@ -200,7 +201,7 @@ class CloudFormation:
             ],
             **description_of(template),
             "ResourceTypes": sorted({resource["Type"] for resource in template.resources.values()}),
-            "Capabilities": [],
+            "Capabilities": [template.capability] if template.capability else [],
             "ResourceIdentifierSummaries": [],
         }
 
@@ -231,10 +232,11 @@ class CloudFormation:
         kind = request.get("ChangeSetType") or "UPDATE"
         if kind == "IMPORT":
             raise invalid("Shoal's emulator cannot import resources into stacks")
-        stack = self._stack_to_change(request["StackName"], kind)
+        stack = self._stack_to_change(request["StackName"], kind, request["ChangeSetName"])
         template, options = self._template(request, stack), options_of(request, stack)
         tools = self.stacks.tools(options.role_arn)
         parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
+        Deployment(stack, template, parameters, tools).check_references()
         changes = plan_changes(stack, template, options, parameters, tools)
         creates_stack = stack.status == "REVIEW_IN_PROGRESS"
         change_set = ChangeSet(
@@ -250,7 +252,7 @@ class CloudFormation:
         self._change_sets.append(change_set)
         return {"Id": change_set.id, "StackId": stack.id}
 
-    def _stack_to_change(self, name: str, kind: str) -> Stack:
+    def _stack_to_change(self, name: str, kind: str, change_set: str) -> Stack:
         try:
             stack = self.stacks.find(name)
         except AwsError:
@@ -261,19 +263,31 @@ class CloudFormation:
             return stack
         if kind == "CREATE" and stack.status != "REVIEW_IN_PROGRESS":
             raise invalid(
-                f"Stack [{name}] already exists and cannot be created again with the changeSet."
+                f"Stack [{name}] already exists and cannot be created again with the changeSet"
+                f" [{change_set}]."
             )
+        if stack.status != "REVIEW_IN_PROGRESS":
+            check_updatable(stack)
         return stack
 
     def _change_set(self, request: Request) -> ChangeSet:
-        name = request["ChangeSetName"]
+        name, stack_name = request["ChangeSetName"], request.get("StackName")
+        stack = None if name.startswith("arn:") else self._stack_of(stack_name)
         for change_set in reversed(self._change_sets):
-            if change_set.id == name or (
-                change_set.name == name
-                and request.get("StackName") in {change_set.stack.name, change_set.stack.id}
-            ):
+            if change_set.id == name or (change_set.name == name and change_set.stack is stack):
                 return change_set
         raise AwsError("ChangeSetNotFound", f"ChangeSet [{name}] does not exist", 404)
+
+    def _stack_of(self, name: str | None) -> Stack:
+        """Return the stack that a request about a change set names."""
+        if not name:
+            raise invalid(
+                "StackName must be specified if ChangeSetName is not specified as an ARN."
+            )
+        try:
+            return self.stacks.find(name)
+        except AwsError as error:
+            raise invalid(f"Stack [{name}] does not exist") from error
 
     def _delete_change_set(self, request: Request) -> Mapping[str, Any]:
         try:
@@ -291,6 +305,7 @@ class CloudFormation:
                 f"ChangeSet [{change_set.id}] cannot be executed in its current status of"
                 f" [{change_set.execution}]",
             )
+        check_capabilities(change_set.template, change_set.options)
         change_set.execution = "EXECUTE_COMPLETE"
         keep = bool(request.get("DisableRollback"))
         options = StackOptions(

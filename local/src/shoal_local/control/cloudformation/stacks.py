@@ -70,6 +70,9 @@ class Stacks:
         """Check the parameters and start to create a stack."""
         tools = self.tools(options.role_arn)
         parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
+        check_capabilities(template, options)
+        draft = Stack("", name, template, options, "")
+        Deployment(draft, template, parameters, tools).check_references()
         stack = self.add(name, template, options, "CREATE_IN_PROGRESS")
         stack.protected = protected
         self.start(stack, template, options, parameters)
@@ -92,11 +95,10 @@ class Stacks:
         """
         tools = self.tools(options.role_arn)
         parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
+        check_capabilities(template, options)
+        Deployment(stack, template, parameters, tools).check_references()
         with self._lock:
-            if stack.status not in UPDATABLE:
-                raise invalid(
-                    f"Stack:{stack.id} is in {stack.status} state and can not be updated."
-                )
+            check_updatable(stack)
             same_template = (
                 stack.template is not None and stack.template.document == template.document
             )
@@ -150,6 +152,12 @@ class Stacks:
         """Return the names of the stacks that import an export."""
         return [stack.name for stack in self.existing() if export in stack.imports]
 
+    def _exporter(self, export: str) -> str | None:
+        for stack in self.existing():
+            if any(output.export == export for output in stack.outputs.values()):
+                return stack.name
+        return None
+
     def tools(self, role_arn: str | None) -> Tools:
         """Return what a deployment uses.
 
@@ -167,6 +175,7 @@ class Stacks:
             client=lambda service: self.clients(service, credentials),
             import_value=self._import_value,
             importers=self.importers,
+            exporter=self._exporter,
             parameter_store=lambda name: self._parameter(name, credentials),
             closing=self._closing,
         )
@@ -213,3 +222,16 @@ class Stacks:
     def _start_thread(self, stack: Stack, action: Callable[[], None]) -> None:
         stack.worker = threading.Thread(target=action, daemon=True, name=f"stack {stack.name}")
         stack.worker.start()
+
+
+def check_updatable(stack: Stack) -> None:
+    """Raise AwsError if the stack's status allows no update."""
+    if stack.status not in UPDATABLE:
+        raise invalid(f"Stack:{stack.id} is in {stack.status} state and can not be updated.")
+
+
+def check_capabilities(template: Template, options: StackOptions) -> None:
+    """Raise AwsError unless the request acknowledges the template's IAM resources."""
+    needed = template.capability
+    if needed and not {needed, "CAPABILITY_NAMED_IAM"} & set(options.capabilities):
+        raise AwsError("InsufficientCapabilitiesException", f"Requires capabilities : [{needed}]")
