@@ -94,8 +94,9 @@ def test_a_response_that_aws_would_not_make_is_our_own_error(response: dict[str,
 def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
     with pytest.raises(
         ClientError, match="does not emulate the operation ListAutoMLJobs of SageMaker"
-    ):
+    ) as caught:
         account.sagemaker.list_auto_ml_jobs()
+    assert caught.value.response["Error"]["Code"] == "UnknownOperationException"
 
 
 @pytest.mark.parametrize(
@@ -193,9 +194,12 @@ def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
 def test_a_job_that_names_what_is_not_there_is_refused(
     account: Account, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ClientError, match="ValidationException") as caught:
+    with pytest.raises(ClientError) as caught:
         account.sagemaker.create_training_job(**account.training("refused", **changes))
-    assert message in caught.value.response["Error"]["Message"]
+    error = caught.value.response["Error"]
+    missing = "does not emulate" in error["Message"]
+    assert error["Code"] == ("UnknownOperationException" if missing else "ValidationException")
+    assert message in error["Message"]
 
 
 def register(account: Account, group: str) -> str:

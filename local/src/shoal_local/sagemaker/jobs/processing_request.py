@@ -16,7 +16,7 @@ from shoal_local.sagemaker.shapes import Document
 
 
 def check_processing(request: Document, declared: Mapping[str, str]) -> Image:
-    """Return the image's entry; raise ValidationException for what is not emulated.
+    """Return the image's entry; raise AwsError for what is wrong or not emulated.
 
     `declared`: runtimes of the user's own images.
     """

@@ -53,7 +53,7 @@ _NEED_OWN_NETWORKS: Mapping[str, str] = {
 
 
 def check_training(request: Document, declared: Mapping[str, str]) -> Image:
-    """Return the image's entry; raise ValidationException for what is not emulated.
+    """Return the image's entry; raise AwsError for what is wrong or not emulated.
 
     `declared`: runtimes of the user's own images.
     """
@@ -122,7 +122,7 @@ def _check_resources(request: Document) -> None:
 
 
 def _check_launcher(hyperparameters: Mapping[str, str], reason: str) -> None:
-    """Raise ValidationException for a launcher that needs networks of its own.
+    """Raise AwsError for a launcher that needs networks of its own.
 
     torchrun wins over smddp in the PyTorch container; mpi and pytorchddp win over torchrun (its
     `training.train`).
