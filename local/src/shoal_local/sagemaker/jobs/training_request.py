@@ -31,6 +31,8 @@ _REFUSED = (
     "DebugRuleConfigurations",
     "ProfilerRuleConfigurations",
 )
+_REQUIRED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
+"""Optional in the API's shape, for the jobs without them (serverless ones) that are refused."""
 _ONLY_KEPT: Mapping[str, frozenset[str]] = {
     "DebugHookConfig": frozenset({"S3OutputPath", "LocalPath"}),
     "ProfilerConfig": frozenset({"S3OutputPath", "DisableProfiler"}),
@@ -57,8 +59,8 @@ def check_training(request: Document, declared: Mapping[str, str]) -> Image:
 
     `declared`: runtimes of the user's own images.
     """
-    algorithm = request["AlgorithmSpecification"]
     _check_whole(request)
+    algorithm = request["AlgorithmSpecification"]
     if "AlgorithmName" in algorithm or "TrainingImage" not in algorithm:
         raise not_emulated("AlgorithmName: name a TrainingImage")
     if algorithm["TrainingInputMode"] == "Pipe":
@@ -96,7 +98,7 @@ def _check_whole(request: Document) -> None:
         raise not_emulated(
             "EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)"
         )
-    for field in ("RoleArn", "ResourceConfig", "OutputDataConfig", "StoppingCondition"):
+    for field in _REQUIRED:
         if field not in request:
             raise invalid(f"{field} is required")
 
