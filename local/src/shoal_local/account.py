@@ -197,7 +197,9 @@ class Account:
                     "DescribeAlarms": self.alarms.guard,
                 },
             ),
-            "logs": Service({"FilterLogEvents": filter_log_events}),
+            "logs": Service(
+                {"FilterLogEvents": filter_log_events}, guards=unsupported_requests.GUARDS["logs"]
+            ),
             "sts": Service(self.identity.operations, complete=True),
             "iam": Service({}, guards=self.identity.guards),
             "events": Service(self.events.operations, guards=self.events.guards),

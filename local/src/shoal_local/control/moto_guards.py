@@ -12,8 +12,6 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 from moto.ecr.models import ecr_backends
-from moto.s3.models import s3_backends
-from moto.utilities.utils import get_partition
 
 from shoal_local.control.policies import mistake_in
 from shoal_local.control.protocol import ApiCall
@@ -44,20 +42,6 @@ def _policy_mistake(text: str) -> str:
         return mistake_in(json.loads(text))
     except (ValueError, RecursionError):
         return mistake_in(None)
-
-
-def _upload(call: ApiCall) -> None:
-    """Refuse an upload that was aborted or completed; moto answers 500, which clients retry."""
-    bucket = s3_backends[call.account][get_partition(call.region)].buckets.get(
-        call.parameters["Bucket"]
-    )
-    if bucket is not None and call.parameters["UploadId"] not in bucket.multiparts:
-        raise AwsError(
-            "NoSuchUpload",
-            "The specified upload does not exist. The upload ID may be invalid, aborted, or"
-            " completed.",
-            404,
-        )
 
 
 def _nat_gateway(call: ApiCall) -> None:
@@ -102,11 +86,7 @@ def _require(parameters: Mapping[str, Any], *names: str) -> None:
 
 
 GUARDS: Mapping[str, Mapping[str, Guard]] = {
-    "s3": {
-        "PutBucketPolicy": _bucket_policy,
-        "CompleteMultipartUpload": _upload,
-        "UploadPart": _upload,
-    },
+    "s3": {"PutBucketPolicy": _bucket_policy},
     "ec2": {"DeleteNatGateway": _nat_gateway},
     "ecr": {"PutImage": _image},
     "sqs": dict.fromkeys(("CreateQueue", "SetQueueAttributes"), _queue_policy),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal_local.control import moto_guards
+from shoal_local.control import moto_guards, object_requests
 from shoal_local.control.metric_store import check_namespace
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
@@ -79,7 +79,28 @@ _OWN: Mapping[str, Mapping[str, Guard]] = {
     "sns": {"Subscribe": _subscription},
     "ecr": {"StartImageScan": refuse("scans no images (ecr:StartImageScan)")},
 }
-GUARDS: Mapping[str, Mapping[str, Guard]] = {
-    service: {**moto_guards.GUARDS.get(service, {}), **_OWN.get(service, {})}
-    for service in {**moto_guards.GUARDS, **_OWN}
-}
+
+
+def _merged(*tables: Mapping[str, Mapping[str, Guard]]) -> dict[str, dict[str, Guard]]:
+    """Return the guards of all tables; where several guard an operation, each is asked."""
+    merged: dict[str, dict[str, Guard]] = {}
+    for table in tables:
+        for service, guards in table.items():
+            operations = merged.setdefault(service, {})
+            for operation, guard in guards.items():
+                before = operations.get(operation)
+                operations[operation] = _each(before, guard) if before else guard
+    return merged
+
+
+def _each(*guards: Guard) -> Guard:
+    def guard(call: ApiCall) -> None:
+        for one in guards:
+            one(call)
+
+    return guard
+
+
+GUARDS: Mapping[str, Mapping[str, Guard]] = _merged(
+    moto_guards.GUARDS, {"s3": object_requests.GUARDS}, _OWN
+)
