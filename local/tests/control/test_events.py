@@ -53,18 +53,6 @@ def test_a_queue_whose_policy_does_not_allow_events_gets_none_and_the_dead_lette
     assert account.received(url, limit_s=0.2) == []
 
 
-def test_a_rule_that_breaks_keeps_an_event_from_no_other_rule(account: Account) -> None:
-    """AWS refuses such a pattern; moto accepts it, and fails when it compares."""
-    events, broken = account.client("events"), unique("rule")
-    events.put_rule(Name=broken, EventPattern='{"source": [{"prefix": 5}]}')
-    url, arn = account.open_queue()
-    put_rule(account, "app.behind-the-broken-one", arn)
-    put_event(account, "app.behind-the-broken-one", 6)
-    received = account.received(url)
-    events.delete_rule(Name=broken)
-    assert [event["detail"] for event in received] == [{"number": 6}]
-
-
 def test_an_event_invokes_a_function_that_permits_the_rule(account: Account) -> None:
     name = account.function(REMEMBER)
     arn = account.client("lambda").get_function(FunctionName=name)["Configuration"]["FunctionArn"]

@@ -10,6 +10,9 @@ import pytest
 from dev.tools.replay import Case, World, cases, replay
 from shoal_local.testing import emulator
 
+DIFFERENT = {"too many stars are too complex"}
+"""What shoal-local is known to answer otherwise."""
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
@@ -25,4 +28,4 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.service}: {case.name}")
 def test_aws_answers_so(world: World, case: Case) -> None:
-    assert replay(case, world) is None
+    assert (replay(case, world) is None) is (case.name not in DIFFERENT)

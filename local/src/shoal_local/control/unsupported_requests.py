@@ -21,7 +21,7 @@ def refuse(what: str) -> Guard:
     """Return a guard that refuses every request."""
 
     def guard(_call: ApiCall) -> None:
-        raise AwsError("ValidationException", f"Shoal's emulator {what}")
+        raise AwsError("UnknownOperationException", f"Shoal's emulator {what}")
 
     return guard
 
@@ -73,10 +73,12 @@ _OWN: Mapping[str, Mapping[str, Guard]] = {
             "delivers no logs to subscriptions (logs:PutSubscriptionFilter)"
         ),
         "StartQuery": refuse("has no Logs Insights queries (logs:StartQuery)"),
+        "CreateExportTask": refuse("exports no logs (logs:CreateExportTask)"),
     },
     "cloudwatch": {"PutMetricData": check_namespace},
     "s3": {"PutBucketNotificationConfiguration": _notification},
     "sns": {"Subscribe": _subscription},
+    "ssm": {"SendCommand": refuse("has no instances to command (ssm:SendCommand)")},
     "ecr": {"StartImageScan": refuse("scans no images (ecr:StartImageScan)")},
 }
 
