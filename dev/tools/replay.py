@@ -155,6 +155,11 @@ class World:
             archive.writestr("main.py", source)
         return buffer.getvalue()
 
+    @property
+    def large_event(self) -> str:
+        """JSON of more than 6 MB."""
+        return json.dumps("a" * 6_291_455)
+
     @functools.cached_property
     def function(self) -> str:
         return self._function(self.role)
@@ -177,6 +182,11 @@ class World:
     def queue(self) -> str:
         """The URL of a queue without a policy."""
         return str(self.client("sqs").create_queue(QueueName=self.unique())["QueueUrl"])
+
+    @property
+    def queues(self) -> str:
+        """The URL that those of queues begin with."""
+        return self.queue.rpartition("/")[0]
 
     @property
     def queue_arn(self) -> str:

@@ -94,7 +94,12 @@ class Account:
             self.identity, self.clients, shared.registry, folder / "lambda", shared.faults
         )
         self.functions = Functions(self.identity, self.clients, self.invoker, folder / "lambda")
-        self.sources = EventSources(self.identity, self.clients, self.functions)
+        self.sources = EventSources(
+            self.identity,
+            self.clients,
+            self.functions,
+            lambda role, action, resource: self.authorizer.role_may(role, action, resource),
+        )
         self.events = Events(
             self.identity, self.clients, self.functions, shared.schedule_speed, shared.faults
         )

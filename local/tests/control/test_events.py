@@ -139,7 +139,7 @@ def test_events_in_the_name_of_aws_are_not_taken_from_callers(account: Account) 
 
 def mapped(account: Account, source: str, queue_arn: str, **settings: Any) -> str:
     """Create a function fed from a queue and return its name."""
-    name = account.function(source, Timeout=1)
+    name = account.function(source, Timeout=1, Role=account.consumer_role())
     account.client("lambda").create_event_source_mapping(
         FunctionName=name, EventSourceArn=queue_arn, **settings
     )
@@ -209,7 +209,9 @@ def last_result(account: Account, name: str) -> str:
 
 def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: Account) -> None:
     url, arn = account.queue(VisibilityTimeout="1")
-    name = account.function("def handler(event, context):\n    pass\n", Timeout=1)
+    name = account.function(
+        "def handler(event, context):\n    pass\n", Timeout=1, Role=account.consumer_role()
+    )
     mapping = account.client("lambda").create_event_source_mapping(
         FunctionName=name, EventSourceArn=arn, Enabled=False
     )
