@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal_local.control import moto_guards, object_requests
+from shoal_local.control import (
+    message_requests,
+    metric_requests,
+    moto_guards,
+    object_requests,
+    parameter_requests,
+)
 from shoal_local.control.metric_store import check_namespace
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
@@ -104,5 +110,12 @@ def _each(*guards: Guard) -> Guard:
 
 
 GUARDS: Mapping[str, Mapping[str, Guard]] = _merged(
-    moto_guards.GUARDS, {"s3": object_requests.GUARDS}, _OWN
+    moto_guards.GUARDS,
+    message_requests.GUARDS,
+    {
+        "s3": object_requests.GUARDS,
+        "cloudwatch": metric_requests.GUARDS,
+        "ssm": parameter_requests.GUARDS,
+    },
+    _OWN,
 )
