@@ -48,6 +48,8 @@ class Case:
     answer: str | int
     """The error's code, its HTTP status where S3 answers without a code, or `ok`."""
     source: str
+    message: str = ""
+    """Words that the error's message has, where they say more than its code."""
     before: Sequence[Mapping[str, Any]] = ()
     region: str = ""
     value: str = ""
@@ -264,6 +266,7 @@ def replay(case: Case, world: World) -> str | None:
     except ClientError as error:
         code, status = error.response["Error"]["Code"], _status(error.response)
         same = case.answer == (status if isinstance(case.answer, int) else code) and status < 500
+        same = same and case.message in error.response["Error"]["Message"]
         return None if same else f"{code} ({status}): {error.response['Error']['Message'][:150]}"
     if case.answer != "ok" and case.answer != _status(answer):
         return "it succeeds"

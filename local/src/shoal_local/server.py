@@ -25,7 +25,13 @@ from shoal_local.account import Account, Shared
 from shoal_local.control.account_router import AccountRouter
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.loopback_guard import LoopbackGuard
-from shoal_local.control.moto_patches import patch_cloudwatch, patch_ecr, patch_s3, warm_up
+from shoal_local.control.moto_patches import (
+    patch_cloudwatch,
+    patch_ecr,
+    patch_s3,
+    patch_sns,
+    warm_up,
+)
 from shoal_local.control.object_bodies import stream_objects
 from shoal_local.control.object_events import send_object_events
 from shoal_local.control.part_checksums import patch_uploads
@@ -122,6 +128,7 @@ class Emulator:
         patch_s3()
         stream_objects()
         patch_uploads()
+        patch_sns()
         patch_cloudwatch()
         patch_ecr()
         self.state = State(options.state_dir)
