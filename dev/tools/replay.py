@@ -5,6 +5,7 @@
 
 The requests are in `aws_answers.yaml`: by service and by what AWS does, the operation, its
 parameters, what is done before, the code (or `ok`) that AWS answers, and where that is known from.
+What the server refuses by name is listed, and does not count.
 `$name` stands for something that `World` makes, `{repeat, times}` for a text that often, or for a
 list of a value that often. The exit
 status is 1 if a service agrees less than `--under` says.
@@ -18,9 +19,10 @@ import io
 import itertools
 import json
 import re
+import secrets
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,8 +35,14 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 ANSWERS = Path(__file__).with_name("aws_answers.yaml")
+REFUSED = "UnknownOperationException"
+"""The code of what shoal-local has not."""
 _AS_SENT = Config(parameter_validation=False, retries={"max_attempts": 0})
 _NAME = re.compile(r"\$(\w+)")
+
+
+class RefusedError(Exception):
+    """The server says that it has not what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,8 @@ class World:
     session: boto3.Session = field(default_factory=boto3.Session)
     endpoint: str | None = None
     """The server's URL; without one, the environment's."""
-    stem: str = "replay"
+    stem: str = field(default_factory=lambda: f"replay-{secrets.token_hex(3)}")
+    """What names begin with: another for each world, so that a server can be asked twice."""
     _numbers: Any = field(default_factory=itertools.count)
     _clients: dict[tuple[str, str], Any] = field(default_factory=dict)
 
@@ -205,6 +214,10 @@ class World:
     def topic(self) -> str:
         return str(self.client("sns").create_topic(Name=self.unique())["TopicArn"])
 
+    @property
+    def bus(self) -> str:
+        return self._arn("events", "event-bus/default")
+
     @functools.cached_property
     def rule(self) -> str:
         """A rule without targets."""
@@ -257,26 +270,40 @@ def _policy(**statement: Any) -> str:
 
 
 def replay(case: Case, world: World) -> str | None:
-    """Return how the answer differs from AWS's, or None if it agrees."""
-    unique, client = world.unique(), world.client(case.service, case.region)
+    """Return how the answer differs from AWS's, or None if it agrees.
+
+    Raises RefusedError for what the server says that it has not.
+    """
+    unique = world.unique()
     try:
         for call in case.before:
-            _send(world.client(case.service), call, world, unique)
-        answer = _send(client, case.call, world, unique)
+            _send(case.service, call, world, unique)
+        answer = _send(case.service, case.call, world, unique, case.region)
     except ClientError as error:
-        code, status = error.response["Error"]["Code"], _status(error.response)
-        same = case.answer == (status if isinstance(case.answer, int) else code) and status < 500
-        same = same and case.message in error.response["Error"]["Message"]
-        return None if same else f"{code} ({status}): {error.response['Error']['Message'][:150]}"
+        return _difference(case, error)
     if case.answer != "ok" and case.answer != _status(answer):
         return "it succeeds"
     value = jmespath.search(case.value, answer) if case.value else case.equals
     return None if value == case.equals else f"{case.value} is {value}"
 
 
-def _send(client: Any, call: Mapping[str, Any], world: World, unique: str) -> Mapping[str, Any]:
-    ((operation, parameters),) = call.items()
-    method = getattr(client, xform_name(operation))
+def _difference(case: Case, error: ClientError) -> str | None:
+    code, status = error.response["Error"]["Code"], _status(error.response)
+    message = error.response["Error"]["Message"]
+    if code == REFUSED:
+        raise RefusedError(message)
+    expected = case.answer == (status if isinstance(case.answer, int) else code)
+    same = expected and status < 500 and case.message in message
+    return None if same else f"{code} ({status}): {message[:150]}"
+
+
+def _send(
+    service: str, call: Mapping[str, Any], world: World, unique: str, region: str = ""
+) -> Mapping[str, Any]:
+    """Send an operation of the service, or of another one (`sns:Publish`)."""
+    ((name, parameters),) = call.items()
+    other, _, operation = name.rpartition(":")
+    method = getattr(world.client(other or service, region), xform_name(operation))
     answer: Mapping[str, Any] = method(**world.filled(parameters, unique))
     return answer
 
@@ -285,12 +312,42 @@ def _status(answer: Mapping[str, Any]) -> int:
     return int(answer["ResponseMetadata"]["HTTPStatusCode"])
 
 
-def agreement(results: Sequence[tuple[Case, str | None]]) -> dict[str, float]:
-    """Return the percentage of cases that agree, by service."""
-    by_service: dict[str, list[bool]] = {}
-    for case, difference in results:
-        by_service.setdefault(case.service, []).append(difference is None)
-    return {name: 100 * sum(agree) / len(agree) for name, agree in sorted(by_service.items())}
+@dataclass
+class Agreement:
+    """How often a server agrees with AWS; what it refuses by name does not count."""
+
+    agree: dict[str, int] = field(default_factory=dict)
+    differ: dict[str, list[str]] = field(default_factory=dict)
+    refused: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, world: World, every: Iterable[Case]) -> Agreement:
+        """Replay cases and count, by service."""
+        agreement = cls()
+        for case in every:
+            agreement.agree.setdefault(case.service, 0)
+            try:
+                difference = replay(case, world)
+            except RefusedError:
+                agreement.refused.setdefault(case.service, []).append(case.name)
+                continue
+            if difference is None:
+                agreement.agree[case.service] += 1
+            else:
+                line = f"{case.name}: {difference}; AWS answers {case.answer}"
+                agreement.differ.setdefault(case.service, []).append(line)
+        return agreement
+
+    def percent(self, service: str) -> float:
+        agree, differ = self.agree[service], len(self.differ.get(service, []))
+        return 100 * agree / (agree + differ) if agree + differ else 100
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line per service, and below it each case that differs or is refused."""
+        for service in sorted(self.agree):
+            yield f"{service:16}{self.percent(service):6.1f} %  {self.agree[service]} agree"
+            yield from (f"  differs: {line}" for line in self.differ.get(service, []))
+            yield from (f"  refused: {name}" for name in self.refused.get(service, []))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -298,15 +355,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="replay", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--under", type=float, default=0, metavar="PERCENT")
     limit = parser.parse_args(arguments).under
-    world = World()
-    results = [(case, replay(case, world)) for case in cases()]
-    rates = agreement(results)
-    for service, rate in rates.items():
-        print(f"{service:24}{rate:6.1f} %")
-    for case, difference in results:
-        if difference is not None:
-            print(f"{case.service}: {case.name}: {difference}; AWS answers {case.answer}")
-    return int(any(rate < limit for rate in rates.values()))
+    agreement = Agreement.of(World(), cases())
+    print(*agreement.lines(), sep="\n")
+    return int(any(agreement.percent(service) < limit for service in agreement.agree))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
-from moto.events.models import Rule, events_backends
+from moto.events.models import EventPattern, Rule, events_backends
 
 from shoal_local.control import event_patterns
 from shoal_local.control.clients import Clients
@@ -72,7 +72,7 @@ class Events:
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
         """Return the handlers of the operations answered here; moto answers the others."""
-        return {"PutEvents": self._put_events}
+        return {"PutEvents": self._put_events, "TestEventPattern": test_pattern}
 
     @property
     def guards(self) -> dict[str, Callable[[ApiCall], None]]:
@@ -307,6 +307,19 @@ def target_input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Any:
         if name:
             value = value.get(name) if isinstance(value, Mapping) else None
     return value
+
+
+def test_pattern(call: ApiCall) -> Mapping[str, Any]:
+    """Answer TestEventPattern."""
+    text = call.parameters["EventPattern"]
+    event_patterns.check(text)
+    try:
+        event = json.loads(call.parameters["Event"])
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise AwsError("ValidationException", "Parameter Event is not valid.")
+    return {"Result": event_patterns.matches(EventPattern.load(text), event)}
 
 
 def check_targets(call: ApiCall) -> None:
