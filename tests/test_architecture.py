@@ -102,6 +102,13 @@ def test_tests_of_shoal_local_import_nothing_of_the_product() -> None:
     assert wrong == []
 
 
+def test_no_product_code_handles_the_error_of_what_shoal_local_does_not_emulate() -> None:
+    """An operation that is missing there fails a test, and never passes for a missing resource."""
+    product = _tracked("app.py", "config", "pipelines", "shoal", "stacks")
+    code = "UnknownOperationException"
+    assert [name for name in product if code in (ROOT / name).read_text(encoding="utf-8")] == []
+
+
 def test_app_imports_only_settings_stacks_and_the_cdk() -> None:
     roots = {module.split(".")[0] for module in _imports(ROOT / "app.py")} - sys.stdlib_module_names
     assert roots <= {"config", "pipelines", "stacks", "aws_cdk", "cdk_nag"}

@@ -97,7 +97,12 @@ class Account:
             self.identity, self.clients, shared.registry, folder / "lambda", shared.faults
         )
         self.functions = Functions(self.identity, self.clients, self.invoker, folder / "lambda")
-        self.sources = EventSources(self.identity, self.clients, self.functions)
+        self.sources = EventSources(
+            self.identity,
+            self.clients,
+            self.functions,
+            lambda role, action, resource: self.authorizer.role_may(role, action, resource),
+        )
         self.events = Events(
             self.identity, self.clients, self.functions, shared.schedule_speed, shared.faults
         )
@@ -200,7 +205,9 @@ class Account:
                     "DescribeAlarms": self.alarms.guard,
                 },
             ),
-            "logs": Service({"FilterLogEvents": filter_log_events}),
+            "logs": Service(
+                {"FilterLogEvents": filter_log_events}, guards=unsupported_requests.GUARDS["logs"]
+            ),
             "sts": Service(self.identity.operations, complete=True),
             "iam": Service(
                 Simulator(self.state, self._shared.evaluator).operations,

@@ -30,6 +30,7 @@ from shoal_local.control.moto_patches import (
     patch_ecr,
     patch_kms,
     patch_s3,
+    patch_sns,
     warm_up,
 )
 from shoal_local.control.object_bodies import stream_objects
@@ -130,6 +131,7 @@ class Emulator:
         stream_objects()
         patch_uploads()
         patch_digests()
+        patch_sns()
         patch_cloudwatch()
         patch_ecr()
         patch_kms()

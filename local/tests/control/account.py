@@ -79,6 +79,16 @@ class Account(LocalAccount):
         )
         return str(role["Role"]["Arn"])
 
+    def consumer_role(self) -> str:
+        """Create a role of functions that may receive from queues, and return its ARN."""
+        arn = self.role()
+        self.client("iam").put_role_policy(
+            RoleName=arn.rpartition("/")[2],
+            PolicyName="queues",
+            PolicyDocument=json.dumps(allow("sqs:*")),
+        )
+        return arn
+
     def function(self, source: str, **settings: Any) -> str:
         """Create a function of one module with `handler(event, context)`, and return its name."""
         name = unique("function")

@@ -4,15 +4,24 @@ responses that are checked too.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from local.tests.sagemaker.account import INFERENCE_IMAGE, Account, shell_step
+from local.tests.sagemaker.account import INFERENCE_IMAGE, TRAINING_IMAGE, Account, shell_step
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.shapes import ResponseMismatchError, check_request, check_response
+from shoal_local.sagemaker.hosting import configs, endpoints, models
+from shoal_local.sagemaker.jobs import processing, training, transform
+from shoal_local.sagemaker.registry import groups, packages
+from shoal_local.sagemaker.shapes import (
+    ResponseMismatchError,
+    check_request,
+    check_response,
+    input_shape,
+)
 from shoal_local.sagemaker.store import Store
 
 
@@ -94,8 +103,9 @@ def test_a_response_that_aws_would_not_make_is_our_own_error(response: dict[str,
 def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
     with pytest.raises(
         ClientError, match="does not emulate the operation ListAutoMLJobs of SageMaker"
-    ):
+    ) as caught:
         account.sagemaker.list_auto_ml_jobs()
+    assert caught.value.response["Error"]["Code"] == "UnknownOperationException"
 
 
 @pytest.mark.parametrize(
@@ -142,6 +152,33 @@ def test_lists_come_in_pages_sorted_as_asked(account: Account) -> None:
         for each in page["ModelPackageGroupSummaryList"]
     ]
     assert (names, "NextToken" in second) == ([f"paged-{number:02}" for number in range(12)], False)
+
+
+LISTS = {
+    "ListTrainingJobs": training,
+    "ListProcessingJobs": processing,
+    "ListTransformJobs": transform,
+    "ListModels": models,
+    "ListEndpointConfigs": configs,
+    "ListEndpoints": endpoints,
+    "ListModelPackageGroups": groups,
+    "ListModelPackages": packages,
+}
+
+
+@pytest.mark.parametrize("operation", LISTS)
+def test_a_list_has_the_order_that_the_api_reference_documents(operation: str) -> None:
+    documentation = input_shape(operation).members["SortOrder"].documentation
+    default = re.search(r"The default is <code>(\w+)</code>", documentation)
+    assert default
+    assert LISTS[operation]._LISTING.default_order == default[1]
+
+
+def test_without_an_order_the_oldest_package_is_first(account: Account) -> None:
+    account.sagemaker.create_model_package_group(ModelPackageGroupName="in-order")
+    versions = [register(account, "in-order") for _ in range(2)]
+    listed = account.sagemaker.list_model_packages(ModelPackageGroupName="in-order")
+    assert [each["ModelPackageArn"] for each in listed["ModelPackageSummaryList"]] == versions
 
 
 def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
@@ -193,9 +230,39 @@ def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
 def test_a_job_that_names_what_is_not_there_is_refused(
     account: Account, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ClientError, match="ValidationException") as caught:
+    with pytest.raises(ClientError) as caught:
         account.sagemaker.create_training_job(**account.training("refused", **changes))
-    assert message in caught.value.response["Error"]["Message"]
+    error = caught.value.response["Error"]
+    missing = "does not emulate" in error["Message"]
+    assert error["Code"] == ("UnknownOperationException" if missing else "ValidationException")
+    assert message in error["Message"]
+
+
+def test_a_training_job_without_its_algorithm_is_a_validation_exception(account: Account) -> None:
+    request = account.training("nothing")
+    del request["AlgorithmSpecification"]
+    with pytest.raises(ClientError, match=r"ValidationException.*AlgorithmSpecification is req"):
+        account.sagemaker.create_training_job(**request)
+
+
+def test_a_processing_job_without_a_count_of_instances_is_a_validation_exception(
+    account: Account,
+) -> None:
+    with pytest.raises(ClientError, match=r"ValidationException.*ClusterConfig\.InstanceCount"):
+        account.sagemaker.create_processing_job(
+            ProcessingJobName="uncounted",
+            ProcessingResources={"ClusterConfig": {"VolumeSizeInGB": 1}},
+            AppSpecification={"ImageUri": TRAINING_IMAGE, "ContainerEntrypoint": ["true"]},
+            RoleArn=account.role,
+        )
+
+
+def test_a_role_that_is_no_arn_is_a_validation_exception_before_iam_is_asked(
+    account: Account,
+) -> None:
+    request = account.training("no-role") | {"RoleArn": "arn:aws:iam::111122223333:jobs"}
+    with pytest.raises(ClientError, match=r"ValidationException.*at .roleArn. failed to satisfy"):
+        account.sagemaker.create_training_job(**request)
 
 
 def register(account: Account, group: str) -> str:

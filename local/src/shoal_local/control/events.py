@@ -16,18 +16,19 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
-from moto.events.models import Rule, events_backends
-from moto.events.utils import EventMessageType
+from moto.events.models import EventPattern, Rule, events_backends
 
+from shoal_local.control import event_patterns
 from shoal_local.control.clients import Clients
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.identity import Identity
 from shoal_local.control.policies import allows
 from shoal_local.control.protocol import ApiCall
 from shoal_local.control.rule_schedules import Schedules, period_s
+from shoal_local.control.unsupported_requests import refuse
 from shoal_local.errors import AwsError
 from shoal_local.faults import Faults
 
@@ -38,6 +39,12 @@ TARGET_MEMBERS = frozenset(
 )
 DELIVERABLE = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sqs:)")
 MAX_THREADS = 8
+MAX_ENTRIES = 10
+MAX_ENTRIES_BYTES = 1024 * 1024
+"""Of one request (API reference, PutEvents; it was 256 KB until 2026)."""
+MAX_TARGETS = 5
+"""Of one rule (API reference, PutTargets)."""
+_TIME_BYTES = 14
 
 log = logging.getLogger(__name__)
 
@@ -65,12 +72,18 @@ class Events:
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
         """Return the handlers of the operations answered here; moto answers the others."""
-        return {"PutEvents": self._put_events}
+        return {"PutEvents": self._put_events, "TestEventPattern": test_pattern}
 
     @property
     def guards(self) -> dict[str, Callable[[ApiCall], None]]:
         """Return the checks before moto gets a request."""
-        return {"PutTargets": check_targets, "PutRule": check_rule}
+        replays = "does not replay events"
+        return {
+            "PutTargets": check_targets,
+            "PutRule": check_rule,
+            "CreateArchive": refuse(f"{replays} (events:CreateArchive)"),
+            "StartReplay": refuse(f"{replays} (events:StartReplay)"),
+        }
 
     def emit(self, entry: Mapping[str, Any]) -> str:
         """Put an event on the default bus, and return its id before it is delivered.
@@ -127,13 +140,18 @@ class Events:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _put_events(self, call: ApiCall) -> Mapping[str, Any]:
-        return (
-            {"FailedEntryCount": 0, "Entries": []}
-            if not call.parameters["Entries"]
-            else self._put(call.parameters["Entries"])
-        )
-
-    def _put(self, entries: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+        entries = call.parameters["Entries"]
+        if len(entries) > MAX_ENTRIES:
+            raise AwsError(
+                "ValidationException",
+                "1 validation error detected: Value at 'entries' failed to satisfy constraint:"
+                f" Member must have length less than or equal to {MAX_ENTRIES}",
+            )
+        if sum(map(size_bytes, entries)) > MAX_ENTRIES_BYTES:
+            raise AwsError(
+                "ValidationException",
+                "Total size of the entries in the request is over the limit.",
+            )
         results = [self._put_one(entry) for entry in entries]
         return {
             "FailedEntryCount": sum("ErrorCode" in result for result in results),
@@ -263,12 +281,19 @@ class Events:
                 log.warning("dead letter of %s not delivered: %s", rule_arn, error)
 
 
+def size_bytes(entry: Mapping[str, Any]) -> int:
+    """Return the size of an entry of PutEvents (user guide, "Calculating PutEvents event entry
+    size").
+    """
+    texts = [entry.get(name) or "" for name in ("Source", "DetailType", "Detail")]
+    lengths = [len(text.encode()) for text in (*texts, *(entry.get("Resources") or []))]
+    return sum(lengths) + (_TIME_BYTES if entry.get("Time") else 0)
+
+
 def matches(rule: Rule, event: dict[str, Any]) -> bool:
     """Return whether the event matches the rule's pattern; a rule without one matches nothing."""
     pattern = rule.event_pattern
-    return bool(pattern.get_pattern()) and bool(
-        pattern.matches_event(cast(EventMessageType, event))
-    )
+    return bool(pattern.get_pattern()) and event_patterns.matches(pattern, event)
 
 
 def target_input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Any:
@@ -284,9 +309,30 @@ def target_input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Any:
     return value
 
 
+def test_pattern(call: ApiCall) -> Mapping[str, Any]:
+    """Answer TestEventPattern."""
+    text = call.parameters["EventPattern"]
+    event_patterns.check(text)
+    try:
+        event = json.loads(call.parameters["Event"])
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise AwsError("ValidationException", "Parameter Event is not valid.")
+    return {"Result": event_patterns.matches(EventPattern.load(text), event)}
+
+
 def check_targets(call: ApiCall) -> None:
-    """Raise AwsError ValidationException for a target that could not be delivered to."""
-    for target in call.parameters.get("Targets", []):
+    """Raise AwsError for a target that could not be delivered to, or too many of them."""
+    bus = events_backends[call.account][call.region].event_buses[DEFAULT_BUS]
+    rule = bus.rules.get(call.parameters["Rule"])
+    ids = {target["Id"] for target in (*(rule.targets if rule else ()), *_targets(call))}
+    if len(ids) > MAX_TARGETS:
+        raise AwsError(
+            "LimitExceededException",
+            "The requested resource exceeds the maximum number allowed.",
+        )
+    for target in _targets(call):
         unknown = sorted(
             key for key, value in target.items() if value is not None and key not in TARGET_MEMBERS
         )
@@ -303,6 +349,10 @@ def check_targets(call: ApiCall) -> None:
         _check_input(target)
 
 
+def _targets(call: ApiCall) -> list[Mapping[str, Any]]:
+    return call.parameters.get("Targets") or []
+
+
 def _check_input(target: Mapping[str, Any]) -> None:
     """Raise AwsError for an input that is not JSON, in EventBridge's words as users quote them."""
     try:
@@ -314,7 +364,9 @@ def _check_input(target: Mapping[str, Any]) -> None:
 
 
 def check_rule(call: ApiCall) -> None:
-    """Raise AwsError ValidationException for a schedule that nothing here would start."""
+    """Raise AwsError for a wrong pattern, and for a schedule that nothing here would start."""
+    if call.parameters.get("EventPattern"):
+        event_patterns.check(call.parameters["EventPattern"])
     schedule = call.parameters.get("ScheduleExpression")
     if schedule and period_s(schedule) is None:
         raise AwsError(

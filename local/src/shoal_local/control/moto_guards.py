@@ -11,27 +11,11 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 from moto.ecr.models import ecr_backends
-from moto.s3.models import s3_backends
-from moto.utilities.utils import get_partition
 
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 Guard = Callable[[ApiCall], None]
-
-
-def _upload(call: ApiCall) -> None:
-    """Refuse an upload that was aborted or completed; moto answers 500, which clients retry."""
-    bucket = s3_backends[call.account][get_partition(call.region)].buckets.get(
-        call.parameters["Bucket"]
-    )
-    if bucket is not None and call.parameters["UploadId"] not in bucket.multiparts:
-        raise AwsError(
-            "NoSuchUpload",
-            "The specified upload does not exist. The upload ID may be invalid, aborted, or"
-            " completed.",
-            404,
-        )
 
 
 def _nat_gateway(call: ApiCall) -> None:
@@ -76,10 +60,6 @@ def _require(parameters: Mapping[str, Any], *names: str) -> None:
 
 
 GUARDS: Mapping[str, Mapping[str, Guard]] = {
-    "s3": {
-        "CompleteMultipartUpload": _upload,
-        "UploadPart": _upload,
-    },
     "ec2": {"DeleteNatGateway": _nat_gateway},
     "ecr": {"PutImage": _image},
     "cloudwatch": {"PutMetricAlarm": _alarm},

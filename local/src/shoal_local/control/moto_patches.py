@@ -2,6 +2,7 @@
 
 - Bucket policies: moto cannot read their conditions.
 - Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
+- Topics: moto sends to a queue whatever the queue's policy says.
 - Metrics have no percentiles, images no digest of their manifest, and keys no defaults.
 """
 
@@ -20,9 +21,11 @@ from moto.ecr.models import Image
 from moto.iam.access_control import PermissionResult
 from moto.kms.models import Key
 from moto.s3.models import FakeBucket, S3Backend
+from moto.sns.models import Subscription
+from moto.sqs.models import sqs_backends
 
 from shoal_local.control.metric_store import nearest_rank
-from shoal_local.control.policies import Principal, decision
+from shoal_local.control.policies import Principal, allows, decision
 
 ANONYMOUS = Principal("AWS", "anonymous")
 # Requests come over plain HTTP on loopback, which stands for the TLS that buckets ask for on AWS.
@@ -35,6 +38,7 @@ RESULTS = {
 WARM = ("s3", "iam", "sts", "ssm", "kms", "ec2", "ecr", "sqs", "events", "logs", "cloudwatch")
 
 _key_of_moto = Key.to_dict
+_publish_by_moto = Subscription.publish
 _statistic_of_moto = Statistics.get_statistics_for_type
 
 log = logging.getLogger(__name__)
@@ -58,6 +62,27 @@ def patch_s3() -> None:
     """Make moto's S3 ask `bucket_permission` and write no access logs."""
     S3Backend.log_incoming_request = no_access_log  # type: ignore[method-assign,assignment]
     FakeBucket.get_permission = bucket_permission  # type: ignore[method-assign,assignment]
+
+
+def publish(subscription: Subscription, *arguments: Any, **more: Any) -> None:
+    """Send a message to a subscriber; to a queue only if its policy lets SNS send for the topic."""
+    if subscription.protocol != "sqs" or _queue_allows(subscription):
+        _publish_by_moto(subscription, *arguments, **more)
+
+
+def _queue_allows(subscription: Subscription) -> bool:
+    _, _, _, region, account, name = subscription.endpoint.split(":")
+    queue = sqs_backends[account][region].queues.get(name)
+    if queue is None or not queue.policy:
+        return False
+    context = {**CONTEXT, "aws:SourceArn": subscription.topic_arn, "aws:SourceAccount": account}
+    sns = Principal("Service", "sns.amazonaws.com", context)
+    return allows(json.loads(queue.policy), sns, "sqs:SendMessage", subscription.endpoint, context)
+
+
+def patch_sns() -> None:
+    """Make moto's SNS ask the policies of queues."""
+    Subscription.publish = publish  # type: ignore[method-assign,assignment]
 
 
 def statistic(statistics: Statistics, name: str) -> Any:

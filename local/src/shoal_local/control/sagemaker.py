@@ -29,6 +29,8 @@ TARGET_PREFIX = "SageMaker."
 class SageMaker(Protocol):
     """What the SageMaker side provides (`shoal_local.sagemaker.service.SageMakerService`)."""
 
+    def check(self, operation: str, request: dict[str, Any]) -> None: ...
+
     def handle(
         self, operation: str, request: dict[str, Any], caller_arn: str
     ) -> dict[str, Any]: ...
@@ -72,7 +74,12 @@ class Gateway:
     def _handle(self, call: ApiCall, operation: str, body: bytes) -> Reply:
         call = replace(call, operation=operation)
         try:
-            call = self.authorizer.with_questions(replace(call, parameters=parsed_body(body)))
+            call = replace(call, parameters=parsed_body(body))
+            # AWS looks at the shape of a request first, and asks IAM about what has one.
+            self.service_of(self.authorizer.identity.account).check(
+                operation, dict(call.parameters)
+            )
+            call = self.authorizer.with_questions(call)
             self.authorizer.check(call)
             call = self.authorizer.in_owner_account(call)
             result = self.service_of(call.account).handle(

@@ -56,6 +56,18 @@ MOTO_SERVICES = frozenset(
         "budgets",
     }
 )
+# Services that keep their things in one place here, which is that of the emulator's region.
+OF_ONE_REGION = frozenset(
+    {
+        "sagemaker",
+        "cloudformation",
+        "lambda",
+        "scheduler",
+        "fsx",
+        "codebuild",
+        "application-autoscaling",
+    }
+)
 OWN_PATH = "/_shoal/"
 # moto's own control panel and its imitation of instance metadata are no part of the AWS API.
 CLOSED_PATHS = ("/moto-api", "/latest/meta-data/", "/latest/api/", "/favicon.ico")
@@ -164,6 +176,15 @@ class ServiceRouter:
     def _answer(
         self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
     ) -> Iterable[bytes]:
+        if call.service in OF_ONE_REGION and call.region != self.identity.region:
+            buffer_body(environ)  # so that the next request on the connection is found
+            return self._refuse(
+                environ,
+                start_response,
+                call,
+                f"Shoal's emulator has {call.service} in {self.identity.region} only, and the"
+                f" request is signed for {call.region}",
+            )
         if call.service in self.raw:
             return self._finish(
                 self.raw[call.service](environ, call, buffer_body(environ)), start_response

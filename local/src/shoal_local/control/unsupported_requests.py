@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal_local.control import moto_guards
+from shoal_local.control import (
+    message_requests,
+    metric_requests,
+    moto_guards,
+    object_requests,
+    parameter_requests,
+)
 from shoal_local.control.metric_store import check_namespace
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
@@ -21,7 +27,7 @@ def refuse(what: str) -> Guard:
     """Return a guard that refuses every request."""
 
     def guard(_call: ApiCall) -> None:
-        raise AwsError("ValidationException", f"Shoal's emulator {what}")
+        raise AwsError("UnknownOperationException", f"Shoal's emulator {what}")
 
     return guard
 
@@ -73,13 +79,43 @@ _OWN: Mapping[str, Mapping[str, Guard]] = {
             "delivers no logs to subscriptions (logs:PutSubscriptionFilter)"
         ),
         "StartQuery": refuse("has no Logs Insights queries (logs:StartQuery)"),
+        "CreateExportTask": refuse("exports no logs (logs:CreateExportTask)"),
     },
     "cloudwatch": {"PutMetricData": check_namespace},
     "s3": {"PutBucketNotificationConfiguration": _notification},
     "sns": {"Subscribe": _subscription},
+    "ssm": {"SendCommand": refuse("has no instances to command (ssm:SendCommand)")},
     "ecr": {"StartImageScan": refuse("scans no images (ecr:StartImageScan)")},
 }
-GUARDS: Mapping[str, Mapping[str, Guard]] = {
-    service: {**moto_guards.GUARDS.get(service, {}), **_OWN.get(service, {})}
-    for service in {**moto_guards.GUARDS, **_OWN}
-}
+
+
+def _merged(*tables: Mapping[str, Mapping[str, Guard]]) -> dict[str, dict[str, Guard]]:
+    """Return the guards of all tables; where several guard an operation, each is asked."""
+    merged: dict[str, dict[str, Guard]] = {}
+    for table in tables:
+        for service, guards in table.items():
+            operations = merged.setdefault(service, {})
+            for operation, guard in guards.items():
+                before = operations.get(operation)
+                operations[operation] = _each(before, guard) if before else guard
+    return merged
+
+
+def _each(*guards: Guard) -> Guard:
+    def guard(call: ApiCall) -> None:
+        for one in guards:
+            one(call)
+
+    return guard
+
+
+GUARDS: Mapping[str, Mapping[str, Guard]] = _merged(
+    moto_guards.GUARDS,
+    message_requests.GUARDS,
+    {
+        "s3": object_requests.GUARDS,
+        "cloudwatch": metric_requests.GUARDS,
+        "ssm": parameter_requests.GUARDS,
+    },
+    _OWN,
+)

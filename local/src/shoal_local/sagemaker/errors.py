@@ -13,10 +13,12 @@ def invalid(message: str) -> AwsError:
 def not_emulated(what: str) -> AwsError:
     """Return the error for something that AWS has and this emulator has not.
 
-    It names what is missing, and is raised before anything starts.
+    It names what is missing, and is raised before anything starts. Its code is that of the other
+    services here, because SageMaker answers ValidationException for a resource that is not there.
     """
     return AwsError(
-        "ValidationException", f"The Shoal emulator does not emulate {what}. Nothing was started."
+        "UnknownOperationException",
+        f"The Shoal emulator does not emulate {what}. Nothing was started.",
     )
 
 

@@ -37,6 +37,9 @@ _SHARED = {
 class Listing:
     """How one kind is listed: response key, summary shape, and the keys for name, status and
     creation.
+
+    `default_order` is what the API reference says of the operation's SortOrder. Where it says
+    nothing (pipelines, executions, steps), the newest are first.
     """
 
     answer: str

@@ -173,6 +173,18 @@ class Authorizer:
                 raise refusal("sagemaker", error.message) from error
             self.requests.record(call, 200)
 
+    def role_may(self, credentials: RoleCredentials, action: str, resource: str) -> bool:
+        """Return whether a role may do an action, with `--enforce-iam` or without.
+
+        That is for services that ask before they take a role.
+        """
+        caller = self.identity.caller_arn(credentials.access_key_id)
+        service = action.partition(":")[0]
+        call = ApiCall(
+            service, "", self.state.region, caller, access_key_id=credentials.access_key_id
+        )
+        return self._decide(call, Question(action, resource), unlimited=False).allowed
+
     def _decide(self, call: ApiCall, question: Question, *, unlimited: bool) -> Decision:
         policies = (
             Policies(ALLOW_ALL, resource=self.state.policy_on(question))

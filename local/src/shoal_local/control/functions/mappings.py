@@ -22,6 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shoal_local.context import RoleCredentials
 from shoal_local.control.clients import Clients
 from shoal_local.control.functions.invoker import LAMBDA
+from shoal_local.control.functions.model import Function
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.identity import Identity
 from shoal_local.control.protocol import ApiCall
@@ -45,6 +46,9 @@ UNSUPPORTED = (
     "KMSKeyArn",
 )
 LONG_POLL_S = 1
+MAX_BATCH_WITHOUT_WINDOW = 10
+NEEDED = ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
+"""What a function's role must be allowed (developer guide, "Using Lambda with Amazon SQS")."""
 PAUSE_AFTER_FAILURE_S = 1.0
 
 log = logging.getLogger(__name__)
@@ -98,6 +102,8 @@ class EventSources:
     identity: Identity
     clients: Clients
     functions: Functions
+    may: Callable[[RoleCredentials, str, str], bool]
+    """Whether a role's own policies let it do an action on a resource; Lambda always asks."""
     _sources: dict[str, EventSource] = field(default_factory=dict)
 
     @property
@@ -144,18 +150,42 @@ class EventSources:
                 "InvalidParameterValueException",
                 f"Shoal's emulator maps SQS queues only, not {source_arn}",
             )
-        function = self.functions.get(request["FunctionName"])
+        function, settings = self.functions.get(request["FunctionName"]), settings_of(request)
+        check_batch(settings)
         self._check_visibility(queue_arn, function.timeout_s)
+        self._check_role(queue_arn, function)
+        self._check_new(queue_arn, function)
         source = EventSource(
             str(uuid.uuid4()),
             queue_arn,
             function.arn,
-            settings_of(request),
+            settings,
             dict(request.get("Tags") or {}),
         )
         self._sources[source.id] = source
         self._run(source)
         return source.describe()
+
+    def _check_new(self, queue_arn: str, function: Function) -> None:
+        for source in self._sources.values():
+            if (source.queue_arn, source.function_arn) == (queue_arn, function.arn):
+                raise AwsError(
+                    "ResourceConflictException",
+                    f'An event source mapping with SQS arn (" {queue_arn} ") and function ("'
+                    f' {function.name} ") already exists. Please update or delete the existing'
+                    f" mapping with UUID {source.id}",
+                    409,
+                )
+
+    def _check_role(self, queue_arn: str, function: Function) -> None:
+        role = self.identity.service_credentials(function.settings["Role"], function.name, LAMBDA)
+        for action in NEEDED:
+            if not self.may(role, f"sqs:{action}", queue_arn):
+                raise AwsError(
+                    "InvalidParameterValueException",
+                    "The function execution role does not have permissions to call"
+                    f" {action} on SQS",
+                )
 
     def _check_visibility(self, queue_arn: str, timeout_s: int) -> None:
         """Refuse a queue whose messages would reappear while the function still works on them, as
@@ -180,10 +210,12 @@ class EventSources:
 
     def _update(self, call: ApiCall) -> Mapping[str, Any]:
         source = self._get(call)
+        settings = {**source.settings, **settings_of(call.parameters)}
+        check_batch(settings)
         self._halt(source)
         if call.parameters.get("FunctionName"):
             source.function_arn = self.functions.get(call.parameters["FunctionName"]).arn
-        source.settings = {**source.settings, **settings_of(call.parameters)}
+        source.settings = settings
         source.modified_at = datetime.now(UTC)
         self._run(source)
         return source.describe()
@@ -282,6 +314,17 @@ def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
                 f"Shoal's emulator has no event source mappings with {name}",
             )
     return {key: request[key] for key in SUPPORTED if request.get(key) is not None}
+
+
+def check_batch(settings: Mapping[str, Any]) -> None:
+    """Raise AwsError for large batches that nothing would fill."""
+    size, window_s = settings.get("BatchSize", 10), settings.get("MaximumBatchingWindowInSeconds")
+    if int(size) > MAX_BATCH_WITHOUT_WINDOW and not int(window_s or 0):
+        raise AwsError(
+            "InvalidParameterValueException",
+            "Maximum batch window in seconds must be greater than 0 if maximum batch size is"
+            " greater than 10",
+        )
 
 
 def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:

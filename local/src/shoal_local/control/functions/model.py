@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import json
 import re
 import shutil
 import uuid
@@ -17,7 +18,34 @@ from typing import Any
 from shoal_local.archives import BadArchiveError, TooLargeError, unpack_zip
 from shoal_local.errors import AwsError
 
-RUNTIME = re.compile(r"^python3\.\d+$")
+RUNTIMES = tuple(f"python3.{minor}" for minor in range(10, 16))
+"""Of botocore 1.44.5, without those that can no longer be created."""
+DEPRECATED = ("python2.7", *(f"python3.{minor}" for minor in range(6, 10)))
+MAX_ENVIRONMENT_BYTES = 4096
+MIN_MEMORY_MB, MAX_MEMORY_MB = 128, 32_768
+RESERVED_VARIABLES = frozenset(
+    {
+        "_HANDLER",
+        "_X_AMZN_TRACE_ID",
+        "AWS_DEFAULT_REGION",
+        "AWS_REGION",
+        "AWS_EXECUTION_ENV",
+        "AWS_LAMBDA_FUNCTION_NAME",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
+        "AWS_LAMBDA_FUNCTION_VERSION",
+        "AWS_LAMBDA_INITIALIZATION_TYPE",
+        "AWS_LAMBDA_LOG_GROUP_NAME",
+        "AWS_LAMBDA_LOG_STREAM_NAME",
+        "AWS_ACCESS_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_LAMBDA_RUNTIME_API",
+        "LAMBDA_TASK_ROOT",
+        "LAMBDA_RUNTIME_DIR",
+    }
+)
+"""What Lambda sets itself (developer guide, "Defined runtime environment variables")."""
 NAME = re.compile(
     r"^(?:(?:arn:aws:lambda:[\w-]+:)?\d{12}:function:)?(?P<name>[\w-]{1,64})(?::(?P<qualifier>[\w$-]+))?$"
 )
@@ -154,12 +182,9 @@ def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
                 "InvalidParameterValueException",
                 f"Shoal's emulator does not run functions with {name}",
             )
-    runtime = request.get("Runtime")
-    if runtime and not RUNTIME.match(runtime):
-        raise AwsError(
-            "InvalidParameterValueException",
-            f"Shoal's emulator runs python3.* functions only, not {runtime}",
-        )
+    if request.get("Runtime"):
+        _check_runtime(request["Runtime"])
+    _check_variables((request.get("Environment") or {}).get("Variables") or {})
     settings = {
         key: request[key] for key in (*SUPPORTED, "LoggingConfig") if request.get(key) is not None
     }
@@ -169,7 +194,51 @@ def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
             "InvalidParameterValueException",
             f"Timeout must be between 1 and 900 seconds, not {timeout_s}",
         )
+    memory_mb = int(settings.get("MemorySize", MIN_MEMORY_MB))
+    if not MIN_MEMORY_MB <= memory_mb <= MAX_MEMORY_MB:
+        raise AwsError(
+            "InvalidParameterValueException",
+            f"MemorySize must be between {MIN_MEMORY_MB} and {MAX_MEMORY_MB} MB, not {memory_mb}",
+        )
     return settings
+
+
+def _check_runtime(runtime: str) -> None:
+    if runtime in RUNTIMES:
+        return
+    if runtime in DEPRECATED:
+        message = (
+            f"The runtime parameter of {runtime} is no longer supported for creating or updating"
+            " AWS Lambda functions. We recommend you use a supported runtime while creating or"
+            " updating functions."
+        )
+    elif runtime.startswith("python"):
+        message = (
+            f"Value {runtime} at 'runtime' failed to satisfy constraint: Member must satisfy enum"
+            f" value set: [{', '.join(RUNTIMES)}]"
+        )
+    else:
+        message = f"Shoal's emulator runs python3.* functions only, not {runtime}"
+    raise AwsError("InvalidParameterValueException", message)
+
+
+def _check_variables(variables: Mapping[str, str]) -> None:
+    unable = (
+        "Lambda was unable to configure your environment variables because the environment"
+        " variables you have provided"
+    )
+    if reserved := sorted(RESERVED_VARIABLES & variables.keys()):
+        raise AwsError(
+            "InvalidParameterValueException",
+            f"{unable} contains reserved keys that are currently not supported for modification."
+            f" Reserved keys used in this request: {', '.join(reserved)}",
+        )
+    measured = json.dumps(dict(variables), separators=(",", ":"), ensure_ascii=False)
+    if len(measured.encode()) > MAX_ENVIRONMENT_BYTES:
+        raise AwsError(
+            "InvalidParameterValueException",
+            f"{unable} exceeded the 4KB limit. String measured: {measured}",
+        )
 
 
 def unpack(archive: bytes, root: Path) -> Code:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from shoal_local.archives import TooLargeError
@@ -35,6 +36,7 @@ from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 TAIL_BYTES = 4096
+MAX_REQUEST_BYTES = 6_291_456
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,7 @@ class Functions:
         return {
             "CreateFunction": self._create,
             "GetFunction": self._get,
-            "GetFunctionConfiguration": (
-                lambda call: self.get(call.parameters["FunctionName"]).configuration()
-            ),
+            "GetFunctionConfiguration": lambda call: self._version(call).configuration(),
             "UpdateFunctionCode": self._update_code,
             "UpdateFunctionConfiguration": self._update_configuration,
             "DeleteFunction": self._delete,
@@ -135,6 +135,7 @@ class Functions:
                     f"{required} is mandatory for functions created with deployment packages",
                 )
         self._check_role(settings["Role"])
+        self._check_network(settings.get("VpcConfig") or {})
         code = self._code(request["Code"], name)
         with self._lock:
             if name in self._functions:
@@ -144,8 +145,22 @@ class Functions:
             )
         return self._functions[name].configuration()
 
+    def _version(self, call: ApiCall) -> Function:
+        """Return the function; raise AwsError ResourceNotFoundException for other versions than
+        $LATEST, which there are not.
+        """
+        function, version = (
+            self.get(call.parameters["FunctionName"]),
+            call.parameters.get("Qualifier"),
+        )
+        if version not in {None, "$LATEST"}:
+            raise AwsError(
+                "ResourceNotFoundException", f"Function not found: {function.arn}:{version}", 404
+            )
+        return function
+
     def _get(self, call: ApiCall) -> Mapping[str, Any]:
-        function = self.get(call.parameters["FunctionName"])
+        function = self._version(call)
         tags = {"Tags": dict(function.tags)} if function.tags else {}
         return {"Configuration": function.configuration(), "Code": {"RepositoryType": "S3"}, **tags}
 
@@ -158,6 +173,7 @@ class Functions:
         changes = checked_settings(call.parameters)
         if "Role" in changes:
             self._check_role(changes["Role"])
+        self._check_network(changes.get("VpcConfig") or {})
         return self._replace(function, settings={**function.settings, **changes})
 
     def _replace(self, function: Function, **changes: Any) -> Mapping[str, Any]:
@@ -168,15 +184,22 @@ class Functions:
         return changed.configuration()
 
     def _delete(self, call: ApiCall) -> Mapping[str, Any]:
-        function = self.get(call.parameters["FunctionName"])
+        function = self._version(call)
         with self._lock:
             del self._functions[function.name]
         self.invoker.discard(function.name, deleted=True)
-        return {}
+        return {"StatusCode": 204}
 
     def _invoke(self, call: ApiCall) -> Mapping[str, Any]:
-        function = self.get(call.parameters["FunctionName"])
-        event = self._event(call.parameters.get("Payload"))
+        function, payload = self._version(call), call.parameters.get("Payload") or b""
+        if len(payload) > MAX_REQUEST_BYTES:
+            raise AwsError(
+                "RequestTooLargeException",
+                f"Request must be smaller than {MAX_REQUEST_BYTES} bytes for the InvokeFunction"
+                " operation",
+                413,
+            )
+        event = self._event(payload)
         kind = call.parameters.get("InvocationType") or "RequestResponse"
         if kind == "DryRun":
             return {"StatusCode": 204}
@@ -257,6 +280,24 @@ class Functions:
                 f"The role defined for the function cannot be assumed by Lambda. ({error.message})"
             )
             raise AwsError("InvalidParameterValueException", message) from error
+
+    def _check_network(self, vpc: Mapping[str, Any]) -> None:
+        """Raise AwsError if a subnet or security group does not exist."""
+        ec2 = self.clients("ec2")
+        for operation, request in (
+            ("DescribeSubnets", {"SubnetIds": vpc.get("SubnetIds")}),
+            ("DescribeSecurityGroups", {"GroupIds": vpc.get("SecurityGroupIds")}),
+        ):
+            try:
+                if any(request.values()):
+                    getattr(ec2, xform_name(operation))(**request)
+            except ClientError as error:
+                detail = error.response["Error"]
+                raise AwsError(
+                    "InvalidParameterValueException",
+                    f"Error occurred while {operation}. EC2 Error Code: {detail['Code']}. EC2"
+                    f" Error Message: {detail['Message']}",
+                ) from error
 
     def _code(self, request: Mapping[str, Any], name: str) -> Code:
         if request.get("ImageUri"):

@@ -17,7 +17,7 @@ from shoal_local.control.clients import Clients
 from shoal_local.control.identity import Identity
 from shoal_local.control.protocol import ApiCall
 from shoal_local.control.scheduler.delivery import SCHEDULER, Deliveries
-from shoal_local.control.scheduler.store import Group, Schedule, Store
+from shoal_local.control.scheduler.store import Group, Schedule, Store, times_of
 from shoal_local.errors import AwsError
 from shoal_local.metrics import Measure
 
@@ -88,11 +88,13 @@ class Scheduler:
         return {"ScheduleArn": self._store.update(call.parameters).arn}
 
     def _check_target(self, request: Mapping[str, Any]) -> None:
-        """Raise AwsError for a target that is not emulated, and for a role that Scheduler could not
-        assume.
+        """Raise AwsError for a wrong expression, for a target that is not emulated, and for a role
+        that Scheduler could not assume.
 
-        AWS also checks the role before it keeps a schedule.
+        AWS also checks the role before it keeps a schedule, and the expression before the role
+        (recorded by LocalStack, test_scheduler.snapshot.json).
         """
+        times_of(request)
         target, group = request["Target"], self._store.group(request.get("GroupName") or "default")
         if not TARGET.match(target["Arn"]):
             raise AwsError(

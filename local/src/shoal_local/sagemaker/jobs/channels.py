@@ -28,7 +28,7 @@ from shoal_local.sagemaker.shapes import Document
 
 
 def check_channel(channel: Document, request: Document) -> None:
-    """Raise ValidationException for a channel that cannot be, or that is not emulated."""
+    """Raise AwsError for a channel that cannot be, or that is not emulated."""
     name, source = channel["ChannelName"], channel["DataSource"]
     if name in {
         ".",

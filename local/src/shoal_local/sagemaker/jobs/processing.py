@@ -16,7 +16,11 @@ from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
 
 _LISTING = Listing(
-    "ProcessingJobSummaries", "ProcessingJobSummary", "ProcessingJobName", "ProcessingJobStatus"
+    "ProcessingJobSummaries",
+    "ProcessingJobSummary",
+    "ProcessingJobName",
+    "ProcessingJobStatus",
+    default_order="Ascending",
 )
 
 

@@ -16,7 +16,7 @@ from shoal_local.sagemaker.shapes import Document
 
 
 def check_processing(request: Document, declared: Mapping[str, str]) -> Image:
-    """Return the image's entry; raise ValidationException for what is not emulated.
+    """Return the image's entry; raise AwsError for what is wrong or not emulated.
 
     `declared`: runtimes of the user's own images.
     """
@@ -28,6 +28,9 @@ def check_processing(request: Document, declared: Mapping[str, str]) -> Image:
     if request.get("ExperimentConfig"):
         raise not_emulated("ExperimentConfig")
     cluster = request["ProcessingResources"]["ClusterConfig"]
+    for field in ("InstanceCount", "InstanceType"):
+        if field not in cluster:
+            raise invalid(f"ProcessingResources.ClusterConfig.{field} is required")
     if cluster["InstanceCount"] != 1:
         raise not_emulated("processing jobs on more than one instance")
     if request.get("NetworkConfig", {}).get("EnableNetworkIsolation"):

@@ -18,7 +18,11 @@ from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
 
 _LISTING = Listing(
-    "TrainingJobSummaries", "TrainingJobSummary", "TrainingJobName", "TrainingJobStatus"
+    "TrainingJobSummaries",
+    "TrainingJobSummary",
+    "TrainingJobName",
+    "TrainingJobStatus",
+    default_order="Ascending",
 )
 
 

@@ -31,6 +31,8 @@ _REFUSED = (
     "DebugRuleConfigurations",
     "ProfilerRuleConfigurations",
 )
+_REQUIRED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
+"""Optional in the API's shape, for the jobs without them (serverless ones) that are refused."""
 _ONLY_KEPT: Mapping[str, frozenset[str]] = {
     "DebugHookConfig": frozenset({"S3OutputPath", "LocalPath"}),
     "ProfilerConfig": frozenset({"S3OutputPath", "DisableProfiler"}),
@@ -53,12 +55,12 @@ _NEED_OWN_NETWORKS: Mapping[str, str] = {
 
 
 def check_training(request: Document, declared: Mapping[str, str]) -> Image:
-    """Return the image's entry; raise ValidationException for what is not emulated.
+    """Return the image's entry; raise AwsError for what is wrong or not emulated.
 
     `declared`: runtimes of the user's own images.
     """
-    algorithm = request["AlgorithmSpecification"]
     _check_whole(request)
+    algorithm = request["AlgorithmSpecification"]
     if "AlgorithmName" in algorithm or "TrainingImage" not in algorithm:
         raise not_emulated("AlgorithmName: name a TrainingImage")
     if algorithm["TrainingInputMode"] == "Pipe":
@@ -96,7 +98,7 @@ def _check_whole(request: Document) -> None:
         raise not_emulated(
             "EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)"
         )
-    for field in ("RoleArn", "ResourceConfig", "OutputDataConfig", "StoppingCondition"):
+    for field in _REQUIRED:
         if field not in request:
             raise invalid(f"{field} is required")
 
@@ -122,7 +124,7 @@ def _check_resources(request: Document) -> None:
 
 
 def _check_launcher(hyperparameters: Mapping[str, str], reason: str) -> None:
-    """Raise ValidationException for a launcher that needs networks of its own.
+    """Raise AwsError for a launcher that needs networks of its own.
 
     torchrun wins over smddp in the PyTorch container; mpi and pytorchddp win over torchrun (its
     `training.train`).

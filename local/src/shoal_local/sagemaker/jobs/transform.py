@@ -86,7 +86,7 @@ class TransformJobs:
 
 
 def check_transform(request: Document) -> None:
-    """Raise ValidationException for what is not emulated."""
+    """Raise AwsError for what is not emulated."""
     for field in _REFUSED:
         if request.get(field):
             raise not_emulated(f"CreateTransformJob.{field}")

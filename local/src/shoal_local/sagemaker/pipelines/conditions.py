@@ -27,7 +27,7 @@ _FIELDS: Mapping[str, set[str]] = {
 
 
 def check_condition(condition: Any, step: str) -> None:
-    """Raise ValidationException for a condition that is not emulated or not well formed."""
+    """Raise AwsError for a condition that is not emulated or not well formed."""
     kind = str(condition.get("Type")) if isinstance(condition, dict) else "none"
     if kind not in _FIELDS:
         raise not_emulated(f"the condition type {kind!r} of step {step}")

@@ -98,9 +98,7 @@ class Definition:
 
 
 def parse(text: str) -> Definition:
-    """Return the definition in `text`; raise ValidationException for what is wrong or not
-    emulated.
-    """
+    """Return the definition in `text`; raise AwsError for what is wrong or not emulated."""
     document = _load(text)
     parameters = parse_parameters(document.get("Parameters", []))
     steps: dict[str, Step] = {}

@@ -17,7 +17,10 @@ from shoal_local.sagemaker.shapes import Document
 
 KIND = "model-package-group"
 _LISTING = Listing(
-    "ModelPackageGroupSummaryList", "ModelPackageGroupSummary", "ModelPackageGroupName"
+    "ModelPackageGroupSummaryList",
+    "ModelPackageGroupSummary",
+    "ModelPackageGroupName",
+    default_order="Ascending",
 )
 
 

@@ -19,6 +19,7 @@ _LISTING = Listing(
     "ModelPackageSummary",
     "ModelPackageArn",
     "ModelPackageStatus",
+    default_order="Ascending",
     extra_filters=frozenset({"ModelPackageGroupName", "ModelApprovalStatus", "ModelPackageType"}),
 )
 _UPDATABLE = (

@@ -1,0 +1,34 @@
+"""Requests that are signed for another region than the emulator's."""
+
+from __future__ import annotations
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from local.tests.control.account import Account
+
+
+@pytest.mark.parametrize(
+    ("service", "operation"),
+    [
+        ("sagemaker", "list_models"),
+        ("cloudformation", "describe_stacks"),
+        ("lambda", "list_functions"),
+        ("scheduler", "list_schedules"),
+        ("fsx", "describe_file_systems"),
+    ],
+)
+def test_a_request_for_another_region_does_not_see_this_one(
+    account: Account, service: str, operation: str
+) -> None:
+    variables = account.environment()
+    client = boto3.client(
+        service,
+        region_name="eu-west-1",
+        endpoint_url=account.endpoint,
+        aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
+    )
+    with pytest.raises(ClientError, match="in us-east-1 only, and the request is signed for eu-w"):
+        getattr(client, operation)()
