@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import boto3
 import pytest
 from botocore.exceptions import ClientError
@@ -20,7 +22,7 @@ from local.tests.control.account import Account
     ],
 )
 def test_a_request_for_another_region_does_not_see_this_one(
-    account: Account, service: str, operation: str
+    account: Account, service: Any, operation: str
 ) -> None:
     variables = account.environment()
     client = boto3.client(

@@ -285,7 +285,6 @@ def generate(
     return list(continuation(model, prompt, count, seed, temperature))
 
 
-@torch.inference_mode()
 def continuation(
     model: Transformer, prompt: Sequence[int], count: int, seed: int, temperature: float
 ) -> Iterator[int]:
@@ -295,7 +294,8 @@ def continuation(
     tokens = [end, *prompt]
     for _ in range(count):
         window = tokens[-model.config.max_position_embeddings :]
-        logits = model(torch.tensor([window], device=device))[0, -1].double().cpu()
+        with torch.inference_mode():
+            logits = model(torch.tensor([window], device=device))[0, -1].double().cpu()
         if temperature > 0:
             shares = functional.softmax(logits / temperature, dim=-1)
             token = int(torch.multinomial(shares, 1, generator=generator))
