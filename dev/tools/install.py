@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+BROWSER = ROOT / "tests" / "browser"
 BASE_LOCKS = ("requirements.txt", "requirements-local.txt")
 SDKS = {major: f"tests/goldens/requirements-sdk-{major}.txt" for major in ("v2", "v3")}
 PARTS = ("tests", "runtimes", "sdks")
@@ -75,7 +76,9 @@ def main(arguments: Sequence[str]) -> int:
         make_venv()
         install_locks(BASE_LOCKS + (("requirements-test.txt",) if "tests" in arguments else ()))
         install_shoal_local()
-        install_node_packages()
+        install_node_packages(ROOT, "installing the CDK CLI and the evaluator of IAM policies")
+        if "tests" in arguments:
+            install_node_packages(BROWSER, "installing a browser for the tests of pages")
         write_launcher()
         compile_programs()
         compile_cdk()
@@ -166,13 +169,13 @@ def install_shoal_local() -> None:
     stamp.write_text(identity)
 
 
-def install_node_packages() -> None:
-    """Installs package-lock.json's packages with the Node.js that a locked Python package
-    brings.
+def install_node_packages(folder: Path, doing: str) -> None:
+    """Installs the packages of a folder's package-lock.json with the Node.js that a locked Python
+    package brings.
     """
-    stamp = ROOT / "node_modules" / ".stamp"
+    stamp = folder / "node_modules" / ".stamp"
     identity = _digest(
-        (ROOT / "package.json").read_bytes(), (ROOT / "package-lock.json").read_bytes()
+        (folder / "package.json").read_bytes(), (folder / "package-lock.json").read_bytes()
     )
     if _is_current(stamp, identity):
         return
@@ -189,8 +192,8 @@ def install_node_packages() -> None:
     options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     path = f"{wheel / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     _run(
-        "installing the CDK CLI and the evaluator of IAM policies",
-        [*npm, *options],
+        doing,
+        [*npm, "--prefix", str(folder), *options],
         "is the npm registry reachable?",
         {"PATH": path},
     )

