@@ -16,8 +16,9 @@ from itertools import groupby
 from typing import Any
 
 from config.names import EXECUTION_TAG
+from shoal.verbs.runs.record import record
 from tests.chaos.bystanders import Bystanders
-from tests.chaos.cases import Case
+from tests.chaos.cases import JOBS, Case
 from tests.chaos.source.misbehaviour import FAULTS
 from tests.chaos.world import World
 
@@ -232,6 +233,18 @@ class _Run:
             yield f"{len(packages)} packages registered, {few} to {many} expected"
         if missing := self._missing_faults():
             yield f"the fault never happened: {sorted(missing)}"
+        if self.result.status in ("Failed", "CompletedWithFailures"):
+            yield from self._misnamed()
+
+    def _misnamed(self) -> Iterator[str]:
+        """What the page of the run names wrongly."""
+        trouble, verdict = self.case.trouble, record(self.world.session, self._arn)["verdict"]
+        if verdict["step"] != ("GateFailed" if trouble.step == "Gate" else trouble.step):
+            yield f"the page of the run names the step {verdict['step']}"
+        if trouble.step in JOBS and trouble.script.endswith(":fails"):
+            said = (verdict["host"], verdict["line"])
+            if said != ("algo-1", "ValueError: this step was told to fail"):
+                yield f"the page of the run names {said}"
 
     def _packages(self) -> list[str]:
         group = self.world.names.model_package_group

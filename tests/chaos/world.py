@@ -20,8 +20,11 @@ from typing import Any
 from botocore.config import Config
 
 from config.names import Names
+from shoal.verbs.target import Target
+from shoal.verbs.workspace import Session, Workspace
 from shoal_local.testing import LocalEmulator, clean_up, listener, processes_with
 from tests.chaos.deployment import Deployment
+from tests.repository import ROOT
 
 SPEED = 150.0
 TTL_S = 600.0 / SPEED
@@ -129,6 +132,15 @@ class World:
                 config = Config(max_pool_connections=50, retries={"total_max_attempts": 1})
                 self._clients[service] = self._emulator.account.client(service, config)
             return self._clients[service]
+
+    @property
+    def session(self) -> Session:
+        """The workload as the verbs see it."""
+        environment, account = self.names.environment, self._emulator.account
+        target = Target(
+            environment.account, environment.region, account.endpoint, secret=account.secret
+        )
+        return Session(Workspace(ROOT, {}), environment, target)
 
     def queue_url(self) -> str:
         """Of the queue between the terminal-status rule and the deleter."""

@@ -191,7 +191,10 @@ def _all_steps(look: Look) -> Iterator[tuple[Step, tuple[str, ...]]]:
         }
         if item["Type"] == "Condition":
             own["Conditions"] = item["Arguments"].get("Conditions")
-        needed = {*item.get("DependsOn", ()), *_REFERENCE.findall(json.dumps(own))} - {name}
+        waits = (
+            each["Step"] if isinstance(each, dict) else each for each in item.get("DependsOn", ())
+        )
+        needed = {*waits, *_REFERENCE.findall(json.dumps(own))} - {name}
         if around:
             needed.add(around)
         yield started.get(name, Step(name, item["Type"], NOT_STARTED)), tuple(sorted(needed))
