@@ -14,7 +14,6 @@ from rich.table import Table
 from shoal.cli.options import session_command, whole_command
 from shoal.verbs.runs import history
 from shoal.verbs.runs.page import page
-from shoal.verbs.runs.record import record
 from shoal.verbs.runs.server import Pages
 from shoal.verbs.workspace import Session
 
@@ -57,7 +56,7 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
 def compare(session: Session, one: str, other: str, as_json: bool) -> None:
     """Show what differs between the runs ONE and OTHER (ARNs, ids, or `latest`)."""
-    both = [record(session, session.pipeline.find(each), with_logs=False) for each in (one, other)]
+    both = [history.brief(session, session.pipeline.find(each)) for each in (one, other)]
     found = list(history.differences(*both))
     names = [each["run"]["id"] for each in both]
     if as_json:
@@ -91,12 +90,12 @@ def compare(session: Session, one: str, other: str, as_json: bool) -> None:
 def report(session: Session, run: str, output: Path) -> None:
     """Write the page of RUN (an ARN, an id, or `latest`): one file that needs no network."""
     arn = session.pipeline.find(run)
-    found: dict[str, Any] = record(session, arn)
+    found = history.whole(session, arn)
     if output.suffix == ".json":
         text = json.dumps(found, indent=2) + "\n"
     else:
         others = (
-            history.beside(label, record(session, each))
+            history.beside(label, history.whole(session, each))
             for label, each in history.others_of(session, arn)
         )
         text = page({**found, "others": list(others)}, session.workspace.root)

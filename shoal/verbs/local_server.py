@@ -83,6 +83,11 @@ class LocalServer:
     log: Path
     inherited: Mapping[str, str]
 
+    @property
+    def requests(self) -> Path:
+        """Its log of requests, one JSON object a line."""
+        return self.state / "requests.jsonl"
+
     def start(
         self,
         account: str,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import jsonschema
 import pytest
 
-from shoal.verbs.runs import history, server
+from shoal.verbs.runs import history
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.server import Pages
 from tests.repository import ROOT
@@ -110,6 +110,9 @@ def failed_run(points: int = 3) -> dict[str, Any]:
                 "points": [[float(x), 1 / (x + 1), x / 1000] for x in range(points)],
             }
         ],
+        "parts": [
+            {"step": "Train", "host": "algo-1", "milliseconds": {"forward": 20.0, "backward": 60.0}}
+        ],
         "gates": [],
         "metrics": None,
         "answers": [],
@@ -133,6 +136,7 @@ def failed_run(points: int = 3) -> dict[str, Any]:
         },
         "lineage": [],
         "made": [],
+        "calls": [{"role": "r", "call": "s3:GetObject", "count": 2, "denied": True}],
         "logs": {
             "Evaluate": {
                 "cut": 0,
@@ -180,13 +184,15 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_p
     assert (wide["said"], narrow["said"], searched["said"]) == ([], [], [])
     found = wide["found"]
     assert found["title"] == "Failed: mine in dev"
-    assert found["headings"] == [
+    assert found["headings"] == [  # and no empty panel
         "Steps",
         "Curves",
+        "Where a step's time goes",
         "Machines and money",
         "Logs",
+        "Calls of AWS's API",
         "Parameters",
-    ]  # and no empty panel
+    ]
     assert found["text"].count(HOSTILE) == 4
     assert "step Evaluate, host algo-2, rank 3" in found["text"]
     assert (found["bars"], found["canvases"], found["images"], found["log"]) == (2, 1, 0, 2)
@@ -209,7 +215,7 @@ def test_a_live_page_follows_the_run_to_its_end(monkeypatch: pytest.MonkeyPatch)
     running = deepcopy(ended)
     running["run"] |= {"status": "Executing", "ended_at": None}
     looks = iter([running, running, ended])
-    monkeypatch.setattr(server, "record", lambda *_, **__: next(looks, ended))
+    monkeypatch.setattr(history, "whole", lambda *_: next(looks, ended))
     monkeypatch.setattr(history, "others_of", lambda *_: [])
     pipeline = SimpleNamespace(find=lambda run: run)
     session = SimpleNamespace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from shoal.verbs.errors import ToolMissingError
 from shoal.verbs.logs import LogLine
+from shoal.verbs.runs.calls import calls_in
 from shoal.verbs.runs.cause import Cause, cause_in
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.server import Pages
@@ -105,3 +107,27 @@ def status(address: str, host: str) -> int:
             return int(answer.status)
     except HTTPError as error:
         return error.code
+
+
+def test_calls_are_counted_by_role_while_the_run_went_on_the_denied_first(tmp_path: Path) -> None:
+    def entry(second: int, role: str, operation: str, **more: str) -> str:
+        caller = f"arn:aws:sts::111122223333:assumed-role/{role}/session"
+        time = (BEGAN + timedelta(seconds=second)).isoformat()
+        call = {"time": time, "service": "s3", "operation": operation, "caller": caller}
+        return json.dumps(call | more)
+
+    log = tmp_path / "requests.jsonl"
+    entries = [
+        entry(0, "shoal-dev-train", "TooEarly"),
+        entry(2, "shoal-dev-train", "GetObject"),
+        entry(3, "shoal-dev-train", "GetObject"),
+        entry(4, "shoal-dev-train", "PutObject", error="AccessDenied"),
+        entry(4, "shoal-prod-train", "PutObject", error="AccessDenied"),
+        entry(9, "shoal-dev-train", "TooLate"),
+    ]
+    log.write_text("".join(f"{each}\n" for each in entries))
+    span = (BEGAN + timedelta(seconds=1), BEGAN + timedelta(seconds=5))
+    assert calls_in(log, "shoal-dev-", *span) == [
+        {"role": "shoal-dev-train", "call": "s3:PutObject", "count": 1, "denied": True},
+        {"role": "shoal-dev-train", "call": "s3:GetObject", "count": 2, "denied": False},
+    ]

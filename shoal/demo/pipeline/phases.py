@@ -313,7 +313,8 @@ def _write_page(demo: Demo) -> None:
     """Write the page of the run, however it ended."""
     if demo.arn is not None:
         session = Session(demo.workspace, demo.environment, demo.target)
-        text = page(record(session, demo.arn), demo.workspace.root)
+        found = record(session, demo.arn, requests=demo.local_server.requests)
+        text = page(found, demo.workspace.root)
         (demo.output / PAGE).write_text(text, encoding="utf-8")
 
 

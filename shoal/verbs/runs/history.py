@@ -21,7 +21,7 @@ def runs(session: Session, limit: int) -> Iterator[dict[str, Any]]:
     """
     session.pipeline.definition()
     for summary in islice(session.pipeline.executions(), limit):
-        yield record(session, str(summary["PipelineExecutionArn"]), with_logs=False)
+        yield brief(session, str(summary["PipelineExecutionArn"]))
 
 
 def row_of(run: Record) -> dict[str, Any]:
@@ -58,6 +58,17 @@ def _values(run: Record) -> dict[str, Any]:
         "seconds": run["run"]["seconds"],
         "usd": run["money"]["usd"],
     }
+
+
+def brief(session: Session, arn: str) -> dict[str, Any]:
+    """Return a run without logs and curves."""
+    return record(session, arn, with_logs=False)
+
+
+def whole(session: Session, arn: str) -> dict[str, Any]:
+    """Return a run with its logs and, of one in the shoal-local of this checkout, its calls."""
+    log = session.workspace.local_server.requests
+    return record(session, arn, requests=log if session.target.is_local else None)
 
 
 def others_of(session: Session, arn: str) -> list[tuple[str, str]]:

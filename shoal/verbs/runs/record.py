@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from shoal.verbs import registry
@@ -24,6 +25,7 @@ from shoal.verbs.jobs import job_name
 from shoal.verbs.logs import LogLine, LogTail, location_of
 from shoal.verbs.metrics import Progress, parse, progress_metrics
 from shoal.verbs.report import answers_of, evaluation_of
+from shoal.verbs.runs.calls import calls_in
 from shoal.verbs.runs.cause import Cause, cause_in, rank_of
 from shoal.verbs.runs.lineage import lineage_of
 from shoal.verbs.runs.money import Use, money_of
@@ -40,6 +42,7 @@ _RESOURCES = {
     "EndpointConfig": "list_endpoint_configs",
     "Endpoint": "list_endpoints",
 }
+_PARTS = re.compile(r"milliseconds of a step\b[^:]*: (?P<parts>(?:\w+=[0-9.]+ ?)+)$")
 _CLOCK_SLACK = timedelta(minutes=5)
 _OVER = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded")
 """Secondary statuses of a job that has ended, which is no phase of it."""
@@ -70,8 +73,12 @@ class Look:
         return self.session.target.client("sagemaker")
 
 
-def record(session: Session, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
+def record(
+    session: Session, arn: str, *, with_logs: bool = True, requests: Path | None = None
+) -> dict[str, Any]:
     """Return the run with this ARN as it is now; without logs it has no curves, either.
+
+    `requests` is the log of the shoal-local that it runs in.
 
     Raises ClientError if the execution itself cannot be read.
     """
@@ -100,6 +107,7 @@ def record(session: Session, arn: str, *, with_logs: bool = True) -> dict[str, A
             _step(look, step, after, jobs.get(step.name)) for step, after in _all_steps(look)
         ],
         "curves": _curves(look, lines),
+        "parts": list(_parts(lines)),
         "gates": [_gate(each) for each in gates],
         "metrics": evaluation,
         "answers": [asdict(each) for each in answers_of(execution)],
@@ -108,6 +116,7 @@ def record(session: Session, arn: str, *, with_logs: bool = True) -> dict[str, A
         "money": money.to_dict(),
         "lineage": [asdict(link) for link in lineage],
         "made": made or [],
+        "calls": look.read("calls", partial(_calls, look, requests)) if requests else None,
         "logs": {name: _kept(some) for name, some in lines.items() if some},
         "unread": look.unread,
     }
@@ -270,6 +279,22 @@ def _kept(lines: Sequence[LogLine]) -> dict[str, Any]:
             for each in in_order
         ],
     }
+
+
+def _parts(lines: Mapping[str, Sequence[LogLine]]) -> Iterator[dict[str, Any]]:
+    """Yield where a step's time went, as a training printed it: the last such line of each host."""
+    for name, some in lines.items():
+        found = {line.host: match for line in some if (match := _PARTS.search(line.text))}
+        for host, match in found.items():
+            pairs = (part.split("=") for part in match["parts"].split())
+            times = {part: float(ms) for part, ms in pairs if part != "whole"}
+            yield {"step": name, "host": host or None, "milliseconds": times}
+
+
+def _calls(look: Look, log: Path) -> list[dict[str, Any]]:
+    names, began = look.session.names, look.execution.started_at
+    until = (_ended_at(look.execution) or look.now) + _CLOCK_SLACK
+    return calls_in(log, f"{names.pipeline}-", began, until) if began else []
 
 
 def _curves(look: Look, lines: Mapping[str, Sequence[LogLine]]) -> list[dict[str, Any]]:

@@ -19,7 +19,6 @@ from typing import Any
 from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.verbs.runs import history
 from shoal.verbs.runs.page import live_page, page_of_text
-from shoal.verbs.runs.record import record
 from shoal.verbs.workspace import Session
 
 LISTED = 50
@@ -47,7 +46,8 @@ class Pages(ThreadingHTTPServer):
         """Return a run; one that has ended is read once."""
         if (arn, with_logs) in self._ended:
             return self._ended[arn, with_logs]
-        found = record(session, arn, with_logs=with_logs)
+        read = history.whole if with_logs else history.brief
+        found = read(session, arn)
         if found["run"]["ended_at"]:
             self._ended[arn, with_logs] = found
         return found

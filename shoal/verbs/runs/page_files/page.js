@@ -132,7 +132,7 @@ function timeline(record) {
     table(["step", "type", "status", "took", "phases", "waits for", "reason"], rows)));
 }
 
-const COLOURS = ["#0b68cb", "#e5484d", "#30a46c", "#8e4ec6", "#ad7f00", "#0d74ce"];
+const COLOURS = ["#0b68cb", "#e5484d", "#30a46c", "#8e4ec6", "#ad7f00", "#12a594", "#8b8d98"];
 
 function curves(record) {
   const names = [...new Set(record.curves.map((curve) => curve.name))];
@@ -235,6 +235,34 @@ function made(record) {
 
 const chosen = { step: null, host: "", search: "" };
 
+function stepParts(record) {
+  const nodes = record.parts.map(({ step, host, milliseconds }) => {
+    const whole = Object.values(milliseconds).reduce((sum, each) => sum + each, 0) || 1;
+    const svg = element("svg", { viewBox: "0 0 1000 24", width: "100%", height: 24, preserveAspectRatio: "none", role: "img", "aria-label": "Parts of a step; the table below has the same" });
+    let x = 0;
+    Object.entries(milliseconds).forEach(([name, ms], index) => {
+      const width = 1000 * ms / whole;
+      svg.append(element("rect", { x, y: 0, width, height: 24, fill: COLOURS[index % COLOURS.length] }, element("title", {}, `${name}: ${ms} ms`)));
+      x += width;
+    });
+    const rows = Object.entries(milliseconds).map(([name, ms], index) => {
+      const key = element("span", { "aria-hidden": "true" }, "■ ");
+      key.style.color = COLOURS[index % COLOURS.length];
+      return [element("span", {}, key, name), `${number(ms)} ms`, `${(100 * ms / whole).toFixed(0)} %`];
+    });
+    return element("div", {}, element("p", { class: "soft" }, [step, host].filter(Boolean).join(", ")), svg, table(["part", "time", "share"], rows));
+  });
+  return nodes.length ? section("Where a step's time goes", ...nodes) : null;
+}
+
+function calls(record) {
+  if (!record.calls || !record.calls.length) return null;
+  const denied = record.calls.filter((each) => each.denied).length;
+  return section("Calls of AWS's API", element("p", {}, denied ? element("span", { class: "no" }, `${denied} kinds of calls were denied`) : element("span", { class: "yes" }, "none was denied")),
+    element("details", denied ? { open: "" } : {}, element("summary", {}, `${record.calls.length} kinds of calls by role`),
+      table(["role", "call", "times", "allowed"], record.calls.map((each) => [each.role, code(each.call), String(each.count), sign(!each.denied)]))));
+}
+
 function logs(record) {
   const steps = Object.keys(record.logs);
   if (!steps.length) return null;
@@ -284,8 +312,8 @@ function unread(record) {
 function draw(record) {
   document.title = `${record.run.status}: ${record.run.workload} in ${record.run.environment}`;
   const pictures = curves(record);
-  const parts = [verdict(record), timeline(record), results(record), pictures && pictures.node, costs(record), lineage(record),
-    differences(record), logs(record), made(record), parameters(record), unread(record),
+  const parts = [verdict(record), timeline(record), results(record), pictures && pictures.node, stepParts(record), costs(record), lineage(record),
+    differences(record), logs(record), made(record), calls(record), parameters(record), unread(record),
     element("footer", { class: "soft" }, `as of ${record.observed_at}; run.json version ${record.version}`)];
   document.querySelector("main").replaceChildren(...parts.filter(Boolean));
   for (const picture of pictures ? pictures.draw : []) picture();
