@@ -87,10 +87,11 @@ function timeline(record) {
   const place = new Map(steps.map((step, index) => [step.name, index]));
   const svg = element("svg", { viewBox: `0 0 ${width} ${top + steps.length * row + 4}`, width: "100%", role: "img",
     "aria-label": "Steps of the run over time; the table below has the same" });
-  for (let part = 0; part <= 4; part++) {
-    const x = label + (width - label - right) * part / 4;
+  const ticks = label ? 4 : 2;
+  for (let part = 0; part <= ticks; part++) {
+    const x = label + (width - label - right) * part / ticks;
     svg.append(element("line", { class: "grid", x1: x, x2: x, y1: top - 6, y2: top + steps.length * row }));
-    svg.append(element("text", { class: "soft", x, y: 12, "text-anchor": part ? "middle" : "start" }, duration(total * part / 4)));
+    svg.append(element("text", { class: "soft", x, y: 12, "text-anchor": part ? "middle" : "start" }, duration(total * part / ticks)));
   }
   const middle = (index) => top + index * row + (label ? row / 2 : row - 10);
   steps.forEach((step, index) => {
