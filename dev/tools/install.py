@@ -5,7 +5,7 @@ Needs Python 3.11 or 3.12 and a package registry, nothing else; runs with the st
 alone. Every part leaves a stamp (a hash of what it was made from), so that a second run finds
 everything in place and returns at once.
 
-    python3 dev/tools/install.py [tests] [runtimes] [sdks]
+    python3 dev/tools/install.py [tests] [runtimes] [sdks] [docs]
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 BROWSER = ROOT / "tests" / "browser"
 BASE_LOCKS = ("requirements.txt", "requirements-local.txt")
-SDKS = {major: f"tests/goldens/requirements-sdk-{major}.txt" for major in ("v2", "v3")}
-PARTS = ("tests", "runtimes", "sdks")
+SDKS = {f"sdk-{major}": f"tests/goldens/requirements-sdk-{major}.txt" for major in ("v2", "v3")}
+"""SageMaker's SDKs, for the tests that run them against shoal-local."""
+DOCS = {"docs": "dev/docs/requirements.txt"}
+PARTS = ("tests", "runtimes", "sdks", "docs")
 PROGRAMS = ("config", "local/src", "pipelines", "shoal", "stacks")
 """What a user's commands import of ours; neither what is archived for AWS nor what only tests and
 benchmarks need.
@@ -87,7 +89,9 @@ def main(arguments: Sequence[str]) -> int:
             # them here.
             build_runtimes(["pytorch", "tensorflow"] if "tests" in arguments else ["pytorch"])
         if "sdks" in arguments:
-            install_sdks()
+            install_apart(SDKS)
+        if "docs" in arguments:
+            install_apart(DOCS)
     except (InstallError, OSError) as error:  # a disk that is full or takes no files, too
         print(f"shoal install: {error}", file=sys.stderr)
         return 1
@@ -272,12 +276,10 @@ def build_runtimes(names: Sequence[str]) -> None:
             raise InstallError(f"the local runtime {name} could not be built; the reason is above")
 
 
-def install_sdks() -> None:
-    """Installs SageMaker's SDK v2 and v3, each into an environment of its own, for the tests that
-    run them against shoal-local.
-    """
-    for major, lock in SDKS.items():
-        folder = ROOT / ".shoal" / f"sdk-{major}"
+def install_apart(locks: Mapping[str, str]) -> None:
+    """Installs each lock file into an environment of its own, `.shoal/NAME`."""
+    for name, lock in locks.items():
+        folder = ROOT / ".shoal" / name
         stamp = folder / ".stamp"
         identity = _digest(sys.version.encode(), str(ROOT).encode(), (ROOT / lock).read_bytes())
         if _is_current(stamp, identity):

@@ -28,6 +28,7 @@ CHOSEN = (
     "examples/requirements",
     "tests/goldens/requirements-sdk-v2",
     "tests/goldens/requirements-sdk-v3",
+    "dev/docs/requirements",
 )
 PIP_TOOLS = "pip-tools==7.6.2"
 
