@@ -101,7 +101,11 @@ def check(
     if wrong := list(schedules.problems(environment, definition, options)):
         raise ConfigError(file, wrong, where)
     if environment.pipeline is None and (
-        others := list(other_types.problems(environment, definition, _definition))
+        others := list(
+            other_types.problems(
+                environment, definition, lambda other: check(other, root).definition
+            )
+        )
     ):
         raise ConfigError(file, others, where)
     own = [*_own_notices(environment, launch), *scripts.notices(environment, root)]
@@ -129,10 +133,6 @@ def _fabric(environment: Environment, root: Path | None) -> Iterator[Problem]:
     training = environment.training
     if training.require_efa:
         yield from fabric.problems(training, source_code.read(root, training))
-
-
-def _definition(environment: Environment) -> dict[str, Any]:
-    return check(environment).definition
 
 
 def _own_notices(environment: Environment, launch: Launch) -> Iterator[str]:

@@ -22,6 +22,7 @@ VALID: dict[str, Any] = {
         "base_model": {"optional": True},
     },
     "prepare": "prepare.py",
+    "plan": "plan.py",
     "content_types": ["text/csv"],
     "evaluation": {
         "entry_point": "measure.py",
@@ -80,6 +81,7 @@ def root(tmp_path: Path) -> Path:
     (folder / "pytorch").mkdir(parents=True)
     (folder / "row.json").write_text("[1]")
     (folder / "prepare.py").touch()
+    (folder / "plan.py").touch()
     (folder / "pytorch" / "measure.py").touch()
     return tmp_path
 

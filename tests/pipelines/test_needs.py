@@ -84,6 +84,15 @@ def test_what_nothing_would_make_fit_is_too_large(tmp_path: Path) -> None:
     assert line.endswith("has 40; make the model smaller")
 
 
+def test_each_type_that_a_run_may_choose_must_fit(tmp_path: Path) -> None:
+    file = repository(tmp_path, 60) / "environments" / "lab.yaml"
+    other = "instance_type: ml.p4de.24xlarge\n  other_instance_types: [ml.p4d.24xlarge]"
+    file.write_text(file.read_text().replace("instance_type: ml.p4d.24xlarge", other))
+    (line,) = lines(tmp_path)
+    assert "other_instance_types" in line
+    assert "cannot run there: each rank needs about 61.0 GiB" in line
+
+
 def test_what_may_fit_is_a_risk(tmp_path: Path) -> None:
     notices = check(load_environment("lab", repository(tmp_path, 41)), tmp_path).notices
     (risk,) = [each for each in notices if isinstance(each, Risk) and "GiB" in each]

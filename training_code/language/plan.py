@@ -195,7 +195,6 @@ PUBLISHED = (
     Published("H100", 80, 1.32e9, 2048, 16, checkpointing=False, mfu=0.4236),
     Published("H100", 80, 1.32e9, 2048, 32, checkpointing=False, mfu=0.4152),
     Published("H100", 80, 1.32e9, 2048, 64, checkpointing=False, mfu=0.4085),
-    Published("H100", 80, 1.32e9, 2048, 128, checkpointing=False, mfu=0.4060),
     Published("H100", 80, 1.33e9, 8192, 8, checkpointing=False, mfu=0.3773),
     Published("H100", 80, 6.66e9, 2048, 8, checkpointing=False, mfu=0.4644),
     Published("H100", 80, 6.66e9, 2048, 128, checkpointing=False, mfu=0.4571),
