@@ -21,6 +21,7 @@ OUTPUTS = {
     "model.json": "training writes it",
     "requests.jsonl": "shoal-local writes it",
     "summary.json": "shoal demo writes it",
+    "tokenizer.json": "a language model's prepare.py writes it",
     "validation-report.json": "a synth writes it",
     "validation.json": "a synth writes it",
     "code/inference.py": "in a model's archive",
@@ -28,7 +29,7 @@ OUTPUTS = {
 """Files that people meet and the checkout does not have."""
 ELSEWHERE = re.compile(
     r"(mnist/main|moto/core/responses|core/lib/validation/[\w-]+|my_pipelines/\w+)\.(py|js)"
-    r"|(training_code/(heat|pages)\b|environments/(heat|pages)\.yaml|mine/).*|heat\.csv|net\.py"
+    r"|(training_code/(heat|pages)\b|environments/(heat|pages|programs)\.yaml|mine/).*|heat\.csv|net\.py"
     r"|pytorch/(table|saved_model)\.py|\*\.(txt|jsonl)"
 )
 """Files of other projects, and of the reader."""
