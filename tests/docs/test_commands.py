@@ -21,7 +21,8 @@ def mistake_in(words: list[str]) -> str | None:
     """Return why a command would not start, as far as it is one of ours."""
     program = words[0].rpartition("/")[2]
     if program == "shoal":
-        return refusal(words[1:])
+        # a folder of the reader's own
+        return refusal(["." if word.startswith("mine/") else word for word in words[1:]])
     if program == "make":
         target = next((word for word in words[1:] if re.fullmatch(r"[a-z-]+", word)), "help")
         return None if target in TARGETS else f"no target {target}"

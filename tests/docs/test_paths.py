@@ -22,7 +22,7 @@ OUTPUTS = {
     "requests.jsonl": "shoal-local writes it",
     "run.json": "shoal report writes it",
     "summary.json": "shoal demo writes it",
-    "tokenizer.json": "a preparation of text writes it",
+    "tokenizer.json": "a language model's prepare.py writes it",
     "validation-report.json": "a synth writes it",
     "validation.json": "a synth writes it",
     "code/inference.py": "in a model's archive",
@@ -30,7 +30,8 @@ OUTPUTS = {
 """Files that people meet and the checkout does not have."""
 ELSEWHERE = re.compile(
     r"(mnist/main|moto/core/responses|core/lib/validation/[\w-]+|my_pipelines/\w+)\.(py|js)"
-    r"|(training_code/(heat|pages)\b|environments/(billion|heat|large|pages)\.yaml|mine/).*|heat\.csv|net\.py"
+    r"|(training_code/(heat|pages)\b|environments/(billion|heat|large|pages|programs)\.yaml|mine/).*"
+    r"|heat\.csv|net\.py"
     r"|pytorch/(table|saved_model)\.py|\*\.(txt|jsonl)"
 )
 """Files of other projects, and of the reader."""

@@ -58,11 +58,12 @@ def test_a_model_is_served_with_its_tokenizer(answers: dict[str, Any]) -> None:
 
 
 def test_a_tokenizer_that_cannot_be_read_is_refused(answers: dict[str, Any]) -> None:
-    unigram, metaspace, split, without, another, fitting = answers["errors"]
+    unigram, metaspace, split, without, larger, another, fitting = answers["errors"]
     assert "is no byte-level BPE, as `prepare.py --tokenizer bpe` writes" in unigram
     assert "cuts text by Metaspace, which is not read here" in metaspace
     assert "is no byte-level BPE" in split
     assert "has no tokenizer.json, and a model of 261 tokens does not read bytes" in without
+    assert "tokenizer.json has 1000 tokens, and the model 261: put there the file that" in larger
     assert "is not the base's, which reads text in its own tokens: remove the file" in another
     assert fitting == ""
 

@@ -54,6 +54,11 @@ class Base:
                 f"{folder} has no {TOKENIZER_FILE}, and a model of {config.vocab_size} tokens does"
                 " not read bytes: put its file there"
             )
+        if config.vocab_size < tokenizer.size:
+            raise ValueError(
+                f"{folder / TOKENIZER_FILE} has {tokenizer.size} tokens, and the model"
+                f" {config.vocab_size}: put there the file that the model was trained with"
+            )
         weights = folder / WEIGHTS_FILE
         _require_weights(config, weights)
         return cls(config, tokenizer, weights, file_sha256(weights))

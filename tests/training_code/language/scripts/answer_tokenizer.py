@@ -90,6 +90,7 @@ def say_errors(model: Path, folder: Path) -> list[str]:
         error(tokenizer.read_tokenizer, write(folder / "b", pre_tokenizer={"type": "Metaspace"})),
         error(tokenizer.read_tokenizer, write(folder / "c", pre_tokenizer=SPLIT)),
         error(base.Base.read, folder / "base"),
+        error(base.Base.read, write(folder / "base", added_tokens=[{"id": 999, "content": "x"}])),
         error(same, folder / "own", bpe, other),
         error(same, folder / "own", tokenizer.Bytes(), other) + error(same, folder, bpe, bpe),
     ]
