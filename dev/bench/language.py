@@ -14,7 +14,7 @@ from dev.bench import environments
 from dev.bench.interleave import Contender, Metrics, Result
 from dev.bench.machine import REPOSITORY
 from dev.bench.processes import RunFailedError
-from dev.bench.training import RANKS, SCRIPTS, Phases, start, torchrun
+from dev.bench.training import RANKS, SCRIPTS, Phases, mpirun, start, torchrun
 
 WORKLOAD = REPOSITORY / "training_code" / "language"
 TEXT = REPOSITORY / ".shoal" / "bench-text"
@@ -52,8 +52,8 @@ QUICK_LENGTH, FULL_LENGTH = Length(5, 30), Length(10, 200)
 
 def contenders(length: Length) -> list[Contender]:
     """Return all contenders, on the demo's model, batch and precision."""
-    python, text = environments.peers(), _text()
-    return [_contender(name, name, python, text, length) for name in _SCRIPTS]
+    text = _text()
+    return [_contender(name, name, text, length) for name in _SCRIPTS]
 
 
 def require_equal_losses(result: Result) -> None:
@@ -65,15 +65,20 @@ def require_equal_losses(result: Result) -> None:
 
 def scaling(phases: Phases) -> Contender:
     """Return Shoal's script as it measures how well its ranks scale."""
-    return _contender(SHOAL_PHASES, SHOAL, environments.peers(), _text(), phases)
+    return _contender(SHOAL_PHASES, SHOAL, _text(), phases)
 
 
-def _contender(
-    name: str, kind: str, python: Path, text: Path, length: Length | Phases
-) -> Contender:
+def _contender(name: str, kind: str, text: Path, length: Length | Phases) -> Contender:
     script, way = _SCRIPTS[kind]
-    command: Sequence[str | Path] = [*torchrun(python), SCRIPTS / script, way, "--data", text]
-    variables = {"BENCH_TRAINING_CODE": str(WORKLOAD / "pytorch"), "HF_HUB_OFFLINE": "1"}
+    ours = kind in (SHOAL, SHOAL_FSDP)
+    python = environments.shipped("pytorch") if ours else environments.peers()
+    launcher = mpirun(python) if ours else torchrun(python)
+    command: Sequence[str | Path] = [*launcher, SCRIPTS / script, way, "--data", text]
+    variables = {
+        "BENCH_TRAINING_CODE": str(WORKLOAD / "pytorch"),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",  # as torchrun sets it
+    }
 
     def measure() -> Metrics:
         return dict(start([*command, *length.words], RANKS, variables, timeout_s=1200).result)

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,14 +110,17 @@ def new_optimizer(model: Any, setting: Setting) -> tuple[torch.optim.Optimizer, 
     return optimizer, schedule
 
 
+Add = Callable[..., list[float]]
+
+
 class Clock:
     """Times the steps after the warm-up, in wall time and in the ranks' CPU time.
 
     The second one says how much work a step is, on a machine that others use too.
     """
 
-    def __init__(self, setting: Setting) -> None:
-        self._setting, self._done = setting, 0
+    def __init__(self, setting: Setting, add: Add | None = None) -> None:
+        self._setting, self._done, self._add = setting, 0, add or add_over_ranks
         self._wall_s = self._cpu_s = 0.0
 
     def step_ended(self, loss: torch.Tensor) -> None:
@@ -132,11 +136,17 @@ class Clock:
 
     def _report(self, wall_s: float, cpu_s: float, loss: float) -> None:
         setting = self._setting
-        sums = torch.tensor([cpu_s, loss], dtype=torch.float64)
-        dist.all_reduce(sums)
+        cpu_s, loss = self._add(cpu_s, loss)
         if dist.get_rank() == 0:
             report(
                 tokens_per_s=setting.steps * setting.batch * setting.context / wall_s,
-                cpu_ms=1000 * float(sums[0]) / setting.steps,
-                loss=float(sums[1]) / dist.get_world_size(),
+                cpu_ms=1000 * cpu_s / setting.steps,
+                loss=loss / dist.get_world_size(),
             )
+
+
+def add_over_ranks(*values: float) -> list[float]:
+    """Add each value over all ranks."""
+    sums = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(sums)
+    return [float(each) for each in sums]

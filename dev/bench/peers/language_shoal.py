@@ -1,5 +1,5 @@
-"""Shoal's script for the language model, as it is: `torchrun --nproc-per-node 2 language_shoal.py
-ddp|fsdp`.
+"""Shoal's script for the language model, as the demo starts it: `mpirun -np 2 smddprun python -m
+mpi4py language_shoal.py ddp|fsdp`. Under torchrun it takes gloo.
 
 Its own loop runs; only the end of each step is told to the clock. With --cycles the job measures
 how well it scales (phases.py).
@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
-from ddp import gather_all
 from language_setting import Clock, Setting, parse, train
 from phases import Job, scaling
 from setting import report
@@ -24,13 +22,15 @@ from setting import report
 def main() -> None:
     """Run one rank."""
     setting = parse()
-    compute, clock = train.train_step, Clock(setting)
+    compute, clocks = train.train_step, list[Clock]()
 
     def step(run: Any, number: int) -> Any:
+        if not clocks:
+            clocks.append(Clock(setting, run.ranks.sum))
         if setting.cycles and number == setting.warm_up:
             in_phases(run, number, compute, setting)
         loss = compute(run, number)
-        clock.step_ended(loss)
+        clocks[0].step_ended(loss)
         return loss
 
     train.train_step = step
@@ -69,7 +69,7 @@ def in_phases(run: Any, number: int, compute: Any, setting: Setting) -> None:
         compute(run, number)
 
     kind.pass_of_step = pass_of_step
-    job = Job(run.ranks.rank, run.ranks.world_size, dist.barrier, gather_all)
+    job = Job(run.ranks.rank, run.ranks.world_size, run.ranks.barrier, run.ranks.gather)
     figures = scaling(job, step, setting.cycles, setting.steps)
     if run.ranks.is_first:
         report(**figures)

@@ -26,6 +26,10 @@ def test_logits_are_those_of_the_plain_formulas(answers: dict[str, Any]) -> None
     assert max(answers["differences"]) < TOLERANCE
 
 
+def test_attention_by_products_gathers_what_torchs_kernel_does(answers: dict[str, Any]) -> None:
+    assert answers["products"] < TOLERANCE
+
+
 def test_a_saved_model_has_the_same_weights(answers: dict[str, Any]) -> None:
     assert answers["same weights"]
 

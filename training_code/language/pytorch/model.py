@@ -28,6 +28,7 @@ END_OF_TEXT = 0
 bytes, `eos_token_id` stands for it.
 """
 MAX_DEPTH = 64
+MAX_LENGTH_OF_PRODUCTS = 1024
 INITIAL_STD = 0.02
 
 CONFIG_FILE, WEIGHTS_FILE, METADATA_FILE = "config.json", "model.safetensors", "model.json"
@@ -132,6 +133,36 @@ def rotate(heads: Tensor, angles: Rotation) -> Tensor:
     return heads * angles[0] + torch.cat((-second, first), dim=-1) * angles[1]
 
 
+def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Return the values that each position gathers, causally: (batch, heads, length, head_dim).
+
+    torch's kernel for CPUs is slow in bf16: products of whole matrices take half its time, and the
+    memory of all scores, so that they are only for short sequences.
+    """
+    short = queries.shape[2] <= MAX_LENGTH_OF_PRODUCTS
+    if short and queries.device.type == "cpu" and queries.dtype == torch.bfloat16:
+        return attend_by_products(queries, keys, values)
+    group = queries.shape[1] // keys.shape[1]
+    return functional.scaled_dot_product_attention(
+        queries,
+        keys.repeat_interleave(group, dim=1),
+        values.repeat_interleave(group, dim=1),
+        is_causal=True,
+    )
+
+
+def attend_by_products(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Return the same in two products for each key head, with all its query heads at once."""
+    batch, heads, length, size = queries.shape
+    later = torch.full((length, length), -math.inf, dtype=values.dtype, device=values.device)
+    with torch.autocast(values.device.type, enabled=False):  # which would cast scores to float32
+        rows = (queries * size**-0.5).reshape(-1, heads // keys.shape[1] * length, size)
+        scores = rows @ keys.flatten(0, 1).transpose(1, 2)
+        shares = (scores.view(batch, heads, length, length) + later.triu(1)).softmax(dim=-1)
+        gathered = shares.view_as(scores) @ values.flatten(0, 1)
+    return gathered.view(batch, heads, length, size)
+
+
 class RMSNorm(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
     """Scales each vector to a mean square of one (Zhang and Sennrich, arXiv 1910.07467)."""
 
@@ -163,14 +194,9 @@ class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
             projection(hidden).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
-        queries, keys = rotate(queries, angles), rotate(keys, angles)
-        group = queries.shape[1] // keys.shape[1]
-        gathered = functional.scaled_dot_product_attention(
-            queries,
-            keys.repeat_interleave(group, dim=1),
-            values.repeat_interleave(group, dim=1),
-            is_causal=True,
-        )
+        # autocast projects to bf16, and angles in float32 would make float32 of it again
+        angles = angles[0].to(queries.dtype), angles[1].to(queries.dtype)
+        gathered = attend(rotate(queries, angles), rotate(keys, angles), values)
         return self.o_proj(gathered.transpose(1, 2).flatten(2))  # type: ignore[no-any-return, unused-ignore]
 
 

@@ -111,7 +111,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     add("--steps", type=_positive, default=1000)
     add("--max-seconds", type=_positive_number, default=math.inf, help="end earlier than --steps")
     add("--learning-rate", type=_positive_number, default=0.002, help="the highest one")
-    add("--sharding", choices=WAYS, default="ddp")
+    add("--sharding", type=_way, choices=WAYS, default="ddp")
     add("--shard-size", type=int, default=0, help="ranks in a group of hsdp (0: those of a host)")
     add(
         "--precision",
@@ -158,6 +158,12 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
         values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
     )
     return Options(**values, job_name=environ.get("TRAINING_JOB_NAME", "local"))
+
+
+def _way(text: str) -> str:
+    if text.startswith("zero"):
+        raise argparse.ArgumentTypeError(f"{text} is DeepSpeed's: take fsdp, which shards the same")
+    return text
 
 
 def _positive(text: str) -> int:

@@ -124,8 +124,12 @@ def ask_model(folder: Path) -> dict[str, Any]:
     file.write_bytes(content[:-1])
     cut = error(lambda: language.load(folder / "model"))
     broken = {name: weight / 0 for name, weight in weights.items()}
+    shapes = ((2, 4, 9, 6), (2, 2, 9, 6), (2, 2, 9, 6))  # four query heads for two keys and values
+    heads = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+    gathered = language.attend_by_products(*heads) - language.attend(*heads)
     return {
         "differences": differences,
+        "products": float(gathered.abs().max()),
         "same weights": same and len(read.state_dict()) == len(weights),
         "texts": texts,
         "cut": cut,

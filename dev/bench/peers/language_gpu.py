@@ -1,0 +1,183 @@
+"""The language model on one GPU: tokens/s and MFU in bf16, eager and compiled, beside a plain loop.
+
+    python dev/bench/peers/language_gpu.py --out bench-out/language-gpu.json [--device cpu]
+
+Shoal's own step is measured, on random bytes. The plain loop is what a lean trainer would do with
+the same network: autocast, AdamW, the whole model compiled, and nothing else. `--device cpu` tries
+the script with a tiny model and compiles nothing; its figures say nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+CODE = Path(__file__).resolve().parents[3] / "training_code" / "language" / "pytorch"
+sys.path.insert(0, str(CODE))
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    raise SystemExit(
+        f"bench-gpu: this Python ({sys.executable}) lacks {error.name}; name one that has PyTorch"
+        " for CUDA: make bench-gpu BENCH_PYTHON=/path/to/python"
+    ) from None
+from torch.nn import functional
+
+# by name: for the type checker, these are another workload's
+model: Any = importlib.import_module("model")
+ranks: Any = importlib.import_module("ranks")
+speed: Any = importlib.import_module("speed")
+train: Any = importlib.import_module("train")
+
+Step = Callable[[int], Any]
+
+
+@dataclass(frozen=True)
+class Size:
+    """The model and the batch."""
+
+    depth: int
+    context: int
+    batch: int
+    steps: int
+    """Timed ones, after as many untimed ones as `WARM_UP`."""
+
+
+GPU, CPU = Size(depth=8, context=2048, batch=16, steps=50), Size(1, 64, 2, 3)
+"""Depth 8 has about as many weights as GPT-2 small, 110 million."""
+WARM_UP = 5
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One way, over all rounds."""
+
+    way: str
+    tokens_per_s: float
+    mfu: float
+    first_step_s: float
+    """With compilation."""
+
+
+def main() -> None:
+    """Measure each way in turn; write one JSON file and print a line for each."""
+    parser = argparse.ArgumentParser(description="The language model on one GPU.")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(
+            f"bench-gpu: this Python ({sys.executable}) finds no CUDA device; torch is"
+            f" {torch.__version__}"
+        )
+    size = GPU if options.device == "cuda" else CPU
+    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
+        text = Path(folder) / "train"
+        text.mkdir()
+        letters = torch.randint(97, 123, (2_000_000,), generator=torch.Generator().manual_seed(1))
+        (text / "letters.txt").write_bytes(bytes(letters.tolist()))
+        with ranks.joined("auto", {}) as place:
+            outcomes, name = measure(size, text, place)
+    for outcome in outcomes:
+        print(
+            f"{outcome.way}: {outcome.tokens_per_s:,.0f} tokens/s, MFU {outcome.mfu:.3f}, first"
+            f" step {outcome.first_step_s:.1f} s",
+            flush=True,
+        )
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    content = {
+        "device": name,
+        "torch": torch.__version__,
+        "size": asdict(size),
+        "ways": [asdict(outcome) for outcome in outcomes],
+    }
+    options.out.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def measure(size: Size, text: Path, place: Any) -> tuple[list[Outcome], str]:
+    """Return the outcome of each way, and the device's name."""
+    device = place.device
+    run = shoal(size, text, place, compiled=False)
+    compiled = shoal(size, text, place, compiled=device.type == "cuda")
+    ways: dict[str, Step] = {
+        "Shoal": lambda number: train.train_step(run, number),
+        "Shoal, compiled": lambda number: train.train_step(compiled, number),
+        "plain loop, compiled": plain_loop(run),
+    }
+    first_s = {way: seconds(device, step, range(1)) for way, step in ways.items()}
+    for step in ways.values():
+        seconds(device, step, range(1, WARM_UP))
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for part in range(ROUNDS):
+        numbers = range(WARM_UP + part * size.steps, WARM_UP + (part + 1) * size.steps)
+        for way, step in ways.items():
+            times[way].append(seconds(device, step, numbers))
+    peak, _ = speed.peak_flops(device, "bf16")
+    per_token = speed.flops_per_token(run.config)
+    outcomes = []
+    for way, each in times.items():
+        rate = size.steps * size.batch * size.context / statistics.median(each)
+        outcomes.append(Outcome(way, rate, rate * per_token / peak, first_s[way]))
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    return outcomes, name
+
+
+def shoal(size: Size, text: Path, place: Any, *, compiled: bool) -> Any:
+    """Return a run of Shoal's script."""
+    options = {
+        "depth": size.depth,
+        "context": size.context,
+        "batch-size": size.batch,
+        "precision": "bf16",
+        "learning-rate": 0.0006,
+        "compile": compiled,
+        "train-dir": text,
+        "model-dir": text.parent / "model",
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return train.set_up(train.parse_options(words, {}), place, train.StopRequest())
+
+
+def plain_loop(run: Any) -> Step:
+    """Return a step of a plain loop over the same sequences, with a network of its own."""
+    device = run.ranks.device
+    network = model.Transformer(run.config).to(device)
+    compute = torch.compile(network) if device.type == "cuda" else network
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.0006, betas=train.BETAS, fused=True)
+
+    def step(number: int) -> None:
+        batch = run.options.batch_size
+        tokens, targets = (each.to(device) for each in run.corpus.batch(number * batch, batch))
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            logits = compute(tokens)
+        functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()).backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), train.MAX_GRADIENT_NORM)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def seconds(device: torch.device, step: Step, numbers: range) -> float:
+    """Return how long these steps take, on the device too."""
+    started_at = time.perf_counter()
+    for number in numbers:
+        step(number)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - started_at
+
+
+if __name__ == "__main__":
+    main()
