@@ -1,4 +1,4 @@
-"""One emulator for the clients of SageMaker, started as a user does."""
+"""An emulator for each client of SageMaker, started as a user does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from local.tests.sagemaker.account import Account
 from shoal_local.testing import emulator
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     with emulator(tmp_path_factory.mktemp("clients") / "state", "--accelerators", "2") as running:
         yield Account.at(running.account)

@@ -47,6 +47,7 @@ def test_every_client_does_what_the_page_shows(account: Account, tmp_path: Path)
         "HOME": str(tmp_path),
         "CDK_DISABLE_CLI_TELEMETRY": "true",
         "CI": "true",
+        "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(ROOT / ".shoal" / "jsii"),
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
     }
     done = subprocess.run(

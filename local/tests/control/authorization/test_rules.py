@@ -76,6 +76,7 @@ def _scalar(service: str, shape: Shape, name: str) -> Any:
             f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:pipeline/name/execution/abcdefghijkl"
         ),
         "PolicyArn": f"arn:aws:iam::{ACCOUNT}:policy/name",
+        "PolicySourceArn": f"arn:aws:iam::{ACCOUNT}:role/name",
         "OpenIDConnectProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/example.com",
         "SubscriptionArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:name:1",
         "StackName": "name",
