@@ -74,10 +74,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Review:
-    """The findings of a synth of all reviewed environments."""
+    """The findings and the templates of a synth of all reviewed environments."""
 
     findings: frozenset[Finding]
     acknowledgements: frozenset[Acknowledgement]
+    templates: tuple[Mapping[str, Any], ...]
 
 
 def answers() -> list[Answer]:
@@ -102,7 +103,10 @@ def review() -> Review:
             app.add_environment([environment(name, Path(folder))], root=ROOT)
         app.synth()
         report = json.loads((outdir / "validation-report.json").read_text())
-        return Review(frozenset(_findings(report)), frozenset(_acknowledgements(outdir)))
+        templates = tuple(
+            json.loads(file.read_text()) for file in sorted(outdir.rglob("*.template.json"))
+        )
+        return Review(frozenset(_findings(report)), frozenset(_acknowledgements(outdir)), templates)
 
 
 def _findings(report: Mapping[str, Any]) -> Iterator[Finding]:

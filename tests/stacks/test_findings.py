@@ -1,5 +1,5 @@
-"""Every finding of every pack has an answer that still has a finding, and docs/security.md says
-what the last synth found.
+"""Every finding of every pack has an answer that still has a finding, docs/security.md says what
+the last synth found, and its policies are within IAM's quotas.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.stacks.findings import GATE, PAGE, Review, answers, review, tables, with_tables
+from tests.stacks.policy_sizes import uses
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,11 @@ def test_no_answer_is_stale(result: Review) -> None:
     assert [
         answer for answer in answers() if not any(answer.covers(each) for each in result.findings)
     ] == []
+
+
+def test_every_role_and_policy_is_within_iams_quotas(result: Review) -> None:
+    shares = sorted(use for template in result.templates for use in uses(template))
+    assert shares[-1].share <= 1, "\n".join(map(str, reversed(shares[-10:])))
 
 
 def test_the_page_shows_what_was_found(result: Review) -> None:
