@@ -77,7 +77,7 @@ def cases(path: Path = ANSWERS) -> list[Case]:
 class World:
     """Makes what requests name, each when it is first asked for."""
 
-    session: boto3.Session = field(default_factory=boto3.Session)
+    session: Any = field(default_factory=boto3.Session)
     endpoint: str | None = None
     """The server's URL; without one, the environment's."""
     stem: str = field(default_factory=lambda: f"replay-{secrets.token_hex(3)}")
