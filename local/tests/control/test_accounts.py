@@ -265,11 +265,11 @@ def test_production_cannot_approve_or_register_in_dev(dev: World) -> None:
     refusal(sagemaker.update_model_package, ModelPackageArn=VERSION, ModelApprovalStatus="Rejected")
     refusal(sagemaker.create_model_package, ModelPackageGroupName=GROUP)
     refusal(sagemaker.delete_model_package, ModelPackageName=VERSION)
-    refusal(
-        sagemaker.put_model_package_group_policy,
-        ModelPackageGroupName=GROUP,
-        ResourcePolicy=json.dumps(allow("*", Principal="*")),
-    )
+    # This operation takes a name, so that another account's group cannot even be named.
+    with pytest.raises(ClientError, match="at 'modelPackageGroupName' failed to satisfy"):
+        sagemaker.put_model_package_group_policy(
+            ModelPackageGroupName=GROUP, ResourcePolicy=json.dumps(allow("*", Principal="*"))
+        )
     assert (
         dev.client(DEV, "sagemaker").describe_model_package(ModelPackageName=VERSION)[
             "ModelApprovalStatus"

@@ -25,12 +25,9 @@ def test_a_request_for_another_region_does_not_see_this_one(
     account: Account, service: Any, operation: str
 ) -> None:
     variables = account.environment()
-    client = boto3.client(
-        service,
-        region_name="eu-west-1",
-        endpoint_url=account.endpoint,
-        aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
+    session: Any = boto3.Session(
+        variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"], region_name="eu-west-1"
     )
+    client = session.client(service, endpoint_url=account.endpoint)
     with pytest.raises(ClientError, match="in us-east-1 only, and the request is signed for eu-w"):
         getattr(client, operation)()

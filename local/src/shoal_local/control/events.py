@@ -286,7 +286,11 @@ def size_bytes(entry: Mapping[str, Any]) -> int:
     size").
     """
     texts = [entry.get(name) or "" for name in ("Source", "DetailType", "Detail")]
-    lengths = [len(text.encode()) for text in (*texts, *(entry.get("Resources") or []))]
+    # JSON can have half a surrogate pair, which is no UTF-8
+    lengths = [
+        len(text.encode(errors="surrogatepass"))
+        for text in (*texts, *(entry.get("Resources") or []))
+    ]
     return sum(lengths) + (_TIME_BYTES if entry.get("Time") else 0)
 
 

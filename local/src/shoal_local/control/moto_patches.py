@@ -71,7 +71,7 @@ def publish(subscription: Subscription, *arguments: Any, **more: Any) -> None:
 
 
 def _queue_allows(subscription: Subscription) -> bool:
-    _, _, _, region, account, name = subscription.endpoint.split(":")
+    _, _, _, region, account, name = subscription.endpoint.split(":", 5)
     queue = sqs_backends[account][region].queues.get(name)
     if queue is None or not queue.policy:
         return False

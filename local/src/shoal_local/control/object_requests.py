@@ -35,7 +35,8 @@ def check_source(call: ApiCall) -> None:
 def check_tagged_object(call: ApiCall) -> None:
     """Refuse to delete the tags of an object that is not there."""
     bucket = _bucket(call)
-    if bucket is not None and call.parameters["Key"] not in bucket.keys:
+    key = bucket.keys.get(call.parameters["Key"]) if bucket is not None else None
+    if bucket is not None and (key is None or isinstance(key, FakeDeleteMarker)):
         raise AwsError("NoSuchKey", "The specified key does not exist.", 404)
 
 

@@ -24,7 +24,14 @@ def check_value(call: ApiCall) -> None:
             f" {MAX_STANDARD if tier == 'Standard' else MAX_ADVANCED} characters.",
         )
     pattern = request.get("AllowedPattern") or _pattern_before(call)
-    if pattern and not re.search(pattern, value):
+    try:
+        allowed = not pattern or re.search(pattern, value)
+    except re.error as error:
+        raise AwsError(
+            "InvalidAllowedPatternException",
+            f"The pattern {pattern} is no regular expression: {error}",
+        ) from error
+    if not allowed:
         raise AwsError(
             "ParameterPatternMismatchException",
             f"Parameter value, cannot be validated against allowedPattern: {pattern}",

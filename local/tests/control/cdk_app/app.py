@@ -14,7 +14,6 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sagemaker as sagemaker
@@ -144,7 +143,11 @@ class Compute(cdk.Stack):
                 retention=logs.RetentionDays.ONE_WEEK,
             ),
         )
-        worker.add_event_source(sources.SqsEventSource(queue, report_batch_item_failures=True))
+        # SqsEventSource is named after the stage, and AWS refuses a second mapping of the queue.
+        queue.grant_consume_messages(worker)
+        worker.add_event_source_mapping(
+            "Mapping", event_source_arn=queue.queue_arn, report_batch_item_failures=True
+        )
         pattern = events.EventPattern(source=["aws.sagemaker"], detail={"pipelineArn": [variant]})
         rule = events.Rule(self, "Rule", rule_name=f"{PREFIX}-rule", event_pattern=pattern)
         rule.add_target(targets.SqsQueue(queue))

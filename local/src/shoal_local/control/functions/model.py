@@ -234,7 +234,7 @@ def _check_variables(variables: Mapping[str, str]) -> None:
             f" Reserved keys used in this request: {', '.join(reserved)}",
         )
     measured = json.dumps(dict(variables), separators=(",", ":"), ensure_ascii=False)
-    if len(measured.encode()) > MAX_ENVIRONMENT_BYTES:
+    if len(measured.encode(errors="surrogatepass")) > MAX_ENVIRONMENT_BYTES:
         raise AwsError(
             "InvalidParameterValueException",
             f"{unable} exceeded the 4KB limit. String measured: {measured}",
