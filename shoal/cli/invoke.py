@@ -40,8 +40,18 @@ _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/
     metavar="NAME",
     help="Which endpoint to ask; by default the newest of an execution, else the serving one.",
 )
+@click.option(
+    "--stream",
+    is_flag=True,
+    help="Print the answer while it arrives; the model must send it in parts.",
+)
 def invoke_endpoint(
-    session: Session, body: Path | None, content_type: str | None, accept: str, endpoint: str | None
+    session: Session,
+    body: Path | None,
+    content_type: str | None,
+    accept: str,
+    endpoint: str | None,
+    stream: bool,
 ) -> None:
     """Send a file to a running endpoint and print its answer."""
     if session.environment.endpoint is None and endpoint is None:
@@ -59,5 +69,9 @@ def invoke_endpoint(
         body = workload_folder(session.environment.workload, session.workspace.root) / request.body
         content_type = content_type or request.content_type
     kind = content_type or _TYPES.get(body.suffix, "application/octet-stream")
+    if stream:
+        for part in invoke.stream(session.target, name, body.read_bytes(), kind, accept):
+            click.echo(part, nl=False)
+        return
     answer = invoke.send(session.target, name, body.read_bytes(), kind, accept)
     click.echo(answer, nl=not answer.endswith(b"\n"))

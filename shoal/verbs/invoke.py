@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,17 @@ def send(
     )
     answer: bytes = response["Body"].read()
     return answer
+
+
+def stream(
+    target: Target, endpoint: str, body: bytes, content_type: str, accept: str
+) -> Iterator[bytes]:
+    """Send the body as it is, and yield the answer's parts as they arrive."""
+    response = target.client("sagemaker-runtime").invoke_endpoint_with_response_stream(
+        EndpointName=endpoint, ContentType=content_type, Accept=accept, Body=body
+    )
+    for event in response["Body"]:
+        yield event["PayloadPart"]["Bytes"]
 
 
 def model_of(

@@ -14,15 +14,16 @@ import pytest
 
 from config.smoke_test import Request
 from shoal.verbs.errors import NotFoundError, ShoalError
-from shoal.verbs.invoke import find_endpoint, model_of, send
+from shoal.verbs.invoke import find_endpoint, model_of, send, stream
 from shoal.verbs.target import Target
+from shoal_local.sagemaker.hosting.streams import event
 
 Answer = Callable[[Any], Any]
 
 
 @contextmanager
 def endpoint(answer: Answer) -> Iterator[Target]:
-    """Start a server that answers each invocation with `answer(request body)` as JSON."""
+    """Start a server that answers each invocation with `answer(request body)`: bytes, or JSON."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -30,7 +31,10 @@ def endpoint(answer: Answer) -> Iterator[Target]:
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
-            self.wfile.write(json.dumps(answer(body)).encode())
+            content = answer(body)
+            self.wfile.write(
+                content if isinstance(content, bytes) else json.dumps(content).encode()
+            )
 
         def log_message(self, *_: Any) -> None:
             """Print nothing."""
@@ -47,6 +51,15 @@ def test_a_body_is_sent_as_it_is() -> None:
     with endpoint(lambda body: {"sum": sum(body)}) as target:
         answer = send(target, "e", b"[1, 2]", "application/json", "application/json")
     assert json.loads(answer) == {"sum": 3}
+
+
+def test_the_parts_of_a_stream_are_passed_on_one_by_one() -> None:
+    headers = {":event-type": "PayloadPart", ":message-type": "event"}
+    with endpoint(
+        lambda parts: b"".join(event(headers, part.encode()) for part in parts)
+    ) as target:
+        parts = list(stream(target, "e", b'["The ", "shoal"]', "application/json", "*/*"))
+    assert parts == [b"The ", b"shoal"]
 
 
 def test_a_workloads_request_is_answered_with_the_model(tmp_path: Path) -> None:

@@ -101,34 +101,31 @@ def test_a_container_that_dies_breaks_the_stream(account: Account) -> None:
     remove(account, "mortal")
 
 
-@pytest.mark.nightly
-def test_a_model_that_does_not_come_to_its_end_is_cut_off(
-    account: Account, emulator: Emulator, tmp_path: Path
-) -> None:
-    """repost.aws, "invoke streaming timeout error", has AWS's words."""
+@pytest.fixture
+def impatient(emulator: Emulator, tmp_path: Path) -> Iterator[SageMakerService]:
+    """A second service behind the same endpoint that ends a stream after a second."""
     context = dataclasses.replace(
         emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path)
     )
-    impatient = SageMakerService(context, Settings(stream_s=1.0))
+    service = SageMakerService(context, Settings(stream_s=1.0))
+    yield service
+    service.close()
+
+
+@pytest.mark.nightly
+def test_a_model_that_does_not_come_to_its_end_is_cut_off(
+    account: Account, impatient: SageMakerService
+) -> None:
+    """repost.aws, "invoke streaming timeout error", has AWS's words."""
     url = account.put("models/endless/model.tar.gz", MODEL)
     container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+    model = {"ModelName": "endless", "PrimaryContainer": container}
     variant = {"VariantName": "v", "ModelName": "endless", "InstanceType": "ml.m5.xlarge"}
-    for operation, request in (
-        (
-            "CreateModel",
-            {
-                "ModelName": "endless",
-                "PrimaryContainer": container,
-                "ExecutionRoleArn": account.role,
-            },
-        ),
-        (
-            "CreateEndpointConfig",
-            {"EndpointConfigName": "endless", "ProductionVariants": [variant]},
-        ),
-        ("CreateEndpoint", {"EndpointName": "endless", "EndpointConfigName": "endless"}),
-    ):
-        impatient.handle(operation, request, "caller")
+    config = {"EndpointConfigName": "endless", "ProductionVariants": [variant]}
+    endpoint = {"EndpointName": "endless", "EndpointConfigName": "endless"}
+    impatient.handle("CreateModel", {**model, "ExecutionRoleArn": account.role}, "caller")
+    impatient.handle("CreateEndpointConfig", config, "caller")
+    impatient.handle("CreateEndpoint", endpoint, "caller")
     until(
         lambda: impatient.handle("DescribeEndpoint", {"EndpointName": "endless"}, "caller"),
         lambda each: each["EndpointStatus"] == "InService",
@@ -142,9 +139,8 @@ def test_a_model_that_does_not_come_to_its_end_is_cut_off(
     for event in events:
         buffer.add_data(event)
     first, last = buffer
-    impatient.close()
-    assert first.payload == b"one"
     headers: Any = last.headers
+    assert first.payload == b"one"
     assert headers[":exception-type"] == "ModelStreamError"
     assert json.loads(last.payload) == {
         "Message": "Your model v did not complete sending the inference response in the allotted"

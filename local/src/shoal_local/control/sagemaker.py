@@ -18,11 +18,12 @@ from shoal_local.control.protocol import Answer, ApiCall, error_answer
 from shoal_local.control.service_router import Reply
 from shoal_local.errors import AwsError
 
-INVOCATION = re.compile(r"^/endpoints/([^/]+)/(invocations|invocations-response-stream)$")
 RUNTIME_OPERATIONS = {
     "invocations": "InvokeEndpoint",
     "invocations-response-stream": "InvokeEndpointWithResponseStream",
+    "async-invocations": "InvokeEndpointAsync",
 }
+INVOCATION = re.compile(rf"^/endpoints/([^/]+)/({'|'.join(RUNTIME_OPERATIONS)})$")
 TARGET_PREFIX = "SageMaker."
 
 
@@ -42,6 +43,10 @@ class SageMaker(Protocol):
     def invoke_endpoint_with_response_stream(
         self, name: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, Mapping[str, str], bytes | Iterator[bytes]]: ...
+
+    def invoke_endpoint_async(
+        self, name: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes]: ...
 
     def close(self) -> None: ...
 
@@ -103,11 +108,7 @@ class Gateway:
             self.authorizer.check(call)
             call = self.authorizer.in_owner_account(call)
             service = self.service_of(call.account)
-            invoke = (
-                service.invoke_endpoint
-                if operation == "InvokeEndpoint"
-                else service.invoke_endpoint_with_response_stream
-            )
+            invoke = _operation_of(service, operation)
             status, headers, answer = invoke(name, body, request_headers(environ))
         except AwsError as error:
             return Reply(call, error_answer(error, "rest-json"), error.code)
@@ -115,6 +116,16 @@ class Gateway:
         if isinstance(answer, bytes):
             return Reply(call, Answer(status, headers, answer))
         return Reply(call, Answer(status, headers, b"", parts=answer))
+
+
+def _operation_of(
+    service: SageMaker, operation: str
+) -> Callable[[str, bytes, dict[str, str]], tuple[int, Mapping[str, str], bytes | Iterator[bytes]]]:
+    if operation == "InvokeEndpoint":
+        return service.invoke_endpoint
+    if operation == "InvokeEndpointAsync":
+        return service.invoke_endpoint_async
+    return service.invoke_endpoint_with_response_stream
 
 
 def parsed_body(body: bytes) -> dict[str, Any]:

@@ -117,6 +117,12 @@ class SageMakerService:
         """
         return self._endpoints.invoke_with_stream(name, body, headers)
 
+    def invoke_endpoint_async(
+        self, name: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Answer InvokeEndpointAsync with status, headers and body."""
+        return self._endpoints.invoke_asynchronously(name, body, headers)
+
     def close(self) -> None:
         """Stop everything, in the order in which things use each other."""
         self._executions.close()

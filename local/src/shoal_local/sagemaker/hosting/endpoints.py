@@ -1,5 +1,6 @@
 """CreateEndpoint, UpdateEndpoint, UpdateEndpointWeightsAndCapacities, DescribeEndpoint,
-ListEndpoints, DeleteEndpoint, InvokeEndpoint, InvokeEndpointWithResponseStream.
+ListEndpoints, DeleteEndpoint, InvokeEndpoint, InvokeEndpointWithResponseStream,
+InvokeEndpointAsync.
 
 InService means that every container answered /ping with 200. A document is deleted after its
 processes have ended.
@@ -15,7 +16,8 @@ from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
 from shoal_local.sagemaker.errors import invalid
-from shoal_local.sagemaker.hosting import configs, variants
+from shoal_local.sagemaker.hosting import asynchronous, configs, variants
+from shoal_local.sagemaker.hosting.asynchronous import AsyncInference
 from shoal_local.sagemaker.hosting.deployment import FAILURES, ClosingError, Deployment
 from shoal_local.sagemaker.hosting.fleet import Fleet, close
 from shoal_local.sagemaker.hosting.guardrails import Plan, plan_of
@@ -45,6 +47,7 @@ class HostedEndpoint:
     """What runs for one endpoint: the fleet that serves, and the one that is being started."""
 
     traffic: Traffic
+    queue: AsyncInference
     fleet: Fleet | None = None
     next_fleet: Fleet | None = None
 
@@ -82,7 +85,8 @@ class Endpoints:
             ),
         }
         self._core.store.create(KIND, name, document, _name_in_use)
-        self._hosted[name] = HostedEndpoint(Traffic(name, self._core.settings.invocation_s))
+        traffic = Traffic(name, self._core.settings.invocation_s)
+        self._hosted[name] = HostedEndpoint(traffic, AsyncInference(self._core, name, traffic))
         self._emit(document)
         self._in_background(lambda: self._deploy(name, config, Plan()))
         return {"EndpointArn": document["EndpointArn"]}
@@ -210,8 +214,11 @@ class Endpoints:
         if document is None:
             raise invalid(f'Could not find endpoint "{self._core.arn("endpoint", name)}".')
         hosted = self._hosted.get(document["EndpointName"])
-        if hosted and hosted.fleet and "DataCaptureConfig" in hosted.fleet.config:
-            document["DataCaptureConfig"] = configs.capture_summary(hosted.fleet.config)
+        config = hosted.fleet.config if hosted and hosted.fleet else {}
+        if "DataCaptureConfig" in config:
+            document["DataCaptureConfig"] = configs.capture_summary(config)
+        if asynchronous.CONFIG in config:
+            document[asynchronous.CONFIG] = config[asynchronous.CONFIG]
         return document
 
     def list(self, request: Document) -> Document:
@@ -235,6 +242,7 @@ class Endpoints:
             faults.happened(rule, name)
             self._closing.wait(rule.seconds)
         hosted = self._hosted.pop(name)
+        hosted.queue.close()
         hosted.traffic.route()
         if hosted.fleet:
             hosted.traffic.retire(hosted.fleet.instances())
@@ -292,7 +300,8 @@ class Endpoints:
 
         Raise ValidationError for an endpoint that does not exist or does not serve.
         """
-        return Invocation(self._core, name, body, headers).send(self._open_traffic(name))
+        traffic = self._open(name, asynchronously=False).traffic
+        return Invocation(self._core, name, body, headers).send(traffic)
 
     def invoke_with_stream(
         self, name: str, body: bytes, headers: Mapping[str, str]
@@ -300,9 +309,17 @@ class Endpoints:
         """Answer InvokeEndpointWithResponseStream with status, headers and a stream of events, or
         the body of an error. Raises what `invoke` raises.
         """
-        return StreamedInvocation(self._core, name, body, headers).stream(self._open_traffic(name))
+        traffic = self._open(name, asynchronously=False).traffic
+        return StreamedInvocation(self._core, name, body, headers).stream(traffic)
 
-    def _open_traffic(self, name: str) -> Traffic:
+    def invoke_asynchronously(
+        self, name: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Answer InvokeEndpointAsync with status, headers and body. Raises what `invoke` raises."""
+        hosted = self._open(name, asynchronously=True)
+        return hosted.queue.add(_config_of(hosted), body, headers)
+
+    def _open(self, name: str, *, asynchronously: bool) -> HostedEndpoint:
         document, hosted = self._core.store.get(KIND, name), self._hosted.get(name)
         if document is None:
             raise AwsError(
@@ -314,13 +331,21 @@ class Endpoints:
                 "ValidationError",
                 f"Endpoint {name} is not in service (status {document['EndpointStatus']}).",
             )
-        return hosted.traffic
+        if asynchronously != (asynchronous.CONFIG in _config_of(hosted)):
+            kind, operation = (
+                ("no asynchronous endpoint", "InvokeEndpoint")
+                if asynchronously
+                else ("an asynchronous endpoint", "InvokeEndpointAsync")
+            )
+            raise AwsError("ValidationError", f"Endpoint {name} is {kind}: call {operation}.")
+        return hosted
 
     def close(self) -> None:
         """End every server process."""
         self._closing.set()
         hosted = list(self._hosted.values())
         for each in hosted:
+            each.queue.close()
             if each.next_fleet:
                 each.next_fleet.cancel()
         for thread in self._threads:
@@ -328,6 +353,12 @@ class Endpoints:
         for each in hosted:
             for fleet in filter(None, (each.fleet, each.next_fleet)):
                 close(instance.server for instance in fleet.instances())
+
+
+def _config_of(hosted: HostedEndpoint) -> Document:
+    """Return the configuration that serves, also while the first fleet is about to be noted."""
+    fleet = hosted.fleet or hosted.next_fleet
+    return fleet.config if fleet else {}
 
 
 def _name_in_use(existing: Document) -> AwsError:

@@ -63,10 +63,10 @@ class StreamedInvocation(Invocation):
             answer = invocation.enter_context(instance.server.stream(self.body, headers))
             if answer.status >= http.client.BAD_REQUEST:
                 text = b"".join(answer.parts).decode(errors="replace")
-                self._measure(fleet, variant, answer.status, began_at)
+                self.measure(fleet, variant, answer.status, began_at)
                 return self._model_error(variant.name, answer.status, text)
         except (OSError, http.client.HTTPException) as error:
-            self._measure(fleet, variant, 500, began_at)
+            self.measure(fleet, variant, 500, began_at)
             return self._no_answer(variant, instance.server, error)
         events = self._events(answer, fleet, variant, began_at)
         return 200, _headers(answer, variant), EventStream(events, invocation.pop_all())
@@ -95,7 +95,7 @@ class StreamedInvocation(Invocation):
         except Exception as bug:  # noqa: BLE001 (a client must see the end of its stream)
             _log.exception("a stream failed")
             yield _failure("InternalStreamFailure", repr(bug))
-        self._measure(fleet, variant, status, began_at)
+        self.measure(fleet, variant, status, began_at)
 
 
 def _headers(answer: StreamedAnswer, variant: Variant) -> dict[str, str]:

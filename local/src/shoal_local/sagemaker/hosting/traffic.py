@@ -37,6 +37,7 @@ class Traffic:
         """Set the fleets and their shares of the traffic from now on."""
         with self._changed:
             self._routes = [(fleet, share) for fleet, share in routes if share > 0]
+            self._changed.notify_all()
 
     @property
     def is_open(self) -> bool:
@@ -46,6 +47,7 @@ class Traffic:
         """Change weights or instances of a fleet while no invocation chooses among them."""
         with self._changed:
             edit()
+            self._changed.notify_all()
 
     @contextmanager
     def acquire(self, target_variant: str | None) -> Iterator[tuple[Fleet, Variant, Instance]]:
@@ -71,9 +73,40 @@ class Traffic:
         try:
             yield fleet, variant, instance
         finally:
-            with self._changed:
-                instance.busy -= 1
-                self._changed.notify_all()
+            self._release(instance)
+
+    @contextmanager
+    def acquire_free(self, max_busy: int) -> Iterator[tuple[Fleet, Variant, Instance]]:
+        """Wait for an instance with fewer invocations than `max_busy`, and yield the one with the
+        fewest.
+
+        Raise ValidationError when the endpoint has no route any more.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._routes or self._free(max_busy))
+            free = self._free(max_busy)
+            if not free:
+                raise AwsError("ValidationError", f"Endpoint {self._endpoint} is not in service.")
+            fleet, variant, instance = min(free, key=lambda each: each[2].busy)
+            instance.busy += 1
+        try:
+            yield fleet, variant, instance
+        finally:
+            self._release(instance)
+
+    def _free(self, max_busy: int) -> list[tuple[Fleet, Variant, Instance]]:
+        return [
+            (fleet, variant, instance)
+            for fleet, _ in self._routes
+            for variant in fleet.variants
+            for instance in variant.instances
+            if instance.busy < max_busy
+        ]
+
+    def _release(self, instance: Instance) -> None:
+        with self._changed:
+            instance.busy -= 1
+            self._changed.notify_all()
 
     def _variant(self, fleet: Fleet, name: str | None) -> Variant:
         if name is None:
@@ -109,9 +142,9 @@ class Invocation:
             try:
                 answer = instance.server.invoke(self.body, self.headers)
             except (OSError, http.client.HTTPException) as error:
-                self._measure(fleet, variant, 500, started_at)
+                self.measure(fleet, variant, 500, started_at)
                 return self._no_answer(variant, instance.server, error)
-            self._measure(fleet, variant, answer.status, started_at)
+            self.measure(fleet, variant, answer.status, started_at)
         return self._reply(variant, answer)
 
     def _reply(self, variant: Variant, answer: Answer) -> Reply:
@@ -128,7 +161,7 @@ class Invocation:
             answer.body,
         )
 
-    def _measure(self, fleet: Fleet, variant: Variant, status: int, started_at: float) -> None:
+    def measure(self, fleet: Fleet, variant: Variant, status: int, started_at: float) -> None:
         lasted_s = time.monotonic() - started_at
         self.core.measure(
             measurements.of_invocation(
