@@ -25,11 +25,21 @@ class Topic:
     def __init__(self, account: Account, name: str) -> None:
         self.account = account
         self.arn = account.client("sns").create_topic(Name=name)["TopicArn"]
-        self.queue = account.client("sqs").create_queue(QueueName=name)["QueueUrl"]
+        queue = f"arn:aws:sqs:us-east-1:{account.number}:{name}"
+        allowed = {
+            "Effect": "Allow",
+            "Principal": {"Service": "sns.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": queue,
+            "Condition": {"ArnEquals": {"aws:SourceArn": self.arn}},
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        made = account.client("sqs").create_queue(QueueName=name, Attributes={"Policy": policy})
+        self.queue = made["QueueUrl"]
         account.client("sns").subscribe(
             TopicArn=self.arn,
             Protocol="sqs",
-            Endpoint=f"arn:aws:sqs:us-east-1:{account.number}:{name}",
+            Endpoint=queue,
             Attributes={"RawMessageDelivery": "true"},
         )
 

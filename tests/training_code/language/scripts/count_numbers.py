@@ -17,6 +17,7 @@ sys.path.insert(0, str(CODE))
 import torch  # noqa: E402
 
 language: Any = importlib.import_module("model")
+language.MAX_LENGTH_OF_PRODUCTS = 0  # attention as GPUs compute it
 SIZES = (
     "vocab_size",
     "hidden_size",
