@@ -286,7 +286,7 @@ def install_apart(locks: Mapping[str, str]) -> None:
             continue
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
         options = ["--disable-pip-version-check", "--require-hashes", "--no-deps", "-r", lock]
         _run(f"installing {lock}", [*pip, *options], "is the package registry reachable?")
         stamp.write_text(identity)

@@ -35,12 +35,15 @@ def session(kind: type = Session) -> Any:
 
 def pytorch(job: str, script: str = "train.py", **options: Any) -> PyTorch:
     """An estimator; what the caller does not say is left to the SDK."""
-    settings = {"instance_type": "ml.m5.xlarge", "instance_count": 1} | options
+    settings = {
+        "framework_version": "2.3",
+        "instance_type": "ml.m5.xlarge",
+        "instance_count": 1,
+    } | options
     return PyTorch(
         entry_point=script,
         source_dir=SOURCE,
         role=ROLE,
-        framework_version="2.3",
         py_version="py311",
         base_job_name=job,
         **({"sagemaker_session": session()} | settings),
@@ -93,6 +96,7 @@ def two_hosts() -> str:
     estimator = pytorch(
         "two-hosts",
         "ranks.py",
+        framework_version="2.3.0",
         instance_type="ml.g5.2xlarge",
         instance_count=2,
         distribution={"torch_distributed": {"enabled": True}},
