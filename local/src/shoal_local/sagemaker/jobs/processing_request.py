@@ -25,6 +25,12 @@ def check_processing(request: Document, declared: Mapping[str, str]) -> Image:
             "processing jobs on this machine: they need files at /opt/ml/processing, and"
             f" namespaces are refused ({reason})"
         )
+    check_processing_fields(request)
+    return image_for(request["AppSpecification"]["ImageUri"], "processing", declared)
+
+
+def check_processing_fields(request: Document) -> None:
+    """Raise AwsError for what is wrong or not emulated, whatever image it runs on what machine."""
     if request.get("ExperimentConfig"):
         raise not_emulated("ExperimentConfig")
     cluster = request["ProcessingResources"]["ClusterConfig"]
@@ -46,7 +52,6 @@ def check_processing(request: Document, declared: Mapping[str, str]) -> Image:
             "a processing container without ContainerEntrypoint (these images have no entry point"
             " for processing)"
         )
-    return image_for(request["AppSpecification"]["ImageUri"], "processing", declared)
 
 
 def _check_input(each: Document) -> None:

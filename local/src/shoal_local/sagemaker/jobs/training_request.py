@@ -59,6 +59,12 @@ def check_training(request: Document, declared: Mapping[str, str]) -> Image:
 
     `declared`: runtimes of the user's own images.
     """
+    check_training_fields(request)
+    return image_for(request["AlgorithmSpecification"]["TrainingImage"], "training", declared)
+
+
+def check_training_fields(request: Document) -> None:
+    """Raise AwsError for what is wrong or not emulated, whatever image it runs."""
     _check_whole(request)
     algorithm = request["AlgorithmSpecification"]
     if "AlgorithmName" in algorithm or "TrainingImage" not in algorithm:
@@ -75,7 +81,6 @@ def check_training(request: Document, declared: Mapping[str, str]) -> Image:
         HostPaths(Path()).path_of(
             request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints")
         )
-    return image_for(algorithm["TrainingImage"], "training", declared)
 
 
 def kept_notice(request: Document) -> str:

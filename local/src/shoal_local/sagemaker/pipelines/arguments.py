@@ -1,7 +1,8 @@
 """Refuses, when a pipeline is created, step arguments that its run would refuse.
 
 A parameter counts with its default. At a value that only the run knows (another step's output, a
-parameter without default) the check of that step ends, because every answer would be a guess.
+parameter without default) the check of that step ends, because every answer would be a guess. An
+image that has no runtime here, or a machine without namespaces, refuses the job, not the pipeline.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.jobs.processing_request import check_processing
-from shoal_local.sagemaker.jobs.training_request import check_training
+from shoal_local.sagemaker.jobs.processing_request import check_processing_fields
+from shoal_local.sagemaker.jobs.training_request import check_training_fields
 from shoal_local.sagemaker.jobs.transform import check_transform
 from shoal_local.sagemaker.pipelines.definition import Definition
 from shoal_local.sagemaker.pipelines.expressions import is_expression, reference
@@ -36,19 +37,21 @@ class Unknown:
         raise UnknownValueError
 
 
-def check_arguments(definition: Definition, images: Mapping[str, str]) -> None:
-    """Raise the error that a step's Create call would raise; `images`: the user's own."""
-    checks: Mapping[str, Callable[[Document], Any]] = {
-        "Training": lambda request: check_training(request, images),
-        "Processing": lambda request: check_processing(request, images),
-        "Transform": check_transform,
-    }
+CHECKS: Mapping[str, Callable[[Document], None]] = {
+    "Training": check_training_fields,
+    "Processing": check_processing_fields,
+    "Transform": check_transform,
+}
+
+
+def check_arguments(definition: Definition) -> None:
+    """Raise the error that a step's Create call would raise."""
     for step in definition.steps.values():
-        if step.type not in checks:
+        if step.type not in CHECKS:
             continue
         request = _with_defaults(step.arguments, definition.parameters)
         try:
-            checks[step.type](request)
+            CHECKS[step.type](request)
         except AwsError as error:
             raise AwsError(
                 error.code, f"Step {step.name}: {error.message}", error.http_status

@@ -40,7 +40,7 @@ class Pipelines:
 
     def create(self, request: Document) -> Document:
         text = self._definition(request)
-        check_arguments(parse(text), self._core.settings.images)
+        check_arguments(parse(text))
         name, now = request["PipelineName"], names.now()
         document: Document = {
             **{
@@ -107,7 +107,7 @@ class Pipelines:
         if {"PipelineDefinition", "PipelineDefinitionS3Location"} & set(request):
             changes["PipelineDefinition"] = self._definition(request)
             definition = parse(changes["PipelineDefinition"])
-            check_arguments(definition, self._core.settings.images)
+            check_arguments(definition)
         self._core.store.change(
             KIND, document["_name"], lambda each: each.update(changes, LastModifiedTime=names.now())
         )
