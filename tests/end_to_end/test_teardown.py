@@ -113,7 +113,7 @@ class Ended:
 @pytest.fixture
 def ended(account: Account) -> Iterator[Ended]:
     """Nothing is deployed yet. Whatever happens, nothing is left."""
-    url = account.client("sqs").create_queue(QueueName="torn-down")["QueueUrl"]
+    url = account.client("sqs").create_queue(QueueName=f"torn-down-{uuid.uuid4().hex}")["QueueUrl"]
     ended = Ended(account, f"{PIPELINE}-{uuid.uuid4().hex[:12]}", url)
     yield ended
     account.client("sqs").delete_queue(QueueUrl=url)

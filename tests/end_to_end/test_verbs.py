@@ -167,8 +167,8 @@ def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
     listed = json.loads(checkout.run("runs", "dev", "--local", "--json").output)
     assert [each["status"] for each in listed] == ["Succeeded", "Failed"]
     verdict = run_json(checkout, listed[1]["run"], tmp_path)["verdict"]
-    assert (verdict["step"], verdict["host"]) == ("Train", "algo-1")
-    assert verdict["line"] in failed.output
+    assert (verdict["step"], verdict["host"]) == ("Train", "algo-1"), failed.output
+    assert " does not exist; the folder holds of-nobody.txt" in verdict["line"]
     compared = checkout.run("compare", "dev", listed[0]["run"], listed[1]["run"], "--local")
     assert re.search(r"status +Succeeded +Failed", compared.output), compared.output
     assert re.search(r"Epochs +1 ", compared.output), compared.output

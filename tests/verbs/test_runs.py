@@ -45,8 +45,8 @@ def line(text: str, seconds: int, stream: str = "job/algo-1-1795489693") -> LogL
             Cause("ValueError: the loss is nan", "algo-2", 3),
         ),
         (
-            [line("[1,mpirank:1,algo-2]<stderr>:KeyError: 'SM_CHANNEL_TRAIN'", 1, SECOND_HOST)],
-            Cause("KeyError: 'SM_CHANNEL_TRAIN'", "algo-2", 1),
+            [line("[1,mpirank:1,algo-2]<stderr>: [rank1]: KeyError: 'x'", 1, SECOND_HOST)],
+            Cause("KeyError: 'x'", "algo-2", 1),
         ),
         (
             [

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from shoal.verbs.logs import LogLine
 
-# The last line of a Python traceback, below anything that a launcher puts in front.
+# The last line of a Python traceback, below anything that launchers put in front.
 _ERROR = re.compile(
-    r"^(?:\S*?>:|\[\S+\]:?)?\s*((?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b.*)$"
+    r"^(?:\[[^\]]*\](?:<\w+>)?:?\s*)*((?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b.*)$"
 )
 # What launchers say of a process that said nothing itself.
 _SIGNAL = re.compile(
