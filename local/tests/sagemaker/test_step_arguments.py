@@ -36,7 +36,7 @@ def resources(**changes: Any) -> dict[str, Any]:
 
 def refusal(step: dict[str, Any], **parts: Any) -> str:
     with pytest.raises(AwsError) as caught:
-        check_arguments(parse(definition(step, **parts)), {})
+        check_arguments(parse(definition(step, **parts)))
     return caught.value.message
 
 
@@ -61,11 +61,13 @@ def test_a_parameter_counts_with_its_default() -> None:
     assert "AWS Neuron devices" in refusal(step, Parameters=[kind])
 
 
-def test_what_only_the_run_knows_is_not_refused() -> None:
+def test_what_only_the_run_knows_and_an_image_without_a_runtime_are_not_refused() -> None:
     unknown = {"Get": "Parameters.Count"}
+    own = {"TrainingImage": "111122223333.dkr.ecr.us-east-1.amazonaws.com/own:1"}
     steps = (
+        train(AlgorithmSpecification={**own, "TrainingInputMode": "File"}),
         train(ResourceConfig=resources(InstanceCount=unknown)),
         train(EnableNetworkIsolation={"Get": "Execution.PipelineName"}),
     )
     for step in steps:
-        check_arguments(parse(definition(step, Parameters=[COUNT])), {})
+        check_arguments(parse(definition(step, Parameters=[COUNT])))
