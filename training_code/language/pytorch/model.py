@@ -194,8 +194,6 @@ class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
             projection(hidden).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
-        # autocast projects to bf16, and angles in float32 would make float32 of it again
-        angles = angles[0].to(queries.dtype), angles[1].to(queries.dtype)
         gathered = attend(rotate(queries, angles), rotate(keys, angles), values)
         return self.o_proj(gathered.transpose(1, 2).flatten(2))  # type: ignore[no-any-return, unused-ignore]
 
@@ -254,9 +252,13 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
     def forward(self, tokens: Tensor) -> Tensor:
         """Return hidden (batch, length, width)."""
         hidden = self.embed_tokens(tokens)
-        angles = rotation(self.config, tokens.shape[1], hidden)
+        cosine, sine = rotation(self.config, tokens.shape[1], hidden)
+        if torch.is_autocast_enabled(hidden.device.type):
+            # what is projected has this dtype, of which angles in float32 would make float32
+            dtype = torch.get_autocast_dtype(hidden.device.type)
+            cosine, sine = cosine.to(dtype), sine.to(dtype)
         for layer in self.layers:
-            hidden = layer(hidden, angles)
+            hidden = layer(hidden, (cosine, sine))
         return self.norm(hidden)  # type: ignore[no-any-return, unused-ignore]
 
 
