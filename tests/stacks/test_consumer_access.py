@@ -218,7 +218,9 @@ def test_a_consumer_sees_versions_and_can_neither_judge_nor_serve_them(
     refused(sagemaker.update_model_package, ModelPackageArn=VERSION, ModelApprovalStatus="Approved")
     refused(sagemaker.create_model_package, ModelPackageGroupName=group)
     refused(sagemaker.delete_model_package, ModelPackageName=VERSION)
-    refused(sagemaker.delete_model_package_group_policy, ModelPackageGroupName=group)
+    # This operation takes a name, so that another account's group cannot even be named.
+    with pytest.raises(ClientError, match="at 'modelPackageGroupName' failed to satisfy"):
+        sagemaker.delete_model_package_group_policy(ModelPackageGroupName=group)
     model = {"ModelName": "x", "ExecutionRoleArn": Names(PROD).role_arn(BRING)}
     refused(sagemaker.create_model, **model, Containers=[{"ModelPackageName": VERSION}])
 
