@@ -75,6 +75,7 @@ def run(client: str, program: str, account: Account, folder: Path, *cases: str) 
         env=environment(account, folder),
         capture_output=True,
         text=True,
+        errors="replace",  # threads of the program share its output, and tear characters apart
         timeout=LIMIT_S,
         check=False,
     )

@@ -46,8 +46,8 @@ def test_a_pipeline_runs_with_a_parameter_and_passes_the_model_on(outcomes: Outc
     }
 
 
-def test_ranks_on_two_hosts_add_up(outcomes: Outcomes) -> None:
-    assert outcomes["two_hosts"] == "2 ranks, sum 1"
+def test_ranks_of_two_hosts_with_two_gpus_add_up(outcomes: Outcomes) -> None:
+    assert outcomes["two_hosts"] == "4 ranks, sum 6"
 
 
 def test_a_script_that_fails_fails_the_job_with_its_own_line(outcomes: Outcomes) -> None:

@@ -81,7 +81,9 @@ def fit_deploy_and_attach() -> dict[str, Any]:
     name = predictor.endpoint_name
     predictor.delete_model()
     predictor.delete_endpoint()
-    left = boto3.client("sagemaker").list_endpoints(NameContains=name)["Endpoints"]
+    sagemaker = boto3.client("sagemaker")
+    sagemaker.get_waiter("endpoint_deleted").wait(EndpointName=name)
+    left = sagemaker.list_endpoints(NameContains=name)["Endpoints"]
     return {
         "files": sorted(model),
         "channel": model["channel.txt"].decode(),
