@@ -220,7 +220,9 @@ def _of_the_teardown() -> Iterator[Trouble]:
     yield Trouble(
         step, "killed", rules=(waits, function | {"do": "kill", "seconds": SLOW_S}), packages=one
     )
-    yield Trouble(step, "hangs", rules=(function | {"do": "freeze", "seconds": 0.3},), packages=one)
+    yield Trouble(
+        step, "hangs", rules=(waits, function | {"do": "freeze", "seconds": 0.3}), packages=one
+    )
     yield Trouble(step, "stopped", "Stopped", rules=(waits,), stop_at=step, packages=one)
     yield Trouble(
         step,
