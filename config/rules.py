@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from config import (
     channel_rules,
@@ -77,6 +77,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         *schedule_rules.RULES,
         *serving_rules.RULES,
         _without_endpoint,
+        _endpoint_environment,
         channel_rules.problems,
         gates.problems,
         _metrics,
@@ -197,6 +198,16 @@ def _without_endpoint(environment: Environment) -> Iterator[Problem]:
         yield Problem(keys[0], message, f"remove {' and '.join(keys)}", related=keys[1:])
 
 
+def _endpoint_environment(environment: Environment) -> Iterator[Problem]:
+    endpoint, section = environment.endpoint, "endpoint.environment"
+    if endpoint is None or not endpoint.environment:
+        return
+    if endpoint.image_uri is None:
+        message = "is for a container of your own, and AWS's image of the framework answers"
+        yield Problem(section, message, "remove it, or name the container's endpoint.image_uri")
+    yield from _variables(section, endpoint.environment)
+
+
 def _spot(environment: Environment) -> Iterator[Problem]:
     training = environment.training
     key, runtime = "training.max_wait_s", training.max_runtime_s
@@ -294,8 +305,19 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
 
 
 def _container_environment(environment: Environment) -> Iterator[Problem]:
-    variables = environment.training.environment
-    section = "training.environment"
+    section, variables = "training.environment", environment.training.environment
+    yield from _variables(section, variables)
+    for name, value in variables.items():
+        if name.startswith(_RESERVED_VARIABLES):
+            message = (
+                "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's, those with"
+                " SHOAL_ Shoal's own"
+            )
+            yield Problem(f"{section}.{name}", message, "remove it, or rename it", value)
+
+
+def _variables(section: str, variables: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield what the API takes of no container's environment."""
     if len(variables) > MAX_ENVIRONMENT:
         yield Problem(
             section,
@@ -310,15 +332,9 @@ def _container_environment(environment: Environment) -> Iterator[Problem]:
                 "rename it",
                 value,
             )
-        if name.startswith(_RESERVED_VARIABLES):
-            message = (
-                "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's, those with"
-                " SHOAL_ Shoal's own"
-            )
-            yield Problem(f"{section}.{name}", message, "remove it, or rename it", value)
         if len(value) > MAX_ENVIRONMENT_VALUE:
             message = f"has {len(value)} characters; SageMaker allows {MAX_ENVIRONMENT_VALUE}"
-            yield Problem(f"{section}.{name}", message, "put it into a file of source_dir", value)
+            yield Problem(f"{section}.{name}", message, "put it into a file", value)
 
 
 def _code(environment: Environment) -> Iterator[Problem]:

@@ -255,6 +255,15 @@ class Endpoint(Settings):
     """SageMaker instance type behind the endpoint. Where it has GPUs, AWS's GPU image answers."""
     instance_count: Annotated[int, Field(ge=1, le=10)] = 1
     """Number of instances behind the endpoint."""
+    image_uri: str | None = None
+    """Full image URI (with tag or digest) of a container that serves what lies in /opt/ml/model by
+    itself, as DJL's LMI and vLLM do, instead of AWS's image of the framework. Its answers need not
+    say which model gave them: that the endpoint has the sealed archive is proof enough.
+    """
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of that container, as `HF_MODEL_ID: /opt/ml/model`; only with
+    image_uri.
+    """
     ttl_minutes: Annotated[int, Field(ge=10, le=1440)] = 60
     """Age in minutes after which the endpoint may be removed by anyone who finds it."""
     teardown_step: TeardownStep = TeardownStep.AFTER_SUCCESS

@@ -179,7 +179,7 @@ def _on_aws_images(environment: Environment) -> Iterator[tuple[str, str]]:
     """Yield the sections that run AWS's images beside training, with their instance types."""
     if environment.evaluation.image_uri is None:
         yield "evaluation", environment.evaluation.instance_type
-    if environment.endpoint:
+    if environment.endpoint and environment.endpoint.image_uri is None:
         yield "endpoint", environment.endpoint.instance_type
     if environment.serving and environment.serving.serverless is None:
         yield "serving", environment.serving.instance_type
@@ -214,11 +214,13 @@ def _other_architectures(environment: Environment, unknown: Collection[str]) -> 
 
 
 def _unpinned_image(environment: Environment) -> Iterator[Problem]:
-    uri = environment.evaluation.image_uri
-    if uri is not None and not image_uri.is_pinned(uri):
-        message = "must be a full image URI with a tag or a digest, and not :latest"
-        advice = "write registry/repository:tag or registry/repository@sha256:..."
-        yield Problem("evaluation.image_uri", message, advice, uri)
+    sections = {"evaluation": environment.evaluation, "endpoint": environment.endpoint}
+    for section, settings in sections.items():
+        uri = settings and settings.image_uri
+        if uri and not image_uri.is_pinned(uri):
+            message = "must be a full image URI with a tag or a digest, and not :latest"
+            advice = "write registry/repository:tag or registry/repository@sha256:..."
+            yield Problem(f"{section}.image_uri", message, advice, uri)
 
 
 def _unreachable_index(environment: Environment, launch: Launch) -> Iterator[Problem]:

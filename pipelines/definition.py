@@ -199,6 +199,7 @@ def _hosting(
             "training_job_name": Property(train.name, "TrainingJobName"),
             "content_sha256": requests.sealed("content_sha256"),
             "max_latency_ms": settings.max_latency_ms,
+            **({"sealed_archive": requests.sealed("model_data_url")} if settings.image_uri else {}),
         },
         function_arn=requests.infrastructure.smoke_test_function_arn,
         outputs={

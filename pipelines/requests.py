@@ -392,10 +392,13 @@ class Requests:
         }
 
     def _serving_environment(self) -> dict[str, str]:
-        """Return what SDK v2 sets for a model of the framework.
+        """Return what SDK v2 sets for a model of the framework, or what the endpoint's own
+        container is told.
 
         TensorFlow Serving's container finds code/inference.py by itself.
         """
+        if self.environment.endpoint and self.environment.endpoint.image_uri:
+            return self.environment.endpoint.environment
         if self.environment.training.framework is Framework.TENSORFLOW:
             return {"SAGEMAKER_TFS_NGINX_LOGLEVEL": "info"}
         return {

@@ -33,7 +33,7 @@ class Launch:
     evaluation_image_uri: str
     """Image of the evaluation job, without GPU libraries."""
     inference_image_uri: str
-    """Image of the endpoint, without GPU libraries."""
+    """Image of the endpoint: its own, or AWS's for its instance type."""
     hyperparameters: Mapping[str, str]
     """The toolkit's hyperparameters, JSON in strings, without those of one job (see `for_job`)."""
     notices: tuple[str, ...] = ()
@@ -143,17 +143,19 @@ def resolve(
         )
     training_tag = tags.training_gpu if case.has_gpus else tags.training_cpu
     on_gpus = endpoint is not None and tables.has_gpus(endpoint.instance_type)
+    own_server = endpoint and endpoint.image_uri
     return Launch(
         case,
         training.image_uri or tables.image_uri(region, tags.repository, training_tag),
         tables.image_uri(region, tags.repository, tags.training_cpu),
-        tables.image_uri(
+        own_server
+        or tables.image_uri(
             region,
             tables.inference_repository(training.framework),
             tags.inference_gpu if on_gpus else tags.inference_cpu,
         ),
         _hyperparameters(case),
-        (*notices, *notices_of(case, serves=endpoint is not None)),
+        (*notices, *notices_of(case, serves=endpoint is not None and not own_server)),
         backend,
     )
 

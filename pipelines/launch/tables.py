@@ -278,6 +278,14 @@ def inference_repository(framework: str) -> str:
     return str(_table("images")["repositories"][framework]["inference"])
 
 
+def runs_inference_script(image: str) -> bool:
+    """Return whether the image is AWS's of a framework, in which the workload's inference.py
+    answers, and says which model it has loaded.
+    """
+    repositories = _table("images")["repositories"].values()
+    return any(f"/{each['inference']}:" in image for each in repositories)
+
+
 def image_uri(region: str, repository: str, tag: str) -> str:
     """Return the URI of AWS's image in `region`, which must have a registry."""
     return f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository}:{tag}"

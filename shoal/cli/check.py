@@ -114,7 +114,7 @@ def _check_view(workspace: Workspace, name: str, workload: str, findings: _Findi
         f" {training.instance_type})"
     )
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    serves = environment.endpoint is not None
+    serves = environment.endpoint is not None and environment.endpoint.image_uri is None
     patches = patch_warnings(checked.launch.case, today, serves=serves)
     remarks = [("warning", each) for each in (*patches, *outdated(environment, today))]
     for each in (*checked.notices, *upload_notices(environment, workspace.root)):

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from config.release import Release
+from pipelines.launch import tables
 from shoal.verbs.assembly import Json
 from shoal.verbs.deployed_stack import DeployedStack
 from shoal.verbs.drift import Item, Sides, differences, item, none_if_missing
@@ -38,7 +39,7 @@ def compare(stack: DeployedStack, release: Release | None, ask: Ask | None) -> I
             properties.get("EndpointName") or stack.physical_ids.get(logical_id, logical_id)
         ).rpartition("/")[2]
         yield item("endpoint", name, partial(_endpoint, stack, logical_id, name, release))
-        if ask and release:
+        if ask and release and tables.runs_inference_script(release.image_uri):
             yield item("content", name, partial(_content, stack, ask, name, release))
 
 

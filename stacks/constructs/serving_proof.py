@@ -15,6 +15,7 @@ from constructs import Construct
 
 from config.names import SERVING_PROOF, WORKLOAD_TAG, Names
 from config.release import Release
+from pipelines.launch import tables
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.served_model import ServedModel
 from stacks.constructs.serving_role import allow_archive
@@ -77,7 +78,11 @@ class ServingProof(Construct):
                 "ImageDigest": release.image_digest,
                 "ModelDataUrl": names.sealed_url(release.model_data_sha256),
                 "ModelDataSha256": release.model_data_sha256,
-                "ContentSha256": release.content_sha256,
+                **(
+                    {"ContentSha256": release.content_sha256}
+                    if tables.runs_inference_script(release.image_uri)
+                    else {}
+                ),
             },
         )
         self.resource.node.add_dependency(self.prover)

@@ -50,3 +50,20 @@ class SmokeTest(Construct):
             when=ours(names),
             because="Endpoints are named after the pipeline and the execution.",
         )
+        endpoint = names.environment.endpoint
+        if endpoint and endpoint.image_uri:
+            self.caller.role.allow(
+                "SeeWhatIsServed",
+                [
+                    "sagemaker:DescribeEndpoint",
+                    "sagemaker:DescribeEndpointConfig",
+                    "sagemaker:DescribeModel",
+                ],
+                on=[
+                    names.arn("sagemaker", f"endpoint/{names.pipeline}-*"),
+                    names.arn("sagemaker", "endpoint-config/*"),
+                    names.arn("sagemaker", "model/*"),
+                ],
+                when=ours(names),
+                because="SageMaker makes up the names of models and configurations.",
+            )

@@ -295,6 +295,10 @@ def test_a_content_that_is_not_the_pinned_one_is_told_by_the_container(live: Liv
     assert f"the content of the model that answers is {SHA256}, pinned is {'0' * 64}" in failure
 
 
+def test_a_container_that_need_not_say_its_content_is_proven_by_the_archive(live: Live) -> None:
+    assert live.prove(ContentSha256="")["Status"] == "SUCCESS"
+
+
 def test_an_archive_that_was_written_again_is_not_proven_though_its_content_is_the_pinned_one(
     live: Live,
 ) -> None:

@@ -106,6 +106,35 @@ def test_digits_go_to_the_named_endpoint_as_json(endpoint: Endpoint) -> None:
     }
 
 
+@dataclass
+class Server(Endpoint):
+    """A container whose answers name no model, and what SageMaker says of its archive."""
+
+    archive: str = "s3://sealed/model.tar.gz"
+
+    def answer(self, request: Request) -> tuple[int, bytes]:
+        described = {
+            "DescribeEndpoint": {"EndpointConfigName": "config"},
+            "DescribeEndpointConfig": {"ProductionVariants": [{"ModelName": "model"}]},
+            "DescribeModel": {"PrimaryContainer": {"ModelDataUrl": self.archive}},
+        }
+        operation = request.headers.get("X-Amz-Target", "").removeprefix("SageMaker.")
+        if operation:
+            return 200, json.dumps(described[operation]).encode()
+        status, answer = super().answer(request)
+        return status, json.dumps({"predictions": json.loads(answer)["predictions"]}).encode()
+
+
+def test_where_answers_name_no_model_the_sealed_archive_is_the_proof() -> None:
+    sealed = {"sealed_archive": Server.archive}
+    assert _test(Server(), **sealed).result["content_sha256"] == CONTENT
+    error = _test(Server(archive="s3://other/model.tar.gz"), **sealed).error
+    assert error == (
+        "SmokeTestError: the endpoint has the archive s3://other/model.tar.gz, sealed was"
+        " s3://sealed/model.tar.gz"
+    )
+
+
 def test_arguments_of_other_versions_are_ignored(endpoint: Endpoint) -> None:
     assert _test(endpoint, model_data_url="s3://bucket/model.tar.gz").result["status"] == "Passed"
 

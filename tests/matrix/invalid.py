@@ -359,6 +359,13 @@ CASES: tuple[Wrong, ...] = (
     Wrong({"endpoint": None}, "endpoint = null", "none"),
     Wrong({"endpoint": "none", "serving": {}}, "serving", "remove serving"),
     Wrong({"evaluation": {"image_uri": "mine:latest"}}, "evaluation.image_uri", "digest"),
+    Wrong({"endpoint": {"image_uri": "mine:latest"}}, "endpoint.image_uri", "digest"),
+    Wrong({"endpoint": {"environment": {"A": "b"}}}, "endpoint.environment", "endpoint.image_uri"),
+    Wrong(
+        {"endpoint": {"image_uri": "mine/own:1", "environment": {"A-B": "c"}}},
+        'endpoint.environment.A-B = "c"',
+        "letters, digits and _",
+    ),
     # data.on_manifest
     Wrong(
         {"data": {"on_manifest": {"file": "a/manifest.json"}}},

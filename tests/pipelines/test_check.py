@@ -200,6 +200,20 @@ def test_an_image_of_your_own_may_evaluate_on_gpus() -> None:
     assert "evaluation.instance_type" not in " ".join(check(changed(evaluation=evaluation)).notices)
 
 
+def test_a_container_that_serves_by_itself_gets_its_variables_and_no_words_on_awss_image() -> None:
+    server = "763104351884.dkr.ecr.us-east-1.amazonaws.com/djl-inference:0.36.0-lmi28.0.0-cu130"
+    variables = {"HF_MODEL_ID": "/opt/ml/model"}
+    keys = {"image_uri": server, "environment": variables, "instance_type": "ml.g5.xlarge"}
+    checked = check(changed(endpoint=keys))
+    assert "endpoint" not in " ".join(checked.notices)
+    (gate,) = [each for each in checked.definition["Steps"] if each["Name"] == "Gate"]
+    steps = {each["Name"]: each["Arguments"] for each in gate["Arguments"]["IfSteps"]}
+    (registered,) = steps["Register"]["InferenceSpecification"]["Containers"]
+    assert registered == steps["CreateModel"]["PrimaryContainer"]
+    assert (registered["Image"], registered["Environment"]) == (server, variables)
+    assert steps["SmokeTest"]["sealed_archive"] == registered["ModelDataUrl"]
+
+
 def test_an_image_that_may_change_does_not_evaluate() -> None:
     with pytest.raises(ConfigError, match=r'evaluation\.image_uri = "mine/own": must be a full'):
         check(changed(evaluation={"image_uri": "mine/own"}))

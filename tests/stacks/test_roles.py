@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -12,9 +13,13 @@ from aws_cdk.assertions import Template
 
 from config.loader import load_environment
 from config.names import Names
+from config.settings import Endpoint
+from pipelines.launch import launch_of
+from stacks.app import ShoalApp
 from stacks.constructs.actor_role import ActorRole
 from stacks.constructs.guard_rails import Place
 from stacks.constructs.sagemaker_role import SageMakerRole, repository_arn
+from stacks.stage import Deployment, EnvironmentStage
 from tests.repository import ROOT
 from tests.stacks.reading import as_list, definition, properties, role, statements
 
@@ -280,6 +285,20 @@ def test_the_smoke_test_may_only_call_this_pipelines_endpoints(pipeline: Templat
         granted["CallEndpoints"]["Resource"]
         == "arn:aws:sagemaker:us-east-1:111122223333:endpoint/shoal-mnist-dev-*"
     )
+
+
+def test_a_smoke_test_whose_answers_name_no_model_may_see_what_is_served(
+    cdk_context: dict[str, str], tmp_path: Path
+) -> None:
+    dev = load_environment("dev", ROOT)
+    server = dev.model_copy(update={"endpoint": Endpoint(image_uri="mine/own:1")})
+    app = ShoalApp(outdir=str(tmp_path), context=cdk_context, checked=False)
+    stage = EnvironmentStage(
+        app, workloads=[Deployment(server, launch_of(server, ROOT))], root=ROOT
+    )
+    granted = statements(Template.from_stack(stage.workloads[0].pipeline), PREFIX + "smoke-test")
+    assert granted.keys() == {"WriteOwnLog", "CallEndpoints", "SeeWhatIsServed"}
+    assert granted["SeeWhatIsServed"]["Condition"] == granted["CallEndpoints"]["Condition"]
 
 
 def test_roles_named_in_the_definition_are_those_of_the_stack(pipeline: Template) -> None:

@@ -2,9 +2,10 @@
 answers, the latency and which model answered.
 
 The Lambda step sends `endpoint_name`, `training_job_name`, `content_sha256` (of the evaluated
-model; the container must answer with the same) and `max_latency_ms`. It gets `status`, `answers`
-(JSON list of request, passed, shown), `slowest_ms` and `content_sha256`. A problem raises
-SmokeTestError, which fails the step.
+model; the container must answer with the same) and `max_latency_ms`. With `sealed_archive` the
+container is one whose answers name no model: then the endpoint's only archive must be that.
+It gets `status`, `answers` (JSON list of request, passed, shown), `slowest_ms` and
+`content_sha256`. A problem raises SmokeTestError, which fails the step.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Expected:
     training_job_name: str
     content_sha256: str
     max_latency_ms: float
+    sealed_archive: str | None = None
+    """Its URL, where no answer says which model gave it."""
 
     @classmethod
     def of(cls, event: dict[str, Any]) -> Expected:
@@ -52,7 +55,12 @@ class Expected:
         if not isinstance(content, str) or not _SHA256.fullmatch(content):
             wrong = f"content_sha256 is {content!r}, not the sha256 of a model's content"
             raise SmokeTestError(f"{wrong}: what does evaluation.json say at model.content_sha256?")
-        return cls(event["training_job_name"], content, float(event["max_latency_ms"]))
+        return cls(
+            event["training_job_name"],
+            content,
+            float(event["max_latency_ms"]),
+            event.get("sealed_archive"),
+        )
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -61,7 +69,10 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     runtime = boto3.client("sagemaker-runtime", config=CLIENT)
     answers = ask_all(runtime, event["endpoint_name"])
     log.info("answers: %s", answers)
-    judge(answers, expected, own_failures(runtime, event["endpoint_name"]))
+    failures = own_failures(runtime, event["endpoint_name"])
+    if expected.sealed_archive:
+        failures += _wrong_archive(event["endpoint_name"], expected.sealed_archive)
+    judge(answers, expected, failures)
     slowest_ms = round(max(answer.latency_ms for answer in answers), 1)
     return {
         "status": "Passed",
@@ -75,6 +86,19 @@ def judge(answers: list[Answer], expected: Expected, failures: list[str]) -> Non
     """Raise SmokeTestError with everything that is wrong, the `failures` of the workload's own
     function included.
     """
+    problems = [] if expected.sealed_archive else _wrong_source(answers, expected)
+    problems += [*wrong_answers(answers), *failures]
+    slowest_ms = max(answer.latency_ms for answer in answers)
+    if slowest_ms > expected.max_latency_ms:
+        problems.append(
+            f"the slowest answer took {slowest_ms:.0f} ms, {expected.max_latency_ms:.0f} ms allowed"
+        )
+    if problems:
+        raise SmokeTestError("; ".join(problems))
+
+
+def _wrong_source(answers: list[Answer], expected: Expected) -> list[str]:
+    """Return what the answers say of their model that is not so."""
     problems = []
     models = {str(source.training_job_name) for source in sources(answers)}
     if models != {expected.training_job_name}:
@@ -88,14 +112,22 @@ def judge(answers: list[Answer], expected: Expected, failures: list[str]) -> Non
             f"the container serves a model with the content {sorted(content)}, evaluated was"
             f" {expected.content_sha256}"
         )
-    problems += [*wrong_answers(answers), *failures]
-    slowest_ms = max(answer.latency_ms for answer in answers)
-    if slowest_ms > expected.max_latency_ms:
-        problems.append(
-            f"the slowest answer took {slowest_ms:.0f} ms, {expected.max_latency_ms:.0f} ms allowed"
-        )
-    if problems:
-        raise SmokeTestError("; ".join(problems))
+    return problems
+
+
+def _wrong_archive(endpoint_name: str, expected: str) -> list[str]:
+    """Return what the endpoint serves instead of the sealed archive."""
+    sagemaker = boto3.client("sagemaker")
+    live = sagemaker.describe_endpoint(EndpointName=endpoint_name)
+    config = sagemaker.describe_endpoint_config(EndpointConfigName=live["EndpointConfigName"])
+    models = [
+        sagemaker.describe_model(ModelName=variant["ModelName"])
+        for variant in config["ProductionVariants"]
+    ]
+    archives = [model["PrimaryContainer"].get("ModelDataUrl") for model in models]
+    if archives == [expected]:
+        return []
+    return [f"the endpoint has the archive {', '.join(map(str, archives))}, sealed was {expected}"]
 
 
 def _report(answers: list[Answer]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from config.errors import LaunchError
 from config.settings import Framework, Strategy, Training
-from pipelines.launch import resolve
+from pipelines.launch import resolve, tables
 from tests.pipelines.launch.shipped import shipped
 
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
@@ -174,3 +174,14 @@ def test_smddp_in_an_image_in_which_users_did_not_find_it_is_refused() -> None:
     with pytest.raises(LaunchError, match=r"as users found: .* issue 3989"):
         notices(uri, framework_version="2.1.0")
     assert notices(uri, **TORCHRUN, framework_version="2.1.0") == ()
+
+
+@pytest.mark.parametrize(
+    ("repository", "runs"),
+    [("pytorch-inference", True), ("tensorflow-inference", True), ("djl-inference", False)],
+)
+def test_only_awss_image_of_a_framework_runs_the_workloads_script(
+    repository: str, runs: bool
+) -> None:
+    image = f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{repository}:1.2.3-gpu"
+    assert tables.runs_inference_script(image) is runs
