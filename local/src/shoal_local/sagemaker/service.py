@@ -159,6 +159,7 @@ class SageMakerService:
             "DeletePipeline": pipelines.delete,
             "StartPipelineExecution": executions.start,
             "StopPipelineExecution": executions.stop,
+            "RetryPipelineExecution": executions.retry,
             "SendPipelineExecutionStepSuccess": executions.callbacks.succeed,
             "SendPipelineExecutionStepFailure": executions.callbacks.fail,
             "DescribePipelineExecution": executions.describe,

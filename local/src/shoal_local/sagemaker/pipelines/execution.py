@@ -32,7 +32,7 @@ _FAILED = "Step failure: One or multiple steps failed."
 class Execution:
     """Drives one execution in a thread of its own, with a thread for each running step.
 
-    It shares nothing with other executions.
+    It shares nothing with other executions. Steps that its document has already are not run.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Execution:
         )
         self._scope = Scope(values, self._variable, self._output_of, self._property_file)
         self._changed = threading.Condition()
-        self._statuses: dict[str, str] = {}
-        self._outcomes: dict[str, bool] = {}
-        self._outputs: dict[str, Document] = {}
+        done = document["_steps"]
+        self._statuses: dict[str, str] = {name: each["StepStatus"] for name, each in done.items()}
+        self._outputs: dict[str, Document] = {name: each["_outputs"] for name, each in done.items()}
         self._no_more = False
         self._thread = threading.Thread(target=self._run, name=f"pipeline {name}", daemon=True)
 
@@ -96,7 +96,7 @@ class Execution:
     def _start_ready(self) -> None:
         if self._stop.is_set() or self._no_more:
             return
-        for name in ready_steps(self._definition.steps, self._statuses, self._outcomes):
+        for name in ready_steps(self._definition.steps, self._statuses, self._outputs):
             if (
                 sum(status == "Executing" for status in self._statuses.values())
                 >= self._max_parallel
@@ -117,7 +117,8 @@ class Execution:
             self.record.set_step(step, "Starting")
             self.record.set_step(step, "Executing")
             done = self._attempts(step)
-            status, changes = "Succeeded", {"Metadata": done.metadata}
+            status = "Succeeded"
+            changes = {"Metadata": done.metadata, "_outputs": done.outputs}
             self._outputs[step.name] = done.outputs
         except StepStoppedError as stopped:
             status, changes = "Stopped", {"Metadata": stopped.metadata}
@@ -177,8 +178,6 @@ class Execution:
         outcome = all(
             holds(condition, self._scope.resolve) for condition in step.arguments["Conditions"]
         )
-        with self._changed:
-            self._outcomes[step.name] = outcome
         return StepResult(
             {"Outcome": outcome}, {"Condition": {"Outcome": "True" if outcome else "False"}}
         )
