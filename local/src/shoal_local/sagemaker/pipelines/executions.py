@@ -19,6 +19,7 @@ from shoal_local.sagemaker.pipelines.definition import Definition, parse
 from shoal_local.sagemaker.pipelines.execution import Execution
 from shoal_local.sagemaker.pipelines.parameters import values_of
 from shoal_local.sagemaker.pipelines.records import KIND, ExecutionRecord
+from shoal_local.sagemaker.pipelines.selection import only_selected, reused_steps
 from shoal_local.sagemaker.references import assume
 from shoal_local.sagemaker.shapes import Document
 
@@ -61,7 +62,7 @@ class Executions:
         self._starting = threading.Lock()
 
     def start(self, request: Document) -> Document:
-        for field in ("SelectiveExecutionConfig", "PipelineVersionId", "MlflowExperimentName"):
+        for field in ("PipelineVersionId", "MlflowExperimentName"):
             if field in request:
                 raise not_emulated(f"StartPipelineExecution.{field}")
         pipeline = self._pipelines.find(request["PipelineName"])
@@ -96,7 +97,10 @@ class Executions:
         values = values_of(definition.parameters, request.get("PipelineParameters", []))
         identifier = names.execution_id()
         credentials = self._assume(pipeline["RoleArn"], identifier)
-        document = self._document(request, pipeline, identifier) | {"_parameters": values}
+        document = self._document(request, pipeline, identifier) | {
+            "_parameters": values,
+            "_steps": self._reused_steps(request, pipeline, definition),
+        }
         self._core.store.create(KIND, document["_name"], document, _name_in_use)
         self._core.store.change(
             pipelines.KIND,
@@ -107,6 +111,22 @@ class Executions:
         ExecutionRecord(self._core, document["_name"]).tell_status(document, None)
         return self._run(document, definition, credentials)
 
+    def _reused_steps(
+        self, request: Document, pipeline: Document, definition: Definition
+    ) -> dict[str, Document]:
+        if "SelectiveExecutionConfig" not in request:
+            return {}
+
+        def find(arn: str) -> Document:
+            source = self._find(arn)
+            if source["PipelineArn"] != pipeline["PipelineArn"]:
+                raise invalid(
+                    f"Invalid SourcePipelineExecutionArn: {arn}. It is of another pipeline"
+                )
+            return source
+
+        return reused_steps(definition.steps, request["SelectiveExecutionConfig"], find)
+
     def _assume(self, role_arn: str, identifier: str) -> RoleCredentials:
         return assume(self._core, role_arn, f"SageMaker-pipeline-{identifier}")
 
@@ -114,7 +134,11 @@ class Executions:
         self, document: Document, definition: Definition, credentials: RoleCredentials
     ) -> Document:
         execution = Execution(
-            self._core, document["_name"], definition, document["_parameters"], credentials
+            self._core,
+            document["_name"],
+            only_selected(definition, document),
+            document["_parameters"],
+            credentials,
         )
         self._running[document["_name"]] = execution
         execution.start()
@@ -150,7 +174,6 @@ class Executions:
             "_pipeline": pipeline["PipelineName"],
             "_token": request["ClientRequestToken"],
             "_definition": pipeline["PipelineDefinition"],
-            "_steps": {},
             "PipelineArn": pipeline["PipelineArn"],
             "PipelineExecutionArn": f"{pipeline['PipelineArn']}/execution/{identifier}",
             "PipelineExecutionDisplayName": request.get(
@@ -164,8 +187,9 @@ class Executions:
             "LastModifiedBy": {},
             "RoleArn": pipeline["RoleArn"],
         }
-        if "PipelineExecutionDescription" in request:
-            document["PipelineExecutionDescription"] = request["PipelineExecutionDescription"]
+        for key in ("PipelineExecutionDescription", "SelectiveExecutionConfig"):
+            if key in request:
+                document[key] = request[key]
         return document | ({"ParallelismConfiguration": parallelism} if parallelism else {})
 
     def _find(self, arn: str) -> Document:
