@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.pipelines.caching import check_cache
 from shoal_local.sagemaker.pipelines.conditions import check_condition
 from shoal_local.sagemaker.pipelines.expressions import (
     EXECUTION_VARIABLES,
@@ -187,8 +188,7 @@ def _step(document: Any, branch: tuple[str, bool] | None) -> Step:
             f"Unable to parse pipeline definition. Unknown property '{sorted(unknown)[0]}' in step"
             f" {name}"
         )
-    if document.get("CacheConfig", {}).get("Enabled"):
-        raise not_emulated(f"step caching (CacheConfig.Enabled of step {name})")
+    check_cache(document)
     _check_retries(document)
     _check_arguments(document)
     return Step(name, kind, document, branch, _dependencies(document))

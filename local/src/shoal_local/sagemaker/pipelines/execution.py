@@ -7,11 +7,13 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from shoal_local.context import RoleCredentials
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.jobs import storage
+from shoal_local.sagemaker.pipelines.caching import cache_key
 from shoal_local.sagemaker.pipelines.conditions import holds
 from shoal_local.sagemaker.pipelines.definition import Definition, Step
 from shoal_local.sagemaker.pipelines.expressions import ExpressionError, Scope
@@ -118,7 +120,7 @@ class Execution:
             self.record.set_step(step, "Executing")
             done = self._attempts(step)
             status = "Succeeded"
-            changes = {"Metadata": done.metadata, "_outputs": done.outputs}
+            changes = {"Metadata": done.metadata, "_outputs": done.outputs, **done.cache}
             self._outputs[step.name] = done.outputs
         except StepStoppedError as stopped:
             status, changes = "Stopped", {"Metadata": stopped.metadata}
@@ -158,14 +160,19 @@ class Execution:
             message = str(arguments["ErrorMessage"])
             shown = fitting("FailStepMetadata", "ErrorMessage", message)
             raise StepFailedError(message, "", {"Fail": {"ErrorMessage": shown}})
+        key = cache_key(step.type, arguments)
+        if hit := self.record.find_hit(step, key):
+            cache = {"CacheHitResult": hit["CacheHitResult"]}
+            return StepResult(hit["_outputs"], hit["Metadata"], cache)
         resolved_step = Step(
             step.name, step.type, self._with_target(step), step.branch, step.dependencies
         )
-        return self._runner.run(
+        result = self._runner.run(
             resolved_step,
             arguments,
             lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata),
         )
+        return replace(result, cache={"_cache_key": key})
 
     def _with_target(self, step: Step) -> Document:
         return step.document | {

@@ -9,6 +9,7 @@ from typing import Any
 from shoal_local.sagemaker import measurements, names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import conflict
+from shoal_local.sagemaker.pipelines.caching import duration_s
 from shoal_local.sagemaker.pipelines.definition import Step
 from shoal_local.sagemaker.shapes import Document, fitting
 
@@ -56,6 +57,31 @@ class ExecutionRecord:
         if previous["status"] != current:
             self.tell_status(document, previous["status"])
         return current
+
+    def find_hit(self, step: Step, key: str) -> Document | None:
+        """Return the entry of the latest run with the key that is not too old, and its execution as
+        CacheHitResult; None without one, or where the step has no cache.
+        """
+        config, pipeline_arn = step.document.get("CacheConfig", {}), self.document()["PipelineArn"]
+        if not config.get("Enabled"):
+            return None
+        since = names.now() - duration_s(config["ExpireAfter"])
+
+        def is_hit(execution: Document) -> bool:
+            entry = execution["_steps"].get(step.name, {})
+            return (
+                execution["PipelineArn"] == pipeline_arn
+                and entry.get("_cache_key") == key
+                and "SelectiveExecutionResult" not in entry  # the run was another execution's
+                and entry["EndTime"] > since
+            )
+
+        executions = self.core.store.select(KIND, is_hit)
+        if not executions:
+            return None
+        latest = max(executions, key=lambda each: float(each["_steps"][step.name]["EndTime"]))
+        result = {"SourcePipelineExecutionArn": latest["PipelineExecutionArn"]}
+        return {**latest["_steps"][step.name], "CacheHitResult": result}
 
     def resume(self, changes: Document) -> Document:
         """Let an execution that failed or was stopped execute again, with the steps that succeeded;

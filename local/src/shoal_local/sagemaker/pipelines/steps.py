@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
@@ -52,12 +52,13 @@ class StepStoppedError(Exception):
 
 @dataclass(frozen=True)
 class StepResult:
-    """A step that succeeded: what Get reads of it, and its Metadata in
-    ListPipelineExecutionSteps.
+    """A step that succeeded: what Get reads of it, its Metadata in ListPipelineExecutionSteps, and
+    what its entry says of the cache.
     """
 
     outputs: Document
     metadata: Document
+    cache: Document = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
