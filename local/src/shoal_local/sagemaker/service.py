@@ -139,6 +139,7 @@ class SageMakerService:
             "DescribeTrainingJob": training.describe,
             "ListTrainingJobs": training.list,
             "StopTrainingJob": training.stop,
+            "UpdateTrainingJob": training.update,
             "CreateProcessingJob": processing.create,
             "DescribeProcessingJob": processing.describe,
             "ListProcessingJobs": processing.list,
