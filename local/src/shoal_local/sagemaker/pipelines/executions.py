@@ -46,6 +46,7 @@ _PARAMETERS = Listing(
     default_order="Ascending",
     extra_filters=frozenset({"PipelineExecutionArn"}),
 )
+_REFUSED = ("PipelineVersionId", "PipelineVersionAlias", "MlflowExperimentName", "RoleArn")
 
 MAX_CONCURRENT = 20
 """Concurrent pipeline executions of an account (SageMaker developer guide, quotas)."""
@@ -62,7 +63,7 @@ class Executions:
         self._starting = threading.Lock()
 
     def start(self, request: Document) -> Document:
-        for field in ("PipelineVersionId", "MlflowExperimentName"):
+        for field in _REFUSED:
             if field in request:
                 raise not_emulated(f"StartPipelineExecution.{field}")
         pipeline = self._pipelines.find(request["PipelineName"])
