@@ -35,8 +35,8 @@ CONDITION = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
     ("text", "message"),
     [
         (
-            definition({"Name": "Tune", "Type": "Tuning", "Arguments": {}}),
-            "does not emulate the step type 'Tuning'",
+            definition({"Name": "Check", "Type": "QualityCheck", "Arguments": {}}),
+            "does not emulate the step type 'QualityCheck'",
         ),
         (
             definition(with_arguments(Environment={"A": {"Std:Split": "a"}})),

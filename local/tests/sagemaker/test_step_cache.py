@@ -72,6 +72,11 @@ def test_another_environment_and_an_old_run_are_no_hits(
         ("Training", {"ResourceConfig": {"InstanceCount": 2}}, {"HyperParameters": {"a": "1"}}),
         ("Processing", {"ProcessingResources": {}}, {"ProcessingInputs": []}),
         ("Transform", {"TransformOutput": {}}, {"ModelName": "other"}),
+        (
+            "Tuning",
+            {"TrainingJobDefinition": {"RoleArn": "arn"}},
+            {"TrainingJobDefinition": {"StaticHyperParameters": {"a": "1"}}},
+        ),
     ],
 )
 def test_the_key_has_the_documented_attributes_only(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from shoal_local.errors import AwsError
+from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import in_use, invalid, not_emulated
@@ -26,6 +31,8 @@ _LISTING = Listing(
     extra_filters=frozenset({"WarmPoolStatusEquals", "TrainingPlanArnEquals"}),
 )
 
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
 
 class TrainingJobs:
     """The training jobs of the account."""
@@ -35,11 +42,17 @@ class TrainingJobs:
         self._running = JobThreads()
         self._machine = Machine.here(core.settings.accelerators)
 
-    def create(self, request: Document) -> Document:
+    def check(self, request: Document) -> Image:
+        """Return the image's entry; raise AwsError for a request that cannot run."""
         image = check_training(request, self._core.settings.images)
         self._check_references(request)
+        return image
+
+    def create(self, request: Document, members: Mapping[str, Any] = EMPTY) -> Document:
+        """Start a training job; `members` are added to its description."""
+        image = self.check(request)
         name = request["TrainingJobName"]
-        document = self._document(request)
+        document = self._document(request) | dict(members)
         self._core.store.create(TRAINING.store, name, document, _name_in_use)
         pool = warm_pools.claim(self._core, document)
         self._core.store.change(TRAINING.store, name, lambda each: each.update(pool))
@@ -122,9 +135,13 @@ class TrainingJobs:
             raise invalid(
                 f"The request was rejected because the training job is in status {status}."
             )
+        self.order_stop(name)
+        return {}
+
+    def order_stop(self, name: str) -> None:
+        """Stop a job, if it has not just ended."""
         Job(self._core, TRAINING, name).change(_stopping)
         self._running.stop(name)
-        return {}
 
     def close(self) -> None:
         self._running.close()

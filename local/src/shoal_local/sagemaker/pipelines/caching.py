@@ -27,6 +27,15 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
         "HyperParameters",
         "InputDataConfig",
     ),
+    "Tuning": (
+        "HyperParameterTuningJobConfig",
+        "TrainingJobDefinition.AlgorithmSpecification",
+        "TrainingJobDefinition.HyperParameterRanges",
+        "TrainingJobDefinition.InputDataConfig",
+        "TrainingJobDefinition.StaticHyperParameters",
+        "TrainingJobDefinition.TuningObjective",
+        "TrainingJobDefinitions",
+    ),
     "Transform": ("DataProcessing", "Environment", "ModelName", "TransformInput"),
 }
 _DURATION = re.compile(
@@ -60,5 +69,11 @@ def cache_key(kind: str, arguments: Mapping[str, Any]) -> str:
     """Return a digest of the arguments that decide whether a step runs; "" if it always does."""
     if kind not in _KEYS:
         return ""
-    attributes = {key: arguments.get(key) for key in _KEYS[kind]}
+    attributes = {key: _attribute(arguments, key) for key in _KEYS[kind]}
     return hashlib.sha256(json.dumps([kind, attributes], sort_keys=True).encode()).hexdigest()
+
+
+def _attribute(arguments: Mapping[str, Any], path: str) -> Any:
+    first, _, rest = path.partition(".")
+    value = arguments.get(first)
+    return _attribute(value or {}, rest) if rest else value

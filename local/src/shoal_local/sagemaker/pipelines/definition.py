@@ -29,6 +29,7 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Training": ("CreateTrainingJob", "TrainingJobName"),
     "Processing": ("CreateProcessingJob", "ProcessingJobName"),
     "Transform": ("CreateTransformJob", "TransformJobName"),
+    "Tuning": ("CreateHyperParameterTuningJob", "HyperParameterTuningJobName"),
     "Model": ("CreateModel", "ModelName"),
     "RegisterModel": ("CreateModelPackage", ""),
     "EndpointConfig": ("CreateEndpointConfig", "EndpointConfigName"),
@@ -36,7 +37,7 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
 }
 """Steps that are one Create call: the operation, and the name that the service may have to make up.
 """
-_OWN_NAME = {"Training", "Processing", "Transform", "Model"}
+_OWN_NAME = {"Training", "Processing", "Transform", "Tuning", "Model"}
 _TYPES = {*OPERATIONS, "Callback", "Condition", "Lambda", "Fail"}
 _KEYS = {
     "Name",
@@ -57,6 +58,7 @@ _RETRYABLE = {
     "Training",
     "Processing",
     "Transform",
+    "Tuning",
     "Model",
     "RegisterModel",
     "EndpointConfig",
