@@ -229,6 +229,31 @@ def test_what_its_training_jobs_could_not_do_is_refused_at_once(
     assert account.keys(f"out/never/{BUCKET}") == []
 
 
+def test_a_bayesian_search_comes_closer_to_the_best_than_chance() -> None:
+    """The search learns: its later values lie where the objective, -(x - 0.3)^2, is high."""
+    config = {
+        "Strategy": "Bayesian",
+        "HyperParameterTuningJobObjective": OBJECTIVE,
+        "ResourceLimits": {"MaxNumberOfTrainingJobs": 40, "MaxParallelTrainingJobs": 2},
+        "ParameterRanges": {
+            "ContinuousParameterRanges": [{"Name": "x", "MinValue": "0", "MaxValue": "1"}],
+            **GRID,
+        },
+        "RandomSeed": 1,
+    }
+    search, count = search_for(config)
+    drawn: list[float] = []
+    waiting = [search.next()]
+    for number in range(count):
+        waiting.append(search.next())  # two at once
+        values = waiting.pop(0) or {}
+        assert values["width"] in {"2", "3"}
+        drawn.append(float(values["x"]))
+        search.learn(values, None if number == 3 else -((drawn[-1] - 0.3) ** 2))
+    late = sorted(abs(x - 0.3) for x in drawn[20:])
+    assert late[len(late) // 2] < 0.16  # of values drawn at random, half lie farther than 0.2
+
+
 @pytest.mark.parametrize(
     ("scale", "low", "high"),
     [("Auto", "0", "1"), ("Logarithmic", "0.001", "10"), ("ReverseLogarithmic", "0.5", "0.999")],

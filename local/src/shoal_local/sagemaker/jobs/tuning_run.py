@@ -107,10 +107,11 @@ class TuningRun:
         }
         self._training.create(training_request(self._request, name, values), members)
         job = self._wait(name)
-        has_value = job is not None and objective_value(job, self._request) is not None
+        value = objective_value(job, self._request) if job else None
         with self._lock:
-            self._successes += has_value
-            self._failures += not has_value
+            self._search.learn(values, value)
+            self._successes += value is not None
+            self._failures += value is None
 
     def _wait(self, name: str) -> Document | None:
         """Return the training job once it has ended; stop it with the tuning job."""
