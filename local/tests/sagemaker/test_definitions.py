@@ -35,8 +35,8 @@ CONDITION = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
     ("text", "message"),
     [
         (
-            definition({"Name": "Tune", "Type": "Tuning", "Arguments": {}}),
-            "does not emulate the step type 'Tuning'",
+            definition({"Name": "Check", "Type": "QualityCheck", "Arguments": {}}),
+            "does not emulate the step type 'QualityCheck'",
         ),
         (
             definition(with_arguments(Environment={"A": {"Std:Split": "a"}})),
@@ -67,7 +67,27 @@ CONDITION = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
             definition(shell_step("A", "", DependsOn=["B"]), shell_step("B", "", DependsOn=["A"])),
             "depend on each other: A -> B -> A",
         ),
-        (definition(shell_step("A", "true", CacheConfig={"Enabled": True})), "step caching"),
+        (
+            definition(shell_step("A", "true", CacheConfig={"Enabled": True})),
+            "CacheConfig of step A needs ExpireAfter",
+        ),
+        (
+            definition(
+                shell_step("A", "true", CacheConfig={"Enabled": True, "ExpireAfter": "1 day"})
+            ),
+            "ExpireAfter '1 day' is not an ISO 8601 duration",
+        ),
+        (
+            definition(
+                {
+                    "Name": "F",
+                    "Type": "Fail",
+                    "Arguments": {"ErrorMessage": "no"},
+                    "CacheConfig": {"Enabled": True, "ExpireAfter": "P1D"},
+                }
+            ),
+            "step caching of Fail steps",
+        ),
         (definition(shell_step("A", "true", Colour="red")), "Unknown property 'Colour' in step A"),
         (
             definition(

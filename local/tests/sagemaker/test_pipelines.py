@@ -175,6 +175,17 @@ def test_a_start_with_wrong_parameters_is_refused(
         )
 
 
+@pytest.mark.parametrize(
+    "member",
+    [{"PipelineVersionAlias": "live"}, {"RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/jobs"}],
+)
+def test_versions_and_another_role_of_a_start_are_refused_by_name(
+    account: Account, gated: str, member: dict[str, str]
+) -> None:
+    with pytest.raises(ClientError, match=rf"StartPipelineExecution\.{next(iter(member))}"):
+        account.sagemaker.start_pipeline_execution(PipelineName=gated, **member)
+
+
 def test_a_definition_in_s3_is_deployed(account: Account) -> None:
     account.put(
         "definitions/stop.json", json.dumps({"Version": "2020-12-01", "Steps": [STOP]}).encode()

@@ -21,6 +21,7 @@ from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.jobs.processing import ProcessingJobs
 from shoal_local.sagemaker.jobs.training import TrainingJobs
 from shoal_local.sagemaker.jobs.transform import TransformJobs
+from shoal_local.sagemaker.jobs.tuning import TuningJobs
 from shoal_local.sagemaker.pipelines.executions import Executions
 from shoal_local.sagemaker.pipelines.pipelines import Pipelines
 from shoal_local.sagemaker.registry.groups import ModelPackageGroups
@@ -52,6 +53,7 @@ class SageMakerService:
         core = Core(context, store, settings or Settings(), context.processes)
         self._faults = context.faults
         self._training, self._processing = TrainingJobs(core), ProcessingJobs(core)
+        self._tuning = TuningJobs(core, self._training)
         self._transform = TransformJobs(core)
         self._endpoints = Endpoints(core)
         self._pipelines = Pipelines(core)
@@ -126,6 +128,7 @@ class SageMakerService:
     def close(self) -> None:
         """Stop everything, in the order in which things use each other."""
         self._executions.close()
+        self._tuning.close()
         self._training.close()
         self._processing.close()
         self._transform.close()
@@ -133,16 +136,23 @@ class SageMakerService:
         self._executions.join()
 
     def _of_jobs(self) -> dict[str, Operation]:
-        training, processing, transform = self._training, self._processing, self._transform
+        training, tuning = self._training, self._tuning
+        processing, transform = self._processing, self._transform
         return {
             "CreateTrainingJob": training.create,
             "DescribeTrainingJob": training.describe,
             "ListTrainingJobs": training.list,
             "StopTrainingJob": training.stop,
+            "UpdateTrainingJob": training.update,
             "CreateProcessingJob": processing.create,
             "DescribeProcessingJob": processing.describe,
             "ListProcessingJobs": processing.list,
             "StopProcessingJob": processing.stop,
+            "CreateHyperParameterTuningJob": tuning.create,
+            "DescribeHyperParameterTuningJob": tuning.describe,
+            "ListHyperParameterTuningJobs": tuning.list,
+            "ListTrainingJobsForHyperParameterTuningJob": tuning.training_jobs,
+            "StopHyperParameterTuningJob": tuning.stop,
             "CreateTransformJob": transform.create,
             "DescribeTransformJob": transform.describe,
             "ListTransformJobs": transform.list,
@@ -159,6 +169,7 @@ class SageMakerService:
             "DeletePipeline": pipelines.delete,
             "StartPipelineExecution": executions.start,
             "StopPipelineExecution": executions.stop,
+            "RetryPipelineExecution": executions.retry,
             "SendPipelineExecutionStepSuccess": executions.callbacks.succeed,
             "SendPipelineExecutionStepFailure": executions.callbacks.fail,
             "DescribePipelineExecution": executions.describe,

@@ -162,13 +162,14 @@ class RuleFunctions:
         return self._input.resources.is_scaled(name)
 
     def training_file_system(self) -> Mapping[str, Any]:
-        """Return the file system of a training job's channels.
+        """Return the file system of a training or tuning job's channels.
 
         Each condition key has one value. Of several channels it is that of one that may write, so
         that it does not hide behind a channel that may not. What SageMaker sends for channels that
         differ is not documented.
         """
-        channels = self._parameters.get("InputDataConfig") or []
+        definition = self._parameters.get("TrainingJobDefinition") or self._parameters
+        channels = definition.get("InputDataConfig") or []
         sources = [
             channel.get("DataSource", {}).get("FileSystemDataSource") for channel in channels
         ]

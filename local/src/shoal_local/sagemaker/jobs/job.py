@@ -54,6 +54,14 @@ TRANSFORM = Kind(
 )
 
 
+TUNING = Kind(
+    "tuning-job",
+    "HyperParameterTuningJob",
+    "SageMaker HyperParameter Tuning Job State Change",
+    "/aws/sagemaker/TrainingJobs",
+)
+
+
 @dataclass(frozen=True)
 class Job:
     """One job: its document in the store, and the orders that it may get."""

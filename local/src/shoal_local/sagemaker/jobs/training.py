@@ -1,12 +1,17 @@
-"""CreateTrainingJob, DescribeTrainingJob, ListTrainingJobs, StopTrainingJob."""
+"""CreateTrainingJob, DescribeTrainingJob, ListTrainingJobs, StopTrainingJob, UpdateTrainingJob."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from shoal_local.errors import AwsError
+from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import in_use, invalid
-from shoal_local.sagemaker.jobs import storage
+from shoal_local.sagemaker.errors import in_use, invalid, not_emulated
+from shoal_local.sagemaker.jobs import storage, warm_pools
 from shoal_local.sagemaker.jobs.channels import check_objects
 from shoal_local.sagemaker.jobs.containers import Machine
 from shoal_local.sagemaker.jobs.job import TRAINING, Job
@@ -23,7 +28,10 @@ _LISTING = Listing(
     "TrainingJobName",
     "TrainingJobStatus",
     default_order="Ascending",
+    extra_filters=frozenset({"WarmPoolStatusEquals", "TrainingPlanArnEquals"}),
 )
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class TrainingJobs:
@@ -34,12 +42,20 @@ class TrainingJobs:
         self._running = JobThreads()
         self._machine = Machine.here(core.settings.accelerators)
 
-    def create(self, request: Document) -> Document:
+    def check(self, request: Document) -> Image:
+        """Return the image's entry; raise AwsError for a request that cannot run."""
         image = check_training(request, self._core.settings.images)
         self._check_references(request)
+        return image
+
+    def create(self, request: Document, members: Mapping[str, Any] = EMPTY) -> Document:
+        """Start a training job; `members` are added to its description."""
+        image = self.check(request)
         name = request["TrainingJobName"]
-        document = self._document(request)
+        document = self._document(request) | dict(members)
         self._core.store.create(TRAINING.store, name, document, _name_in_use)
+        pool = warm_pools.claim(self._core, document)
+        self._core.store.change(TRAINING.store, name, lambda each: each.update(pool))
         job = Job(self._core, TRAINING, name)
         self._running.start(job, TrainingRun(job, image, self._machine).run)
         return {"TrainingJobArn": document["TrainingJobArn"]}
@@ -93,10 +109,24 @@ class TrainingJobs:
         document = self._core.store.get(TRAINING.store, request["TrainingJobName"])
         if document is None:
             raise invalid("Requested resource not found.")
-        return document
+        return warm_pools.as_of_now(document)
 
     def list(self, request: Document) -> Document:
-        return _LISTING.page(self._core.store.all(TRAINING.store), request)
+        jobs = map(_summary, self._core.store.all(TRAINING.store))
+        return _LISTING.page([each for each in jobs if _is_listed(each, request)], request)
+
+    def update(self, request: Document) -> Document:
+        """Change how long the job's warm pool is kept; nothing else is emulated."""
+        for field in ("ProfilerConfig", "ProfilerRuleConfigurations", "RemoteDebugConfig"):
+            if request.get(field):
+                raise not_emulated(f"UpdateTrainingJob.{field}")
+        job = self.describe(request)
+        if "ResourceConfig" in request:
+            seconds = request["ResourceConfig"]["KeepAlivePeriodInSeconds"]
+            self._core.store.change(
+                TRAINING.store, job["_name"], lambda each: warm_pools.update(each, seconds)
+            )
+        return {"TrainingJobArn": job["TrainingJobArn"]}
 
     def stop(self, request: Document) -> Document:
         document = self.describe(request)
@@ -105,12 +135,27 @@ class TrainingJobs:
             raise invalid(
                 f"The request was rejected because the training job is in status {status}."
             )
+        self.order_stop(name)
+        return {}
+
+    def order_stop(self, name: str) -> None:
+        """Stop a job, if it has not just ended."""
         Job(self._core, TRAINING, name).change(_stopping)
         self._running.stop(name)
-        return {}
 
     def close(self) -> None:
         self._running.close()
+
+
+def _summary(document: Document) -> Document:
+    plan = document["ResourceConfig"].get("TrainingPlanArn")
+    return warm_pools.as_of_now(document) | ({"TrainingPlanArn": plan} if plan else {})
+
+
+def _is_listed(job: Document, request: Document) -> bool:
+    pool, plan = request.get("WarmPoolStatusEquals"), request.get("TrainingPlanArnEquals")
+    has_pool = pool in {None, job.get("WarmPoolStatus", {}).get("Status")}
+    return has_pool and plan in {None, job.get("TrainingPlanArn")}
 
 
 def _stopping(document: Document) -> None:

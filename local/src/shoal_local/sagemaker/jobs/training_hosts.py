@@ -18,14 +18,14 @@ from shoal_local.sagemaker.container.launch import (
     networks_refused,
 )
 from shoal_local.sagemaker.container.network import INTERFACE
-from shoal_local.sagemaker.jobs import containers, storage
+from shoal_local.sagemaker.jobs import containers, storage, warm_pools
 from shoal_local.sagemaker.jobs.channels import Channels
 from shoal_local.sagemaker.jobs.job import Job
 from shoal_local.sagemaker.jobs.logs import LogStreams
 from shoal_local.sagemaker.jobs.paths import HostPaths, JobPaths
 from shoal_local.sagemaker.jobs.runtime_build import ensure_built
 from shoal_local.sagemaker.jobs.storage import FolderSync
-from shoal_local.sagemaker.jobs.training_request import kept_notice
+from shoal_local.sagemaker.jobs.training_request import kept_notice, plan_notice
 from shoal_local.sagemaker.jobs.wait import Ending
 from shoal_local.sagemaker.shapes import Document
 
@@ -116,6 +116,7 @@ class TrainingHosts:
             containers.version_notice(uri, self._image),
             self._machine.notice(instance_type, len(self._hosts)),
             kept_notice(self._request),
+            plan_notice(self._request),
         )
         yield from filter(None, may_differ)
 
@@ -126,6 +127,8 @@ class TrainingHosts:
     def _bring_data(self, paths: HostPaths, host: str, position: int) -> None:
         for folder in (paths.model, paths.output_data, paths.config, paths.ml / "code"):
             folder.mkdir(parents=True, exist_ok=True)
+        if warm_pools.keep_alive_s(self._request):
+            warm_pools.provide_cache(paths, self._earlier_host(host))
         for channel in self._channels:
             self._job.check_not_stopped()
             self._channels.provide(channel, paths, position)
@@ -140,6 +143,11 @@ class TrainingHosts:
         containers.write_nvidia_smi(paths, self._accelerators())
         if "ContainerEntrypoint" in self._request["AlgorithmSpecification"]:
             containers.write_sshd(paths)
+
+    def _earlier_host(self, name: str) -> HostPaths | None:
+        """Return the host whose warm pool this job took over, if any."""
+        job, state_dir = self._request.get("_pool_of"), self._job.core.context.state_dir
+        return JobPaths.of(state_dir, "training", job).host(name) if job else None
 
     def _checkpoints(self, paths: HostPaths) -> Path:
         return paths.path_of(
@@ -224,6 +232,7 @@ class TrainingHosts:
             "TRAINING_JOB_NAME": self._job.name,
             "TRAINING_JOB_ARN": self._request["TrainingJobArn"],
             **containers.threads(self._machine, ranks),
+            **warm_pools.cache_variable(self._request, paths),
             **self._request.get("Environment", {}),
         }
         algorithm = self._request["AlgorithmSpecification"]

@@ -15,7 +15,7 @@ from shoal_local.sagemaker.jobs.channels import check_channel
 from shoal_local.sagemaker.jobs.containers import image_for
 from shoal_local.sagemaker.jobs.metrics import compile_regex
 from shoal_local.sagemaker.jobs.paths import HostPaths
-from shoal_local.sagemaker.jobs.spot import check_spot
+from shoal_local.sagemaker.jobs.spot import check_spot, is_spot
 from shoal_local.sagemaker.shapes import Document
 
 _REFUSED = (
@@ -40,9 +40,10 @@ _ONLY_KEPT: Mapping[str, frozenset[str]] = {
 """What SageMaker's SDK v2 sends with every job, and the keys that ask for nothing in particular."""
 _RESOURCE_REFUSED = (
     "InstanceGroups",
-    "KeepAlivePeriodInSeconds",
-    "TrainingPlanArn",
     "InstancePlacementConfig",
+    "InstancePreferences",
+    "SelectedInstanceType",
+    "SelectedInstanceCount",
 )
 _NEED_OWN_NETWORKS: Mapping[str, str] = {
     "sagemaker_distributed_dataparallel_enabled": "smdistributed dataparallel (mpirun)",
@@ -91,6 +92,13 @@ def kept_notice(request: Document) -> str:
     return f"{' and '.join(fields)}: nothing is recorded here" if fields else ""
 
 
+def plan_notice(request: Document) -> str:
+    """Return the line that says what a training plan is here; "" without one."""
+    if "TrainingPlanArn" not in request["ResourceConfig"]:
+        return ""
+    return "TrainingPlanArn: there are no training plans here, and the job does not wait for one"
+
+
 def _check_whole(request: Document) -> None:
     for field in _REFUSED:
         if request.get(field):
@@ -113,6 +121,8 @@ def _check_resources(request: Document) -> None:
     for field in _RESOURCE_REFUSED:
         if resources.get(field):
             raise not_emulated(f"ResourceConfig.{field}")
+    if resources.get("KeepAlivePeriodInSeconds") and is_spot(request):
+        raise invalid("Warm pools (KeepAlivePeriodInSeconds) cannot be used with spot instances")
     for field in ("InstanceType", "InstanceCount"):
         if field not in resources:
             raise invalid(f"ResourceConfig.{field} is required")

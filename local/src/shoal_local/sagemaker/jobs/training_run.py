@@ -12,6 +12,7 @@ from collections.abc import Callable
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import measurements, names
 from shoal_local.sagemaker.container.launch import Pod
+from shoal_local.sagemaker.jobs import warm_pools
 from shoal_local.sagemaker.jobs.containers import Machine
 from shoal_local.sagemaker.jobs.ending import ended_by
 from shoal_local.sagemaker.jobs.job import Job, JobFailedError, failure_reason
@@ -127,6 +128,7 @@ class TrainingRun:
                 document["FailureReason"] = failure_reason(reason)
             _transition(document, secondary, document.get("FailureReason") or _MESSAGES[secondary])
             document["SecondaryStatusTransitions"][-1]["EndTime"] = ended_at
+            warm_pools.job_ended(document)
             seconds = max(1, round(ended_at - document.get("TrainingStartTime", ended_at)))
             document.update(
                 TrainingTimeInSeconds=seconds,

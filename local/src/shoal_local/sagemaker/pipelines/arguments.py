@@ -14,6 +14,7 @@ from shoal_local.errors import AwsError
 from shoal_local.sagemaker.jobs.processing_request import check_processing_fields
 from shoal_local.sagemaker.jobs.training_request import check_training_fields
 from shoal_local.sagemaker.jobs.transform import check_transform
+from shoal_local.sagemaker.jobs.tuning import check_tuning
 from shoal_local.sagemaker.pipelines.definition import Definition
 from shoal_local.sagemaker.pipelines.expressions import is_expression, reference
 from shoal_local.sagemaker.pipelines.parameters import Parameter
@@ -41,6 +42,7 @@ CHECKS: Mapping[str, Callable[[Document], None]] = {
     "Training": check_training_fields,
     "Processing": check_processing_fields,
     "Transform": check_transform,
+    "Tuning": check_tuning,
 }
 
 

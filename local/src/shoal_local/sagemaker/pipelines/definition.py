@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.pipelines.caching import check_cache
 from shoal_local.sagemaker.pipelines.conditions import check_condition
 from shoal_local.sagemaker.pipelines.expressions import (
     EXECUTION_VARIABLES,
@@ -28,6 +29,7 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Training": ("CreateTrainingJob", "TrainingJobName"),
     "Processing": ("CreateProcessingJob", "ProcessingJobName"),
     "Transform": ("CreateTransformJob", "TransformJobName"),
+    "Tuning": ("CreateHyperParameterTuningJob", "HyperParameterTuningJobName"),
     "Model": ("CreateModel", "ModelName"),
     "RegisterModel": ("CreateModelPackage", ""),
     "EndpointConfig": ("CreateEndpointConfig", "EndpointConfigName"),
@@ -35,7 +37,7 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
 }
 """Steps that are one Create call: the operation, and the name that the service may have to make up.
 """
-_OWN_NAME = {"Training", "Processing", "Transform", "Model"}
+_OWN_NAME = {"Training", "Processing", "Transform", "Tuning", "Model"}
 _TYPES = {*OPERATIONS, "Callback", "Condition", "Lambda", "Fail"}
 _KEYS = {
     "Name",
@@ -56,6 +58,7 @@ _RETRYABLE = {
     "Training",
     "Processing",
     "Transform",
+    "Tuning",
     "Model",
     "RegisterModel",
     "EndpointConfig",
@@ -187,8 +190,7 @@ def _step(document: Any, branch: tuple[str, bool] | None) -> Step:
             f"Unable to parse pipeline definition. Unknown property '{sorted(unknown)[0]}' in step"
             f" {name}"
         )
-    if document.get("CacheConfig", {}).get("Enabled"):
-        raise not_emulated(f"step caching (CacheConfig.Enabled of step {name})")
+    check_cache(document)
     _check_retries(document)
     _check_arguments(document)
     return Step(name, kind, document, branch, _dependencies(document))

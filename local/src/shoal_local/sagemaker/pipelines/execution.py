@@ -7,11 +7,13 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from shoal_local.context import RoleCredentials
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.jobs import storage
+from shoal_local.sagemaker.pipelines.caching import cache_key
 from shoal_local.sagemaker.pipelines.conditions import holds
 from shoal_local.sagemaker.pipelines.definition import Definition, Step
 from shoal_local.sagemaker.pipelines.expressions import ExpressionError, Scope
@@ -32,7 +34,7 @@ _FAILED = "Step failure: One or multiple steps failed."
 class Execution:
     """Drives one execution in a thread of its own, with a thread for each running step.
 
-    It shares nothing with other executions.
+    It shares nothing with other executions. Steps that its document has already are not run.
     """
 
     def __init__(
@@ -55,9 +57,9 @@ class Execution:
         )
         self._scope = Scope(values, self._variable, self._output_of, self._property_file)
         self._changed = threading.Condition()
-        self._statuses: dict[str, str] = {}
-        self._outcomes: dict[str, bool] = {}
-        self._outputs: dict[str, Document] = {}
+        done = document["_steps"]
+        self._statuses: dict[str, str] = {name: each["StepStatus"] for name, each in done.items()}
+        self._outputs: dict[str, Document] = {name: each["_outputs"] for name, each in done.items()}
         self._no_more = False
         self._thread = threading.Thread(target=self._run, name=f"pipeline {name}", daemon=True)
 
@@ -96,7 +98,7 @@ class Execution:
     def _start_ready(self) -> None:
         if self._stop.is_set() or self._no_more:
             return
-        for name in ready_steps(self._definition.steps, self._statuses, self._outcomes):
+        for name in ready_steps(self._definition.steps, self._statuses, self._outputs):
             if (
                 sum(status == "Executing" for status in self._statuses.values())
                 >= self._max_parallel
@@ -117,7 +119,8 @@ class Execution:
             self.record.set_step(step, "Starting")
             self.record.set_step(step, "Executing")
             done = self._attempts(step)
-            status, changes = "Succeeded", {"Metadata": done.metadata}
+            status = "Succeeded"
+            changes = {"Metadata": done.metadata, "_outputs": done.outputs, **done.cache}
             self._outputs[step.name] = done.outputs
         except StepStoppedError as stopped:
             status, changes = "Stopped", {"Metadata": stopped.metadata}
@@ -157,14 +160,19 @@ class Execution:
             message = str(arguments["ErrorMessage"])
             shown = fitting("FailStepMetadata", "ErrorMessage", message)
             raise StepFailedError(message, "", {"Fail": {"ErrorMessage": shown}})
+        key = cache_key(step.type, arguments)
+        if hit := self.record.find_hit(step, key):
+            cache = {"CacheHitResult": hit["CacheHitResult"]}
+            return StepResult(hit["_outputs"], hit["Metadata"], cache)
         resolved_step = Step(
             step.name, step.type, self._with_target(step), step.branch, step.dependencies
         )
-        return self._runner.run(
+        result = self._runner.run(
             resolved_step,
             arguments,
             lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata),
         )
+        return replace(result, cache={"_cache_key": key})
 
     def _with_target(self, step: Step) -> Document:
         return step.document | {
@@ -177,8 +185,6 @@ class Execution:
         outcome = all(
             holds(condition, self._scope.resolve) for condition in step.arguments["Conditions"]
         )
-        with self._changed:
-            self._outcomes[step.name] = outcome
         return StepResult(
             {"Outcome": outcome}, {"Condition": {"Outcome": "True" if outcome else "False"}}
         )

@@ -1,5 +1,5 @@
-"""StartPipelineExecution and StopPipelineExecution; descriptions and lists of executions, their
-steps and parameters.
+"""Starts, stops and retries executions of pipelines; describes and lists them, their steps and
+parameters.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import threading
 
+from shoal_local.context import RoleCredentials
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
@@ -14,10 +15,11 @@ from shoal_local.sagemaker.errors import conflict, invalid, not_emulated, not_fo
 from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.pipelines import pipelines, records
 from shoal_local.sagemaker.pipelines.callbacks import Callbacks
-from shoal_local.sagemaker.pipelines.definition import parse
+from shoal_local.sagemaker.pipelines.definition import Definition, parse
 from shoal_local.sagemaker.pipelines.execution import Execution
 from shoal_local.sagemaker.pipelines.parameters import values_of
 from shoal_local.sagemaker.pipelines.records import KIND, ExecutionRecord
+from shoal_local.sagemaker.pipelines.selection import only_selected, reused_steps
 from shoal_local.sagemaker.references import assume
 from shoal_local.sagemaker.shapes import Document
 
@@ -44,6 +46,7 @@ _PARAMETERS = Listing(
     default_order="Ascending",
     extra_filters=frozenset({"PipelineExecutionArn"}),
 )
+_REFUSED = ("PipelineVersionId", "PipelineVersionAlias", "MlflowExperimentName", "RoleArn")
 
 MAX_CONCURRENT = 20
 """Concurrent pipeline executions of an account (SageMaker developer guide, quotas)."""
@@ -60,7 +63,7 @@ class Executions:
         self._starting = threading.Lock()
 
     def start(self, request: Document) -> Document:
-        for field in ("SelectiveExecutionConfig", "PipelineVersionId", "MlflowExperimentName"):
+        for field in _REFUSED:
             if field in request:
                 raise not_emulated(f"StartPipelineExecution.{field}")
         pipeline = self._pipelines.find(request["PipelineName"])
@@ -94,8 +97,11 @@ class Executions:
         definition = parse(pipeline["PipelineDefinition"])
         values = values_of(definition.parameters, request.get("PipelineParameters", []))
         identifier = names.execution_id()
-        credentials = assume(self._core, pipeline["RoleArn"], f"SageMaker-pipeline-{identifier}")
-        document = self._document(request, pipeline, identifier) | {"_parameters": values}
+        credentials = self._assume(pipeline["RoleArn"], identifier)
+        document = self._document(request, pipeline, identifier) | {
+            "_parameters": values,
+            "_steps": self._reused_steps(request, pipeline, definition),
+        }
         self._core.store.create(KIND, document["_name"], document, _name_in_use)
         self._core.store.change(
             pipelines.KIND,
@@ -103,11 +109,61 @@ class Executions:
             lambda each: each.update(LastRunTime=document["CreationTime"]),
         )
         self._core.context.faults.began(document["PipelineExecutionDisplayName"], identifier)
-        execution = Execution(self._core, document["_name"], definition, values, credentials)
+        ExecutionRecord(self._core, document["_name"]).tell_status(document, None)
+        return self._run(document, definition, credentials)
+
+    def _reused_steps(
+        self, request: Document, pipeline: Document, definition: Definition
+    ) -> dict[str, Document]:
+        if "SelectiveExecutionConfig" not in request:
+            return {}
+
+        def find(arn: str) -> Document:
+            source = self._find(arn)
+            if source["PipelineArn"] != pipeline["PipelineArn"]:
+                raise invalid(
+                    f"Invalid SourcePipelineExecutionArn: {arn}. It is of another pipeline"
+                )
+            return source
+
+        return reused_steps(definition.steps, request["SelectiveExecutionConfig"], find)
+
+    def _assume(self, role_arn: str, identifier: str) -> RoleCredentials:
+        return assume(self._core, role_arn, f"SageMaker-pipeline-{identifier}")
+
+    def _run(
+        self, document: Document, definition: Definition, credentials: RoleCredentials
+    ) -> Document:
+        execution = Execution(
+            self._core,
+            document["_name"],
+            only_selected(definition, document),
+            document["_parameters"],
+            credentials,
+        )
         self._running[document["_name"]] = execution
-        execution.record.tell_status(document, None)
         execution.start()
         return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
+
+    def retry(self, request: Document) -> Document:
+        """Run the steps of an execution that failed or were stopped, and what follows them.
+
+        It keeps its ARN, definition and parameters, and the outputs of the steps that succeeded.
+        What the list of steps has of the others meanwhile is not documented: here, nothing.
+        """
+        with self._starting:
+            document = self._find(request["PipelineExecutionArn"])
+            token = {"_retry_token": request["ClientRequestToken"]}
+            if token.items() <= document.items():
+                return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
+            self._check_quota()
+            credentials = self._assume(
+                document["RoleArn"], names.last_part(document["PipelineExecutionArn"])
+            )
+            changes = {key: request[key] for key in ("ParallelismConfiguration",) if key in request}
+            record = ExecutionRecord(self._core, document["_name"])
+            document = record.resume(token | changes)
+            return self._run(document, parse(document["_definition"]), credentials)
 
     def _document(self, request: Document, pipeline: Document, identifier: str) -> Document:
         now = names.now()
@@ -119,7 +175,6 @@ class Executions:
             "_pipeline": pipeline["PipelineName"],
             "_token": request["ClientRequestToken"],
             "_definition": pipeline["PipelineDefinition"],
-            "_steps": {},
             "PipelineArn": pipeline["PipelineArn"],
             "PipelineExecutionArn": f"{pipeline['PipelineArn']}/execution/{identifier}",
             "PipelineExecutionDisplayName": request.get(
@@ -133,8 +188,9 @@ class Executions:
             "LastModifiedBy": {},
             "RoleArn": pipeline["RoleArn"],
         }
-        if "PipelineExecutionDescription" in request:
-            document["PipelineExecutionDescription"] = request["PipelineExecutionDescription"]
+        for key in ("PipelineExecutionDescription", "SelectiveExecutionConfig"):
+            if key in request:
+                document[key] = request[key]
         return document | ({"ParallelismConfiguration": parallelism} if parallelism else {})
 
     def _find(self, arn: str) -> Document:
@@ -152,7 +208,9 @@ class Executions:
                 f"Pipeline execution with ARN {document['PipelineExecutionArn']} has already ended"
                 f" with status {status}."
             )
-        self._running[document["_name"]].stop()
+        with self._starting:  # a retry may be about to replace what runs
+            execution = self._running[document["_name"]]
+        execution.stop()
         return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
 
     def describe(self, request: Document) -> Document:

@@ -5,6 +5,7 @@ statuses.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from shoal_local.sagemaker.pipelines.definition import Step
 
@@ -18,7 +19,9 @@ _STATUSES_OF_TRIGGER: Mapping[str, set[str]] = {
 
 
 def ready_steps(
-    steps: Mapping[str, Step], statuses: Mapping[str, str], outcomes: Mapping[str, bool]
+    steps: Mapping[str, Step],
+    statuses: Mapping[str, str],
+    outputs: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
     """Return the steps that may start, in the definition's order.
 
@@ -30,7 +33,9 @@ def ready_steps(
         name
         for name, step in steps.items()
         if name not in statuses
-        and (step.branch is None or outcomes.get(step.branch[0]) is step.branch[1])
+        and (
+            step.branch is None or outputs.get(step.branch[0], {}).get("Outcome") is step.branch[1]
+        )
         and all(
             statuses.get(upstream) in _STATUSES_OF_TRIGGER[trigger]
             for upstream, trigger in step.dependencies

@@ -8,11 +8,14 @@ from typing import Any
 
 from shoal_local.sagemaker import measurements, names
 from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.errors import conflict
+from shoal_local.sagemaker.pipelines.caching import duration_s
 from shoal_local.sagemaker.pipelines.definition import Step
 from shoal_local.sagemaker.shapes import Document, fitting
 
 KIND = "pipeline-execution"
 TERMINAL = {"Stopped", "Failed", "Succeeded", "CompletedWithFailures"}
+_RETRYABLE = {"Stopped", "Failed"}
 _DESCRIPTION = "DescribePipelineExecutionResponse"
 _EXECUTION_EVENT = "SageMaker Model Building Pipeline Execution Status Change"
 _STEP_EVENT = "SageMaker Model Building Pipeline Execution Step Status Change"
@@ -54,6 +57,59 @@ class ExecutionRecord:
         if previous["status"] != current:
             self.tell_status(document, previous["status"])
         return current
+
+    def find_hit(self, step: Step, key: str) -> Document | None:
+        """Return the entry of the latest run with the key that is not too old, and its execution as
+        CacheHitResult; None without one, or where the step has no cache.
+        """
+        config, pipeline_arn = step.document.get("CacheConfig", {}), self.document()["PipelineArn"]
+        if not config.get("Enabled"):
+            return None
+        since = names.now() - duration_s(config["ExpireAfter"])
+
+        def is_hit(execution: Document) -> bool:
+            entry = execution["_steps"].get(step.name, {})
+            return (
+                execution["PipelineArn"] == pipeline_arn
+                and entry.get("_cache_key") == key
+                and "SelectiveExecutionResult" not in entry  # the run was another execution's
+                and entry["EndTime"] > since
+            )
+
+        executions = self.core.store.select(KIND, is_hit)
+        if not executions:
+            return None
+        latest = max(executions, key=lambda each: float(each["_steps"][step.name]["EndTime"]))
+        result = {"SourcePipelineExecutionArn": latest["PipelineExecutionArn"]}
+        return {**latest["_steps"][step.name], "CacheHitResult": result}
+
+    def resume(self, changes: Document) -> Document:
+        """Let an execution that failed or was stopped execute again, with the steps that succeeded;
+        raise ConflictException for any other, as the API reference lists it (the words are ours).
+        """
+        previous = {}
+
+        def edit(document: Document) -> None:
+            previous["status"] = document["PipelineExecutionStatus"]
+            if previous["status"] not in _RETRYABLE:
+                raise conflict(
+                    f"Pipeline execution with ARN {document['PipelineExecutionArn']} has status"
+                    f" {previous['status']}; only {' and '.join(sorted(_RETRYABLE))} executions"
+                    " can be retried."
+                )
+            for key in ("FailureReason", "_ended_at"):
+                document.pop(key, None)
+            document["_steps"] = {
+                name: entry
+                for name, entry in document["_steps"].items()
+                if entry["StepStatus"] == "Succeeded"
+            }
+            document.update(changes)
+            document.update(PipelineExecutionStatus="Executing", LastModifiedTime=names.now())
+
+        document = self.core.store.change(KIND, self.name, edit)
+        self.tell_status(document, previous["status"])
+        return document
 
     def tell_status(self, document: Document, previous: str | None) -> None:
         detail = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
@@ -19,13 +19,16 @@ from shoal_local.context import RoleCredentials
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting import endpoints
-from shoal_local.sagemaker.jobs.job import PROCESSING, TRAINING, TRANSFORM, Kind
+from shoal_local.sagemaker.jobs.job import PROCESSING, TRAINING, TRANSFORM, TUNING, Kind
+from shoal_local.sagemaker.jobs.tuning import training_summaries
 from shoal_local.sagemaker.pipelines.callbacks import Callback, CallbackFailedError, values_of
 from shoal_local.sagemaker.pipelines.definition import Step
 from shoal_local.sagemaker.shapes import Document, shape_errors, shape_for
 
 _MAX_JOB_NAME = 63
+_MAX_TUNING_NAME = 32
 _MAX_CONFIG_NAME = 63
+_METADATA = {TUNING: "TuningJob"}
 _CHECK_STOP_S = 0.2
 
 
@@ -52,12 +55,13 @@ class StepStoppedError(Exception):
 
 @dataclass(frozen=True)
 class StepResult:
-    """A step that succeeded: what Get reads of it, and its Metadata in
-    ListPipelineExecutionSteps.
+    """A step that succeeded: what Get reads of it, its Metadata in ListPipelineExecutionSteps, and
+    what its entry says of the cache.
     """
 
     outputs: Document
     metadata: Document
+    cache: Document = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Runner:
             "Training": lambda *each: self._job(TRAINING, *each),
             "Processing": lambda *each: self._job(PROCESSING, *each),
             "Transform": lambda *each: self._job(TRANSFORM, *each),
+            "Tuning": self._tuning,
             "Model": self._model,
             "RegisterModel": self._register,
             "EndpointConfig": self._endpoint_config,
@@ -131,6 +136,21 @@ class Runner:
         start = f"pipelines-{self.execution_id}-{step.name.replace('_', '-')}"
         return start[: _MAX_JOB_NAME - len(end)].rstrip("-") + end
 
+    def _tuning_name(self, step: Step) -> str:
+        """Return `<execution id>-<step>-<suffix>`, the form in a public repository's S3 URIs."""
+        end = f"-{names.suffix()}"
+        start = f"{self.execution_id}-{step.name.replace('_', '-')}"
+        return start[: _MAX_TUNING_NAME - len(end)].rstrip("-") + end
+
+    def _tuning(
+        self, step: Step, arguments: Document, report: Callable[[Document], None]
+    ) -> StepResult:
+        """Run a tuning job; its training jobs can be read too, the best first (SDK: top_k)."""
+        result = self._job(TUNING, step, arguments, report, self._tuning_name(step))
+        summaries = training_summaries(self.core, result.outputs)
+        shown = json.loads(json.dumps(summaries, default=str))
+        return StepResult(result.outputs | {"TrainingJobSummaries": shown}, result.metadata)
+
     def _tags(self, arguments: Document, step: Step) -> list[Document]:
         """Return the job's own tags and those that the service adds (seen on training jobs)."""
         added = {
@@ -143,14 +163,19 @@ class Runner:
         ]
 
     def _job(
-        self, kind: Kind, step: Step, arguments: Document, report: Callable[[Document], None]
+        self,
+        kind: Kind,
+        step: Step,
+        arguments: Document,
+        report: Callable[[Document], None],
+        name: str = "",
     ) -> StepResult:
-        name_key, name = f"{kind.prefix}Name", self._name(step)
+        name_key, name = f"{kind.prefix}Name", name or self._name(step)
         answer = self._call(
             f"Create{kind.prefix}",
             **(arguments | {name_key: name, "Tags": self._tags(arguments, step)}),
         )
-        metadata = {kind.prefix: {"Arn": answer[f"{kind.prefix}Arn"]}}
+        metadata = {_METADATA.get(kind, kind.prefix): {"Arn": answer[f"{kind.prefix}Arn"]}}
         report(metadata)
         self._wait_for_job(kind, name_key, name)
         job = self._call(f"Describe{kind.prefix}", **{name_key: name})

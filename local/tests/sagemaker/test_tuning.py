@@ -1,0 +1,307 @@
+"""Tuning jobs: real training jobs with values from ranges, and the best of them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.tests.sagemaker.account import BUCKET, TRAINING_IMAGE, Account, archive, until
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker.jobs.tuning_search import NumberRange, read_ranges, search_for
+
+SCRIPT = b"""
+import argparse, os, time
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int)
+parser.add_argument("--shape", default="line")
+parser.add_argument("--do", default="score")
+options = parser.parse_args()
+score = {"line": options.width, "square": options.width**2}[options.shape]
+if options.do == "wait":
+    print("score=0", flush=True)
+    time.sleep(600)
+if options.do == "score":
+    print("score=-1", flush=True)
+    print(f"score={score}", flush=True)
+open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w").write(str(score))
+"""
+OBJECTIVE = {"Type": "Maximize", "MetricName": "score"}
+GRID = {
+    "CategoricalParameterRanges": [
+        {"Name": "width", "Values": ["2", "3"]},
+        {"Name": "shape", "Values": ["square"]},
+    ]
+}
+WIDTH = {"IntegerParameterRanges": [{"Name": "width", "MinValue": "1", "MaxValue": "9"}]}
+SQUARES = {
+    "CategoricalParameterRanges": [
+        {"Name": "number", "Values": ["1", "2"]},
+        {"Name": "letter", "Values": ["a", "b"]},
+    ]
+}
+END = {"Completed", "Failed", "Stopped"}
+
+
+@pytest.fixture(scope="module")
+def code(account: Account) -> str:
+    return account.put("code/score.tar.gz", archive({"score.py": SCRIPT}))
+
+
+def request(account: Account, code: str, ranges: dict[str, Any], **config: Any) -> dict[str, Any]:
+    """What CreateHyperParameterTuningJob takes; `do` is a hyperparameter of the script."""
+    hyperparameters = {"sagemaker_program": "score.py", "sagemaker_submit_directory": code}
+    static = hyperparameters | {"do": config.pop("do", "score")}
+    job = account.training("x")
+    definition = {
+        key: job[key]
+        for key in ("RoleArn", "OutputDataConfig", "ResourceConfig", "StoppingCondition")
+    }
+    return {
+        "HyperParameterTuningJobConfig": {
+            "Strategy": "Random",
+            "HyperParameterTuningJobObjective": OBJECTIVE,
+            "ResourceLimits": {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1},
+            "ParameterRanges": ranges,
+            **config,
+        },
+        "TrainingJobDefinition": {
+            **definition,
+            "AlgorithmSpecification": {
+                "TrainingImage": TRAINING_IMAGE,
+                "TrainingInputMode": "File",
+                "MetricDefinitions": [{"Name": "score", "Regex": "score=(.*)"}],
+            },
+            "StaticHyperParameters": static,
+        },
+    }
+
+
+def start(account: Account, name: str, body: dict[str, Any], **members: Any) -> None:
+    account.sagemaker.create_hyper_parameter_tuning_job(
+        HyperParameterTuningJobName=name, **body, **members
+    )
+
+
+def described(account: Account, name: str) -> dict[str, Any]:
+    job: dict[str, Any] = account.sagemaker.describe_hyper_parameter_tuning_job(
+        HyperParameterTuningJobName=name
+    )
+    return job
+
+
+def ended(account: Account, name: str) -> dict[str, Any]:
+    job: dict[str, Any] = until(
+        lambda: described(account, name),
+        lambda each: each["HyperParameterTuningJobStatus"] in END,
+        timeout_s=240,
+    )
+    return job
+
+
+def trainings(account: Account, name: str, **request: Any) -> list[dict[str, Any]]:
+    answer = account.sagemaker.list_training_jobs_for_hyper_parameter_tuning_job(
+        HyperParameterTuningJobName=name, **request
+    )
+    return list(answer["TrainingJobSummaries"])
+
+
+@pytest.fixture(scope="module")
+def grid(account: Account, code: str) -> dict[str, Any]:
+    """A job that has tried both combinations at once."""
+    limits = {"MaxParallelTrainingJobs": 2}
+    body = request(account, code, GRID, Strategy="Grid", ResourceLimits=limits)
+    start(account, "grid", body, Tags=[{"Key": "team", "Value": "search"}])
+    return ended(account, "grid")
+
+
+def test_every_combination_of_a_grid_is_trained_and_the_best_is_named(
+    account: Account, grid: dict[str, Any]
+) -> None:
+    assert grid["HyperParameterTuningJobStatus"] == "Completed", grid.get("FailureReason")
+    assert grid["TrainingJobStatusCounters"]["Completed"] == 2
+    assert grid["ObjectiveStatusCounters"] == {"Succeeded": 2, "Pending": 0, "Failed": 0}
+    best = grid["BestTrainingJob"]
+    assert best["TunedHyperParameters"] == {"width": "3", "shape": "square"}
+    assert best["FinalHyperParameterTuningJobObjectiveMetric"] == OBJECTIVE | {"Value": 9.0}
+    by_value = trainings(account, "grid", SortBy="FinalObjectiveMetricValue")
+    values = [each["FinalHyperParameterTuningJobObjectiveMetric"]["Value"] for each in by_value]
+    assert values == [4.0, 9.0]
+
+
+def test_its_training_jobs_are_ordinary_ones_that_say_whose_they_are(
+    account: Account, grid: dict[str, Any]
+) -> None:
+    names = [each["TrainingJobName"] for each in trainings(account, "grid")]
+    assert [name[: len("grid-001-")] for name in names] == [f"grid-00{n}-" for n in (1, 2)]
+    best = grid["BestTrainingJob"]["TrainingJobName"]
+    job = account.sagemaker.describe_training_job(TrainingJobName=best)
+    assert job["TuningJobArn"] == grid["HyperParameterTuningJobArn"]
+    assert job["HyperParameters"].items() >= {"width": "3", "do": "score"}.items()
+    assert account.model_files(job) == {"model.txt": "9"}
+    tags = account.sagemaker.list_tags(ResourceArn=job["TrainingJobArn"])["Tags"]
+    assert tags == [{"Key": "team", "Value": "search"}]
+    listed = account.sagemaker.list_hyper_parameter_tuning_jobs(NameContains="grid")
+    (summary,) = listed["HyperParameterTuningJobSummaries"]
+    assert (summary["Strategy"], summary["HyperParameterTuningJobStatus"]) == ("Grid", "Completed")
+
+
+def test_a_step_of_a_pipeline_tunes_and_hands_on_the_best_model(
+    account: Account, code: str
+) -> None:
+    limits = {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 2}
+    body = request(account, code, WIDTH, RandomSeed=7, ResourceLimits=limits)
+    best = {"Get": "Steps.Tune.BestTrainingJob.TrainingJobName"}
+    first = {"Get": "Steps.Tune.TrainingJobSummaries[0].TrainingJobName"}
+    condition = {"Type": "Equals", "LeftValue": best, "RightValue": first}
+    no = {"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "not the best first"}}
+    branches = {"Conditions": [condition], "IfSteps": [], "ElseSteps": [no]}
+    steps = [
+        {"Name": "Tune", "Type": "Tuning", "Arguments": body},
+        {"Name": "Same", "Type": "Condition", "Arguments": branches},
+    ]
+    account.deploy_pipeline("tuned", steps)
+    execution = account.execute("tuned")
+    assert execution["PipelineExecutionStatus"] == "Succeeded", account.steps(execution)
+    arn = account.steps(execution)["Tune"]["Metadata"]["TuningJob"]["Arn"]
+    name, identifier = arn.rpartition("/")[2], execution["PipelineExecutionArn"].rpartition("/")[2]
+    assert name.startswith(f"{identifier}-tune-")
+    assert len(trainings(account, name)) == 2
+
+
+def test_a_job_whose_training_jobs_print_no_objective_fails(account: Account, code: str) -> None:
+    limits = {"MaxNumberOfTrainingJobs": 1, "MaxParallelTrainingJobs": 1}
+    start(account, "silent", request(account, code, WIDTH, do="nothing", ResourceLimits=limits))
+    job = ended(account, "silent")
+    assert job["HyperParameterTuningJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith("No training job succeeded after 1 attempts.")
+    assert job["ObjectiveStatusCounters"]["Failed"] == 1
+    assert "BestTrainingJob" not in job
+
+
+def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account, code: str) -> None:
+    start(account, "stopped-search", request(account, code, WIDTH, do="wait"))
+    log = ("/aws/sagemaker/TrainingJobs", "stopped-search-001-")
+    until(lambda: account.log(*log), lambda lines: "score=0" in lines)
+    account.sagemaker.stop_hyper_parameter_tuning_job(HyperParameterTuningJobName="stopped-search")
+    job = ended(account, "stopped-search")
+    assert job["HyperParameterTuningJobStatus"] == "Stopped"
+    (only,) = trainings(account, "stopped-search")
+    assert only["TrainingJobStatus"] == "Stopped"
+    with pytest.raises(ClientError, match="the tuning job is in status Stopped"):
+        account.sagemaker.stop_hyper_parameter_tuning_job(
+            HyperParameterTuningJobName="stopped-search"
+        )
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"Strategy": "Hyperband"}, "does not emulate the tuning strategy Hyperband"),
+        ({"TrainingJobEarlyStoppingType": "Auto"}, "TrainingJobEarlyStoppingType Auto"),
+        (
+            {"HyperParameterTuningJobObjective": OBJECTIVE | {"MetricName": "loss"}},
+            "Provide a metric in the metric definitions",
+        ),
+        ({"Strategy": "Grid"}, "categorical hyperparameters only"),
+        ({"ParameterRanges": {}}, "At least one hyperparameter range is required"),
+        ({"ResourceLimits": {"MaxParallelTrainingJobs": 1}}, "MaxNumberOfTrainingJobs is required"),
+    ],
+)
+def test_what_cannot_run_is_refused(
+    account: Account, code: str, config: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ClientError, match=message):
+        start(account, "never", request(account, code, WIDTH, **config))
+
+
+def test_what_its_training_jobs_could_not_do_is_refused_at_once(
+    account: Account, code: str
+) -> None:
+    body = request(account, code, WIDTH)
+    body["TrainingJobDefinition"]["RoleArn"] = "arn:aws:iam::123456789012:role/nobody"
+    with pytest.raises(ClientError, match="Could not assume role"):
+        start(account, "never", body)
+    with pytest.raises(ClientError, match="ResourceNotFound"):
+        described(account, "never")
+    assert account.keys(f"out/never/{BUCKET}") == []
+
+
+def test_a_bayesian_search_comes_closer_to_the_best_than_chance() -> None:
+    """The search learns: its later values lie where the objective, -(x - 0.3)^2, is high."""
+    config = {
+        "Strategy": "Bayesian",
+        "HyperParameterTuningJobObjective": OBJECTIVE,
+        "ResourceLimits": {"MaxNumberOfTrainingJobs": 40, "MaxParallelTrainingJobs": 2},
+        "ParameterRanges": {
+            "ContinuousParameterRanges": [{"Name": "x", "MinValue": "0", "MaxValue": "1"}],
+            **GRID,
+        },
+        "RandomSeed": 1,
+    }
+    search, count = search_for(config)
+    drawn: list[float] = []
+    waiting = [search.next()]
+    for number in range(count):
+        waiting.append(search.next())  # two at once
+        values = waiting.pop(0) or {}
+        assert values["width"] in {"2", "3"}
+        drawn.append(float(values["x"]))
+        search.learn(values, None if number == 3 else -((drawn[-1] - 0.3) ** 2))
+    late = sorted(abs(x - 0.3) for x in drawn[20:])
+    assert late[len(late) // 2] < 0.16  # of values drawn at random, half lie farther than 0.2
+
+
+@pytest.mark.parametrize(
+    ("scale", "low", "high"),
+    [("Auto", "0", "1"), ("Logarithmic", "0.001", "10"), ("ReverseLogarithmic", "0.5", "0.999")],
+)
+def test_values_lie_in_their_range_and_a_seed_repeats_them(scale: str, low: str, high: str) -> None:
+    bounds = {"Name": "x", "MinValue": low, "MaxValue": high, "ScalingType": scale}
+    drawn = [
+        [NumberRange.read(bounds, False).choose(source) for _ in range(50)]
+        for source in (random.Random(1), random.Random(1))
+    ]
+    assert drawn[0] == drawn[1]
+    assert all(float(low) <= float(each) <= float(high) for each in drawn[0])
+
+
+def test_integers_and_a_grid_of_one_size_only() -> None:
+    (integers,) = read_ranges(
+        {
+            "IntegerParameterRanges": [
+                {"Name": "x", "MinValue": "1", "MaxValue": "64", "ScalingType": "Logarithmic"}
+            ]
+        }
+    )
+    assert {int(integers.choose(random.Random(seed))) for seed in range(40)} <= set(range(1, 65))
+    limits = {"MaxParallelTrainingJobs": 1, "MaxNumberOfTrainingJobs": 3}
+    with pytest.raises(AwsError, match="of this grid must be 4"):
+        search_for({"Strategy": "Grid", "ResourceLimits": limits, "ParameterRanges": SQUARES})
+    limits.pop("MaxNumberOfTrainingJobs")
+    config = {"Strategy": "Grid", "ResourceLimits": limits, "ParameterRanges": SQUARES}
+    search, count = search_for(config)
+    drawn = [search.next() for _ in range(5)]
+    assert (count, drawn.pop()) == (4, None)
+    assert [list((each or {}).values()) for each in drawn] == [
+        ["1", "a"],
+        ["1", "b"],
+        ["2", "a"],
+        ["2", "b"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ({"MinValue": "a", "MaxValue": "1"}, "has a bound that is no number"),
+        ({"MinValue": "2", "MaxValue": "1"}, "needs a MinValue that is at most MaxValue"),
+        ({"MinValue": "0", "MaxValue": "1", "ScalingType": "Logarithmic"}, "greater than 0"),
+        ({"MinValue": "0", "MaxValue": "1", "ScalingType": "ReverseLogarithmic"}, r"\[0, 1\)"),
+    ],
+)
+def test_a_range_without_values_is_refused(bounds: dict[str, str], message: str) -> None:
+    with pytest.raises(AwsError, match=message):
+        read_ranges({"ContinuousParameterRanges": [{"Name": "x", **bounds}]})
