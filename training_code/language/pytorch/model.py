@@ -34,7 +34,16 @@ INITIAL_STD = 0.02
 CONFIG_FILE, WEIGHTS_FILE, METADATA_FILE = "config.json", "model.safetensors", "model.json"
 ADAPTER_FOLDER = "adapter"
 TOKENIZER_FILE = "tokenizer.json"
-CONTENT = ("code", CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE, ADAPTER_FOLDER, TOKENIZER_FILE)
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+CONTENT = (
+    "code",
+    CONFIG_FILE,
+    METADATA_FILE,
+    WEIGHTS_FILE,
+    ADAPTER_FOLDER,
+    TOKENIZER_FILE,
+    TOKENIZER_CONFIG_FILE,
+)
 """What an archive of a model has at its top, and nothing else; only some have the last two."""
 _BLOCK_BYTES = 1024 * 1024
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}

@@ -19,11 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from model import TOKENIZER_FILE
+from model import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from torch import Tensor
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """How tokenizers' ByteLevel cuts text into words, as GPT-2 did."""
+_TRANSFORMERS = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "clean_up_tokenization_spaces": False,
+}
+"""Without it, transformers takes Llama's own tokenizer for a model in Llama's layout."""
 _CLASSES = re.compile(r"\\p\{[LN]\}|\\[sS]|\\.|[\[\]]")
 
 
@@ -117,8 +122,9 @@ class Bpe:
         return torch.frombuffer(row, dtype=torch.int32)
 
     def save(self, folder: Path) -> None:
-        """Write what a model needs to be served."""
+        """Write what a model needs to be served, here and by transformers' AutoTokenizer."""
         (folder / TOKENIZER_FILE).write_bytes(self._content)
+        (folder / TOKENIZER_CONFIG_FILE).write_text(json.dumps(_TRANSFORMERS))
 
 
 Tokenizer = Bytes | Bpe

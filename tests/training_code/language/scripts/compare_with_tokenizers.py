@@ -2,7 +2,7 @@
 
 FOLDER has a tokenizer.json that prepare.py wrote beside its text. FILE gets, for it and for other
 ways to cut text, whether both give the same tokens for documents and for characters drawn by
-chance from all of Unicode 14.
+chance from all of Unicode 14; and whether transformers does with what a model is served with.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 CODE = Path(__file__).parents[4] / "training_code" / "language" / "pytorch"
 sys.path.insert(0, str(CODE))
 from tokenizers import Regex, Tokenizer, pre_tokenizers  # noqa: E402
+from transformers import AutoTokenizer  # noqa: E402
 
 # by name: for the type checker, these are another workload's
 data, ours = map(importlib.import_module, ("data", "tokenizer"))
@@ -64,6 +65,14 @@ def compare(folder: Path) -> dict[str, bool]:
             and mine.decode(mine.encode(text)) == text.encode()
             for text in texts(folder)
         )
+    mine = ours.Bpe(folder / "tokenizer.json")
+    (folder / "served").mkdir()
+    mine.save(folder / "served")
+    served = AutoTokenizer.from_pretrained(folder / "served")
+    same["as served"] = all(
+        served.encode(text) == mine.encode(text) and served.decode(served.encode(text)) == text
+        for text in texts(folder)
+    )
     return same
 
 
