@@ -98,8 +98,9 @@ def _kill_group(process: subprocess.Popen[str]) -> None:
 
 
 def _last_json(text: str) -> dict[str, Any]:
+    """Return the last object; what a trainer prints as Python writes it is none."""
     for line in reversed(text.splitlines()):
-        if line.startswith("{"):
+        if line.startswith('{"'):
             result: dict[str, Any] = json.loads(line)
             return result
     return {}
