@@ -253,9 +253,11 @@ def _language(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
     language.require_equal_losses(result)
     peers = (language.DDP, language.FSDP, language.TRAINER, language.LIGHTNING)
     fastest = max(peers, key=lambda name: result.figure(name, "tokens_per_s").median)
+    compiled = language.DDP_COMPILED
     columns = [
         Column("tokens/s", "tokens_per_s"),
         Column(f"over {fastest}", "tokens_per_s", fastest, digits=2),
+        Column(f"over {compiled}", "tokens_per_s", compiled, digits=2),
         Column("CPU ms a step, both ranks", "cpu_ms", digits=1),
         Column("loss at the end", "loss", digits=4),
         Column("efficiency at 2", "efficiency", digits=3),

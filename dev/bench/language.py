@@ -20,14 +20,17 @@ WORKLOAD = REPOSITORY / "training_code" / "language"
 TEXT = REPOSITORY / ".shoal" / "bench-text"
 
 SHOAL, SHOAL_FSDP, SHOAL_PHASES = "Shoal, DDP", "Shoal, FSDP2", "Shoal, DDP, in phases"
-DDP, FSDP = "PyTorch's DDP", "PyTorch's FSDP2"
+SHOAL_COMPILED = "Shoal, DDP, compiled"
+DDP, FSDP, DDP_COMPILED = "PyTorch's DDP", "PyTorch's FSDP2", "PyTorch's DDP, compiled"
 TRAINER, LIGHTNING = "Hugging Face Trainer", "Lightning Trainer"
 LOSS_BAND = 0.02
 """Nats by which the losses after the same steps may differ: bf16 rounds in another order."""
 _SCRIPTS = {
     SHOAL: ("language_shoal.py", "ddp"),
+    SHOAL_COMPILED: ("language_shoal.py", "ddp", "--compile"),
     SHOAL_FSDP: ("language_shoal.py", "fsdp"),
     DDP: ("language_torch.py", "ddp"),
+    DDP_COMPILED: ("language_torch.py", "ddp", "--compile"),
     FSDP: ("language_torch.py", "fsdp"),
     TRAINER: ("language_trainer.py", "ddp"),
     LIGHTNING: ("language_lightning.py", "ddp"),
@@ -69,11 +72,11 @@ def scaling(phases: Phases) -> Contender:
 
 
 def _contender(name: str, kind: str, text: Path, length: Length | Phases) -> Contender:
-    script, way = _SCRIPTS[kind]
-    ours = kind in (SHOAL, SHOAL_FSDP)
+    script, *words = _SCRIPTS[kind]
+    ours = script == "language_shoal.py"
     python = environments.shipped("pytorch") if ours else environments.peers()
     launcher = mpirun(python) if ours else torchrun(python)
-    command: Sequence[str | Path] = [*launcher, SCRIPTS / script, way, "--data", text]
+    command: Sequence[str | Path] = [*launcher, SCRIPTS / script, *words, "--data", text]
     variables = {
         "BENCH_TRAINING_CODE": str(WORKLOAD / "pytorch"),
         "HF_HUB_OFFLINE": "1",

@@ -27,6 +27,7 @@ sys.path.insert(0, os.environ["BENCH_TRAINING_CODE"])
 # by name: for the type checker, these are another workload's
 language: Any = importlib.import_module("model")
 data: Any = importlib.import_module("data")
+tokenizer: Any = importlib.import_module("tokenizer")
 train: Any = importlib.import_module("train")
 
 
@@ -45,6 +46,8 @@ class Setting:
     rate: float
     warm_up: int
     steps: int
+    compile: bool
+    """Whether torch.compile takes the layers."""
     cycles: int
     """If not 0, run so many cycles of phases (phases.py) of `steps` steps instead."""
 
@@ -66,6 +69,7 @@ def parse() -> Setting:
     parser.add_argument("--rate", type=float, default=0.003)
     parser.add_argument("--warm-up", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--cycles", type=int, default=0)
     return Setting(**vars(parser.parse_args()))
 
@@ -86,7 +90,7 @@ class Sequences(Dataset[dict[str, torch.Tensor]]):  # type: ignore[misc, unused-
     """The sequences of a run, each with the bytes after its own, in Shoal's order."""
 
     def __init__(self, setting: Setting) -> None:
-        self._corpus = data.Corpus.read(setting.data, setting.context, seed=1)
+        self._corpus = data.Corpus.read(setting.data, setting.context, 1, tokenizer.Bytes())
         self._count = setting.total * setting.batch
 
     def __len__(self) -> int:

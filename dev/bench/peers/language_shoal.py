@@ -50,7 +50,11 @@ def words(setting: Setting) -> list[str]:
         "train-dir": setting.data,
         "model-dir": Path.cwd() / "model",
     }
-    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    compiled = ["--compile"] if setting.compile else []
+    return [
+        *(word for name, value in options.items() for word in (f"--{name}", str(value))),
+        *compiled,
+    ]
 
 
 def in_phases(run: Any, number: int, compute: Any, setting: Setting) -> None:

@@ -29,7 +29,10 @@ def main() -> None:
 
 def train(setting: Setting) -> None:
     """Train to the end."""
-    model = parallel(network(setting), setting)
+    model = network(setting)
+    for layer in model.model.layers if setting.compile else ():
+        layer.compile()
+    model = parallel(model, setting)
     optimizer, schedule = new_optimizer(model, setting)
     sequences = Sequences(setting)
     sampler: Any = DistributedSampler(sequences, shuffle=False)
