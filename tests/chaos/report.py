@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,9 +45,16 @@ def section(rows: Sequence[Row], seconds: float, at_once: int) -> str:
     )
     load = f"the machine's load over the last 15 minutes was {os.getloadavg()[2]:.1f}"
     machine = f"{at_once} executions at once on {os.cpu_count()} cores; {load}"
-    return "\n".join(
-        [f"**{told}** ({machine}).", "", *_table(rows), "", *_slowest(rows), "", *_lost(rows)]
-    )
+    first = f"**{told}** ({machine}). Commit {_commit()}."
+    return "\n".join([first, "", *_table(rows), "", *_slowest(rows), "", *_lost(rows)])
+
+
+def _commit() -> str:
+    """Return the checkout's commit and its day, so that the page tells how old its figures are."""
+    command = ["git", "log", "-1", "--format=%h of %cs"]
+    return subprocess.run(
+        command, cwd=PAGE.parent, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def _table(rows: Sequence[Row]) -> list[str]:

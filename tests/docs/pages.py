@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "docs" / "lab"
 """Entries are never changed, so they name commands and paths of their day."""
+NEEDS_AWS = "# needs AWS"
+"""A block that begins so is not run; its commands are only parsed."""
+NEEDS_A_RUN = "# needs a run"
+"""A block that begins so works while something goes on; its commands are only parsed."""
+TAKES_A_MINUTE = "# takes a minute"
+"""A block that begins so is run nightly."""
 _FENCE = re.compile(r"^([ \t]*)```(\w*)\n(.*?)^[ \t]*```$", re.DOTALL | re.MULTILINE)
 _HEREDOC = re.compile(r"<<'(\w+)'\n.*?^\1$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -61,6 +67,26 @@ def _words(line: str) -> Iterator[list[str]]:
 def scripts(text: str) -> list[str]:
     """Return the blocks of `sh`, as a reader would paste them."""
     return [block for _, language, block in _FENCE.findall(text) if language == "sh"]
+
+
+def marked(text: str, *marks: str) -> str:
+    """Return the blocks of `sh` that begin with one of these comments, as a page of their own."""
+    return _page(block for block in scripts(text) if block.lstrip().startswith(marks))
+
+
+def unmarked(text: str, *marks: str) -> str:
+    """Return the other blocks of `sh`, as a page of their own."""
+    return _page(block for block in scripts(text) if not block.lstrip().startswith(marks))
+
+
+def _page(blocks: Iterable[str]) -> str:
+    return "".join(f"```sh\n{block}```\n" for block in blocks)
+
+
+def shown(text: str) -> list[str]:
+    """Return the lines of the blocks of `text`, which a page shows as output."""
+    blocks = [block for _, language, block in _FENCE.findall(text) if language == "text"]
+    return [line for block in blocks for line in block.splitlines()]
 
 
 def code_spans(text: str) -> list[str]:
