@@ -20,6 +20,7 @@ from shoal.verbs.target import Target
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.training_code.mnist import write_subset
 
+pytestmark = pytest.mark.nightly
 PIPELINE = "shoal-mnist-fsx"
 BUCKET = f"{PIPELINE}-data-111122223333-us-east-1"
 ENVIRONMENT = """

@@ -29,6 +29,7 @@ from tests.end_to_end.test_schedules import STACK, deploy  # noqa: E402
 from tests.functions.test_start import PIPELINE, make_pipeline  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 
+pytestmark = pytest.mark.nightly
 WEEKLY = Schedule(name="weekly", expression="cron(0 6 ? * MON *)")
 NAMES = Names(load_environment("dev", ROOT).model_copy(update={"schedules": (WEEKLY,)}))
 

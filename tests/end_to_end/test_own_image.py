@@ -15,6 +15,7 @@ from pipelines.launch.recipes import content_tag
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.repository import ROOT
 
+pytestmark = pytest.mark.nightly
 PREFIX = "shoal-mnist-img"
 ENVIRONMENT = """name: img
 workload: mnist
