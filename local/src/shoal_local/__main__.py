@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import logging
@@ -194,6 +195,7 @@ def serve(options: argparse.Namespace) -> int:
     tempfile.tempdir = str(state.make("objects"))
     stop = threading.Event()
     gc.disable()  # until moto's tables are there, see keep_what_is_loaded
+    share_service_models()
 
     # moto reads the environment when it is imported
     from shoal_local.server import Emulator, Options
@@ -239,6 +241,15 @@ def require_evaluator() -> None:
             f"--enforce-iam needs the npm package {PACKAGE}: run `make install` in a checkout, or"
             f" `npm install --prefix {sys.prefix} {PACKAGE}`"
         )
+
+
+def share_service_models() -> None:
+    """Read botocore's tables once: each session has a loader of its own, which lists hundreds of
+    folders and reads what the others have read.
+    """
+    import botocore.loaders
+
+    botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
 
 
 def keep_what_is_loaded() -> None:
