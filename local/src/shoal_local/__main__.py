@@ -194,7 +194,7 @@ def serve(options: argparse.Namespace) -> int:
     # for large objects; the system's temporary folder may be in memory
     tempfile.tempdir = str(state.make("objects"))
     stop = threading.Event()
-    gc.disable()  # until moto's tables are there, see keep_what_is_loaded
+    gc.disable()  # until moto is loaded, see keep_what_is_loaded
     share_service_models()
 
     # moto reads the environment when it is imported
@@ -220,13 +220,12 @@ def serve(options: argparse.Namespace) -> int:
     emulator = Emulator(settings)
     try:
         emulator.start()
+        gc.enable()
         print(json.dumps(emulator.description()), flush=True)
         # With a limit: where the kernel gives the signal to another thread, nothing wakes this one
         # to run the handler.
         while not stop.wait(STOP_LOOK_S):
-            if emulator.is_warm and not gc.isenabled():
-                keep_what_is_loaded()
-                gc.enable()
+            pass
     finally:
         emulator.close()
     return 0

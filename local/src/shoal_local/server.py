@@ -31,7 +31,6 @@ from shoal_local.control.moto_patches import (
     patch_kms,
     patch_s3,
     patch_sns,
-    warm_up,
 )
 from shoal_local.control.object_bodies import stream_objects
 from shoal_local.control.object_events import send_object_events
@@ -140,9 +139,6 @@ class Emulator:
         self.secret = secrets.token_urlsafe(30)
         self._port = options.port
         self._thread: threading.Thread | None = None
-        self._warm_up = threading.Thread(
-            target=warm_up, args=(options.accounts, options.region), daemon=True, name="warm-up"
-        )
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.evaluator = Evaluator(self.registry)
         self.accounts: dict[str, Account] = {}
@@ -235,12 +231,6 @@ class Emulator:
         )
         self._thread.start()
         self.state.write({**self.description(), "secret_access_key": self.secret})
-        self._warm_up.start()
-
-    @property
-    def is_warm(self) -> bool:
-        """Return whether everything is loaded that is loaded in the background."""
-        return self._warm_up.ident is not None and not self._warm_up.is_alive()
 
     def description(self) -> dict[str, Any]:
         """Return the ready line; emulator.json, which only its owner reads, has the secret too."""

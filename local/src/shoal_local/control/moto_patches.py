@@ -1,4 +1,4 @@
-"""Patch moto where it differs from AWS in a way that matters, and load it in the background.
+"""Patch moto where it differs from AWS in a way that matters.
 
 - Bucket policies: moto cannot read their conditions.
 - Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
@@ -9,13 +9,9 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import logging
-from collections.abc import Sequence
 from typing import Any
 
-from moto import backends
 from moto.cloudwatch.models import Statistics
 from moto.ecr.models import Image
 from moto.iam.access_control import PermissionResult
@@ -35,13 +31,10 @@ RESULTS = {
     "Deny": PermissionResult.DENIED,
     None: PermissionResult.NEUTRAL,
 }
-WARM = ("s3", "iam", "sts", "ssm", "kms", "ec2", "ecr", "sqs", "events", "logs", "cloudwatch")
 
 _key_of_moto = Key.to_dict
 _publish_by_moto = Subscription.publish
 _statistic_of_moto = Statistics.get_statistics_for_type
-
-log = logging.getLogger(__name__)
 
 
 def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResult:
@@ -127,15 +120,3 @@ def described_key(key: Key) -> dict[str, Any]:
 def patch_kms() -> None:
     """Make moto's KMS answer with every key's use and whether it is in many regions."""
     Key.to_dict = described_key  # type: ignore[method-assign,assignment]
-
-
-def warm_up(accounts: Sequence[str], region: str) -> None:
-    """Import services and create each account's state in them, because the first request to EC2
-    would wait a second.
-    """
-    for account, name in itertools.product(accounts, WARM):
-        try:
-            backend = backends.get_backend(name)[account]  # type: ignore[call-overload]
-            backend["aws" if name in {"s3", "iam", "sts"} else region]
-        except (ImportError, KeyError):
-            log.exception("warming up %s failed", name)
