@@ -28,6 +28,7 @@ from shoal_local.control.loopback_guard import LoopbackGuard
 from shoal_local.control.moto_patches import (
     patch_cloudwatch,
     patch_ecr,
+    patch_iam,
     patch_kms,
     patch_s3,
     patch_sns,
@@ -134,6 +135,7 @@ class Emulator:
         patch_cloudwatch()
         patch_ecr()
         patch_kms()
+        patch_iam()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
         self.secret = secrets.token_urlsafe(30)

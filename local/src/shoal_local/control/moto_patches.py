@@ -4,17 +4,20 @@
 - Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
 - Topics: moto sends to a queue whatever the queue's policy says.
 - Metrics have no percentiles, images no digest of their manifest, and keys no defaults.
+- IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from typing import Any
 
 from moto.cloudwatch.models import Statistics
 from moto.ecr.models import Image
 from moto.iam.access_control import PermissionResult
+from moto.iam.models import IAMBackend, ManagedPolicy
 from moto.kms.models import Key
 from moto.s3.models import FakeBucket, S3Backend
 from moto.sns.models import Subscription
@@ -32,6 +35,7 @@ RESULTS = {
     None: PermissionResult.NEUTRAL,
 }
 
+_aws_policies_of_moto = IAMBackend._init_aws_policies
 _key_of_moto = Key.to_dict
 _publish_by_moto = Subscription.publish
 _statistic_of_moto = Statistics.get_statistics_for_type
@@ -90,6 +94,32 @@ def statistic(statistics: Statistics, name: str) -> Any:
 def patch_cloudwatch() -> None:
     """Make moto's CloudWatch answer with percentiles."""
     Statistics.get_statistics_for_type = statistic  # type: ignore[method-assign,assignment]
+
+
+class ManagedPolicies:
+    """The attribute `managed_policies` of moto's IAM: policies by ARN, AWS's own from the first
+    look on.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __get__(self, backend: IAMBackend, _owner: object) -> dict[str, ManagedPolicy]:
+        with self._lock:
+            if "managed_policies" not in vars(backend):
+                policies = _aws_policies_of_moto(backend)
+                vars(backend)["managed_policies"] = {each.arn: each for each in policies}
+            policies_by_arn: dict[str, ManagedPolicy] = vars(backend)["managed_policies"]
+            return policies_by_arn
+
+    def __set__(self, _backend: IAMBackend, _none: object) -> None:
+        """Keep nothing: moto's constructor sets what it has read, which is nothing now."""
+
+
+def patch_iam() -> None:
+    """Make moto's IAM read AWS's policies, 5 MB, when somebody asks for a managed policy."""
+    IAMBackend._init_aws_policies = lambda _backend: []  # type: ignore[method-assign]
+    IAMBackend.managed_policies = ManagedPolicies()  # type: ignore[assignment]
 
 
 def digest_of_manifest(image: Image) -> None:
