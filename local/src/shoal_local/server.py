@@ -18,7 +18,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from shoal_local.account import Account, Shared
@@ -37,6 +36,7 @@ from shoal_local.control.object_bodies import stream_objects
 from shoal_local.control.object_events import send_object_events
 from shoal_local.control.part_checksums import patch_uploads
 from shoal_local.control.protocol import Answer
+from shoal_local.control.request_handler import RequestHandler, end_connections
 from shoal_local.control.request_log import RequestLog
 from shoal_local.control.state import State
 from shoal_local.control.upload_digests import patch_digests
@@ -109,17 +109,6 @@ class Options:
                 f"--duration {unknown[0]}: there is no such duration; there are:"
                 f" {', '.join(sorted(DURATIONS))}"
             )
-
-
-class QuietRequestHandler(MotoRequestHandler):
-    """Writes no access log: requests.jsonl says more."""
-
-    protocol_version = "HTTP/1.1"
-    timeout = 60.0
-    """Seconds that the other end may say nothing, so that half a request keeps no thread."""
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Log nothing."""
 
 
 class Emulator:
@@ -213,7 +202,7 @@ class Emulator:
                 bound,
                 app,
                 threaded=True,
-                request_handler=QuietRequestHandler,
+                request_handler=RequestHandler,
                 fd=listener.fileno(),
             )
 
@@ -272,3 +261,4 @@ class Emulator:
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()
+        end_connections(self._server)
