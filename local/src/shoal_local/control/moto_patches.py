@@ -118,7 +118,7 @@ class ManagedPolicies:
 
 def patch_iam() -> None:
     """Make moto's IAM read AWS's policies, 5 MB, when somebody asks for a managed policy."""
-    IAMBackend._init_aws_policies = lambda _backend: []  # type: ignore[method-assign]
+    IAMBackend._init_aws_policies = lambda _backend: []  # type: ignore[method-assign,assignment]
     IAMBackend.managed_policies = ManagedPolicies()  # type: ignore[assignment]
 
 

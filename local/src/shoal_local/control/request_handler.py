@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from http import HTTPStatus
-from typing import IO, Any
+from typing import Any, cast
 
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 
@@ -26,7 +26,7 @@ _MORE_WITHIN_S = 0.01
 class _Body(io.RawIOBase):
     """A request's body, which knows how much of it is left to be read."""
 
-    def __init__(self, file: IO[bytes], length: int) -> None:
+    def __init__(self, file: io.BufferedIOBase, length: int) -> None:
         super().__init__()
         self._file, self.left = file, length
 
@@ -77,7 +77,7 @@ class RequestHandler(MotoRequestHandler):
             head[:] = status, headers
 
         try:
-            parts: Iterable[bytes] = self.server.app(environ, start_response)
+            parts: Iterable[bytes] = self.server.app(environ, cast("Any", start_response))
         except Exception:
             log.exception("request failed: %s", self.path)
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -124,8 +124,7 @@ class RequestHandler(MotoRequestHandler):
         if self.close_connection:
             self.send_header("Connection", "close")
         # The head goes out with the first part, so that the client is woken once.
-        pending = b"".join([*self._headers_buffer, b"\r\n"])
-        self._headers_buffer = []
+        pending = b"".join([*vars(self).pop("_headers_buffer"), b"\r\n"])
         for part in parts:
             if part and has_body:
                 self.wfile.write(pending + (_chunk(part) if is_chunked else part))

@@ -11,8 +11,8 @@ Each stand-in and its reason (docs/verification.md lists them):
   PyTorch has it from.
 - paramiko: the toolkit imports it, a third of all its imports, for the hosts of an MPI job to
   greet each other. Here it is imported when it is used.
-- botocore's tables: the toolkit makes six sessions, each of which reads them for itself. Here they
-  share what was read.
+- boto3's sessions: the toolkit makes one each time that it asks for the region, and each reads
+  botocore's tables for itself. Here it has one, and the tables are read once.
 - /etc/environment: the toolkit adds the environment to it for commands that come by ssh. Ours have
   the environment anyway.
 - mpirun's options: the MPI runner writes `-bind-to` and `-map-by`, which Open MPI 4 takes; Open MPI
@@ -107,10 +107,12 @@ def set_pytorch_version() -> None:
         sys.stderr.write(f"PyTorch's version cannot be read: {error!r}\n")
 
 
-def share_service_models() -> None:
-    """Let all sessions of this process have one loader of botocore's tables."""
+def share_sessions() -> None:
+    """Let the toolkit ask one session for its region, and all have one loader of tables."""
     loaders: Any = importlib.import_module("botocore.loaders")
     loaders.create_loader = functools.cache(loaders.create_loader)
+    sessions: Any = importlib.import_module("boto3.session")
+    sessions.Session = functools.cache(sessions.Session)
 
 
 def mpirun_daemons() -> list[Any]:
@@ -181,7 +183,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, wait_for_children)
     # while the toolkit is imported, a third of which would go into looking for garbage
     gc.disable()
-    share_service_models()
+    share_sessions()
     with runpy.run_path(str(_LATER))["imported_later"]("paramiko"):
         smdataparallel: Any = importlib.import_module("sagemaker_training.smdataparallel")
         mpi: Any = importlib.import_module("sagemaker_training.mpi")
