@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dev.bench import bandwidth, language, time_to_accuracy, training
+from dev.bench import bandwidth, language, local, time_to_accuracy, training
 from dev.bench.interleave import Result, interleave
 from dev.bench.machine import REPOSITORY
 from dev.bench.noise import Gauge, TooNoisyError, cores
 from dev.bench.processes import RunFailedError, end_on_sigterm
 from dev.bench.report import Column, Comparison
 
-PARTS = ("training", "scaling", "accuracy", "bandwidth", "language")
+PARTS = ("training", "scaling", "accuracy", "bandwidth", "language", "local")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Plan:
     length: training.Length
     phases: training.Phases
     language: language.Length
+    local: local.Length
     contenders: Sequence[str] | None = None
     scaling: Sequence[str] | None = None
 
@@ -47,6 +48,7 @@ QUICK = Plan(
     length=training.QUICK_LENGTH,
     phases=training.QUICK_PHASES,
     language=language.QUICK_LENGTH,
+    local=local.QUICK_LENGTH,
     contenders=training.QUICK,
     scaling=training.QUICK_SCALING,
 )
@@ -57,6 +59,7 @@ FULL = Plan(
     length=training.FULL_LENGTH,
     phases=training.FULL_PHASES,
     language=language.FULL_LENGTH,
+    local=local.FULL_LENGTH,
 )
 
 
@@ -119,6 +122,7 @@ def _run(plan: Plan, options: argparse.Namespace) -> None:
         ("scaling", _scaling),
         ("training", _training),
         ("language", _language),
+        ("local", _local),
     ):
         if part in parts:
             comparison = compare(plan, gauge, warm, options.despite_noise)
@@ -268,6 +272,10 @@ def _language(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
         f" step, {plan.language.steps} steps"
     )
     return Comparison("language", title, result, [one.name for one in contenders], columns)
+
+
+def _local(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> local.Report:
+    return local.measure(plan.local, plan.rounds, gauge, warm, despite_noise, _print_line)
 
 
 def _print_line(line: str) -> None:

@@ -24,12 +24,11 @@ from typing import Any
 
 from dev.bench import environments
 from dev.bench.machine import REPOSITORY, describe
-from dev.bench.processes import RunFailedError, end_on_sigterm
+from dev.bench.processes import RunFailedError, ServerProcess, end_on_sigterm
 from local.tests.sagemaker.account import ACCOUNT_ID, BUCKET, Account, archive, processing_input
 from shoal.verbs.local_server import LocalServer
 from shoal_local.testing import LocalAccount
 
-TICKS = os.sysconf("SC_CLK_TCK")
 WRITE_MODEL = """
 import os, sys
 size = int(sys.argv[sys.argv.index("--megabytes") + 1])
@@ -69,28 +68,12 @@ class Axis:
     """
 
 
-class MeasuredServer:
+class MeasuredServer(ServerProcess):
     """One shoal-local, and what it has used."""
 
     def __init__(self, account: Account, pid: int) -> None:
-        self.account, self._pid = account, pid
-
-    def cpu_s(self) -> float:
-        """Return the CPU seconds of the process itself, without its children."""
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-    def settle(self) -> None:
-        """Wait until it has loaded what it loads in the background of the first requests."""
-        previous = -1.0
-        while (current := self.cpu_s()) > previous:
-            previous = current
-            time.sleep(1.0)
-
-    def memory_mib(self, kind: str) -> float:
-        """Return VmRSS (now) or VmHWM (the highest so far)."""
-        lines = Path(f"/proc/{self._pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")) / 1024
+        super().__init__(pid)
+        self.account = account
 
 
 @contextmanager

@@ -119,6 +119,13 @@ def _load(clients: list[Request], requests: int) -> tuple[float, list[float]]:
     return whole_s, latencies_ms
 
 
+def http_latencies_ms(
+    port: int, path: str, body: bytes, headers: dict[str, str], requests: int
+) -> list[float]:
+    """Return the milliseconds of each request of one client; raise RunFailedError if it fails."""
+    return _load([_http_request(port, path, body, headers)], requests)[1]
+
+
 def _http_request(port: int, path: str, body: bytes, headers: dict[str, str]) -> Request:
     connection = http.client.HTTPConnection("localhost", port, timeout=60)
 

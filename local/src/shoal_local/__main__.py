@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import logging
@@ -193,7 +194,8 @@ def serve(options: argparse.Namespace) -> int:
     # for large objects; the system's temporary folder may be in memory
     tempfile.tempdir = str(state.make("objects"))
     stop = threading.Event()
-    gc.disable()  # until moto's tables are there, see keep_what_is_loaded
+    gc.disable()  # until moto is loaded, see keep_what_is_loaded
+    share_service_models()
 
     # moto reads the environment when it is imported
     from shoal_local.server import Emulator, Options
@@ -218,13 +220,12 @@ def serve(options: argparse.Namespace) -> int:
     emulator = Emulator(settings)
     try:
         emulator.start()
+        gc.enable()
         print(json.dumps(emulator.description()), flush=True)
         # With a limit: where the kernel gives the signal to another thread, nothing wakes this one
         # to run the handler.
         while not stop.wait(STOP_LOOK_S):
-            if emulator.is_warm and not gc.isenabled():
-                keep_what_is_loaded()
-                gc.enable()
+            pass
     finally:
         emulator.close()
     return 0
@@ -239,6 +240,15 @@ def require_evaluator() -> None:
             f"--enforce-iam needs the npm package {PACKAGE}: run `make install` in a checkout, or"
             f" `npm install --prefix {sys.prefix} {PACKAGE}`"
         )
+
+
+def share_service_models() -> None:
+    """Read botocore's tables once: each session has a loader of its own, which lists hundreds of
+    folders and reads what the others have read.
+    """
+    import botocore.loaders
+
+    botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
 
 
 def keep_what_is_loaded() -> None:

@@ -7,7 +7,7 @@ allow it (see `authorization`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,8 +162,8 @@ class Account:
             faults=self._shared.faults,
         )
 
-    def _measure(self, measurement: Measurement) -> None:
-        metric_store.keep(self.number, self._shared.region, measurement)
+    def _measure(self, measurements: Iterable[Measurement]) -> None:
+        metric_store.keep(self.number, self._shared.region, measurements)
 
     def _emit(self, entry: Mapping[str, Any]) -> None:
         self.autoscaling.on_event(entry)

@@ -36,7 +36,7 @@ class ServiceContext:
       AwsError when the role is missing or its trust policy refuses.
     - `emit_event(entry)`: put `{"source", "detail-type", "detail", "resources"?}` on the default
       bus; returns before delivery.
-    - `measure(measurement)`: a value for CloudWatch, as the service itself publishes it.
+    - `measure(measurements)`: values for CloudWatch, as the service itself publishes them.
     - `mount(file_system_id, directory, subnet_ids, security_group_ids)`: the folder that shows a
       directory of an FSx file system to a host in that network; raises AwsError with the reason
       when the host could not mount it.

@@ -6,7 +6,7 @@ everybody else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,4 +36,4 @@ class Measurement:
         }
 
 
-Measure = Callable[[Measurement], None]
+Measure = Callable[[Iterable[Measurement]], None]

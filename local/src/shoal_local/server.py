@@ -18,7 +18,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from shoal_local.account import Account, Shared
@@ -28,15 +27,16 @@ from shoal_local.control.loopback_guard import LoopbackGuard
 from shoal_local.control.moto_patches import (
     patch_cloudwatch,
     patch_ecr,
+    patch_iam,
     patch_kms,
     patch_s3,
     patch_sns,
-    warm_up,
 )
 from shoal_local.control.object_bodies import stream_objects
 from shoal_local.control.object_events import send_object_events
 from shoal_local.control.part_checksums import patch_uploads
 from shoal_local.control.protocol import Answer
+from shoal_local.control.request_handler import RequestHandler, end_connections
 from shoal_local.control.request_log import RequestLog
 from shoal_local.control.state import State
 from shoal_local.control.upload_digests import patch_digests
@@ -111,17 +111,6 @@ class Options:
             )
 
 
-class QuietRequestHandler(MotoRequestHandler):
-    """Writes no access log: requests.jsonl says more."""
-
-    protocol_version = "HTTP/1.1"
-    timeout = 60.0
-    """Seconds that the other end may say nothing, so that half a request keeps no thread."""
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Log nothing."""
-
-
 class Emulator:
     """The accounts and the server in front of them; `home` is the first account."""
 
@@ -135,14 +124,12 @@ class Emulator:
         patch_cloudwatch()
         patch_ecr()
         patch_kms()
+        patch_iam()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
         self.secret = secrets.token_urlsafe(30)
         self._port = options.port
         self._thread: threading.Thread | None = None
-        self._warm_up = threading.Thread(
-            target=warm_up, args=(options.accounts, options.region), daemon=True, name="warm-up"
-        )
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.evaluator = Evaluator(self.registry)
         self.accounts: dict[str, Account] = {}
@@ -215,7 +202,7 @@ class Emulator:
                 bound,
                 app,
                 threaded=True,
-                request_handler=QuietRequestHandler,
+                request_handler=RequestHandler,
                 fd=listener.fileno(),
             )
 
@@ -235,12 +222,6 @@ class Emulator:
         )
         self._thread.start()
         self.state.write({**self.description(), "secret_access_key": self.secret})
-        self._warm_up.start()
-
-    @property
-    def is_warm(self) -> bool:
-        """Return whether everything is loaded that is loaded in the background."""
-        return self._warm_up.ident is not None and not self._warm_up.is_alive()
 
     def description(self) -> dict[str, Any]:
         """Return the ready line; emulator.json, which only its owner reads, has the secret too."""
@@ -280,3 +261,4 @@ class Emulator:
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()
+        end_connections(self._server)

@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 
 from local.tests.control.account import Account
 from shoal_local.control.loopback_guard import DEFAULT_MAX_BYTES, MAX_BYTES
-from shoal_local.server import QuietRequestHandler
+from shoal_local.control.request_handler import RequestHandler
 from shoal_local.testing import REGION, in_process
 
 FORM = "Action=GetCallerIdentity&Version=2011-06-15"
@@ -428,7 +428,7 @@ def test_a_header_with_a_line_break_is_the_callers_mistake(account: Account) -> 
 def test_half_a_request_keeps_no_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(QuietRequestHandler, "timeout", 0.2)
+    monkeypatch.setattr(RequestHandler, "timeout", 0.2)
     with in_process(tmp_path / "state") as emulator:
         port = urlsplit(emulator.endpoint_url()).port or 0
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from local.tests.counting import calls_of
+from shoal_local.sagemaker.hosting.models import KIND as MODEL
+from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.pipelines.executions import Executions
 from shoal_local.sagemaker.pipelines.records import KIND
 from shoal_local.sagemaker.store import Store
@@ -44,3 +46,20 @@ def copies(looked_into: Executions) -> int:
 def test_describing_an_execution_copies_as_much_among_many_as_among_few(tmp_path: Path) -> None:
     few, many = copies(executions(tmp_path / "few", 3)), copies(executions(tmp_path / "many", 100))
     assert 20 < few == pytest.approx(many, abs=1)
+
+
+def looks(folder: Path, count: int) -> tuple[int, int]:
+    """How many models are compared with the filters, and how much is copied, to list a page."""
+    store = Store(folder)
+    for number in range(count):
+        model = {"ModelName": f"m-{number}", "CreationTime": number, "Containers": [{}]}
+        store.create(MODEL, f"m-{number}", model, ValueError)
+    models = Models(Core(store))  # type: ignore[arg-type]
+    calls = calls_of(lambda: models.list({"MaxResults": 5}))
+    return calls["listing.py:_matches"], calls["copy.py:deepcopy"]
+
+
+def test_a_page_of_a_list_costs_as_much_among_many_as_among_few(tmp_path: Path) -> None:
+    few, many = looks(tmp_path / "few", 10), looks(tmp_path / "many", 200)
+    assert few == many
+    assert few[0] == 6

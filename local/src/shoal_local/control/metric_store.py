@@ -4,9 +4,10 @@ find them.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from moto.cloudwatch.models import cloudwatch_backends
 
@@ -18,14 +19,14 @@ RESERVED = "AWS/"
 PERCENTILE = re.compile(r"^p(?P<percent>\d{1,2}(\.\d+)?)$")
 
 
-def keep(account: str, region: str, measurement: Measurement) -> None:
-    """Add a service's measurement to the account's metrics, unless its value is infinite or not a
-    number.
+def keep(account: str, region: str, measurements: Iterable[Measurement]) -> None:
+    """Add a service's measurements to the account's metrics, without values that are infinite or
+    not a number.
     """
-    if math.isfinite(measurement.value):
-        cloudwatch_backends[account][region].put_metric_data(
-            measurement.namespace, [measurement.datum()]
-        )
+    backend = cloudwatch_backends[account][region]
+    finite = (each for each in measurements if math.isfinite(each.value))
+    for namespace, group in itertools.groupby(finite, lambda each: each.namespace):
+        backend.put_metric_data(namespace, [each.datum() for each in group])
 
 
 def check_namespace(call: ApiCall) -> None:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from moto.ec2.models import ec2_backends
+from moto.backends import get_backend
 from moto.ecr.models import ecr_backends
 
 from shoal_local.control.protocol import ApiCall
@@ -20,7 +20,7 @@ Guard = Callable[[ApiCall], None]
 
 def _nat_gateway(call: ApiCall) -> None:
     id_ = call.parameters["NatGatewayId"]
-    if id_ not in ec2_backends[call.account][call.region].nat_gateways:
+    if id_ not in get_backend("ec2")[call.account][call.region].nat_gateways:
         raise AwsError("NatGatewayNotFound", f"The Nat Gateway {id_} was not found")
 
 

@@ -1,24 +1,23 @@
-"""Patch moto where it differs from AWS in a way that matters, and load it in the background.
+"""Patch moto where it differs from AWS in a way that matters.
 
 - Bucket policies: moto cannot read their conditions.
 - Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
 - Topics: moto sends to a queue whatever the queue's policy says.
 - Metrics have no percentiles, images no digest of their manifest, and keys no defaults.
+- IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import logging
-from collections.abc import Sequence
+import threading
 from typing import Any
 
-from moto import backends
 from moto.cloudwatch.models import Statistics
 from moto.ecr.models import Image
 from moto.iam.access_control import PermissionResult
+from moto.iam.models import IAMBackend, ManagedPolicy
 from moto.kms.models import Key
 from moto.s3.models import FakeBucket, S3Backend
 from moto.sns.models import Subscription
@@ -35,13 +34,11 @@ RESULTS = {
     "Deny": PermissionResult.DENIED,
     None: PermissionResult.NEUTRAL,
 }
-WARM = ("s3", "iam", "sts", "ssm", "kms", "ec2", "ecr", "sqs", "events", "logs", "cloudwatch")
 
+_aws_policies_of_moto = IAMBackend._init_aws_policies
 _key_of_moto = Key.to_dict
 _publish_by_moto = Subscription.publish
 _statistic_of_moto = Statistics.get_statistics_for_type
-
-log = logging.getLogger(__name__)
 
 
 def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResult:
@@ -99,6 +96,32 @@ def patch_cloudwatch() -> None:
     Statistics.get_statistics_for_type = statistic  # type: ignore[method-assign,assignment]
 
 
+class ManagedPolicies:
+    """The attribute `managed_policies` of moto's IAM: policies by ARN, AWS's own from the first
+    look on.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __get__(self, backend: IAMBackend, _owner: object) -> dict[str, ManagedPolicy]:
+        with self._lock:
+            if "managed_policies" not in vars(backend):
+                policies = _aws_policies_of_moto(backend)
+                vars(backend)["managed_policies"] = {each.arn: each for each in policies}
+            policies_by_arn: dict[str, ManagedPolicy] = vars(backend)["managed_policies"]
+            return policies_by_arn
+
+    def __set__(self, _backend: IAMBackend, _none: object) -> None:
+        """Keep nothing: moto's constructor sets what it has read, which is nothing now."""
+
+
+def patch_iam() -> None:
+    """Make moto's IAM read AWS's policies, 5 MB, when somebody asks for a managed policy."""
+    IAMBackend._init_aws_policies = lambda _backend: []  # type: ignore[method-assign,assignment]
+    IAMBackend.managed_policies = ManagedPolicies()  # type: ignore[assignment]
+
+
 def digest_of_manifest(image: Image) -> None:
     """Set the digest of an image that came without one: SHA-256 of its manifest, as the OCI image
     specification says.
@@ -127,15 +150,3 @@ def described_key(key: Key) -> dict[str, Any]:
 def patch_kms() -> None:
     """Make moto's KMS answer with every key's use and whether it is in many regions."""
     Key.to_dict = described_key  # type: ignore[method-assign,assignment]
-
-
-def warm_up(accounts: Sequence[str], region: str) -> None:
-    """Import services and create each account's state in them, because the first request to EC2
-    would wait a second.
-    """
-    for account, name in itertools.product(accounts, WARM):
-        try:
-            backend = backends.get_backend(name)[account]  # type: ignore[call-overload]
-            backend["aws" if name in {"s3", "iam", "sts"} else region]
-        except (ImportError, KeyError):
-            log.exception("warming up %s failed", name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from moto.ssm.models import ssm_backends
+from moto.backends import get_backend
 
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
@@ -41,7 +41,7 @@ def check_value(call: ApiCall) -> None:
 def _pattern_before(call: ApiCall) -> str:
     """Return the pattern of the parameter's last version; "" without one."""
     name = call.parameters["Name"]
-    versions = ssm_backends[call.account][call.region]._parameters.get(name) or []
+    versions = get_backend("ssm")[call.account][call.region]._parameters.get(name) or []
     return (versions[-1].allowed_pattern if versions else None) or ""
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import botocore.session
-import yaml
 from moto.iam.policy_validation import VALID_CONDITIONS
 
 from shoal_local.control.policies import like
+from shoal_local.tables import read_table
 
 Kind = Literal[
     "json",
@@ -201,7 +201,7 @@ def actions_of(service: str) -> tuple[frozenset[str], ...]:
     A policy on a bucket cannot have others.
     """
     path = Path(__file__).with_name("policy_actions.yaml")
-    names: Mapping[str, str] = yaml.safe_load(path.read_text())
+    names: Mapping[str, str] = read_table(path)
     keys = ("s3 bucket", "s3 object") if service == "s3" else (service,)
     return tuple(frozenset(names[key].split()) for key in keys)
 

@@ -8,6 +8,7 @@ payloads left out.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -67,11 +68,13 @@ class RequestLog:
             ),
             **({"error": error} if error else {}),
         }
-        text = json.dumps(line, default=str) + "\n"
+        text = (json.dumps(line, default=str) + "\n").encode()
         with self._lock:
-            self.path.touch(mode=0o600)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(text)
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(descriptor, text)
+            finally:
+                os.close(descriptor)
 
 
 def shortened(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,6 +120,9 @@ class _Signer(SigV4Auth):
             headers[name.lower()] = value
         return headers
 
+    def payload(self, _request: AWSRequest) -> str:
+        return self._payload_hash
+
     def canonical_request(self, request: AWSRequest) -> str:
         head, _, _ = super().canonical_request(request).rpartition("\n")
         return f"{head}\n{self._payload_hash}"
@@ -207,7 +210,7 @@ def _signed(environ: dict[str, Any], is_s3: bool) -> _Signed:
 
 def _check_time(signed: _Signed, is_s3: bool) -> None:
     """Raise AwsError for a signature of another time than now."""
-    signed_at = datetime.strptime(signed.timestamp, TIMESTAMP).replace(tzinfo=UTC)
+    signed_at = datetime.fromisoformat(signed.timestamp)
     now = datetime.now(UTC)
     if signed.expires_s is not None:
         if not -MAX_SKEW <= now - signed_at <= timedelta(seconds=signed.expires_s):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from shoal_local.tables import read_table
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CATALOG = PACKAGE / "images.yaml"
@@ -160,7 +160,7 @@ def local_version_in(folder: Path) -> str | None:
 
 @functools.cache
 def _catalog() -> dict[str, Any]:
-    return dict(yaml.safe_load(Path(os.environ.get(CATALOG_VARIABLE) or CATALOG).read_text()))
+    return dict(read_table(Path(os.environ.get(CATALOG_VARIABLE) or CATALOG)))
 
 
 def runtimes() -> dict[str, Runtime]:

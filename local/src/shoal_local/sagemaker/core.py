@@ -42,8 +42,7 @@ class Core:
 
     def measure(self, measurements: Iterable[Measurement]) -> None:
         """Publish measurements to CloudWatch."""
-        for measurement in measurements:
-            self.context.measure(measurement)
+        self.context.measure(measurements)
 
 
 def event_detail(document: Document) -> Document:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.shapes import Document, only_members
@@ -50,22 +51,37 @@ class Listing:
     default_order: str = "Descending"
     extra_filters: frozenset[str] = frozenset()
 
-    def page(self, documents: list[Document], request: Document) -> Document:
-        """Return the response for `request`."""
+    def page(
+        self,
+        documents: Collection[Document],
+        request: Document,
+        entry: Callable[[Document], Document | None] = lambda document: document,
+        *,
+        in_order: bool = False,
+    ) -> Document:
+        """Return the response for `request`.
+
+        `entry` makes the entry of a document, None for one that is not listed. `in_order`: the
+        documents are in the order of their creation, so that only the page is looked at.
+        """
         unknown = set(request) - _SHARED - self.extra_filters
         if unknown:
             raise not_emulated(f"the list filter {sorted(unknown)[0]}")
-        matches = [document for document in documents if self._matches(document, request)]
-        matches.sort(
-            key=self._sort_key(request),
-            reverse=request.get("SortOrder", self.default_order) == "Descending",
-        )
+        is_descending = request.get("SortOrder", self.default_order) == "Descending"
+        by_creation = in_order and request.get("SortBy", "CreationTime") == "CreationTime"
+        if by_creation and is_descending:
+            documents = list(documents)[::-1]
+        entries = (each for each in map(entry, documents) if each is not None)
+        matches: Iterable[Document] = (each for each in entries if self._matches(each, request))
+        if not by_creation:
+            matches = sorted(matches, key=self._sort_key(request), reverse=is_descending)
         start = _position(request.get("NextToken"))
-        end = start + request.get("MaxResults", DEFAULT_PAGE)
+        size = request.get("MaxResults", DEFAULT_PAGE)
+        found = list(islice(matches, start, start + size + 1))
         page: Document = {
-            self.answer: [only_members(self.summary, document) for document in matches[start:end]]
+            self.answer: [only_members(self.summary, document) for document in found[:size]]
         }
-        return page | ({"NextToken": _token(end)} if end < len(matches) else {})
+        return page | ({"NextToken": _token(start + size)} if len(found) > size else {})
 
     def _sort_key(self, request: Document) -> Callable[[Document], tuple[str | float, float]]:
         by = str(request.get("SortBy", "CreationTime"))

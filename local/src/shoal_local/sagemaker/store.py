@@ -11,11 +11,14 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from shoal_local.sagemaker.shapes import Document
+
+T = TypeVar("T")
 
 
 class Store:
@@ -55,6 +58,15 @@ class Store:
         with self._lock:
             return copy.deepcopy(self._documents.get(kind, {}).get(name.lower()))
 
+    def view(self, kind: str, name: str, look: Callable[[Document], T]) -> T | None:
+        """Return what `look` sees in a document, without a copy of it; None if it does not exist.
+
+        `look` must not change the document, nor return a part of it that may change.
+        """
+        with self._lock:
+            document = self._documents.get(kind, {}).get(name.lower())
+            return None if document is None else look(document)
+
     def read(self, kind: str, name: str) -> Document:
         """Return a document that must exist; raise KeyError if it does not."""
         with self._lock:
@@ -62,6 +74,14 @@ class Store:
 
     def all(self, kind: str) -> list[Document]:
         return self.select(kind, lambda _document: True)
+
+    def listed(self, kind: str, page: Callable[[Collection[Document]], Document]) -> Document:
+        """Return a copy of the page that `page` makes of all documents, in order of creation.
+
+        `page` sees the documents themselves and must not change them.
+        """
+        with self._lock:
+            return copy.deepcopy(page(self._documents.get(kind, {}).values()))
 
     def select(self, kind: str, condition: Callable[[Document], bool]) -> list[Document]:
         """Return copies of the documents that satisfy `condition`.

@@ -31,13 +31,17 @@ class Tags:
         self._store = core.store
 
     def _find(self, arn: str) -> tuple[str, str]:
-        for kind, key in ARN_KEYS.items():
-            for document in self._store.select(
-                kind,
-                lambda each, key=key: each[key].lower() == arn.lower(),  # type: ignore[misc]
-            ):
-                return kind, document["_name"]
-        raise not_found(f"Resource {arn} does not exist.")
+        """Return the kind and the name of a resource, both of which are in its ARN."""
+        kind, _, name = arn.lower().rpartition(":")[2].partition("/")
+        if kind == "pipeline" and "/execution/" in name:
+            kind, name = "pipeline-execution", name.replace("/execution/", "/", 1)
+        key = ARN_KEYS.get(kind, "")
+        found = self._store.view(
+            kind, name, lambda each: (each.get(key, "").lower(), each["_name"])
+        )
+        if not key or found is None or found[0] != arn.lower():
+            raise not_found(f"Resource {arn} does not exist.")
+        return kind, found[1]
 
     def add(self, request: Document) -> Document:
         kind, name = self._find(request["ResourceArn"])
@@ -55,7 +59,9 @@ class Tags:
 
     def list(self, request: Document) -> Document:
         kind, name = self._find(request["ResourceArn"])
-        return {"Tags": (self._store.get(kind, name) or {}).get("_tags", [])}
+        return {
+            "Tags": self._store.view(kind, name, lambda each: list(each.get("_tags", []))) or []
+        }
 
     def delete(self, request: Document) -> Document:
         kind, name = self._find(request["ResourceArn"])

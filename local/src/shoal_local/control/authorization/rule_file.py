@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
-
 from shoal_local.control.authorization.question_template import (
     Expression,
     QuestionTemplate,
     Tags,
     Template,
 )
+from shoal_local.tables import read_table
 
 FILE_KEYS = frozenset({"prefix", "shared", "rules"})
 QUESTION_KEYS = frozenset({"action", "resource", "for_each", "if", "conditions", "tags", "source"})
@@ -32,8 +31,7 @@ def read_rules(path: Path) -> dict[str, Rule]:
 
     Raises ValueError, with the file and the row, for what is not a rule.
     """
-    with path.open() as file:
-        document = _mapping(yaml.safe_load(file), path.name)
+    document = _mapping(read_table(path), path.name)
     _require_known(document, FILE_KEYS, path.name)
     rules: dict[str, Rule] = {}
     for row in document.get("rules") or ():

@@ -148,9 +148,8 @@ class Deliveries:
         return self._identity.service_credentials(role, session, SCHEDULER, schedule.group_arn)
 
     def _count(self, schedule: Schedule, metric: str) -> None:
-        self._measure(
-            Measurement(NAMESPACE, metric, 1.0, "Count", {"ScheduleGroup": schedule.group})
-        )
+        where = {"ScheduleGroup": schedule.group}
+        self._measure([Measurement(NAMESPACE, metric, 1.0, "Count", where)])
 
 
 def is_retryable(error: AwsError) -> bool:

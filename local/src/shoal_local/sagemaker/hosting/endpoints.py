@@ -222,7 +222,9 @@ class Endpoints:
         return document
 
     def list(self, request: Document) -> Document:
-        return _LISTING.page(self._core.store.all(KIND), request)
+        return self._core.store.listed(
+            KIND, lambda all_of_them: _LISTING.page(all_of_them, request, in_order=True)
+        )
 
     def delete(self, request: Document) -> Document:
         name = self.describe(request)["EndpointName"]
@@ -320,8 +322,9 @@ class Endpoints:
         return hosted.queue.add(_config_of(hosted), body, headers)
 
     def _open(self, name: str, *, asynchronously: bool) -> HostedEndpoint:
-        document, hosted = self._core.store.get(KIND, name), self._hosted.get(name)
-        if document is None:
+        status = self._core.store.view(KIND, name, lambda each: str(each["EndpointStatus"]))
+        hosted = self._hosted.get(name)
+        if status is None:
             raise AwsError(
                 "ValidationError",
                 f"Endpoint {name} of account {self._core.context.account} not found.",
@@ -329,7 +332,7 @@ class Endpoints:
         if hosted is None or not hosted.traffic.is_open:
             raise AwsError(
                 "ValidationError",
-                f"Endpoint {name} is not in service (status {document['EndpointStatus']}).",
+                f"Endpoint {name} is not in service (status {status}).",
             )
         if asynchronously != (asynchronous.CONFIG in _config_of(hosted)):
             kind, operation = (

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import measurements
@@ -20,6 +21,16 @@ from shoal_local.sagemaker.hosting.server import Answer, ModelServer
 Reply = tuple[int, dict[str, str], bytes]
 TARGET_VARIANT = "x-amzn-sagemaker-target-variant"
 _random = random.SystemRandom()
+T = TypeVar("T")
+
+
+def _choose(weighted: Sequence[tuple[T, float]]) -> T:
+    """Return one of some things with their weights; the kernel is asked for chance if there are
+    several.
+    """
+    if len(weighted) == 1:
+        return weighted[0][0]
+    return _random.choices([each for each, _ in weighted], [weight for _, weight in weighted])[0]
 
 
 class Traffic:
@@ -57,9 +68,7 @@ class Traffic:
         one has its maximum of invocations.
         """
         with self._changed:
-            (fleet,) = _random.choices(
-                [fleet for fleet, _ in self._routes], [share for _, share in self._routes]
-            )
+            fleet = _choose(self._routes)
             variant = self._variant(fleet, target_variant)
             if variant.max_concurrency is not None and variant.busy >= variant.max_concurrency:
                 raise AwsError(
@@ -68,7 +77,7 @@ class Traffic:
                     f" {variant.name}",
                     429,
                 )
-            instance = _random.choice(variant.instances)
+            instance = _choose([(each, 1.0) for each in variant.instances])
             instance.busy += 1
         try:
             yield fleet, variant, instance
@@ -110,8 +119,7 @@ class Traffic:
 
     def _variant(self, fleet: Fleet, name: str | None) -> Variant:
         if name is None:
-            (variant,) = _random.choices(fleet.variants, [each.weight for each in fleet.variants])
-            return variant
+            return _choose([(each, each.weight) for each in fleet.variants])
         for variant in fleet.variants:
             if variant.name == name:
                 return variant

@@ -26,7 +26,7 @@ class LogStreams:
         self._streams: set[str] = set()
         self._queue: queue.SimpleQueue[tuple[str, int, str] | None] = queue.SimpleQueue()
         self._file = file.open("a", encoding="utf-8", buffering=1)
-        self._writing = threading.Lock()
+        self._writing, self._closing = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"logs of {prefix}", daemon=True)
         self._thread.start()
 
@@ -47,6 +47,7 @@ class LogStreams:
 
     def close(self) -> None:
         self._queue.put(None)
+        self._closing.set()
         self._thread.join(timeout=30)
         with self._writing:
             self._file.close()
@@ -66,22 +67,21 @@ class LogStreams:
                 )
 
     def _next_batch(self) -> tuple[list[tuple[str, int, str]], bool]:
-        """Return at least one line and what comes within the pause after it; False at the end."""
+        """Return at least one line and what has come a pause after it; False at the end.
+
+        There is one pause for all lines: to wake up for each would slow what writes them.
+        """
         batch: list[tuple[str, int, str]] = []
-        size, wait_until = 0, 0.0
-        while len(batch) < _BATCH_EVENTS and size < _BATCH_BYTES:
-            try:
-                entry = self._queue.get(
-                    timeout=max(0.0, wait_until - time.monotonic()) if batch else None
-                )
-            except queue.Empty:
-                break
-            if entry is None:
-                return batch, False
-            wait_until = wait_until or time.monotonic() + _PAUSE_S
+        size, entry = 0, self._queue.get()
+        if self._queue.empty():
+            self._closing.wait(_PAUSE_S)
+        while entry is not None:
             batch.append(entry)
             size += len(entry[2].encode()) + _OVERHEAD_BYTES
-        return batch, True
+            if self._queue.empty() or len(batch) >= _BATCH_EVENTS or size >= _BATCH_BYTES:
+                return batch, True
+            entry = self._queue.get()
+        return batch, False
 
     def _put(self, host: str, events: list[dict[str, Any]]) -> None:
         stream = f"{self._prefix}/{host}-{self._epoch}"

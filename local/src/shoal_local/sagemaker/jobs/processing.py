@@ -65,7 +65,9 @@ class ProcessingJobs:
         return document
 
     def list(self, request: Document) -> Document:
-        return _LISTING.page(self._core.store.all(PROCESSING.store), request)
+        return self._core.store.listed(
+            PROCESSING.store, lambda all_of_them: _LISTING.page(all_of_them, request, in_order=True)
+        )
 
     def stop(self, request: Document) -> Document:
         name, status = request["ProcessingJobName"], self.describe(request)["ProcessingJobStatus"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -112,8 +113,13 @@ class TrainingJobs:
         return warm_pools.as_of_now(document)
 
     def list(self, request: Document) -> Document:
-        jobs = map(_summary, self._core.store.all(TRAINING.store))
-        return _LISTING.page([each for each in jobs if _is_listed(each, request)], request)
+        def entry(document: Document) -> Document | None:
+            job = _summary(document)
+            return job if _is_listed(job, request) else None
+
+        return self._core.store.listed(
+            TRAINING.store, lambda jobs: _LISTING.page(jobs, request, entry, in_order=True)
+        )
 
     def update(self, request: Document) -> Document:
         """Change how long the job's warm pool is kept; nothing else is emulated."""
@@ -149,6 +155,8 @@ class TrainingJobs:
 
 def _summary(document: Document) -> Document:
     plan = document["ResourceConfig"].get("TrainingPlanArn")
+    if "WarmPoolStatus" in document:  # which `as_of_now` may change
+        document = copy.deepcopy(document)
     return warm_pools.as_of_now(document) | ({"TrainingPlanArn": plan} if plan else {})
 
 

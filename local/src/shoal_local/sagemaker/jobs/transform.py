@@ -69,7 +69,9 @@ class TransformJobs:
         return document
 
     def list(self, request: Document) -> Document:
-        return _LISTING.page(self._core.store.all(TRANSFORM.store), request)
+        return self._core.store.listed(
+            TRANSFORM.store, lambda all_of_them: _LISTING.page(all_of_them, request, in_order=True)
+        )
 
     def stop(self, request: Document) -> Document:
         name, status = request["TransformJobName"], self.describe(request)["TransformJobStatus"]

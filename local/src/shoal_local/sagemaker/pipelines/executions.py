@@ -225,21 +225,17 @@ class Executions:
 
     def list(self, request: Document) -> Document:
         pipeline = self._pipelines.find(request["PipelineName"])
-        executions = self._core.store.select(
-            KIND, lambda each: bool(each["PipelineArn"] == pipeline["PipelineArn"])
-        )
-        summaries = [
-            each
-            | (
-                {"PipelineExecutionFailureReason": each["FailureReason"]}
-                if "FailureReason" in each
-                else {}
-            )
-            for each in executions
-        ]
+
+        def entry(each: Document) -> Document | None:
+            if each["PipelineArn"] != pipeline["PipelineArn"]:
+                return None
+            reason = each.get("FailureReason")
+            return each | ({"PipelineExecutionFailureReason": reason} if reason else {})
+
         filter_names = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
-        return _LISTING.page(
-            summaries, {filter_names.get(key, key): value for key, value in request.items()}
+        filters = {filter_names.get(key, key): value for key, value in request.items()}
+        return self._core.store.listed(
+            KIND, lambda executions: _LISTING.page(executions, filters, entry, in_order=True)
         )
 
     def steps(self, request: Document) -> Document:

@@ -120,16 +120,15 @@ class Pipelines:
 
     def list(self, request: Document) -> Document:
         prefix = request.get("PipelineNamePrefix", "")
-        pipelines = self._core.store.select(
-            KIND, lambda each: bool(each["PipelineName"].startswith(prefix))
-        )
-        summaries = [
-            each | ({"LastExecutionTime": each["LastRunTime"]} if "LastRunTime" in each else {})
-            for each in pipelines
-        ]
+
+        def entry(each: Document) -> Document | None:
+            last = {"LastExecutionTime": each["LastRunTime"]} if "LastRunTime" in each else {}
+            return each | last if each["PipelineName"].startswith(prefix) else None
+
         filter_names = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
-        return _PREFIX_LISTING.page(
-            summaries, {filter_names.get(key, key): value for key, value in request.items()}
+        filters = {filter_names.get(key, key): value for key, value in request.items()}
+        return self._core.store.listed(
+            KIND, lambda each: _PREFIX_LISTING.page(each, filters, entry, in_order=True)
         )
 
     def delete(self, request: Document) -> Document:

@@ -56,7 +56,9 @@ class ModelPackageGroups:
         return document
 
     def list(self, request: Document) -> Document:
-        return _LISTING.page(self._core.store.all(KIND), request)
+        return self._core.store.listed(
+            KIND, lambda all_of_them: _LISTING.page(all_of_them, request, in_order=True)
+        )
 
     def delete(self, request: Document) -> Document:
         name = self.describe(request)["ModelPackageGroupName"]

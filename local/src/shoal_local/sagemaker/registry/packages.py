@@ -92,13 +92,15 @@ class ModelPackages:
     def list(self, request: Document) -> Document:
         group = names.last_part(request.get("ModelPackageGroupName", ""))
         approval = request.get("ModelApprovalStatus")
-        packages = [
-            package
-            for package in self._core.store.all(KIND)
-            if (not group or package["ModelPackageGroupName"] == group)
-            and (not approval or package["ModelApprovalStatus"] == approval)
-        ]
-        return _LISTING.page(packages, request)
+
+        def entry(package: Document) -> Document | None:
+            in_group = not group or package["ModelPackageGroupName"] == group
+            has_status = not approval or package["ModelApprovalStatus"] == approval
+            return package if in_group and has_status else None
+
+        return self._core.store.listed(
+            KIND, lambda packages: _LISTING.page(packages, request, entry, in_order=True)
+        )
 
     def update(self, request: Document) -> Document:
         unknown = set(request) - {"ModelPackageArn", *_UPDATABLE}

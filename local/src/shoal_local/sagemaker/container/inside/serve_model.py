@@ -11,9 +11,11 @@ once the model is loaded, and `POST /invocations` is one call of the handler. As
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
+import runpy
 import sys
 import threading
 import traceback
@@ -24,6 +26,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+imported_later = runpy.run_path(str(Path(__file__).with_name("later.py")))["imported_later"]
 MODEL_FAILED = 3
 """Exit code when the model could not be loaded; TorchServe would start its worker over and over
 until SageMaker gives up.
@@ -77,15 +80,27 @@ def load(context: Context) -> Any:
     """Return the initialised handler service; raise what the user's model_fn raises."""
     model_dir = str(context.system_properties["model_dir"])
     provide_torchserve()
-    sys.path.insert(0, str(Path(model_dir) / "code"))
+    code = Path(model_dir) / "code"
+    sys.path.insert(0, str(code))
     gc.disable()
-    service = importlib.import_module(
-        "sagemaker_pytorch_serving_container.handler_service"
-    ).HandlerService()
+    with contextlib.nullcontext() if needs_pytorch(code) else imported_later("torch"):
+        service = importlib.import_module(
+            "sagemaker_pytorch_serving_container.handler_service"
+        ).HandlerService()
     gc.freeze()
     gc.enable()
     service.initialize(context)
     return service
+
+
+def needs_pytorch(code: Path) -> bool:
+    """Return whether the user's files name PyTorch, or there are none and AWS's handler loads the
+    model.
+
+    Importing it takes a second of CPU, so that the handler gets it when it is used otherwise.
+    """
+    files = list(code.rglob("*.py"))
+    return not files or any(b"torch" in each.read_bytes() for each in files)
 
 
 def handler_class(service: Any, context: Context) -> type[BaseHTTPRequestHandler]:

@@ -9,6 +9,10 @@ Each stand-in and its reason (docs/verification.md lists them):
 - PyTorch's version: the toolkit imports all of PyTorch to tell the script which it is
   (SM_DLC_TORCH_VERSION), 0.9 s of a job that may take five. Here it is read from the file that
   PyTorch has it from.
+- paramiko: the toolkit imports it, a third of all its imports, for the hosts of an MPI job to
+  greet each other. Here it is imported when it is used.
+- boto3's sessions: the toolkit makes one each time that it asks for the region, and each reads
+  botocore's tables for itself. Here it has one, and the tables are read once.
 - /etc/environment: the toolkit adds the environment to it for commands that come by ssh. Ours have
   the environment anyway.
 - mpirun's options: the MPI runner writes `-bind-to` and `-map-by`, which Open MPI 4 takes; Open MPI
@@ -28,6 +32,7 @@ Everything else, mpirun, smddprun, torchrun, the user's script, is the real thin
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import importlib.util
@@ -44,6 +49,7 @@ from typing import Any
 
 _DAEMONS = {"orted", "prted"}
 _REMOTE_SHELL = Path(__file__).with_name("remote_shell.py")
+_LATER = Path(__file__).with_name("later.py")
 _SECRET = Path("/opt/emulator-bin/cluster-secret")
 """There only when the job has several hosts with networks of their own."""
 _MAX_PAUSE_S = 0.5
@@ -99,6 +105,14 @@ def set_pytorch_version() -> None:
         ]
     except Exception as error:  # noqa: BLE001 (as there: no job fails for its version's sake)
         sys.stderr.write(f"PyTorch's version cannot be read: {error!r}\n")
+
+
+def share_sessions() -> None:
+    """Let the toolkit ask one session for its region, and all have one loader of tables."""
+    loaders: Any = importlib.import_module("botocore.loaders")
+    loaders.create_loader = functools.cache(loaders.create_loader)
+    sessions: Any = importlib.import_module("boto3.session")
+    sessions.Session = functools.cache(sessions.Session)
 
 
 def mpirun_daemons() -> list[Any]:
@@ -169,8 +183,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, wait_for_children)
     # while the toolkit is imported, a third of which would go into looking for garbage
     gc.disable()
-    smdataparallel: Any = importlib.import_module("sagemaker_training.smdataparallel")
-    mpi: Any = importlib.import_module("sagemaker_training.mpi")
+    share_sessions()
+    with runpy.run_path(str(_LATER))["imported_later"]("paramiko"):
+        smdataparallel: Any = importlib.import_module("sagemaker_training.smdataparallel")
+        mpi: Any = importlib.import_module("sagemaker_training.mpi")
     stand_in(smdataparallel)
     stand_in(mpi)
     with_two_dashes(mpi)

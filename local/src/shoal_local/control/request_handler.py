@@ -1,0 +1,156 @@
+"""The HTTP side of the server: requests in, answers out, on connections that stay open.
+
+werkzeug's own handler ends the connection after each request. Every request of a client would then
+cost both sides a connection, and this process a thread.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import select
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, cast
+
+from moto.moto_server.werkzeug_app import MotoRequestHandler
+
+log = logging.getLogger(__name__)
+_BLOCK = 256 * 1024
+_MORE_WITHIN_S = 0.01
+"""For the rest of a body that nobody wants, before the connection ends."""
+
+
+class _Body(io.RawIOBase):
+    """A request's body, which knows how much of it is left to be read."""
+
+    def __init__(self, file: io.BufferedIOBase, length: int) -> None:
+        super().__init__()
+        self._file, self.left = file, length
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(min(len(buffer), self.left)) if self.left else b""
+        buffer[: len(data)] = data
+        self.left -= len(data)
+        return len(data)
+
+
+class RequestHandler(MotoRequestHandler):
+    """Answers the requests of one connection. Writes no access log: requests.jsonl says more."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 60.0
+    """Seconds that the other end may say nothing, so that half a request keeps no thread."""
+    disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        """Note the connection, so that the server's end is its end."""
+        super().setup()
+        _connections(self.server).add(self.connection)
+
+    def finish(self) -> None:
+        """Forget the connection."""
+        _connections(self.server).discard(self.connection)
+        super().finish()
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Log nothing."""
+
+    def log(self, _type: str, message: str, *arguments: Any) -> None:
+        """Keep what http.server says, of connections that were idle too long most of all."""
+        log.debug(message, *arguments)
+
+    def run_wsgi(self) -> None:
+        """Answer one request; the connection ends after it if its body was not read to the end."""
+        if self.headers.get("Expect", "").lower().strip() == "100-continue":
+            self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.environ = environ = self.make_environ()
+        body = self._body(environ)
+        head: list[Any] = []
+
+        def start_response(status: str, headers: list[tuple[str, str]], _error: Any = None) -> None:
+            head[:] = status, headers
+
+        try:
+            parts: Iterable[bytes] = self.server.app(environ, cast("Any", start_response))
+        except Exception:
+            log.exception("request failed: %s", self.path)
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
+            return
+        try:
+            self._answer(head[0], head[1], parts, body)
+        finally:
+            getattr(parts, "close", lambda: None)()
+        if self.close_connection:
+            self._discard()
+
+    def _body(self, environ: dict[str, Any]) -> _Body | None:
+        """Let the application read the body of this request and no more.
+
+        None for a chunked one, whose end only its reader finds.
+        """
+        if environ.get("wsgi.input_terminated"):
+            return None
+        length = environ.get("CONTENT_LENGTH", "")
+        body = _Body(self.rfile, int(length) if length.isascii() and length.isdigit() else 0)
+        environ["wsgi.input"] = body
+        return body
+
+    def _answer(
+        self,
+        status: str,
+        headers: list[tuple[str, str]],
+        parts: Iterable[bytes],
+        body: _Body | None,
+    ) -> None:
+        code, _, phrase = status.partition(" ")
+        names = {name.lower() for name, _ in headers}
+        has_body = self.command != "HEAD" and int(code) not in {
+            HTTPStatus.NO_CONTENT,
+            HTTPStatus.NOT_MODIFIED,
+        }
+        is_chunked = has_body and "content-length" not in names
+        self.close_connection = self.close_connection or body is None or body.left > 0
+        self.send_response(int(code), phrase)
+        for name, value in headers:
+            self.send_header(name, value)
+        if is_chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        # The head goes out with the first part, so that the client is woken once.
+        pending = b"".join([*vars(self).pop("_headers_buffer"), b"\r\n"])
+        for part in parts:
+            if part and has_body:
+                self.wfile.write(pending + (_chunk(part) if is_chunked else part))
+                pending = b""
+        if pending or is_chunked:
+            self.wfile.write(pending + (b"0\r\n\r\n" if is_chunked else b""))
+
+    def _discard(self) -> None:
+        """Read what the client still sends, so that it sees the answer and no reset connection."""
+        poll = select.poll()
+        poll.register(self.connection, select.POLLIN)
+        while poll.poll(_MORE_WITHIN_S * 1000) and self.rfile.read1(_BLOCK):
+            pass
+
+
+def _chunk(part: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(part), part)
+
+
+def _connections(server: object) -> set[socket.socket]:
+    connections: set[socket.socket] = vars(server).setdefault("connections", set())
+    return connections
+
+
+def end_connections(server: object) -> None:
+    """Take no more requests on open connections; what is being answered still is."""
+    for connection in list(_connections(server)):
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RD)
