@@ -100,11 +100,16 @@ def failed_run(points: int = 3) -> dict[str, Any]:
             step("Evaluate", "Failed", 30, 50, "Train"),
             step("Gate", "NotStarted", None, None, "Evaluate"),
         ],
+        "cleanups": [
+            {"by": "teardown", "at": time(52), "text": f"nothing left, deleted {HOSTILE}"},
+            {"by": "sweep", "at": time(20), "text": "left what runs or is young"},
+        ],
         "curves": [
             {
                 "step": "Train",
                 "name": "train:loss",
                 "host": "algo-1",
+                "rank": None,
                 "unit": "",
                 "direction": "lower",
                 "points": [[float(x), 1 / (x + 1), x / 1000] for x in range(points)],
@@ -134,7 +139,9 @@ def failed_run(points: int = 3) -> dict[str, Any]:
                 }
             ],
         },
-        "lineage": [],
+        "lineage": [
+            {"what": "commit", "value": "not known", "holds": None, "how": "no commit has it"}
+        ],
         "made": [],
         "calls": [{"role": "r", "call": "s3:GetObject", "count": 2, "denied": True}],
         "logs": {
@@ -190,6 +197,7 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_p
         "Where a step's time goes",
         "Machines and money",
         "Logs",
+        "From commit to endpoint",
         "Calls of AWS's API",
         "Parameters",
     ]
@@ -201,6 +209,32 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_p
     assert searched["found"] == ["loss is nan"]
 
 
+def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
+    record = failed_run()
+    (one,) = record["curves"]
+    ranks = [
+        {**one, "rank": rank, "points": [[float(x), x + rank, x] for x in range(9)]}
+        for rank in range(3)
+    ]
+    before = {**one, "points": [[0.0, 1.0, 0.0], [8.0, 2.0, 1.0]]}
+    other = {"label": "the run before", "id": "x", "status": "Succeeded", "commit": None}
+    others: list[dict[str, Any]] = [
+        {**other, "definition": "", "parameters": {}, "values": {}, "curves": [before]}
+    ]
+    file = tmp_path / "run.html"
+    file.write_text(page({**record, "curves": ranks, "others": others}, ROOT))
+    texts = "[...document.querySelectorAll('{}')].map((each) => each.textContent)"
+    legend = texts.format(".u-legend .u-label")
+    cells = texts.format(".curve details tr:last-child td")
+    (seen,) = look(
+        {"url": file.as_uri(), "width": 800, "dark": False, "evaluate": f"[{legend}, {cells}]"}
+    )
+    names, last = seen["found"]
+    lanes = [f"algo-1 rank {rank}" for rank in range(3)]
+    assert names == ["step", *lanes, "mean of 3", "the run before"]
+    assert (last, seen["said"]) == (["8", "9", "8", "9", "10"], [])
+
+
 def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
     file = tmp_path / "run.html"
     file.write_text(page(failed_run(POINTS), ROOT))
@@ -210,7 +244,9 @@ def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
     assert f"{POINTS} points" in opened["found"]["text"]
 
 
-def test_a_live_page_follows_the_run_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_live_page_follows_the_run_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ended = failed_run()
     running = deepcopy(ended)
     running["run"] |= {"status": "Executing", "ended_at": None}
