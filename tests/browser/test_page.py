@@ -45,6 +45,17 @@ SEARCH = """(() => {
 })()"""
 
 
+FOLLOW = """(() => {
+  document.querySelector("input[type=search]").focus();
+  document.querySelector(".curve details").open = true;
+  return new Promise((done) => setInterval(() => document.title.startsWith("Failed") && done([
+    document.querySelector("h1").textContent,
+    document.activeElement.getAttribute("aria-label"),
+    document.querySelector(".curve details").open,
+  ]), 20));
+})()"""
+
+
 def time(second: int) -> str:
     return f"2026-11-24T03:00:{second:02}.000+00:00"
 
@@ -244,19 +255,23 @@ def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
     assert f"{POINTS} points" in opened["found"]["text"]
 
 
-def test_a_live_page_follows_the_run_to_its_end(
+def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ended = failed_run()
     running = deepcopy(ended)
     running["run"] |= {"status": "Executing", "ended_at": None}
-    looks = iter([running, running, ended])
+    looks = iter([running] * 10 + [ended])
     monkeypatch.setattr(history, "whole", lambda *_: next(looks, ended))
     monkeypatch.setattr(history, "others_of", lambda *_: [])
     pipeline = SimpleNamespace(find=lambda run: run)
+    kept = []
+    s3 = SimpleNamespace(put_object=lambda **request: kept.append(request["Key"]))
     session = SimpleNamespace(
         environment=SimpleNamespace(workload="mine"),
         pipeline=pipeline,
+        names=SimpleNamespace(bucket=str, folder=str),
+        target=SimpleNamespace(client=lambda _: s3),
         poll_s=0.1,
         title="dev",
         workspace=SimpleNamespace(root=ROOT),
@@ -270,9 +285,9 @@ def test_a_live_page_follows_the_run_to_its_end(
                 "url": address,
                 "width": 800,
                 "dark": False,
-                "wait": "document.title.startsWith('Failed')",
-                "evaluate": "document.querySelector('h1').textContent",
+                "evaluate": FOLLOW,
             }
         )
         pages.shutdown()
-    assert (seen["found"], seen["said"]) == ("mine in dev failed", [])
+    assert (seen["found"], seen["said"]) == (["mine in dev failed", "search", True], [])
+    assert kept == ["runs/abc/run.json", "runs/abc/run.html"]

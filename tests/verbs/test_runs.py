@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
-import os
 import re
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
@@ -21,18 +17,14 @@ import pytest
 from config.metrics import Metric
 from shoal.verbs.errors import ToolMissingError
 from shoal.verbs.logs import LogLine
-from shoal.verbs.repository import Repository
 from shoal.verbs.runs.calls import calls_in
 from shoal.verbs.runs.cause import Cause, cause_in
-from shoal.verbs.runs.commit import commit_of
 from shoal.verbs.runs.curves import curves_of
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.server import Pages
-from stacks.constructs.code_archive import deterministic_tar
 from tests.repository import ROOT
 
 if TYPE_CHECKING:
-    from shoal.verbs.target import Target
     from shoal.verbs.workspace import Session
 
 BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
@@ -158,48 +150,3 @@ def test_a_curve_is_of_the_rank_that_a_launcher_puts_in_front() -> None:
         ("algo-1", 1, [[10.0, 0.7, 1.0]]),
         ("algo-2", 2, [[25.0, 0.3, 3.0]]),
     ]
-
-
-class OneObject:
-    """A target whose bucket has one object."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-
-    def client(self, _: str) -> OneObject:
-        return self
-
-    def get_object(self, **_: str) -> dict[str, io.BytesIO]:
-        return {"Body": io.BytesIO(self.content)}
-
-
-def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
-    tmp_path: Path,
-) -> None:
-    def git(*arguments: str) -> str:
-        who = ("-c", "user.name=n", "-c", "user.email=e@example.com")
-        command = ["git", "-C", str(tmp_path), *who, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    def commit(file: str, text: str) -> str:
-        (tmp_path / file).write_text(text)
-        git("add", ".")
-        git("commit", "-m", file)
-        return git("rev-parse", "HEAD")
-
-    def found(content: bytes) -> str | None:
-        target = cast("Target", OneObject(gzip.compress(content)))
-        return commit_of(Repository(tmp_path, os.environ), "code", target, "s3://b/k.tar.gz")
-
-    (tmp_path / "code").mkdir()
-    assert found(deterministic_tar(tmp_path / "code")) is None  # no repository
-    git("init", "--quiet")
-    (tmp_path / "code" / ".hidden").write_text("of an editor")
-    first = commit("code/train.py", "print(1)")
-    archive = deterministic_tar(tmp_path / "code")
-    second = commit("code/train.py", "print(2)")
-    commit("README.md", "words alone")
-    assert found(archive) == first
-    assert found(deterministic_tar(tmp_path / "code")) == second
-    (tmp_path / "code" / "train.py").write_text("print('in no commit')")
-    assert found(deterministic_tar(tmp_path / "code")) is None

@@ -51,6 +51,11 @@ def differences(one: Record, other: Record) -> Iterator[tuple[str, Any, Any]]:
             yield name, mine.get(name), theirs.get(name)
 
 
+def short(commit: str | None) -> str:
+    """Return what is shown of a commit's id, or that it is not known; "" before there is a job."""
+    return (commit or "")[:12]
+
+
 def _link(run: Record, what: str) -> str | None:
     return next((each["value"] for each in run["lineage"] if each["what"] == what), None)
 
@@ -58,7 +63,7 @@ def _link(run: Record, what: str) -> str | None:
 def _values(run: Record) -> dict[str, Any]:
     return {
         "status": run["run"]["status"],
-        "commit": (_link(run, "commit") or "")[:12] or None,
+        "commit": short(_link(run, "commit")) or None,
         "code": _link(run, "code"),
         "definition": run["run"]["definition_sha256"][:12],
         **run["parameters"],

@@ -44,7 +44,14 @@ function table(head, rows) {
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell)))))));
 }
 
-function sign(value, words = ["yes", "no", "not compared"]) {
+const WORDS = ["yes", "no", "not compared"];
+
+function mark(value) { // without words, but for who listens to the page
+  const which = value === true ? 0 : value === false ? 1 : 2;
+  return element("span", { class: ["yes", "no", "unknown"][which], role: "img", "aria-label": WORDS[which] }, "✓✗–"[which]);
+}
+
+function sign(value, words = WORDS) {
   const which = value === true ? 0 : value === false ? 1 : 2;
   return element("span", { class: ["yes", "no", "unknown"][which] }, `${"✓✗–"[which]} ${words[which]}`);
 }
@@ -71,9 +78,9 @@ function verdict(record) {
   const left = made.filter((each) => each.gone === false);
   const commit = record.lineage.find((link) => link.what === "commit");
   const facts = [["took", duration(run.seconds)], ["cost so far", money(cost.usd)]];
-  if (commit) facts.push(["commit", commit.holds ? element("span", {}, code(commit.value.slice(0, 12)), " ", sign(true, ["", "", ""])) : commit.value]);
+  if (commit) facts.push(["commit", commit.holds ? element("span", {}, code(commit.value.slice(0, 12)), " ", mark(true)) : commit.value]);
   if (cost.usd_per_hour_now > 0) facts.push(["a stop saves", `${money(cost.usd_per_hour_now)} an hour`]);
-  for (const gate of gates) facts.push([gate.metric, element("span", {}, number(gate.value), " ", sign(gate.passed, ["", "", ""]))]);
+  for (const gate of gates) facts.push([gate.metric, element("span", {}, number(gate.value), " ", mark(gate.passed))]);
   facts.push(!run.ended_at ? ["running now", String(left.length)] : left.length ? [`still there at ${record.observed_at.slice(11, 19)}`, element("span", { class: "no" }, String(left.length))]
     : ["left running", element("span", { class: "yes" }, "nothing")]);
   box.append(element("dl", { class: "numbers" }, ...facts.map(([name, value]) =>
@@ -223,7 +230,7 @@ function curves(record) {
     const own = groups(record.curves.filter(isOf(name)), (curve) => curve.step).map(lanesOf);
     const ghosts = (record.others || []).flatMap((other) => groups(other.curves.filter(isOf(name)), (curve) => curve.step)
       .map((list) => ({ points: lanesOf(list).points, label: other.label })));
-    const place = element("div", {});
+    const place = element("div", { role: "img", "aria-label": `${name}; the table below has the same` });
     const { unit } = record.curves.find(isOf(name));
     grid.append(element("div", { class: "curve" }, element("h3", {}, name + (unit ? ` (${unit})` : "")), place, ...own.map((each) => {
       const last = each.points[each.points.length - 1];
