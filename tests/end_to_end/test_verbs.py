@@ -170,6 +170,7 @@ def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
     assert all(each["run"] in shown for each in listed), shown
     verdict = run_json(checkout, listed[1]["run"], tmp_path)["verdict"]
     assert (verdict["step"], verdict["host"]) == ("Train", "algo-1"), failed.output
+    assert verdict["next"] == f"shoal logs dev --local {listed[1]['run']} Train"
     assert " does not exist; the folder holds of-nobody.txt" in verdict["line"]
     compared = checkout.run("compare", "dev", listed[0]["run"], listed[1]["run"], "--local")
     assert re.search(r"status +Succeeded +Failed", compared.output), compared.output

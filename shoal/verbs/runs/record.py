@@ -192,8 +192,10 @@ def _verdict(
     step = execution.failed_step
     verdict["reason"] = (step or execution).failure_reason or None
     if step is None:
-        return verdict
-    verdict |= {"step": step.name, "next": f"shoal logs {arguments} {execution.id} {step.name}"}
+        return verdict | {"next": f"shoal runs {arguments}"}
+    has_log = any(step.resource(kind) for kind in (*_JOBS, "Lambda", "Endpoint"))
+    more = f"logs {arguments} {execution.id} {step.name}" if has_log else f"runs {arguments}"
+    verdict |= {"step": step.name, "next": f"shoal {more}"}
     if missed:
         verdict |= {"reason": "; ".join(missed)}
     cause = cause_in(lines.get(step.name, ())) or Cause("")

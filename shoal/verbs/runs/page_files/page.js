@@ -237,8 +237,9 @@ function curves(record) {
       const words = `${own.length > 1 ? `${each.step}: ` : ""}${plural(each.points.length, "point")}${each.lanes.length ? ` of ${each.lanes.length} lanes` : ""}, the last ${number(last[1])}`;
       return element("details", {}, element("summary", {}, words), curveTable(each));
     })));
-    if (own.length + ghosts.length > 1 || own[0].points.length > 1) draw.push(() => plot(place, own, ghosts));
-    else place.append(element("p", { class: "one" }, number(own[0].points[0][1])));
+    if ([...own, ...ghosts].some((each) => each.points.length > 1)) draw.push(() => plot(place, own, ghosts));
+    else place.replaceWith(...own.map((each) => element("p", { class: "one" }, number(each.points[0][1]))),
+      ...ghosts.map((each) => element("p", { class: "soft" }, `${each.label}: ${number(each.points[0][1])}`)));
   }
   return { node: section("Curves", grid), draw };
 }
