@@ -23,6 +23,8 @@ its SHA-256; only the roles that seal and bring archives write there.
 """
 BRING = "bring"
 """The actor that brings a pinned archive into the environment's own bucket."""
+RUNS = "runs"
+"""Prefix in the artifact bucket below which the pages of runs are kept, by the execution's id."""
 CANDIDATES = f"{SEALED}/_candidates"
 """Prefix below which a copy lies until it is proven; no workload's name begins so."""
 SHARED_PARTS = ("network", "data", "file-system")
@@ -113,7 +115,7 @@ class Names:
 
     def folder(self, purpose: str) -> str:
         """Return the prefix in the artifact bucket below which the workload keeps `purpose`:
-        training, evaluation, checkpoints, captured, models.
+        training, evaluation, checkpoints, captured, models, runs.
         """
         alone = self.is_shared or not self.environment.workloads
         return purpose if alone else f"{purpose}/{self.environment.workload}"

@@ -17,15 +17,17 @@ from shoal.cli.options import environment_argument, local_option, session_comman
 from shoal.cli.view import open_view
 from shoal.verbs import serving
 from shoal.verbs.dataset import require_uploaded
-from shoal.verbs.errors import NotFoundError, UsageError
+from shoal.verbs.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
 from shoal.verbs.execution import Execution
 from shoal.verbs.follow import Follower, plan_of
 from shoal.verbs.gates import gates_of
 from shoal.verbs.logs import LogTail, location_of
 from shoal.verbs.parameters import check_values, parse_parameters
-from shoal.verbs.registry import version_of
+from shoal.verbs.registry import APPROVED, version_of
 from shoal.verbs.report import model_package_of
 from shoal.verbs.runs.cause import rank_of
+from shoal.verbs.runs.history import with_others
+from shoal.verbs.runs.kept import keep
 from shoal.verbs.runs.record import record
 from shoal.verbs.workspace import Session, Workspace
 
@@ -85,8 +87,7 @@ def status(
             return
         state = session.pipeline.look(arn)
         print_execution(console, state)
-        for gate in gates_of(session.target, state):
-            console.print(one_line(f"gate: {gate}"), markup=False)
+        _print_result(session, state)
         return
     whole = workspace.open_whole(environment, local, workload)
     sessions = whole.each
@@ -238,15 +239,36 @@ def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
             f"it goes on: `shoal status {arguments}`; to end it: `shoal stop {arguments}`", err=True
         )
         raise
+    _keep_page(session, arn)
     follower.raise_unless_succeeded(execution)
     click.echo(f"execution {execution.id} succeeded")
+    _print_result(session, execution)
+
+
+def _keep_page(session: Session, arn: str) -> None:
+    """Keep the page of a run that has ended; where that is refused, say so and go on."""
+    try:
+        click.echo(f"page: {keep(session, with_others(session, arn))}")
+    except (ShoalError, *AWS_ERRORS) as error:
+        click.echo(f"the page of the run is not kept: {refusal(error)}", err=True)
+
+
+def _print_result(session: Session, execution: Execution) -> None:
+    """Print what was measured and registered, and what to do next."""
     for gate in gates_of(session.target, execution):
         click.echo(one_line(f"gate: {gate}"))
-    if package := model_package_of(session.target, execution):
+    commands = [f"shoal report {session.arguments} {execution.id} -o run.html"]
+    try:
+        package = model_package_of(session.target, execution)
+    except AWS_ERRORS as error:  # deleted, or not to be read by these credentials
+        click.echo(f"model package: {refusal(error)}")
+        package = None
+    if package:
         version = version_of(package.arn)
-        click.echo(f"model package version {version} is {package.approval_status}; next:")
-        click.echo(f"  shoal approve {session.arguments} {version}")
-    click.echo(f"  shoal report {session.arguments} {execution.id} -o run.html")
+        click.echo(f"model package version {version} is {package.approval_status}")
+        if package.approval_status != APPROVED:
+            commands.insert(0, f"shoal approve {session.arguments} {version}")
+    click.echo("\n  ".join(("next:", *commands)))
 
 
 def print_execution(console: Console, execution: Execution) -> None:

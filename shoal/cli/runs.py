@@ -13,9 +13,12 @@ from rich.table import Table
 
 from shoal.cli.options import session_command, whole_command
 from shoal.verbs.runs import history
+from shoal.verbs.runs.kept import keep
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.server import Pages
 from shoal.verbs.workspace import Session
+
+_MAX_WIDTH = 500
 
 
 @click.command()
@@ -32,7 +35,9 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
         click.echo(f"no runs yet; start one with `shoal run {session.arguments}`")
         return
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
-    table = Table("run", "status", "started", "took", *metrics, "version", "cost", box=None)
+    table = Table(
+        "run", "status", "started", "took", *metrics, "version", "commit", "cost", box=None
+    )
     for row in rows:
         values = (_number(row["metrics"].get(name)) for name in metrics)
         table.add_row(
@@ -42,6 +47,7 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
             f"{row['seconds']:,.0f} s",
             *values,
             _number(row["version"]),
+            history.short(row["commit"]),
             "unknown" if row["usd"] is None else f"${row['usd']:,.4f}",
         )
     _print(table)
@@ -87,20 +93,17 @@ def compare(session: Session, one: str, other: str, as_json: bool) -> None:
     metavar="FILE",
     help="Where the page goes; a name that ends in .json gets the data without the page.",
 )
-def report(session: Session, run: str, output: Path) -> None:
+@click.option("--keep", "is_kept", is_flag=True, help="Put it into the artifact bucket, too.")
+def report(session: Session, run: str, output: Path, is_kept: bool) -> None:
     """Write the page of RUN (an ARN, an id, or `latest`): one file that needs no network."""
     arn = session.pipeline.find(run)
-    found = history.whole(session, arn)
-    if output.suffix == ".json":
-        text = json.dumps(found, indent=2) + "\n"
-    else:
-        others = (
-            history.beside(label, history.whole(session, each))
-            for label, each in history.others_of(session, arn)
-        )
-        text = page({**found, "others": list(others)}, session.workspace.root)
+    is_page = output.suffix != ".json"
+    found = (history.with_others if is_page or is_kept else history.whole)(session, arn)
+    text = page(found, session.workspace.root) if is_page else history.json_of(found)
     output.write_text(text, encoding="utf-8")
     click.echo(f"{output}: run {found['run']['id']}, {found['run']['status']}")
+    if is_kept:
+        click.echo(f"kept: {keep(session, found)}")
 
 
 @click.command()
@@ -131,7 +134,8 @@ def watch(session: Session, run: str) -> None:
 def _print(table: Table) -> None:
     """Print a table whole: a narrow terminal wraps its lines, and no value is cut."""
     console = Console()
-    console.print(table, width=max(console.width, console.measure(table).maximum), soft_wrap=True)
+    whole = console.measure(table, options=console.options.update(width=_MAX_WIDTH)).maximum
+    Console(width=max(console.width, whole)).print(table, soft_wrap=True)
 
 
 def _number(value: Any) -> str:

@@ -32,6 +32,7 @@ class Step:
     ended_at: datetime | None = None
     failure_reason: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    attempts: int = 1
 
     @property
     def has_ended(self) -> bool:
@@ -271,6 +272,7 @@ def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:
         ended_at=item.get("EndTime"),
         failure_reason=item.get("FailureReason", ""),
         metadata=item.get("Metadata", {}),
+        attempts=item.get("AttemptCount", 1),
     )
 
 

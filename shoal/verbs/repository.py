@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from shoal.verbs.errors import AnswerError, PromotionError
@@ -29,7 +29,7 @@ class Repository:
     """The repository of the checkout at `root`, which may be a folder inside it."""
 
     root: Path
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(hash=False)
 
     def require_clean(self) -> None:
         """Raise PromotionError without a repository or a commit, or with uncommitted changes."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from config.names import SEALED, SHARED_PARTS, Names
+from config.names import RUNS, SEALED, SHARED_PARTS, Names
 from shoal.verbs import inventory
 from shoal.verbs.cdk import TOOLKIT_STACK
 from shoal.verbs.deployed_stack import describe_stack
@@ -31,6 +31,7 @@ _KEPT_FOLDERS = {
     "training": "what its training wrote",
     "evaluation": "what its evaluations wrote",
     "checkpoints": "its checkpoints",
+    RUNS: "the pages of its runs",
     "captured": "requests and answers that were captured",
     "transform": "the results of its transform jobs",
 }

@@ -1,5 +1,5 @@
 // Opens pages one after the other, and prints what a test asks of each as a line of JSON.
-// Standard input: {"pages": [{"url", "width", "dark", "wait", "evaluate", "picture"}, ...]}
+// Standard input: {"pages": [{"url", "width", "dark", "evaluate", "picture"}, ...]}
 import chromium from "@sparticuz/chromium";
 import puppeteer from "puppeteer-core";
 import { readFileSync } from "node:fs";
@@ -23,7 +23,6 @@ try {
     const started = Date.now();
     await page.goto(asked.url, { waitUntil: "load" });
     const loaded = Date.now() - started;
-    if (asked.wait) await page.waitForFunction(asked.wait, { timeout: 60_000 });
     const found = await page.evaluate(asked.evaluate);
     if (asked.picture) await page.screenshot({ path: asked.picture, fullPage: true });
     console.log(JSON.stringify({ found, said, loaded }));

@@ -45,6 +45,17 @@ SEARCH = """(() => {
 })()"""
 
 
+FOLLOW = """(() => {
+  document.querySelector("input[type=search]").focus();
+  document.querySelector(".curve details").open = true;
+  return new Promise((done) => setInterval(() => document.title.startsWith("Failed") && done([
+    document.querySelector("h1").textContent,
+    document.activeElement.getAttribute("aria-label"),
+    document.querySelector(".curve details").open,
+  ]), 20));
+})()"""
+
+
 def time(second: int) -> str:
     return f"2026-11-24T03:00:{second:02}.000+00:00"
 
@@ -100,11 +111,16 @@ def failed_run(points: int = 3) -> dict[str, Any]:
             step("Evaluate", "Failed", 30, 50, "Train"),
             step("Gate", "NotStarted", None, None, "Evaluate"),
         ],
+        "cleanups": [
+            {"by": "teardown", "at": time(52), "text": f"nothing left, deleted {HOSTILE}"},
+            {"by": "sweep", "at": time(20), "text": "left what runs or is young"},
+        ],
         "curves": [
             {
                 "step": "Train",
                 "name": "train:loss",
                 "host": "algo-1",
+                "rank": None,
                 "unit": "",
                 "direction": "lower",
                 "points": [[float(x), 1 / (x + 1), x / 1000] for x in range(points)],
@@ -134,7 +150,9 @@ def failed_run(points: int = 3) -> dict[str, Any]:
                 }
             ],
         },
-        "lineage": [],
+        "lineage": [
+            {"what": "commit", "value": "not known", "holds": None, "how": "no commit has it"}
+        ],
         "made": [],
         "calls": [{"role": "r", "call": "s3:GetObject", "count": 2, "denied": True}],
         "logs": {
@@ -190,6 +208,7 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_p
         "Where a step's time goes",
         "Machines and money",
         "Logs",
+        "From commit to endpoint",
         "Calls of AWS's API",
         "Parameters",
     ]
@@ -201,6 +220,32 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_p
     assert searched["found"] == ["loss is nan"]
 
 
+def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
+    record = failed_run()
+    (one,) = record["curves"]
+    ranks = [
+        {**one, "rank": rank, "points": [[float(x), x + rank, x] for x in range(9)]}
+        for rank in range(3)
+    ]
+    before = {**one, "points": [[0.0, 1.0, 0.0], [8.0, 2.0, 1.0]]}
+    other = {"label": "the run before", "id": "x", "status": "Succeeded", "commit": None}
+    others: list[dict[str, Any]] = [
+        {**other, "definition": "", "parameters": {}, "values": {}, "curves": [before]}
+    ]
+    file = tmp_path / "run.html"
+    file.write_text(page({**record, "curves": ranks, "others": others}, ROOT))
+    texts = "[...document.querySelectorAll('{}')].map((each) => each.textContent)"
+    legend = texts.format(".u-legend .u-label")
+    cells = texts.format(".curve details tr:last-child td")
+    (seen,) = look(
+        {"url": file.as_uri(), "width": 800, "dark": False, "evaluate": f"[{legend}, {cells}]"}
+    )
+    names, last = seen["found"]
+    lanes = [f"algo-1 rank {rank}" for rank in range(3)]
+    assert names == ["step", *lanes, "mean of 3", "the run before"]
+    assert (last, seen["said"]) == (["8", "9", "8", "9", "10"], [])
+
+
 def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
     file = tmp_path / "run.html"
     file.write_text(page(failed_run(POINTS), ROOT))
@@ -210,17 +255,23 @@ def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
     assert f"{POINTS} points" in opened["found"]["text"]
 
 
-def test_a_live_page_follows_the_run_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ended = failed_run()
     running = deepcopy(ended)
     running["run"] |= {"status": "Executing", "ended_at": None}
-    looks = iter([running, running, ended])
+    looks = iter([running] * 10 + [ended])
     monkeypatch.setattr(history, "whole", lambda *_: next(looks, ended))
     monkeypatch.setattr(history, "others_of", lambda *_: [])
     pipeline = SimpleNamespace(find=lambda run: run)
+    kept = []
+    s3 = SimpleNamespace(put_object=lambda **request: kept.append(request["Key"]))
     session = SimpleNamespace(
         environment=SimpleNamespace(workload="mine"),
         pipeline=pipeline,
+        names=SimpleNamespace(bucket=str, folder=str),
+        target=SimpleNamespace(client=lambda _: s3),
         poll_s=0.1,
         title="dev",
         workspace=SimpleNamespace(root=ROOT),
@@ -234,9 +285,9 @@ def test_a_live_page_follows_the_run_to_its_end(monkeypatch: pytest.MonkeyPatch)
                 "url": address,
                 "width": 800,
                 "dark": False,
-                "wait": "document.title.startsWith('Failed')",
-                "evaluate": "document.querySelector('h1').textContent",
+                "evaluate": FOLLOW,
             }
         )
         pages.shutdown()
-    assert (seen["found"], seen["said"]) == ("mine in dev failed", [])
+    assert (seen["found"], seen["said"]) == (["mine in dev failed", "search", True], [])
+    assert kept == ["runs/abc/run.json", "runs/abc/run.html"]

@@ -241,6 +241,14 @@ class _Run:
         trouble, verdict = self.case.trouble, record(self.world.session, self._arn)["verdict"]
         if verdict["step"] != ("GateFailed" if trouble.step == "Gate" else trouble.step):
             yield f"the page of the run names the step {verdict['step']}"
+        told = f"{verdict['reason']} {verdict['line']}"
+        failing = [rule for rule in trouble.rules if rule["do"] in ("refuse", "fail")]
+        words = [str(rule.get("message") or rule["code"]) for rule in failing]
+        if trouble.step in JOBS and trouble.script.endswith(":killed"):
+            words.append("ExitCode -9" if trouble.step == "Train" else "exit code: 137")
+        for word in words:
+            if word not in told:
+                yield f"the page of the run says {told!r}, without {word!r}"
         if trouble.step in JOBS and trouble.script.endswith(":fails"):
             said = (verdict["host"], verdict["line"])
             if said != ("algo-1", "ValueError: this step was told to fail"):

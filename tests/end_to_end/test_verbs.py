@@ -150,7 +150,7 @@ def test_the_report_of_a_run_has_its_measurements_costs_and_origin(
     record = run_json(checkout, "latest", tmp_path)
     assert record["verdict"]["outcome"] == "Succeeded"
     assert {step["status"] for step in record["steps"]} == {"Succeeded", "NotStarted"}
-    assert [each["holds"] for each in record["lineage"]] == [True] * 5
+    assert [each["holds"] for each in record["lineage"]] == [None] + [True] * 5  # no git here
     assert all(each["gone"] for each in record["made"])
     assert [gate["passed"] for gate in record["gates"]] == [True]
     assert record["money"]["usd_per_hour_now"] == 0
@@ -166,12 +166,51 @@ def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
 ) -> None:
     listed = json.loads(checkout.run("runs", "dev", "--local", "--json").output)
     assert [each["status"] for each in listed] == ["Succeeded", "Failed"]
+    shown = checkout.run("runs", "dev", "--local").output
+    assert all(each["run"] in shown for each in listed), shown
     verdict = run_json(checkout, listed[1]["run"], tmp_path)["verdict"]
     assert (verdict["step"], verdict["host"]) == ("Train", "algo-1"), failed.output
+    assert verdict["next"] == f"shoal logs dev --local {listed[1]['run']} Train"
     assert " does not exist; the folder holds of-nobody.txt" in verdict["line"]
     compared = checkout.run("compare", "dev", listed[0]["run"], listed[1]["run"], "--local")
     assert re.search(r"status +Succeeded +Failed", compared.output), compared.output
     assert re.search(r"Epochs +1 ", compared.output), compared.output
+
+
+def test_who_follows_a_run_keeps_its_page_however_it_ends(
+    failed: Finished, trained: Finished, emulator: dict[str, str], checkout: Checkout
+) -> None:
+    s3, bucket = target_of(emulator).client("s3"), f"{PIPELINE}-artifacts-111122223333-us-east-1"
+    listed = s3.list_objects_v2(Bucket=bucket, Prefix="runs/")["Contents"]
+    for arn, followed in zip(executions(emulator), (trained, failed), strict=True):
+        folder = f"runs/{arn.rpartition('/')[2]}"
+        assert f"page: s3://{bucket}/{folder}/run.html" in followed.output
+        assert {f"{folder}/run.html", f"{folder}/run.json"} <= {each["Key"] for each in listed}
+
+
+def test_a_failed_run_says_that_the_teardown_function_looked(
+    failed: Finished,
+    trained: Finished,
+    emulator: dict[str, str],
+    checkout: Checkout,
+    tmp_path: Path,
+) -> None:
+    first = executions(emulator)[-1].rpartition("/")[2]
+    cleanups = run_json(checkout, first, tmp_path)["cleanups"]
+    assert ("teardown", "nothing left, deleted nothing") in {
+        (each["by"], each["text"]) for each in cleanups
+    }
+
+
+def test_the_status_of_a_run_says_its_version_and_what_to_do_next(
+    trained: Finished, checkout: Checkout
+) -> None:
+    status = checkout.run("status", "dev", "latest", "--local").output
+    for output in (trained.output, status):
+        assert "gate: accuracy " in output
+        assert (
+            "version 1 is PendingManualApproval\nnext:\n  shoal approve dev --local 1\n" in output
+        )
 
 
 def test_the_page_of_a_run_is_shown_beside_the_run_before(

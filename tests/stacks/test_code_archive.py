@@ -5,13 +5,20 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import subprocess
 import tarfile
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import aws_cdk as cdk
 import pytest
 
+from shoal.verbs.repository import Repository
+from shoal.verbs.runs.commit import commit_of
 from stacks.constructs.code_archive import CodeArchive, deterministic_tar
+
+if TYPE_CHECKING:
+    from shoal.verbs.target import Target
 
 
 @pytest.fixture
@@ -61,3 +68,48 @@ def test_the_staged_archive_opens_as_tar_gz(source_dir: Path, tmp_path: Path) ->
     (staged,) = Path(app.synth().directory).glob("asset.*.tar.gz")
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(staged.read_bytes()))) as archive:
         assert "train.py" in archive.getnames()
+
+
+class OneObject:
+    """A target whose bucket has one object."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def client(self, _: str) -> OneObject:
+        return self
+
+    def get_object(self, **_: str) -> dict[str, io.BytesIO]:
+        return {"Body": io.BytesIO(self.content)}
+
+
+def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
+    tmp_path: Path,
+) -> None:
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=n", "-c", "user.email=e@example.com")
+        command = ["git", "-C", str(tmp_path), *who, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def commit(file: str, text: str) -> str:
+        (tmp_path / file).write_text(text)
+        git("add", ".")
+        git("commit", "-m", file)
+        return git("rev-parse", "HEAD")
+
+    def found(content: bytes) -> str | None:
+        target = cast("Target", OneObject(gzip.compress(content)))
+        return commit_of(Repository(tmp_path, os.environ), "code", target, "s3://b/k.tar.gz")
+
+    (tmp_path / "code").mkdir()
+    assert found(deterministic_tar(tmp_path / "code")) is None  # no repository
+    git("init", "--quiet")
+    (tmp_path / "code" / ".hidden").write_text("of an editor")
+    first = commit("code/train.py", "print(1)")
+    archive = deterministic_tar(tmp_path / "code")
+    second = commit("code/train.py", "print(2)")
+    commit("README.md", "words alone")
+    assert found(archive) == first
+    assert found(deterministic_tar(tmp_path / "code")) == second
+    (tmp_path / "code" / "train.py").write_text("print('in no commit')")
+    assert found(deterministic_tar(tmp_path / "code")) is None

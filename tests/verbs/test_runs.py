@@ -14,10 +14,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from config.metrics import Metric
 from shoal.verbs.errors import ToolMissingError
 from shoal.verbs.logs import LogLine
 from shoal.verbs.runs.calls import calls_in
 from shoal.verbs.runs.cause import Cause, cause_in
+from shoal.verbs.runs.curves import curves_of
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.server import Pages
 from tests.repository import ROOT
@@ -130,4 +132,21 @@ def test_calls_are_counted_by_role_while_the_run_went_on_the_denied_first(tmp_pa
     assert calls_in(log, "shoal-dev-", *span) == [
         {"role": "shoal-dev-train", "call": "s3:PutObject", "count": 1, "denied": True},
         {"role": "shoal-dev-train", "call": "s3:GetObject", "count": 2, "denied": False},
+    ]
+
+
+def test_a_curve_is_of_the_rank_that_a_launcher_puts_in_front() -> None:
+    lines = [
+        line("[1,0]<stdout>:epoch=1 step=10/20 train_loss=0.5", 1),
+        line("[1,1]<stdout>:epoch=1 step=10/20 train_loss=0.7", 1),
+        line("[1,0]<stdout>:epoch=1 train_loss=0.4", 2),
+        line("[1,mpirank:2,algo-2]<stdout>:epoch=2 step=5/20 train_loss=0.3", 3, SECOND_HOST),
+    ]
+    metrics = {"train:loss": Metric(regex="train_loss=([0-9.]+)")}
+    assert [
+        (each["host"], each["rank"], each["points"]) for each in curves_of(lines, metrics, BEGAN)
+    ] == [
+        ("algo-1", 0, [[10.0, 0.5, 1.0], [20.0, 0.4, 2.0]]),
+        ("algo-1", 1, [[10.0, 0.7, 1.0]]),
+        ("algo-2", 2, [[25.0, 0.3, 3.0]]),
     ]

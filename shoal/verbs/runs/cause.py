@@ -18,6 +18,7 @@ _SIGNAL = re.compile(
 )
 _RANKS = (
     re.compile(r"mpirank:(\d+)"),  # SageMaker's toolkit, around mpirun
+    re.compile(r"^\[\d+,(\d+)\]<"),  # mpirun --tag-output: [job,rank]<stdout>
     re.compile(r"^\[rank(\d+)\]"),  # torch.distributed's excepthook
     re.compile(r"^\[default(\d+)\]:"),  # torchrun --log-prefix
     re.compile(r"PRTERUN.*rank (\d+)|process rank (\d+)"),  # mpirun's own report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -37,7 +38,8 @@ def row_of(run: Record) -> dict[str, Any]:
         "approval": run["package"] and run["package"]["approval"],
         "usd": run["money"]["usd"],
         "parameters": run["parameters"],
-        "code": next((each["value"] for each in run["lineage"] if each["what"] == "code"), None),
+        "commit": _link(run, "commit"),
+        "code": _link(run, "code"),
     }
 
 
@@ -49,9 +51,20 @@ def differences(one: Record, other: Record) -> Iterator[tuple[str, Any, Any]]:
             yield name, mine.get(name), theirs.get(name)
 
 
+def short(commit: str | None) -> str:
+    """Return what is shown of a commit's id, or that it is not known; "" before there is a job."""
+    return (commit or "")[:12]
+
+
+def _link(run: Record, what: str) -> str | None:
+    return next((each["value"] for each in run["lineage"] if each["what"] == what), None)
+
+
 def _values(run: Record) -> dict[str, Any]:
     return {
         "status": run["run"]["status"],
+        "commit": short(_link(run, "commit")) or None,
+        "code": _link(run, "code"),
         "definition": run["run"]["definition_sha256"][:12],
         **run["parameters"],
         **(run["metrics"]["values"] if run["metrics"] else {}),
@@ -91,12 +104,25 @@ def others_of(session: Session, arn: str) -> list[tuple[str, str]]:
     return found
 
 
+def with_others(session: Session, arn: str) -> dict[str, Any]:
+    """Return what the page of a run shows: the run, and those beside it."""
+    others = [beside(label, whole(session, each)) for label, each in others_of(session, arn)]
+    return {**whole(session, arn), "others": others}
+
+
+def json_of(run: Record) -> str:
+    """Return run.json: the run without those beside it."""
+    return json.dumps({name: run[name] for name in run if name != "others"}, indent=2) + "\n"
+
+
 def beside(label: str, run: Record) -> dict[str, Any]:
     """Return what the page of another run needs of this one."""
     return {
         "label": label,
         "id": run["run"]["id"],
         "status": run["run"]["status"],
+        "commit": _link(run, "commit"),
+        "definition": run["run"]["definition_sha256"],
         "parameters": run["parameters"],
         "values": run["metrics"]["values"] if run["metrics"] else {},
         "curves": run["curves"],

@@ -1,4 +1,4 @@
-"""From the code to the weights that an endpoint answered with: each link, and whether it holds."""
+"""From commit to the weights that an endpoint answered with: each link, and whether it holds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from shoal.verbs.execution import Execution
 from shoal.verbs.registry import Package
+
+NOT_KNOWN = "not known"
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,20 @@ def lineage_of(
     training: Mapping[str, Any] | None,
     evaluation: Mapping[str, Any] | None,
     package: Package | None,
+    commit: str | None,
 ) -> Iterator[Link]:
-    """Yield the links that the run has come to, from code to endpoint.
+    """Yield the links that the run has come to, from commit to endpoint.
 
     `training` is what DescribeTrainingJob says, `evaluation` the digests of evaluation.json.
     """
     if training:
-        code = training.get("HyperParameters", {}).get("sagemaker_submit_directory", "").strip('"')
-        if code:
+        if code := code_of(training):
+            if commit:
+                how = "the archive's files are this commit's, compared one by one"
+                yield Link("commit", commit, True, how)
+            else:
+                how = "no commit here has the archive's files: changed, or another checkout's"
+                yield Link("commit", NOT_KNOWN, None, how)
             yield Link("code", code, _same(package, "code_uri", code), "job and registry")
         name = training["TrainingJobName"]
         yield Link(
@@ -53,6 +61,12 @@ def lineage_of(
     if answered:
         same = answered == evaluation["content_sha256"] if evaluation else None
         yield Link("endpoint's weights", answered, same, "the endpoint's own answer and evaluation")
+
+
+def code_of(training: Mapping[str, Any]) -> str:
+    """Return the URI of the code archive that a training job ran; "" if it had none."""
+    code = training.get("HyperParameters", {}).get("sagemaker_submit_directory", "")
+    return str(code).strip('"')
 
 
 def _same(package: Package | None, key: str, value: str) -> bool | None:

@@ -23,11 +23,15 @@ from shoal.verbs.execution import NOT_STARTED, Execution, Step
 from shoal.verbs.gates import GateResult, gates_of
 from shoal.verbs.jobs import job_name
 from shoal.verbs.logs import LogLine, LogTail, location_of
-from shoal.verbs.metrics import Progress, parse, progress_metrics
+from shoal.verbs.metrics import progress_metrics
 from shoal.verbs.report import answers_of, evaluation_of
+from shoal.verbs.repository import Repository
 from shoal.verbs.runs.calls import calls_in
 from shoal.verbs.runs.cause import Cause, cause_in, rank_of
-from shoal.verbs.runs.lineage import lineage_of
+from shoal.verbs.runs.cleanups import cleanups_of
+from shoal.verbs.runs.commit import commit_of
+from shoal.verbs.runs.curves import curves_of
+from shoal.verbs.runs.lineage import code_of, lineage_of
 from shoal.verbs.runs.money import Use, money_of
 from shoal.verbs.workspace import Session
 
@@ -76,7 +80,8 @@ class Look:
 def record(
     session: Session, arn: str, *, with_logs: bool = True, requests: Path | None = None
 ) -> dict[str, Any]:
-    """Return the run with this ARN as it is now; without logs it has no curves, either.
+    """Return the run with this ARN as it is now; without logs it has no curves and
+    no cleanups, either.
 
     `requests` is the log of the shoal-local that it runs in.
 
@@ -96,16 +101,18 @@ def record(
     package = look.read("model package", partial(_package, look))
     money = money_of(_uses(look, jobs), session.environment.region)
     made = look.read("what was made", lambda: list(_made(look, jobs)))
-    lineage = lineage_of(execution, training, evaluation, package)
+    commit = look.read("commit", partial(_commit, look, training))
+    lineage = lineage_of(execution, training, evaluation, package, commit)
     return {
         "version": VERSION,
         "observed_at": _time(look.now),
         "run": _run(look),
-        "verdict": _verdict(look, gates, lines),
+        "verdict": _verdict(look, gates, lines, package),
         "parameters": dict(look.parameters),
         "steps": [
             _step(look, step, after, jobs.get(step.name)) for step, after in _all_steps(look)
         ],
+        "cleanups": (look.read("cleanups", partial(_cleanups, look)) if with_logs else None) or [],
         "curves": _curves(look, lines),
         "parts": list(_parts(lines)),
         "gates": [_gate(each) for each in gates],
@@ -162,7 +169,10 @@ def _ended_at(execution: Execution) -> datetime | None:
 
 
 def _verdict(
-    look: Look, gates: Sequence[GateResult], lines: Mapping[str, Sequence[LogLine]]
+    look: Look,
+    gates: Sequence[GateResult],
+    lines: Mapping[str, Sequence[LogLine]],
+    package: registry.Package | None,
 ) -> dict[str, Any]:
     execution, arguments = look.execution, look.session.arguments
     verdict: dict[str, Any] = {
@@ -174,14 +184,18 @@ def _verdict(
     verdict |= {"rank": None, "line": None, "next": None}
     missed = [str(each) for each in gates if _passed(each) is False]
     if execution.status == "Succeeded":
-        return verdict | {"next": f"shoal approve {arguments}"}
+        if package and package.approval != registry.APPROVED:
+            return verdict | {"next": f"shoal approve {arguments} {package.version}"}
+        return verdict | {"next": f"shoal runs {arguments}"}
     if not execution.has_ended:
         return verdict | {"next": f"shoal stop {arguments} {execution.id}"}
     step = execution.failed_step
     verdict["reason"] = (step or execution).failure_reason or None
     if step is None:
-        return verdict
-    verdict |= {"step": step.name, "next": f"shoal logs {arguments} {execution.id} {step.name}"}
+        return verdict | {"next": f"shoal runs {arguments}"}
+    has_log = any(step.resource(kind) for kind in (*_JOBS, "Lambda", "Endpoint"))
+    more = f"logs {arguments} {execution.id} {step.name}" if has_log else f"runs {arguments}"
+    verdict |= {"step": step.name, "next": f"shoal {more}"}
     if missed:
         verdict |= {"reason": "; ".join(missed)}
     cause = cause_in(lines.get(step.name, ())) or Cause("")
@@ -231,7 +245,7 @@ def _step(
         "started_at": _time(step.started_at),
         "ended_at": _time(step.ended_at),
         "seconds": step.seconds(look.now),
-        "attempts": step.metadata.get("AttemptCount", 1) if step.metadata else 1,
+        "attempts": step.attempts,
         "reason": step.failure_reason or None,
         "job": job and job["name"],
         "phases": list(_phases(job)) if job else [],
@@ -297,35 +311,37 @@ def _calls(look: Look, log: Path) -> list[dict[str, Any]]:
     return calls_in(log, f"{names.pipeline}-", began, until) if began else []
 
 
+def _cleanups(look: Look) -> list[dict[str, Any]]:
+    execution, logs = look.execution, look.session.target.client("logs")
+    if execution.started_at is None:
+        return []
+    found = cleanups_of(
+        logs, look.session.names, execution.id, execution.started_at, _ended_at(execution)
+    )
+    return [{"by": each.by, "at": _time(each.at), "text": each.text} for each in found]
+
+
 def _curves(look: Look, lines: Mapping[str, Sequence[LogLine]]) -> list[dict[str, Any]]:
-    """Return the points (step, value, seconds since the run began) of each number, by host."""
-    metrics = look.session.environment.training.metrics
-    known, began = progress_metrics(metrics), look.execution.started_at
-    curves: dict[tuple[str, str, str], list[list[float]]] = {}
-    for name, some in lines.items():
-        step = look.execution.step(name)
-        if step is None or step.type != "Training":
-            continue
-        for number, line in enumerate(some, 1):
-            progress = parse(line.text, known)
-            if not isinstance(progress, Progress):
-                continue
-            at = progress.position
-            x = at.steps_done or at.epoch if at else number
-            for reading in progress.readings:
-                points = curves.setdefault((name, reading.name, line.host), [])
-                points.append([float(x), reading.value, _seconds(began, line.at) or 0.0])
+    """Return the curves of each training step."""
+    known = progress_metrics(look.session.environment.training.metrics)
+    began = look.execution.started_at
     return [
-        {
-            "step": step,
-            "name": name,
-            "host": host or None,
-            "unit": known[name].unit,
-            "direction": str(known[name].direction or "") or None,
-            "points": points,
-        }
-        for (step, name, host), points in curves.items()
+        {"step": step.name, **curve}
+        for step in look.execution.steps
+        if step.type == "Training" and began
+        for curve in curves_of(lines.get(step.name, ()), known, began)
     ]
+
+
+def _commit(look: Look, training: Mapping[str, Any] | None) -> str | None:
+    """Return the commit whose code the training ran, if this checkout has it."""
+    code = code_of(training) if training else ""
+    if not code:
+        return None
+    session = look.session
+    repository = Repository(session.workspace.root, session.workspace.environ)
+    folder = session.environment.training.source_dir
+    return commit_of(repository, folder, session.target, code)
 
 
 def _package(look: Look) -> registry.Package | None:

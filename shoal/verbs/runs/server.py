@@ -18,6 +18,7 @@ from typing import Any
 
 from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.verbs.runs import history
+from shoal.verbs.runs.kept import keep
 from shoal.verbs.runs.page import live_page, page_of_text
 from shoal.verbs.workspace import Session
 
@@ -43,12 +44,12 @@ class Pages(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/{self.secret}/"
 
     def record(self, session: Session, arn: str, *, with_logs: bool = True) -> Record:
-        """Return a run; one that has ended is read once."""
+        """Return a run; one that has ended and left nothing is read once."""
         if (arn, with_logs) in self._ended:
             return self._ended[arn, with_logs]
         read = history.whole if with_logs else history.brief
         found = read(session, arn)
-        if found["run"]["ended_at"]:
+        if _is_over(found):
             self._ended[arn, with_logs] = found
         return found
 
@@ -102,22 +103,28 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(live_page(found, session.workspace.root), "text/html")
 
     def _send_events(self, session: Session, arn: str) -> None:
-        """Send the run each time that it has changed, until it has ended or nobody listens."""
+        """Send the run each time that it has changed, until it has ended and left nothing, or
+        nobody listens; keep the page of one that ended meanwhile.
+        """
         self.send_response(HTTPStatus.OK)
         self._send_headers("text/event-stream")
-        last = ""
+        last, ran = "", False
         with suppress(ConnectionError):
             while True:
                 found = self.server.page_of(session, arn)
+                if ran and _is_over(found):
+                    with suppress(ShoalError, *AWS_ERRORS):  # who may only read goes on reading
+                        keep(session, found)
                 text = json.dumps({**found, "observed_at": None})
                 if text != last:
                     self.wfile.write(f"data: {json.dumps(found)}\n\n".encode())
                     last = text
                 else:
                     self.wfile.write(b": still there\n\n")
-                if found["run"]["ended_at"]:
+                if _is_over(found):
                     self.wfile.write(b"event: ended\ndata: \n\n")
                     return
+                ran = True
                 time.sleep(session.poll_s)
 
     def _answer(self, text: str, kind: str = "text/plain", status: int = 200) -> None:
@@ -142,20 +149,26 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing: the terminal is the command's."""
 
 
+def _is_over(run: Record) -> bool:
+    return run["run"]["ended_at"] and all(each["gone"] is not False for each in run["made"])
+
+
 def _list(pages: Pages) -> str:
     rows = "".join(
         f'<tr><td><a href="{workload}/{row["run"]}/">{html.escape(row["run"])}</a></td>'
         f"<td>{html.escape(workload)}</td><td>{row['status']}</td>"
         f"<td>{row['started_at'][:16].replace('T', ' ')}</td><td>{row['seconds']:,.0f} s</td>"
-        f"<td>{_metrics(row['metrics'])}</td><td>{_money(row['usd'])}</td></tr>"
+        f"<td>{_metrics(row['metrics'])}</td><td>{history.short(row['commit'])}</td>"
+        f"<td>{_money(row['usd'])}</td></tr>"
         for workload, row in pages.rows()
     )
-    heads = ("run", "workload", "status", "started (UTC)", "took", "measured", "cost")
+    heads = ("run", "workload", "status", "started (UTC)", "took", "measured", "commit", "cost")
     head = "".join(f"<th>{name}</th>" for name in heads)
     return page_of_text(
         f"Runs of {pages.title}",
-        f"<h1>Runs of {html.escape(pages.title)}</h1><table><thead><tr>{head}</tr></thead>"
-        f"<tbody>{rows}</tbody></table>" + ("" if rows else "<p>no runs yet</p>"),
+        f"<h1>Runs of {html.escape(pages.title)}</h1><div class='scroll'><table>"
+        f"<thead><tr>{head}</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>" + ("" if rows else "<p>no runs yet</p>"),
     )
 
 

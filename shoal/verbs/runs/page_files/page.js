@@ -31,9 +31,11 @@ function number(value) {
   return Number.isInteger(value) ? value.toLocaleString("en") : String(+value.toPrecision(5));
 }
 
+function plural(count, word) { return `${count} ${word}${count === 1 ? "" : "s"}`; }
+
 function section(title, ...children) {
   const id = title.toLowerCase().replace(/[^a-z]+/g, "-");
-  return element("section", { "aria-labelledby": id }, element("h2", { id }, title), ...children);
+  return element("section", { "aria-labelledby": id }, element("h2", { id }, title), ...children.filter(Boolean));
 }
 
 function table(head, rows) {
@@ -42,7 +44,14 @@ function table(head, rows) {
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell)))))));
 }
 
-function sign(value, words = ["yes", "no", "not compared"]) {
+const WORDS = ["yes", "no", "not compared"];
+
+function mark(value) { // without words, but for who listens to the page
+  const which = value === true ? 0 : value === false ? 1 : 2;
+  return element("span", { class: ["yes", "no", "unknown"][which], role: "img", "aria-label": WORDS[which] }, "✓✗–"[which]);
+}
+
+function sign(value, words = WORDS) {
   const which = value === true ? 0 : value === false ? 1 : 2;
   return element("span", { class: ["yes", "no", "unknown"][which] }, `${"✓✗–"[which]} ${words[which]}`);
 }
@@ -51,7 +60,8 @@ function code(text) { return element("code", {}, text); }
 
 function verdict(record) {
   const { run, verdict: why, money: cost, gates, made } = record;
-  const words = { Succeeded: "succeeded", Failed: "failed", Stopped: "was stopped", Executing: "is running", Stopping: "is stopping" };
+  const words = { Succeeded: "succeeded", Failed: "failed", Stopped: "was stopped", Executing: "is running", Stopping: "is stopping",
+    CompletedWithFailures: "completed with failures" };
   const box = element("header", { class: `verdict ${run.status}`, role: "status" },
     element("h1", {}, `${run.workload} in ${run.environment} ${words[run.status] || run.status}`),
     element("p", { class: "soft" }, `run ${run.id} of ${run.pipeline}, account ${run.account}, ${run.region}`
@@ -66,10 +76,13 @@ function verdict(record) {
   if (why.line) box.append(element("blockquote", { class: "mono" }, why.line));
   if (why.next) box.append(element("p", {}, "next: ", code(why.next)));
   const left = made.filter((each) => each.gone === false);
+  const commit = record.lineage.find((link) => link.what === "commit");
   const facts = [["took", duration(run.seconds)], ["cost so far", money(cost.usd)]];
+  if (commit) facts.push(["commit", commit.holds ? element("span", {}, code(commit.value.slice(0, 12)), " ", mark(true)) : commit.value]);
   if (cost.usd_per_hour_now > 0) facts.push(["a stop saves", `${money(cost.usd_per_hour_now)} an hour`]);
-  for (const gate of gates) facts.push([gate.metric, element("span", {}, number(gate.value), " ", sign(gate.passed, ["", "", ""]))]);
-  facts.push(!run.ended_at ? ["running now", String(left.length)] : ["left running", left.length ? element("span", { class: "no" }, String(left.length)) : element("span", { class: "yes" }, "nothing")]);
+  for (const gate of gates) facts.push([gate.metric, element("span", {}, number(gate.value), " ", mark(gate.passed))]);
+  facts.push(!run.ended_at ? ["running now", String(left.length)] : left.length ? [`still there at ${record.observed_at.slice(11, 19)}`, element("span", { class: "no" }, String(left.length))]
+    : ["left running", element("span", { class: "yes" }, "nothing")]);
   box.append(element("dl", { class: "numbers" }, ...facts.map(([name, value]) =>
     element("div", {}, element("dt", {}, name), element("dd", {}, value)))));
   return box;
@@ -85,12 +98,14 @@ function timeline(record) {
   const scale = (at) => label + (width - label - right) * Math.min(Math.max((at - began) / 1000 / total, 0), 1);
   const steps = record.steps;
   const place = new Map(steps.map((step, index) => [step.name, index]));
-  const svg = element("svg", { viewBox: `0 0 ${width} ${top + steps.length * row + 4}`, width: "100%", role: "img",
+  const functions = groups(record.cleanups, (each) => each.by);
+  const lines = steps.length + functions.length;
+  const svg = element("svg", { viewBox: `0 0 ${width} ${top + lines * row + 4}`, width: "100%", role: "img",
     "aria-label": "Steps of the run over time; the table below has the same" });
   const ticks = label ? 4 : 2;
   for (let part = 0; part <= ticks; part++) {
     const x = label + (width - label - right) * part / ticks;
-    svg.append(element("line", { class: "grid", x1: x, x2: x, y1: top - 6, y2: top + steps.length * row }));
+    svg.append(element("line", { class: "grid", x1: x, x2: x, y1: top - 6, y2: top + lines * row }));
     svg.append(element("text", { class: "soft", x, y: 12, "text-anchor": part ? "middle" : "start" }, duration(total * part / ticks)));
   }
   const middle = (index) => top + index * row + (label ? row / 2 : row - 10);
@@ -108,7 +123,8 @@ function timeline(record) {
   steps.forEach((step, index) => {
     const y = middle(index);
     svg.append(element("text", { x: label ? 0 : 2, y: label ? y + 4 : y - 12 }, step.name
-      + (step.attempts > 1 ? ` (attempt ${step.attempts})` : "")));
+      + (step.attempts > 1 ? ` (attempt ${step.attempts})` : "") + ({ Failed: " ✗", Stopped: " (stopped)" }[step.status] || "")
+      + (step.status === "NotStarted" && record.run.ended_at ? " (not reached)" : "")));
     if (!step.started_at) {
       svg.append(element("rect", { class: "NotStarted", x: scale(now) - 4, y: y - 6, width: 8, height: 12 }));
       return;
@@ -125,33 +141,105 @@ function timeline(record) {
     }
     svg.append(element("text", { class: "soft", x: end + 6, y: y + 4 }, duration(step.seconds)));
   });
-  const rows = steps.map((step) => [step.name, step.type, step.status, duration(step.seconds),
-    step.phases.map((phase) => phase.ended_at
-      ? `${phase.name} ${duration((Date.parse(phase.ended_at) - Date.parse(phase.started_at)) / 1000)}` : phase.name).join(", "),
+  functions.forEach((calls, index) => {
+    const y = middle(steps.length + index);
+    svg.append(element("text", { x: label ? 0 : 2, y: label ? y + 4 : y - 12 }, FUNCTIONS[calls[0].by]));
+    let last = -Infinity;
+    for (const { at, text } of calls) {
+      const x = scale(Date.parse(at)), late = (Date.parse(at) - now) / 1000;
+      svg.append(element("circle", { class: "call", cx: x, cy: y, r: 5 }, element("title", {}, `${at.slice(11, 19)}: ${text}`)));
+      last = Math.max(last, record.run.ended_at && late > 0 ? late : -Infinity);
+    }
+    if (last > 0) svg.append(element("text", { class: "soft", x: scale(now) + 8, y: y + 4 }, `+${duration(last)}`));
+  });
+  const seconds = (phase) => duration((Date.parse(phase.ended_at) - Date.parse(phase.started_at)) / 1000);
+  const rows = steps.map((step) => [step.name, step.type, step.status, String(step.attempts), duration(step.seconds),
+    step.phases.map((phase) => phase.ended_at ? `${phase.name} ${seconds(phase)}` : phase.name).join(", "),
     step.after.join(", "), step.reason || ""]);
-  return section("Steps", svg, element("details", {}, element("summary", {}, "as a table"),
-    table(["step", "type", "status", "took", "phases", "waits for", "reason"], rows)));
+  return section("Steps", svg,
+    steps.some((step) => step.phases.length) ? element("p", { class: "soft" }, "Pale in a bar: what is not training, such as starting, downloading and uploading.") : null,
+    element("details", {}, element("summary", {}, "as a table"),
+      table(["step", "type", "status", "attempts", "took", "phases", "waits for", "reason"], rows),
+      functions.length ? table(["function", "when", "what it did"], record.cleanups.map((each) => [FUNCTIONS[each.by], each.at.slice(11, 19), each.text])) : ""));
 }
 
-const COLOURS = ["#0b68cb", "#e5484d", "#30a46c", "#8e4ec6", "#ad7f00", "#12a594", "#8b8d98"];
+const FUNCTIONS = { teardown: "teardown function", sweep: "sweeper" };
+const DARK = matchMedia("(prefers-color-scheme: dark)").matches;
+const COLOURS = [DARK ? "#70b8ff" : "#0b68cb", "#e5484d", "#30a46c", "#8e4ec6", "#ad7f00", "#12a594", "#8b8d98"];
+
+function groups(list, key) {
+  const found = new Map();
+  for (const each of list) found.set(key(each), [...(found.get(key(each)) || []), each]);
+  return [...found.values()];
+}
+
+// Points in the order of their steps; of a step that was trained twice, after a restart, the last.
+function ordered(points) {
+  if (points.every((point, index) => !index || points[index - 1][0] < point[0])) return points;
+  return [...new Map(points.map((point) => [point[0], point])).values()].sort((a, b) => a[0] - b[0]);
+}
+
+// The mean over the lanes at each step that at least half of them have reached.
+function mean(lanes) {
+  if (lanes.length === 1) return lanes[0].points;
+  const sums = new Map();
+  for (const { points } of lanes)
+    for (const [x, y, at] of points) {
+      const sum = sums.get(x) || [0, 0, 0];
+      sums.set(x, [sum[0] + y, Math.max(sum[1], at), sum[2] + 1]);
+    }
+  return [...sums].filter(([, sum]) => 2 * sum[2] >= lanes.length).sort((a, b) => a[0] - b[0])
+    .map(([x, [sum, at, count]]) => [x, sum / count, at]);
+}
+
+function laneOf(curve) {
+  return [curve.host, curve.rank !== null && `rank ${curve.rank}`].filter(Boolean).join(" ") || "this run";
+}
+
+// One training's lanes of a number, with their mean where there are several.
+function lanesOf(list) {
+  const lanes = list.map((curve) => ({ ...curve, points: ordered(curve.points), label: laneOf(curve) }))
+    .sort((a, b) => (a.rank ?? -1) - (b.rank ?? -1) || a.label.localeCompare(b.label, "en", { numeric: true }));
+  const points = mean(lanes);
+  return { step: list[0].step, lanes: lanes.length > 1 ? lanes : [], points,
+    label: lanes.length > 1 ? `mean of ${lanes.length}` : lanes[0].label };
+}
+
+const FEW = 6;
+
+function curveTable({ lanes, points }) {
+  const rows = thin(points, 50);
+  if (!lanes.length) return table(["step", "value", "after"], rows.map(([x, y, at]) => [number(x), number(y), duration(at)]));
+  const values = lanes.map((lane) => new Map(lane.points.map(([x, y]) => [x, y])));
+  if (lanes.length <= FEW) return table(["step", "mean", ...lanes.map((lane) => lane.label)],
+    rows.map(([x, y]) => [number(x), number(y), ...values.map((each) => number(each.get(x)))]));
+  return table(["step", "mean", "lowest", "of", "highest", "of"], rows.map(([x, y]) => {
+    const known = lanes.map((lane, index) => [values[index].get(x), lane.label]).filter(([value]) => value !== undefined);
+    known.sort((a, b) => a[0] - b[0]);
+    return [number(x), number(y), ...[known[0], known[known.length - 1]].flatMap(([value, label]) => [number(value), label])];
+  }));
+}
 
 function curves(record) {
   const names = [...new Set(record.curves.map((curve) => curve.name))];
   if (!names.length) return null;
   const grid = element("div", { class: "curves" });
   const draw = [];
+  const isOf = (name) => (curve) => curve.name === name;
   for (const name of names) {
-    const own = record.curves.filter((curve) => curve.name === name);
-    const ghosts = (record.others || []).flatMap((other) => other.curves
-      .filter((curve) => curve.name === name).map((curve) => ({ ...curve, ghost: other.label })));
-    const all = [...own, ...ghosts].map((curve) => ({ ...curve, label: curve.ghost || curve.host || "this run" }));
-    const place = element("div", {});
-    const unit = own[0].unit ? ` (${own[0].unit})` : "";
-    const last = own[0].points[own[0].points.length - 1];
-    grid.append(element("div", { class: "curve" }, element("h3", {}, name + unit), place,
-      element("details", {}, element("summary", {}, `${own[0].points.length} points, the last ${number(last[1])}`),
-        table(["step", "value", "after"], thin(own[0].points, 50).map(([x, y, at]) => [number(x), number(y), duration(at)])))));
-    draw.push(() => plot(place, all));
+    const own = groups(record.curves.filter(isOf(name)), (curve) => curve.step).map(lanesOf);
+    const ghosts = (record.others || []).flatMap((other) => groups(other.curves.filter(isOf(name)), (curve) => curve.step)
+      .map((list) => ({ points: lanesOf(list).points, label: other.label })));
+    const place = element("div", { role: "img", "aria-label": `${name}; the table below has the same` });
+    const { unit } = record.curves.find(isOf(name));
+    grid.append(element("div", { class: "curve" }, element("h3", {}, name + (unit ? ` (${unit})` : "")), place, ...own.map((each) => {
+      const last = each.points[each.points.length - 1];
+      const words = `${own.length > 1 ? `${each.step}: ` : ""}${plural(each.points.length, "point")}${each.lanes.length ? ` of ${each.lanes.length} lanes` : ""}, the last ${number(last[1])}`;
+      return element("details", {}, element("summary", {}, words), curveTable(each));
+    })));
+    if ([...own, ...ghosts].some((each) => each.points.length > 1)) draw.push(() => plot(place, own, ghosts));
+    else place.replaceWith(...own.map((each) => element("p", { class: "one" }, number(each.points[0][1]))),
+      ...ghosts.map((each) => element("p", { class: "soft" }, `${each.label}: ${number(each.points[0][1])}`)));
   }
   return { node: section("Curves", grid), draw };
 }
@@ -161,24 +249,30 @@ function thin(points, most) {
   return points.filter((_, index) => index % every === 0 || index === points.length - 1);
 }
 
-function plot(place, all) {
-  const tables = all.map((curve) => [curve.points.map((point) => point[0]), curve.points.map((point) => point[1])]);
+function plot(place, own, ghosts) {
+  const drawn = [];
+  own.forEach(({ step, lanes, points, label }, index) => {
+    const words = own.length > 1 ? `${step} ${label}` : label;
+    lanes.forEach((lane, place) => drawn.push({ ...lane, width: 0.8, ...(lanes.length > FEW
+      ? { stroke: DARK ? "#b794e866" : "#8e4ec655", class: "many" } : { stroke: COLOURS[1 + place % (COLOURS.length - 1)] }) }));
+    drawn.push({ points, label: words, width: lanes.length ? 2.6 : 1.6, stroke: COLOURS[index % COLOURS.length] });
+  });
+  for (const ghost of ghosts) drawn.push({ ...ghost, width: 1, dash: [4, 4], stroke: "#8b8d98" });
+  const tables = drawn.map(({ points }) => [points.map((point) => point[0]), points.map((point) => point[1])]);
   const colour = getComputedStyle(document.body).color;
   const grid = { stroke: "#8888", width: 0.5 };
-  const options = {
+  new uPlot({
     width: Math.max(place.clientWidth, 260), height: 220, scales: { x: { time: false } },
-    cursor: { sync: { key: "run" } }, legend: { show: all.length > 1 },
+    cursor: { sync: { key: "run" } }, legend: { show: drawn.length > 1 },
     axes: [{ stroke: colour, grid, ticks: grid }, { stroke: colour, grid, ticks: grid, size: 64 }],
-    series: [{ label: "step" }, ...all.map((curve, index) => curve.ghost
-      ? { label: curve.label, stroke: "#8b8d98", dash: [4, 4], width: 1, spanGaps: true, points: { show: false } }
-      : { label: curve.label, stroke: COLOURS[index % COLOURS.length], width: 1.6, spanGaps: true, points: { show: curve.points.length < 3 } })],
-  };
-  new uPlot(options, uPlot.join(tables), place);
+    series: [{ label: "step" }, ...drawn.map(({ points, label, width, stroke, dash, class: name }) => (
+      { label, width, stroke, dash, class: name, spanGaps: true, points: { show: points.length < 3 } }))],
+  }, uPlot.join(tables), place);
 }
 
 function lineage(record) {
   if (!record.lineage.length) return null;
-  return section("From code to endpoint", table(["link", "value", "holds", "who says so"],
+  return section("From commit to endpoint", table(["link", "value", "holds", "who says so"],
     record.lineage.map((link) => [link.what, code(link.value), sign(link.holds), link.how])));
 }
 
@@ -190,6 +284,7 @@ function costs(record) {
     items.map((item) => [item.step + (item.runs ? " (running)" : ""), `${item.instance_count} × ${item.instance_type}`,
       number(Math.round(item.seconds)), money(item.usd_per_hour), money(item.usd)])),
     ...sources.map((source) => element("p", { class: "soft" }, `prices: ${source}`)),
+    element("p", { class: "soft" }, "Not counted: storage and requests. Not measured: use of GPUs and network."),
     record.run.is_local ? element("p", { class: "soft" }, "shoal-local ran this: the seconds are this machine's, and nothing was billed.") : null);
 }
 
@@ -213,6 +308,10 @@ function differences(record) {
     const keys = [...new Set([...Object.keys(record.parameters), ...Object.keys(other.parameters)])];
     const rows = keys.filter((key) => record.parameters[key] !== other.parameters[key])
       .map((key) => [key, code(other.parameters[key] ?? "–"), code(record.parameters[key] ?? "–")]);
+    const commit = record.lineage.find((link) => link.what === "commit");
+    const origins = [["commit", other.commit, commit && commit.value], ["definition", other.definition, record.run.definition_sha256]];
+    for (const [key, there, here] of origins)
+      if (there !== (here ?? null)) rows.unshift([key, code((there ?? "–").slice(0, 12)), code((here ?? "–").slice(0, 12))]);
     for (const key of new Set([...Object.keys(other.values), ...Object.keys(record.metrics ? record.metrics.values : {})])) {
       const mine = record.metrics ? record.metrics.values[key] : undefined;
       if (mine !== other.values[key]) rows.push([key, number(other.values[key]), number(mine)]);
@@ -224,6 +323,7 @@ function differences(record) {
 }
 
 function parameters(record) {
+  if (!Object.keys(record.parameters).length) return null;
   return section("Parameters", table(["parameter", "value"],
     Object.entries(record.parameters).map(([name, value]) => [name, code(value)])));
 }
@@ -259,8 +359,8 @@ function stepParts(record) {
 function calls(record) {
   if (!record.calls || !record.calls.length) return null;
   const denied = record.calls.filter((each) => each.denied).length;
-  return section("Calls of AWS's API", element("p", {}, denied ? element("span", { class: "no" }, `${denied} kinds of calls were denied`) : element("span", { class: "yes" }, "none was denied")),
-    element("details", denied ? { open: "" } : {}, element("summary", {}, `${record.calls.length} kinds of calls by role`),
+  return section("Calls of AWS's API", element("p", {}, denied ? element("span", { class: "no" }, `${plural(denied, "kind")} of calls denied`) : element("span", { class: "yes" }, "none was denied")),
+    element("details", denied ? { open: "" } : {}, element("summary", {}, `${plural(record.calls.length, "kind")} of calls by role`),
       table(["role", "call", "times", "allowed"], record.calls.map((each) => [each.role, code(each.call), String(each.count), sign(!each.denied)]))));
 }
 
@@ -313,24 +413,39 @@ function unread(record) {
 function draw(record) {
   document.title = `${record.run.status}: ${record.run.workload} in ${record.run.environment}`;
   const pictures = curves(record);
-  const parts = [verdict(record), timeline(record), results(record), pictures && pictures.node, stepParts(record), costs(record), lineage(record),
-    differences(record), logs(record), made(record), calls(record), parameters(record), unread(record),
+  const parts = [verdict(record), timeline(record), results(record), pictures && pictures.node, stepParts(record), costs(record), logs(record),
+    differences(record), lineage(record), made(record), calls(record), parameters(record), unread(record),
     element("footer", { class: "soft" }, `as of ${record.observed_at}; run.json version ${record.version}`)];
   document.querySelector("main").replaceChildren(...parts.filter(Boolean));
   for (const picture of pictures ? pictures.draw : []) picture();
 }
 
+function mainLog() { return document.querySelector(".controls ~ .log"); }
+
+// What a person has opened, by the section and the place in it: a redraw must not close it.
+function detailsByName() {
+  return [...document.querySelectorAll("main > *")].flatMap((part) =>
+    [...part.querySelectorAll("details")].map((each, index) => [`${part.getAttribute("aria-labelledby")} ${index}`, each]));
+}
+
 const first = JSON.parse(document.getElementById("run").textContent);
 draw(first);
-if (first.live && !first.run.ended_at) {
+if (first.live && !(first.run.ended_at && first.made.every((each) => each.gone !== false))) {
   const events = new EventSource("events");
   events.addEventListener("message", (event) => {
-    const open = [...document.querySelectorAll("details")].map((each) => each.open);
-    const [top, left] = [document.querySelector(".log")?.scrollTop, window.scrollY];
+    const open = new Map(detailsByName().map(([name, each]) => [name, each.open]));
+    const active = document.activeElement, name = active.getAttribute("aria-label"), caret = active.selectionStart;
+    const summary = detailsByName().find(([, each]) => each === active.parentElement)?.[0];
+    const [top, left] = [mainLog()?.scrollTop, window.scrollY];
     draw(JSON.parse(event.data));
-    document.querySelectorAll("details").forEach((each, index) => { each.open = open[index] || false; });
+    for (const [key, each] of detailsByName()) {
+      if (open.has(key)) each.open = open.get(key);
+      if (key === summary) each.firstElementChild.focus({ preventScroll: true });
+    }
+    if (name) document.querySelector(`main [aria-label="${name}"]`)?.focus({ preventScroll: true });
+    if (name === "search") document.activeElement.setSelectionRange(caret, caret);
     window.scrollTo(0, left);
-    if (top) document.querySelector(".log").scrollTop = top;
+    if (top) mainLog().scrollTop = top;
   });
   events.addEventListener("ended", () => events.close());
 }

@@ -1,0 +1,76 @@
+"""What the functions that clean up outside the graph did for a run, from their logs: the teardown
+function behind the terminal status, and the sweeper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from config.names import Names
+from shoal.verbs.errors import error_code
+
+_LOOKED_AFTER = timedelta(days=1)
+"""A sweep comes every quarter of an hour, and nothing that it has to delete lives for a day."""
+_TORN_DOWN = re.compile(r": (nothing left|to be tried again), deleted \[(.*)\]$")
+_SWEPT = re.compile(r"Report\(.*\bkept=\[(.*?)\].*\bdeleted=\[(.*?)\]")
+
+
+@dataclass(frozen=True)
+class Cleanup:
+    """One call of a function that looked for what the run left."""
+
+    by: str
+    """teardown or sweep."""
+    at: datetime
+    text: str
+
+
+def cleanups_of(
+    client: Any, names: Names, execution_id: str, since: datetime, until: datetime | None
+) -> Iterator[Cleanup]:
+    """Yield the calls from the start of an execution to a day after its end, in order.
+
+    `client` is that of CloudWatch Logs. `until` is None while the execution runs.
+    """
+    for by in ("teardown", "sweep"):
+        for at, message in _events(client, names.function(by), execution_id, since, until):
+            if match := _TORN_DOWN.search(message):
+                yield Cleanup(by, at, f"{match[1]}, deleted {_plain(match[2])}")
+            elif match := _SWEPT.search(message):
+                running = execution_id in match[1]
+                text = "left what runs or is young" if running else f"deleted {_plain(match[2])}"
+                yield Cleanup(by, at, text)
+
+
+def _events(
+    client: Any, function: str, execution_id: str, since: datetime, until: datetime | None
+) -> Iterator[tuple[datetime, str]]:
+    end = {"endTime": _ms(until + _LOOKED_AFTER)} if until else {}
+    pages = client.get_paginator("filter_log_events").paginate(
+        logGroupName=f"/aws/lambda/{function}",
+        startTime=_ms(since),
+        filterPattern=f'"{execution_id}"',
+        **end,
+    )
+    try:
+        for page in pages:
+            for event in page["events"]:
+                at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+                yield at, event["message"].strip()
+    except ClientError as error:
+        if error_code(error) != "ResourceNotFoundException":  # no endpoint, no such function
+            raise
+
+
+def _plain(listing: str) -> str:
+    return listing.replace("'", "") or "nothing"
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
