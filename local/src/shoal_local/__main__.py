@@ -16,8 +16,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError
@@ -65,6 +66,10 @@ def parser() -> argparse.ArgumentParser:
         "--account", type=account_id, action="append", default=[], help=accounts
     )
     serve_parser.add_argument("--region", default="us-east-1")
+    keep_help = (
+        "keep the state in the state directory when it stops, and begin with what was kept there"
+    )
+    serve_parser.add_argument("--keep", action="store_true", help=keep_help)
     serve_parser.add_argument(
         "--accelerators",
         type=int,
@@ -184,7 +189,7 @@ def serve(options: argparse.Namespace) -> int:
     if options.enforce_iam:
         require_evaluator()
     state = State(options.state_dir.resolve())
-    state.claim()
+    killed_at = state.claim(keep=options.keep)
     isolate()
     (state.folder / "emulator.log").touch(mode=0o600)
     logging.basicConfig(
@@ -214,10 +219,14 @@ def serve(options: argparse.Namespace) -> int:
         others=tuple(others),
         faults=options.faults,
         durations=dict(options.duration),
+        keep=options.keep,
+        killed_at=killed_at,
     )
     emulator = Emulator(settings)
     try:
         emulator.start()
+        if beginning := began_with(emulator.restored, killed_at):
+            print(f"emulator: {beginning}", file=sys.stderr)
         print(json.dumps(emulator.description()), flush=True)
         # With a limit: where the kernel gives the signal to another thread, nothing wakes this one
         # to run the handler.
@@ -228,6 +237,16 @@ def serve(options: argparse.Namespace) -> int:
     finally:
         emulator.close()
     return 0
+
+
+def began_with(restored: Mapping[str, Any] | None, killed_at: str | None) -> str:
+    """Return a sentence about what was restored and what was lost; "" about nothing."""
+    lost = f"what was done since {killed_at} is lost, because it was not kept" if killed_at else ""
+    if restored is None:
+        return lost
+    resources = ", ".join(f"{name}: {count}" for name, count in restored["resources"].items())
+    kept = f"restored the state of {restored['kept_at']} ({resources or 'empty'})"
+    return f"{lost}; {kept}" if lost else kept
 
 
 def require_evaluator() -> None:

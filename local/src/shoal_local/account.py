@@ -46,6 +46,7 @@ from shoal_local.control.sagemaker import Gateway, SageMaker
 from shoal_local.control.scheduler.service import Scheduler
 from shoal_local.control.service_router import Service, ServiceRouter, with_guards
 from shoal_local.faults import Faults
+from shoal_local.kept import Keeper, Kept
 from shoal_local.metrics import Measurement
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.service import SageMakerService
@@ -123,7 +124,47 @@ class Account:
         self.cloudformation = CloudFormation(
             self.identity, self.clients, self.functions, shared.endpoint_url
         )
+        self.projects, self.quotas = BuildProjects(self.identity), Quotas(self.identity)
+        self.registries = Registries(self.identity)
         self.router = self._service_router()
+
+    @property
+    def _keepers(self) -> Mapping[str, Keeper | SageMaker]:
+        return {
+            "functions": self.functions,
+            "sources": self.sources,
+            "scheduler": self.scheduler.store,
+            "autoscaling": self.autoscaling,
+            "layers": self.layers,
+            "registries": self.registries,
+            "file-systems": self.fsx.file_systems,
+            "cloudformation": self.cloudformation,
+            "projects": self.projects,
+            "quotas": self.quotas,
+            "sagemaker": self.sagemaker,
+        }
+
+    @property
+    def kept(self) -> dict[str, Kept]:
+        """Return the state of the account's parts, but for what moto has."""
+        return {name: keeper.kept for name, keeper in self._keepers.items()}
+
+    @property
+    def kept_folders(self) -> list[Path]:
+        """Return the folders with files of the kept state."""
+        folders = (self._folder / name for name in ("lambda", "ecr", "fsx"))
+        return [folder for folder in folders if folder.exists()]
+
+    def restore(self, saved: Mapping[str, Kept]) -> None:
+        """Take over the state of an earlier emulator's account."""
+        for name, keeper in self._keepers.items():
+            keeper.restore(saved[name])
+
+    def resume(self) -> None:
+        """Let run again what ran in an earlier emulator, or tell that it does not."""
+        self.cloudformation.stacks.resume()
+        self.sagemaker.resume()
+        self.sources.resume()
 
     @property
     def closing(self) -> tuple[Callable[[], object], ...]:
@@ -222,10 +263,10 @@ class Account:
             "fsx": Service(self.fsx.operations, complete=True),
             "application-autoscaling": Service(self.autoscaling.operations, complete=True),
             "scheduler": Service(self.scheduler.operations, complete=True),
-            "codebuild": Service(BuildProjects(self.identity).operations, complete=True),
-            "service-quotas": Service(Quotas(self.identity).operations, complete=True),
+            "codebuild": Service(self.projects.operations, complete=True),
+            "service-quotas": Service(self.quotas.operations, complete=True),
             "ecr": Service(
-                {"BatchGetImage": Registries(self.identity).get_images, **self.layers.operations},
+                {"BatchGetImage": self.registries.get_images, **self.layers.operations},
                 guards=unsupported_requests.GUARDS["ecr"],
             ),
         }

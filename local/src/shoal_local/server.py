@@ -25,6 +25,7 @@ from shoal_local.account import Account, Shared
 from shoal_local.control.account_router import AccountRouter
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.loopback_guard import LoopbackGuard
+from shoal_local.control.moto_backends import backends_of, counted, restore_backends
 from shoal_local.control.moto_patches import (
     patch_cloudwatch,
     patch_ecr,
@@ -38,7 +39,7 @@ from shoal_local.control.object_events import send_object_events
 from shoal_local.control.part_checksums import patch_uploads
 from shoal_local.control.protocol import Answer
 from shoal_local.control.request_log import RequestLog
-from shoal_local.control.state import State
+from shoal_local.control.state import KEPT, State
 from shoal_local.control.upload_digests import patch_digests
 from shoal_local.errors import EmulatorError
 from shoal_local.faults import Faults
@@ -46,6 +47,7 @@ from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.jobs.containers import Machine
 from shoal_local.sagemaker.settings import Settings
+from shoal_local.snapshot import Snapshots
 
 HOST = "127.0.0.1"
 BACKLOG = 128
@@ -64,6 +66,8 @@ class Options:
     - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
       to endpoints, run.
     - `enforce_iam`: whether callers' policies are applied.
+    - `keep`: whether the state is kept when the emulator stops, and restored when it starts;
+      `killed_at`: when the emulator before it started, if that one could not keep its own.
     - `faults`, `durations`: the file of faults, and seconds of `Settings` that differ from AWS's;
       both for tests.
 
@@ -83,6 +87,8 @@ class Options:
     others: tuple[str, ...] = ()
     faults: Path | None = None
     durations: Mapping[str, float] = field(default_factory=dict)
+    keep: bool = False
+    killed_at: str | None = None
 
     @property
     def accounts(self) -> tuple[str, ...]:
@@ -154,6 +160,8 @@ class Emulator:
         self._router = AccountRouter(
             {number: account.router for number, account in self.accounts.items()}
         )
+        self.snapshots = Snapshots(options.state_dir)
+        self.restored = self._restore() if options.keep else None
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])
 
@@ -177,6 +185,32 @@ class Emulator:
             enforce_iam=options.enforce_iam,
             paths=self._answer_path,
         )
+
+    def _restore(self) -> dict[str, Any] | None:
+        """Take over what was kept, and return what the snapshot says of it; None without one."""
+        header = self.snapshots.header()
+        if header is None:
+            return None
+        kept = {"accounts": list(self.options.accounts), "region": self.options.region}
+        if kept != {key: header[key] for key in kept}:
+            accounts = " ".join(f"--account {each}" for each in header["accounts"])
+            raise EmulatorError(
+                f"the state in {self.options.state_dir / KEPT} was kept with {accounts} --region"
+                f" {header['region']}; start with these options"
+            )
+        saved = self.snapshots.load()
+        restore_backends(saved["moto"])
+        for number, account in self.accounts.items():
+            account.restore(saved["accounts"][number])
+        return header
+
+    def _keep(self) -> None:
+        """Write the snapshot from which the next start is restored."""
+        accounts = {number: account.kept for number, account in self.accounts.items()}
+        saved = {"moto": backends_of(self.options.accounts), "accounts": accounts}
+        folders = [each for account in self.accounts.values() for each in account.kept_folders]
+        about = {"accounts": list(self.accounts), "region": self.options.region}
+        self.snapshots.save(saved, folders, {**about, "resources": counted(saved)})
 
     def _answer_path(self, environ: dict[str, Any]) -> Answer | None:
         """Return the answer of the account that knows one of the emulator's own URLs; such URLs are
@@ -227,6 +261,10 @@ class Emulator:
 
     def start(self) -> None:
         """Answer requests from a thread, and write the address into the state directory."""
+        if self.restored is not None:
+            # requests wait at the port until everything has a true status
+            for account in self.accounts.values():
+                account.resume()
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": 0.05},
@@ -256,11 +294,22 @@ class Emulator:
             "hosting_speed": self.options.hosting_speed,
             "enforces_iam": self.options.enforce_iam,
             "cores": Machine.here(None).cores,
+            **({"restored": self._restored_description()} if self.options.keep else {}),
+        }
+
+    def _restored_description(self) -> dict[str, Any]:
+        header = self.restored or {}
+        return {
+            "kept_at": header.get("kept_at"),
+            "resources": header.get("resources", {}),
+            "lost_since": self.options.killed_at,
         }
 
     def close(self) -> None:
         """Stop the parts in the order in which they use each other; the server last, because the
         others still call it.
+
+        With `keep`, raises EmulatorError when the state could not be kept.
         """
         steps: Iterable[Callable[[], object]] = (
             *(step for account in self.accounts.values() for step in account.closing),
@@ -273,6 +322,8 @@ class Emulator:
                 step()
             except Exception:
                 log.exception("closing failed at %s", step)
+        if self.options.keep and self._thread is not None:
+            self._keep()
         self.state.withdraw()
 
     def _stop_server(self) -> None:
