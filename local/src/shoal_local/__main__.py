@@ -24,6 +24,7 @@ from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError
 
 DEFAULT_ACCOUNT = "111122223333"
+DEFAULT_REGION = "us-east-1"
 STOP_LIMIT_S = 20.0
 STOP_LOOK_S = 0.5
 MAX_SPEED = 3600
@@ -65,7 +66,8 @@ def parser() -> argparse.ArgumentParser:
     serve_parser.add_argument(
         "--account", type=account_id, action="append", default=[], help=accounts
     )
-    serve_parser.add_argument("--region", default="us-east-1")
+    regions = f"a region that there is, by default {DEFAULT_REGION}; may be repeated"
+    serve_parser.add_argument("--region", action="append", default=[], help=regions)
     keep_help = (
         "keep the state in the state directory when it stops, and begin with what was kept there"
     )
@@ -206,10 +208,11 @@ def serve(options: argparse.Namespace) -> int:
     keep_what_is_loaded()
     on_signals(stop.set)
     first, *others = options.account or [DEFAULT_ACCOUNT]
+    region, *other_regions = options.region or [DEFAULT_REGION]
     settings = Options(
         state.folder,
         first,
-        options.region,
+        region,
         options.port,
         options.accelerators,
         images=dict(options.image),
@@ -217,6 +220,7 @@ def serve(options: argparse.Namespace) -> int:
         hosting_speed=options.hosting_speed,
         enforce_iam=options.enforce_iam,
         others=tuple(others),
+        other_regions=tuple(other_regions),
         faults=options.faults,
         durations=dict(options.duration),
         keep=options.keep,

@@ -1,4 +1,4 @@
-"""One emulated account: its control plane, its SageMaker and their state.
+"""One emulated account in one region: its control plane, its SageMaker and their state.
 
 The accounts of a process meet only over the API. A request goes to the account that its access key
 belongs to. A request about another account's resource goes to that account, if the policies there
@@ -7,8 +7,8 @@ allow it (see `authorization`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +57,13 @@ SAGEMAKER = "sagemaker.amazonaws.com"
 
 @dataclass(frozen=True)
 class Shared:
-    """What all accounts of an emulator share: address, region, settings, request log and
-    evaluator.
+    """What all accounts of a region share: address, settings, request log and evaluator.
+
+    `regions` are those that the emulator has, the first of which answers for what has no region.
     """
 
     region: str
+    regions: Sequence[str]
     secret: str
     """The secret access key of every account's root."""
     endpoint_url: Callable[[], str]
@@ -82,17 +84,27 @@ class Account:
     """The account `number`; its constructor wires the parts, and every part gets the others as
     arguments.
 
-    `others` are the emulator's accounts by number; this account is added once it exists. `folder`
-    holds the account's files.
+    `others` are the emulator's accounts in the same region by number; this account is added once it
+    exists. `folder` holds the account's files there. `first` is the account in the first region,
+    None for that one itself.
     """
 
     def __init__(
-        self, number: str, folder: Path, shared: Shared, others: Mapping[str, Account]
+        self,
+        number: str,
+        folder: Path,
+        shared: Shared,
+        others: Mapping[str, Account],
+        first: Account | None = None,
     ) -> None:
-        self.number = number
+        self.number, self.region = number, shared.region
         self._folder, self._shared, self._others = folder, shared, others
         root = root_of(number, shared.secret)
-        self.identity = Identity(number, shared.region, root)
+        self.identity: Identity = (
+            replace(first.identity, region=shared.region)
+            if first
+            else Identity(number, shared.region, root)
+        )
         self.clients = Clients(shared.endpoint_url, shared.region, root)
         self.invoker = Invoker(
             self.identity, self.clients, shared.registry, folder / "lambda", shared.faults
@@ -118,7 +130,7 @@ class Account:
         self.fsx = Fsx(FileSystems(self.identity, self.clients, folder / "fsx"))
         self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
         self.state = self._state()
-        self.authorizer = Authorizer(
+        self.authorizer: Authorizer = Authorizer(
             self.identity, self.state, shared.evaluator, shared.requests, shared.enforce_iam
         )
         self.cloudformation = CloudFormation(
@@ -283,6 +295,7 @@ class Account:
             self._services_of,
             raw=raw,
             paths=shared.paths,
+            regions=shared.regions,
         )
 
     def _sagemaker_of(self, number: str) -> SageMaker:

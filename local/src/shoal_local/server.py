@@ -61,6 +61,7 @@ class Options:
     """The options of `serve`.
 
     - `account`, `others`: the accounts that there are.
+    - `region`, `other_regions`: the regions in which each of them has all services.
     - `accelerators`: how many GPUs of this machine training jobs may use.
     - `images`: runtimes by patterns of the user's own images.
     - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
@@ -85,6 +86,7 @@ class Options:
     hosting_speed: float = 1.0
     enforce_iam: bool = False
     others: tuple[str, ...] = ()
+    other_regions: tuple[str, ...] = ()
     faults: Path | None = None
     durations: Mapping[str, float] = field(default_factory=dict)
     keep: bool = False
@@ -94,16 +96,24 @@ class Options:
     def accounts(self) -> tuple[str, ...]:
         return (self.account, *self.others)
 
-    def folder(self, account: str) -> Path:
-        """Return the folder of the account's files: the state directory itself while there is one
-        account, else a folder of its own.
+    @property
+    def regions(self) -> tuple[str, ...]:
+        return (self.region, *self.other_regions)
+
+    def folder(self, account: str, region: str) -> Path:
+        """Return the folder of the account's files in a region: the state directory itself while
+        there is one account and one region, else a folder of its own.
         """
-        return self.state_dir / "accounts" / account if self.others else self.state_dir
+        folder = self.state_dir / "accounts" / account if self.others else self.state_dir
+        return folder / "regions" / region if self.other_regions else folder
 
     def __post_init__(self) -> None:
-        twice = [account for account in self.accounts if self.accounts.count(account) > 1]
-        if twice:
-            raise EmulatorError(f"--account {twice[0]} is given twice; name each account once")
+        for option, values in (("account", self.accounts), ("region", self.regions)):
+            twice = [value for value in values if values.count(value) > 1]
+            if twice:
+                raise EmulatorError(
+                    f"--{option} {twice[0]} is given twice; name each {option} once"
+                )
         for pattern, runtime in self.images.items():
             if runtime not in runtimes():
                 raise EmulatorError(
@@ -129,7 +139,10 @@ class QuietRequestHandler(MotoRequestHandler):
 
 
 class Emulator:
-    """The accounts and the server in front of them; `home` is the first account."""
+    """The accounts and the server in front of them.
+
+    `accounts` are those of the first region, `home` is the first of them.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -151,19 +164,46 @@ class Emulator:
         )
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.evaluator = Evaluator(self.registry)
-        self.accounts: dict[str, Account] = {}
+        self.regions: dict[str, dict[str, Account]] = {}
         shared = self._shared()
-        for number in options.accounts:
-            self.accounts[number] = Account(number, options.folder(number), shared, self.accounts)
+        for region in options.regions:
+            self.regions[region] = self._accounts(replace(shared, region=region))
+        self.accounts = self.regions[options.region]
         self.home = self.accounts[options.account]
-        send_object_events(lambda number, entry: self.accounts[number].events.emit(entry))
+        send_object_events(self._emit)
         self._router = AccountRouter(
-            {number: account.router for number, account in self.accounts.items()}
+            {
+                region: {number: account.router for number, account in accounts.items()}
+                for region, accounts in self.regions.items()
+            }
         )
         self.snapshots = Snapshots(options.state_dir)
         self.restored = self._restore() if options.keep else None
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])
+
+    def _accounts(self, shared: Shared) -> dict[str, Account]:
+        """Return the accounts in a region. IAM and STS are global: an account's sessions are valid
+        in every region.
+        """
+        accounts: dict[str, Account] = {}
+        for number in self.options.accounts:
+            folder = self.options.folder(number, shared.region)
+            first = next(iter(self.regions.values()), {}).get(number)
+            accounts[number] = Account(number, folder, shared, accounts, first)
+        return accounts
+
+    @property
+    def _all(self) -> Iterable[Account]:
+        """Return every account in every region."""
+        return [each for accounts in self.regions.values() for each in accounts.values()]
+
+    def _emit(self, number: str, region: str, entry: Mapping[str, Any]) -> None:
+        """Put an event on the default bus of a region; nobody listens in a region that is not
+        emulated.
+        """
+        if region in self.regions:
+            self.regions[region][number].events.emit(entry)
 
     def _shared(self) -> Shared:
         options = self.options
@@ -174,6 +214,7 @@ class Emulator:
         )
         return Shared(
             region=options.region,
+            regions=options.regions,
             secret=self.secret,
             endpoint_url=self.endpoint_url,
             registry=self.registry,
@@ -191,33 +232,36 @@ class Emulator:
         header = self.snapshots.header()
         if header is None:
             return None
-        kept = {"accounts": list(self.options.accounts), "region": self.options.region}
-        if kept != {key: header[key] for key in kept}:
-            accounts = " ".join(f"--account {each}" for each in header["accounts"])
+        if (kept := self._identities()) != {key: header.get(key) for key in kept}:
+            options = [f"--account {each}" for each in header.get("accounts", [])]
+            options += [f"--region {each}" for each in header.get("regions", [])]
             raise EmulatorError(
-                f"the state in {self.options.state_dir / KEPT} was kept with {accounts} --region"
-                f" {header['region']}; start with these options"
+                f"the state in {self.options.state_dir / KEPT} was kept with {' '.join(options)};"
+                " start with these options"
             )
         saved = self.snapshots.load()
         restore_backends(saved["moto"])
-        for number, account in self.accounts.items():
-            account.restore(saved["accounts"][number])
+        for account in self._all:
+            account.restore(saved["accounts"][account.number, account.region])
         return header
+
+    def _identities(self) -> dict[str, list[str]]:
+        return {"accounts": list(self.options.accounts), "regions": list(self.options.regions)}
 
     def _keep(self) -> None:
         """Write the snapshot from which the next start is restored."""
-        accounts = {number: account.kept for number, account in self.accounts.items()}
+        accounts = {(account.number, account.region): account.kept for account in self._all}
         saved = {"moto": backends_of(self.options.accounts), "accounts": accounts}
-        folders = [each for account in self.accounts.values() for each in account.kept_folders]
-        about = {"accounts": list(self.accounts), "region": self.options.region}
-        self.snapshots.save(saved, folders, {**about, "resources": counted(saved)})
+        folders = [each for account in self._all for each in account.kept_folders]
+        about = {**self._identities(), "resources": counted(saved)}
+        self.snapshots.save(saved, folders, about)
 
     def _answer_path(self, environ: dict[str, Any]) -> Answer | None:
         """Return the answer of the account that knows one of the emulator's own URLs; such URLs are
         not signed.
         """
         refusal = None
-        for account in self.accounts.values():
+        for account in self._all:
             answer = account.layers.answer_path(environ) or account.cloudformation.answer_path(
                 environ
             )
@@ -263,7 +307,7 @@ class Emulator:
         """Answer requests from a thread, and write the address into the state directory."""
         if self.restored is not None:
             # requests wait at the port until everything has a true status
-            for account in self.accounts.values():
+            for account in self._all:
                 account.resume()
         self._thread = threading.Thread(
             target=self._server.serve_forever,
@@ -291,6 +335,7 @@ class Emulator:
             "account": self.options.account,
             "accounts": list(self.options.accounts),
             "region": self.options.region,
+            "regions": list(self.options.regions),
             "hosting_speed": self.options.hosting_speed,
             "enforces_iam": self.options.enforce_iam,
             "cores": Machine.here(None).cores,
@@ -312,7 +357,7 @@ class Emulator:
         With `keep`, raises EmulatorError when the state could not be kept.
         """
         steps: Iterable[Callable[[], object]] = (
-            *(step for account in self.accounts.values() for step in account.closing),
+            *(step for account in self._all for step in account.closing),
             self._stop_server,
             self.evaluator.close,
             self.registry.sweep,
