@@ -17,13 +17,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError
 
 DEFAULT_ACCOUNT = "111122223333"
+DEFAULT_REGION = "us-east-1"
 STOP_LIMIT_S = 20.0
 STOP_LOOK_S = 0.5
 MAX_SPEED = 3600
@@ -65,7 +67,12 @@ def parser() -> argparse.ArgumentParser:
     serve_parser.add_argument(
         "--account", type=account_id, action="append", default=[], help=accounts
     )
-    serve_parser.add_argument("--region", default="us-east-1")
+    regions = f"a region that there is, by default {DEFAULT_REGION}; may be repeated"
+    serve_parser.add_argument("--region", action="append", default=[], help=regions)
+    keep_help = (
+        "keep the state in the state directory when it stops, and begin with what was kept there"
+    )
+    serve_parser.add_argument("--keep", action="store_true", help=keep_help)
     serve_parser.add_argument(
         "--accelerators",
         type=int,
@@ -185,7 +192,7 @@ def serve(options: argparse.Namespace) -> int:
     if options.enforce_iam:
         require_evaluator()
     state = State(options.state_dir.resolve())
-    state.claim()
+    killed_at = state.claim(keep=options.keep)
     isolate()
     (state.folder / "emulator.log").touch(mode=0o600)
     logging.basicConfig(
@@ -203,10 +210,11 @@ def serve(options: argparse.Namespace) -> int:
     keep_what_is_loaded()
     on_signals(stop.set)
     first, *others = options.account or [DEFAULT_ACCOUNT]
+    region, *other_regions = options.region or [DEFAULT_REGION]
     settings = Options(
         state.folder,
         first,
-        options.region,
+        region,
         options.port,
         options.accelerators,
         images=dict(options.image),
@@ -214,13 +222,18 @@ def serve(options: argparse.Namespace) -> int:
         hosting_speed=options.hosting_speed,
         enforce_iam=options.enforce_iam,
         others=tuple(others),
+        other_regions=tuple(other_regions),
         faults=options.faults,
         durations=dict(options.duration),
+        keep=options.keep,
+        killed_at=killed_at,
     )
     emulator = Emulator(settings)
     try:
         emulator.start()
         gc.enable()
+        if beginning := began_with(emulator.restored, killed_at):
+            print(f"emulator: {beginning}", file=sys.stderr)
         print(json.dumps(emulator.description()), flush=True)
         # With a limit: where the kernel gives the signal to another thread, nothing wakes this one
         # to run the handler.
@@ -229,6 +242,16 @@ def serve(options: argparse.Namespace) -> int:
     finally:
         emulator.close()
     return 0
+
+
+def began_with(restored: Mapping[str, Any] | None, killed_at: str | None) -> str:
+    """Return a sentence about what was restored and what was lost; "" about nothing."""
+    lost = f"what was done since {killed_at} is lost, because it was not kept" if killed_at else ""
+    if restored is None:
+        return lost
+    resources = ", ".join(f"{name}: {count}" for name, count in restored["resources"].items())
+    kept = f"restored the state of {restored['kept_at']} ({resources or 'empty'})"
+    return f"{lost}; {kept}" if lost else kept
 
 
 def require_evaluator() -> None:

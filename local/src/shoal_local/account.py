@@ -1,4 +1,4 @@
-"""One emulated account: its control plane, its SageMaker and their state.
+"""One emulated account in one region: its control plane, its SageMaker and their state.
 
 The accounts of a process meet only over the API. A request goes to the account that its access key
 belongs to. A request about another account's resource goes to that account, if the policies there
@@ -7,8 +7,8 @@ allow it (see `authorization`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ from shoal_local.control.sagemaker import Gateway, SageMaker
 from shoal_local.control.scheduler.service import Scheduler
 from shoal_local.control.service_router import Service, ServiceRouter, with_guards
 from shoal_local.faults import Faults
+from shoal_local.kept import Keeper, Kept
 from shoal_local.metrics import Measurement
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.service import SageMakerService
@@ -56,11 +57,13 @@ SAGEMAKER = "sagemaker.amazonaws.com"
 
 @dataclass(frozen=True)
 class Shared:
-    """What all accounts of an emulator share: address, region, settings, request log and
-    evaluator.
+    """What all accounts of a region share: address, settings, request log and evaluator.
+
+    `regions` are those that the emulator has, the first of which answers for what has no region.
     """
 
     region: str
+    regions: Sequence[str]
     secret: str
     """The secret access key of every account's root."""
     endpoint_url: Callable[[], str]
@@ -81,17 +84,27 @@ class Account:
     """The account `number`; its constructor wires the parts, and every part gets the others as
     arguments.
 
-    `others` are the emulator's accounts by number; this account is added once it exists. `folder`
-    holds the account's files.
+    `others` are the emulator's accounts in the same region by number; this account is added once it
+    exists. `folder` holds the account's files there. `first` is the account in the first region,
+    None for that one itself.
     """
 
     def __init__(
-        self, number: str, folder: Path, shared: Shared, others: Mapping[str, Account]
+        self,
+        number: str,
+        folder: Path,
+        shared: Shared,
+        others: Mapping[str, Account],
+        first: Account | None = None,
     ) -> None:
-        self.number = number
+        self.number, self.region = number, shared.region
         self._folder, self._shared, self._others = folder, shared, others
         root = root_of(number, shared.secret)
-        self.identity = Identity(number, shared.region, root)
+        self.identity: Identity = (
+            replace(first.identity, region=shared.region)
+            if first
+            else Identity(number, shared.region, root)
+        )
         self.clients = Clients(shared.endpoint_url, shared.region, root)
         self.invoker = Invoker(
             self.identity, self.clients, shared.registry, folder / "lambda", shared.faults
@@ -117,13 +130,53 @@ class Account:
         self.fsx = Fsx(FileSystems(self.identity, self.clients, folder / "fsx"))
         self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
         self.state = self._state()
-        self.authorizer = Authorizer(
+        self.authorizer: Authorizer = Authorizer(
             self.identity, self.state, shared.evaluator, shared.requests, shared.enforce_iam
         )
         self.cloudformation = CloudFormation(
             self.identity, self.clients, self.functions, shared.endpoint_url
         )
+        self.projects, self.quotas = BuildProjects(self.identity), Quotas(self.identity)
+        self.registries = Registries(self.identity)
         self.router = self._service_router()
+
+    @property
+    def _keepers(self) -> Mapping[str, Keeper | SageMaker]:
+        return {
+            "functions": self.functions,
+            "sources": self.sources,
+            "scheduler": self.scheduler.store,
+            "autoscaling": self.autoscaling,
+            "layers": self.layers,
+            "registries": self.registries,
+            "file-systems": self.fsx.file_systems,
+            "cloudformation": self.cloudformation,
+            "projects": self.projects,
+            "quotas": self.quotas,
+            "sagemaker": self.sagemaker,
+        }
+
+    @property
+    def kept(self) -> dict[str, Kept]:
+        """Return the state of the account's parts, but for what moto has."""
+        return {name: keeper.kept for name, keeper in self._keepers.items()}
+
+    @property
+    def kept_folders(self) -> list[Path]:
+        """Return the folders with files of the kept state."""
+        folders = (self._folder / name for name in ("lambda", "ecr", "fsx"))
+        return [folder for folder in folders if folder.exists()]
+
+    def restore(self, saved: Mapping[str, Kept]) -> None:
+        """Take over the state of an earlier emulator's account."""
+        for name, keeper in self._keepers.items():
+            keeper.restore(saved[name])
+
+    def resume(self) -> None:
+        """Let run again what ran in an earlier emulator, or tell that it does not."""
+        self.cloudformation.stacks.resume()
+        self.sagemaker.resume()
+        self.sources.resume()
 
     @property
     def closing(self) -> tuple[Callable[[], object], ...]:
@@ -224,12 +277,10 @@ class Account:
                 self.autoscaling.operations, complete=True, keeps=True
             ),
             "scheduler": Service(self.scheduler.operations, complete=True),
-            "codebuild": Service(
-                BuildProjects(self.identity).operations, complete=True, keeps=True
-            ),
-            "service-quotas": Service(Quotas(self.identity).operations, complete=True, keeps=True),
+            "codebuild": Service(self.projects.operations, complete=True, keeps=True),
+            "service-quotas": Service(self.quotas.operations, complete=True, keeps=True),
             "ecr": Service(
-                {"BatchGetImage": Registries(self.identity).get_images, **self.layers.operations},
+                {"BatchGetImage": self.registries.get_images, **self.layers.operations},
                 guards=unsupported_requests.GUARDS["ecr"],
             ),
         }
@@ -246,6 +297,7 @@ class Account:
             self._services_of,
             raw=raw,
             paths=shared.paths,
+            regions=shared.regions,
         )
 
     def _sagemaker_of(self, number: str) -> SageMaker:

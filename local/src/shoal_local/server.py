@@ -24,6 +24,7 @@ from shoal_local.account import Account, Shared
 from shoal_local.control.account_router import AccountRouter
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.loopback_guard import LoopbackGuard
+from shoal_local.control.moto_backends import backends_of, counted, restore_backends
 from shoal_local.control.moto_patches import (
     patch_cloudwatch,
     patch_ecr,
@@ -38,7 +39,7 @@ from shoal_local.control.part_checksums import patch_uploads
 from shoal_local.control.protocol import Answer
 from shoal_local.control.request_handler import RequestHandler, end_connections
 from shoal_local.control.request_log import RequestLog
-from shoal_local.control.state import State
+from shoal_local.control.state import KEPT, State
 from shoal_local.control.upload_digests import patch_digests
 from shoal_local.errors import EmulatorError
 from shoal_local.faults import Faults
@@ -46,6 +47,7 @@ from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.jobs.containers import Machine
 from shoal_local.sagemaker.settings import Settings
+from shoal_local.snapshot import Snapshots
 
 HOST = "127.0.0.1"
 BACKLOG = 128
@@ -59,11 +61,14 @@ class Options:
     """The options of `serve`.
 
     - `account`, `others`: the accounts that there are.
+    - `region`, `other_regions`: the regions in which each of them has all services.
     - `accelerators`: how many GPUs of this machine training jobs may use.
     - `images`: runtimes by patterns of the user's own images.
     - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
       to endpoints, run.
     - `enforce_iam`: whether callers' policies are applied.
+    - `keep`: whether the state is kept when the emulator stops, and restored when it starts;
+      `killed_at`: when the emulator before it started, if that one could not keep its own.
     - `faults`, `durations`: the file of faults, and seconds of `Settings` that differ from AWS's;
       both for tests.
 
@@ -81,23 +86,34 @@ class Options:
     hosting_speed: float = 1.0
     enforce_iam: bool = False
     others: tuple[str, ...] = ()
+    other_regions: tuple[str, ...] = ()
     faults: Path | None = None
     durations: Mapping[str, float] = field(default_factory=dict)
+    keep: bool = False
+    killed_at: str | None = None
 
     @property
     def accounts(self) -> tuple[str, ...]:
         return (self.account, *self.others)
 
-    def folder(self, account: str) -> Path:
-        """Return the folder of the account's files: the state directory itself while there is one
-        account, else a folder of its own.
+    @property
+    def regions(self) -> tuple[str, ...]:
+        return (self.region, *self.other_regions)
+
+    def folder(self, account: str, region: str) -> Path:
+        """Return the folder of the account's files in a region: the state directory itself while
+        there is one account and one region, else a folder of its own.
         """
-        return self.state_dir / "accounts" / account if self.others else self.state_dir
+        folder = self.state_dir / "accounts" / account if self.others else self.state_dir
+        return folder / "regions" / region if self.other_regions else folder
 
     def __post_init__(self) -> None:
-        twice = [account for account in self.accounts if self.accounts.count(account) > 1]
-        if twice:
-            raise EmulatorError(f"--account {twice[0]} is given twice; name each account once")
+        for option, values in (("account", self.accounts), ("region", self.regions)):
+            twice = [value for value in values if values.count(value) > 1]
+            if twice:
+                raise EmulatorError(
+                    f"--{option} {twice[0]} is given twice; name each {option} once"
+                )
         for pattern, runtime in self.images.items():
             if runtime not in runtimes():
                 raise EmulatorError(
@@ -112,7 +128,10 @@ class Options:
 
 
 class Emulator:
-    """The accounts and the server in front of them; `home` is the first account."""
+    """The accounts and the server in front of them.
+
+    `accounts` are those of the first region, `home` is the first of them.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -132,17 +151,46 @@ class Emulator:
         self._thread: threading.Thread | None = None
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.evaluator = Evaluator(self.registry)
-        self.accounts: dict[str, Account] = {}
+        self.regions: dict[str, dict[str, Account]] = {}
         shared = self._shared()
-        for number in options.accounts:
-            self.accounts[number] = Account(number, options.folder(number), shared, self.accounts)
+        for region in options.regions:
+            self.regions[region] = self._accounts(replace(shared, region=region))
+        self.accounts = self.regions[options.region]
         self.home = self.accounts[options.account]
-        send_object_events(lambda number, entry: self.accounts[number].events.emit(entry))
+        send_object_events(self._emit)
         self._router = AccountRouter(
-            {number: account.router for number, account in self.accounts.items()}
+            {
+                region: {number: account.router for number, account in accounts.items()}
+                for region, accounts in self.regions.items()
+            }
         )
+        self.snapshots = Snapshots(options.state_dir)
+        self.restored = self._restore() if options.keep else None
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])
+
+    def _accounts(self, shared: Shared) -> dict[str, Account]:
+        """Return the accounts in a region. IAM and STS are global: an account's sessions are valid
+        in every region.
+        """
+        accounts: dict[str, Account] = {}
+        for number in self.options.accounts:
+            folder = self.options.folder(number, shared.region)
+            first = next(iter(self.regions.values()), {}).get(number)
+            accounts[number] = Account(number, folder, shared, accounts, first)
+        return accounts
+
+    @property
+    def _all(self) -> Iterable[Account]:
+        """Return every account in every region."""
+        return [each for accounts in self.regions.values() for each in accounts.values()]
+
+    def _emit(self, number: str, region: str, entry: Mapping[str, Any]) -> None:
+        """Put an event on the default bus of a region; nobody listens in a region that is not
+        emulated.
+        """
+        if region in self.regions:
+            self.regions[region][number].events.emit(entry)
 
     def _shared(self) -> Shared:
         options = self.options
@@ -153,6 +201,7 @@ class Emulator:
         )
         return Shared(
             region=options.region,
+            regions=options.regions,
             secret=self.secret,
             endpoint_url=self.endpoint_url,
             registry=self.registry,
@@ -165,12 +214,41 @@ class Emulator:
             paths=self._answer_path,
         )
 
+    def _restore(self) -> dict[str, Any] | None:
+        """Take over what was kept, and return what the snapshot says of it; None without one."""
+        header = self.snapshots.header()
+        if header is None:
+            return None
+        if (kept := self._identities()) != {key: header.get(key) for key in kept}:
+            options = [f"--account {each}" for each in header.get("accounts", [])]
+            options += [f"--region {each}" for each in header.get("regions", [])]
+            raise EmulatorError(
+                f"the state in {self.options.state_dir / KEPT} was kept with {' '.join(options)};"
+                " start with these options"
+            )
+        saved = self.snapshots.load()
+        restore_backends(saved["moto"])
+        for account in self._all:
+            account.restore(saved["accounts"][account.number, account.region])
+        return header
+
+    def _identities(self) -> dict[str, list[str]]:
+        return {"accounts": list(self.options.accounts), "regions": list(self.options.regions)}
+
+    def _keep(self) -> None:
+        """Write the snapshot from which the next start is restored."""
+        accounts = {(account.number, account.region): account.kept for account in self._all}
+        saved = {"moto": backends_of(self.options.accounts), "accounts": accounts}
+        folders = [each for account in self._all for each in account.kept_folders]
+        about = {**self._identities(), "resources": counted(saved)}
+        self.snapshots.save(saved, folders, about)
+
     def _answer_path(self, environ: dict[str, Any]) -> Answer | None:
         """Return the answer of the account that knows one of the emulator's own URLs; such URLs are
         not signed.
         """
         refusal = None
-        for account in self.accounts.values():
+        for account in self._all:
             answer = account.layers.answer_path(environ) or account.cloudformation.answer_path(
                 environ
             )
@@ -214,6 +292,10 @@ class Emulator:
 
     def start(self) -> None:
         """Answer requests from a thread, and write the address into the state directory."""
+        if self.restored is not None:
+            # requests wait at the port until everything has a true status
+            for account in self._all:
+                account.resume()
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": 0.05},
@@ -234,17 +316,29 @@ class Emulator:
             "account": self.options.account,
             "accounts": list(self.options.accounts),
             "region": self.options.region,
+            "regions": list(self.options.regions),
             "hosting_speed": self.options.hosting_speed,
             "enforces_iam": self.options.enforce_iam,
             "cores": Machine.here(None).cores,
+            **({"restored": self._restored_description()} if self.options.keep else {}),
+        }
+
+    def _restored_description(self) -> dict[str, Any]:
+        header = self.restored or {}
+        return {
+            "kept_at": header.get("kept_at"),
+            "resources": header.get("resources", {}),
+            "lost_since": self.options.killed_at,
         }
 
     def close(self) -> None:
         """Stop the parts in the order in which they use each other; the server last, because the
         others still call it.
+
+        With `keep`, raises EmulatorError when the state could not be kept.
         """
         steps: Iterable[Callable[[], object]] = (
-            *(step for account in self.accounts.values() for step in account.closing),
+            *(step for account in self._all for step in account.closing),
             self._stop_server,
             self.evaluator.close,
             self.registry.sweep,
@@ -254,6 +348,8 @@ class Emulator:
                 step()
             except Exception:
                 log.exception("closing failed at %s", step)
+        if self.options.keep and self._thread is not None:
+            self._keep()
         self.state.withdraw()
 
     def _stop_server(self) -> None:

@@ -87,6 +87,10 @@ class LocalAccount:
         """Return another account of the same emulator."""
         return LocalAccount(self.endpoint, self.state_dir, number, self.region)
 
+    def in_region(self, region: str) -> LocalAccount:
+        """Return the same account in another region."""
+        return LocalAccount(self.endpoint, self.state_dir, self.number, region)
+
     @property
     def key(self) -> str:
         """Return the access key of its root."""

@@ -1,4 +1,6 @@
-"""Check each request's signature, and route it to the account that its access key belongs to."""
+"""Check each request's signature, and route it to the account of its access key, in the region that
+it is signed for.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,18 @@ from shoal_local.errors import AwsError
 
 @dataclass(frozen=True)
 class AccountRouter:
-    """A WSGI application in front of the accounts' routers.
+    """A WSGI application in front of the accounts' routers, by region and account.
 
-    The emulator's own URLs are not signed; any account answers them.
+    The emulator's own URLs are not signed; any account answers them. Requests for a region that is
+    not there go to the first one, which has moto's services of every region.
     """
 
-    routers: Mapping[str, ServiceRouter]
+    regions: Mapping[str, Mapping[str, ServiceRouter]]
+
+    @property
+    def routers(self) -> Mapping[str, ServiceRouter]:
+        """Return the routers of the first region by account."""
+        return next(iter(self.regions.values()))
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         try:
@@ -47,7 +55,8 @@ class AccountRouter:
         signature = signature_of(environ)
         router, credentials = self._holder(signature.access_key_id if signature else "")
         check_signature(environ, signature, credentials)
-        return router
+        region = self.regions.get(signature.region) if signature else None
+        return region[router.identity.account] if region else router
 
     def _holder(self, access_key_id: str) -> tuple[ServiceRouter, RoleCredentials | None]:
         """Return the router of the key's account, and what belongs to the key.

@@ -49,6 +49,9 @@ class Body:
         file.flush()
         return cls(io.FileIO(os.dup(file.fileno()), "rb"), 0, length)
 
+    def close(self) -> None:
+        self._file.close()
+
     def __len__(self) -> int:
         return self._length
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from moto.s3 import notifications
 
-Emit = Callable[[str, Mapping[str, Any]], object]
-"""Takes an account and an event."""
+Emit = Callable[[str, str, Mapping[str, Any]], object]
+"""Takes an account, the bucket's region, and an event."""
 
 _DETAIL_TYPES = {"ObjectCreated": "Object Created", "ObjectRemoved": "Object Deleted"}
 _REASONS = {
@@ -35,7 +35,7 @@ def send_object_events(emit: Emit) -> None:
         if entry := entry_of(
             account_id, bucket.name, str(getattr(event_name, "value", event_name)), key
         ):
-            emit(account_id, entry)
+            emit(account_id, bucket.region_name, entry)
 
     notifications._send_event_bridge_message = send
 

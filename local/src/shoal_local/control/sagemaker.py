@@ -17,6 +17,7 @@ from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.protocol import Answer, ApiCall, error_answer
 from shoal_local.control.service_router import Reply
 from shoal_local.errors import AwsError
+from shoal_local.kept import Kept
 
 RUNTIME_OPERATIONS = {
     "invocations": "InvokeEndpoint",
@@ -52,6 +53,13 @@ class SageMaker(Protocol):
     ) -> tuple[int, Mapping[str, str], bytes]: ...
 
     def close(self) -> None: ...
+
+    @property
+    def kept(self) -> Kept: ...
+
+    def restore(self, saved: Kept) -> None: ...
+
+    def resume(self) -> None: ...
 
 
 @dataclass(frozen=True)

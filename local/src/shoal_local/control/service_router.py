@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from wsgiref.util import FileWrapper
@@ -57,7 +57,7 @@ MOTO_SERVICES = frozenset(
         "budgets",
     }
 )
-# Services that keep their things in one place here, which is that of the emulator's region.
+# Services that keep their things here, in the regions that the emulator has.
 OF_ONE_REGION = frozenset(
     {
         "sagemaker",
@@ -121,11 +121,12 @@ class Reply:
 
 @dataclass
 class ServiceRouter:
-    """A WSGI application for the requests of one account's callers.
+    """A WSGI application for the requests of one account's callers to one region.
 
     - `raw`: services that take requests whole, by name.
     - `paths`: answers the emulator's own URLs.
     - `services_of`: returns the services of the account that a request is about.
+    - `regions`: those that the emulator has, for a refusal's words.
     """
 
     identity: Identity
@@ -138,6 +139,7 @@ class ServiceRouter:
         default_factory=dict
     )
     paths: Callable[[dict[str, Any]], Answer | None] = lambda _environ: None
+    regions: Sequence[str] = ()
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
@@ -178,7 +180,7 @@ class ServiceRouter:
                 environ,
                 start_response,
                 call,
-                f"Shoal's emulator has {call.service} in {self.identity.region} only, and the"
+                f"Shoal's emulator has {call.service} in {', '.join(self.regions)} only, and the"
                 f" request is signed for {call.region}",
             )
         if call.service in self.raw:

@@ -17,9 +17,13 @@ from shoal_local.errors import EmulatorError
 from shoal_local.processes import ProcessRegistry, started_at
 
 STATE_FILE = "emulator.json"
+# What `serve --keep` has kept (shoal_local/snapshot.py); only a person deletes it.
+KEPT = "kept"
 # Marks a folder whose content an emulator may delete.
 MARKER = ".shoal-emulator"
 POLL_S = 0.05
+KEEP_LIMIT_S = 600.0
+"""In which an emulator that keeps its state must have written it."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,12 @@ class State:
 
     folder: Path
 
-    def claim(self) -> None:
-        """Take the folder and empty it.
+    def claim(self, *, keep: bool = False) -> str | None:
+        """Take the folder and empty it, but for what was kept.
 
-        Raises EmulatorError when an emulator runs in it, or when it has files of somebody else.
+        Returns when the emulator before this one started, if that one did not end by itself.
+        Raises EmulatorError when an emulator runs in the folder, when it has files of somebody
+        else, or when it has kept state that a start without `keep` would not use.
         """
         running = self.running()
         if running:
@@ -48,13 +54,21 @@ class State:
                 f"{self.folder} has files that no emulator made; give an empty folder or one that"
                 " does not exist"
             )
-        self.clean()
+        if (self.folder / KEPT).exists() and not keep:
+            raise EmulatorError(
+                f"{self.folder} has state that an emulator kept; start with --keep, with another"
+                f" --state-dir, or delete {self.folder / KEPT}"
+            )
+        killed = self.description()
+        # Until this one serves: if it cannot start, the next one tells of the one that was killed.
+        self._clean({KEPT, STATE_FILE} if keep else {KEPT})
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)  # credentials of roles, code and data of jobs lie here
         (self.folder / MARKER).touch(mode=0o600)
         (self.folder / MARKER).write_text(
             "Everything in this folder belongs to Shoal's emulator and is deleted by it.\n"
         )
+        return str(killed["started_at"]) if killed else None
 
     def make(self, name: str) -> Path:
         """Create a folder in it."""
@@ -96,11 +110,26 @@ class State:
             return None
 
     def clean(self) -> list[int]:
-        """End the children that a dead emulator left, delete its files, and return the pids."""
+        """End the children that a dead emulator left, delete its files, and return the pids.
+
+        What was kept stays.
+        """
+        return self._clean({KEPT, STATE_FILE} if (self.folder / KEPT).exists() else set())
+
+    def _clean(self, spared: set[str]) -> list[int]:
         if not (self.folder / MARKER).exists():
             return []
         ended = ProcessRegistry(self.folder).sweep()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not any((self.folder / name).exists() for name in spared):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            return ended
+        for path in self.folder.iterdir():
+            if path.name in {MARKER, *spared}:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
         return ended
 
     def stop(self, limit_s: float) -> bool:
@@ -112,7 +141,7 @@ class State:
         if running:
             pid, start = int(running["pid"]), running["process_started_at"]
             os.kill(pid, signal.SIGTERM)
-            deadline = time.monotonic() + limit_s
+            deadline = time.monotonic() + (KEEP_LIMIT_S if "restored" in running else limit_s)
             while started_at(pid) == start and time.monotonic() < deadline:
                 time.sleep(POLL_S)
             if started_at(pid) == start:

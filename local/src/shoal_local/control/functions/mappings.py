@@ -27,6 +27,7 @@ from shoal_local.control.functions.service import Functions
 from shoal_local.control.identity import Identity
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
+from shoal_local.kept import Keeper, Kept
 
 QUEUE_ARN = re.compile(r"^arn:aws:sqs:[\w-]+:\d{12}:([\w-]+(?:\.fifo)?)$")
 SUPPORTED = (
@@ -96,7 +97,7 @@ class EventSource:
 
 
 @dataclass
-class EventSources:
+class EventSources(Keeper):
     """The mappings of the account; `close` stops their threads."""
 
     identity: Identity
@@ -116,6 +117,15 @@ class EventSources:
             "DeleteEventSourceMapping": self._delete,
             "ListEventSourceMappings": self._list,
         }
+
+    @property
+    def kept(self) -> Kept:
+        return {"sources": self._sources}
+
+    def resume(self) -> None:
+        """Poll for the mappings of an earlier emulator."""
+        for source in self._sources.values():
+            self._run(source)
 
     def tags(self, arn: str) -> dict[str, str]:
         """Return the tags of a mapping, which may be changed; raise AwsError when it does not

@@ -34,6 +34,7 @@ from shoal_local.control.identity import Identity
 from shoal_local.control.policies import allows
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
+from shoal_local.kept import Keeper, Kept
 
 TAIL_BYTES = 4096
 MAX_REQUEST_BYTES = 6_291_456
@@ -51,7 +52,7 @@ class LambdaResult:
 
 
 @dataclass
-class Functions:
+class Functions(Keeper):
     """The account's functions in this region."""
 
     identity: Identity
@@ -60,6 +61,10 @@ class Functions:
     folder: Path
     _functions: dict[str, Function] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def kept(self) -> Kept:
+        return {"functions": self._functions}
 
     def get(self, name_or_arn: str) -> Function:
         """Return the function; raise AwsError ResourceNotFoundException when it does not exist."""

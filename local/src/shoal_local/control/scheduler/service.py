@@ -36,7 +36,7 @@ class Scheduler:
     ) -> None:
         self._identity = identity
         self._began_at, self._began_s, self._speed = datetime.now(UTC), time.monotonic(), speed
-        self._store = Store(identity.account, identity.region, self.now)
+        self.store = Store(identity.account, identity.region, self.now)
         self._deliveries = Deliveries(identity, clients, measure, self.now, speed)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="scheduler")
@@ -59,13 +59,13 @@ class Scheduler:
             "CreateSchedule": self._create,
             "UpdateSchedule": self._update,
             "GetSchedule": lambda call: describe(
-                self._store.get(call.parameters.get("GroupName"), call.parameters["Name"])
+                self.store.get(call.parameters.get("GroupName"), call.parameters["Name"])
             ),
             "DeleteSchedule": self._delete,
             "ListSchedules": self._list,
             "CreateScheduleGroup": self._create_group,
             "GetScheduleGroup": lambda call: describe_group(
-                self._store.group(call.parameters["Name"])
+                self.store.group(call.parameters["Name"])
             ),
             "DeleteScheduleGroup": self._delete_group,
             "ListScheduleGroups": self._list_groups,
@@ -76,16 +76,16 @@ class Scheduler:
 
     def _run(self) -> None:
         while not self._closing.wait(POLL_S):
-            for schedule in self._store.take_due():
+            for schedule in self.store.take_due():
                 self._deliveries.start(schedule)
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
         self._check_target(call.parameters)
-        return {"ScheduleArn": self._store.create(call.parameters).arn}
+        return {"ScheduleArn": self.store.create(call.parameters).arn}
 
     def _update(self, call: ApiCall) -> Mapping[str, Any]:
         self._check_target(call.parameters)
-        return {"ScheduleArn": self._store.update(call.parameters).arn}
+        return {"ScheduleArn": self.store.update(call.parameters).arn}
 
     def _check_target(self, request: Mapping[str, Any]) -> None:
         """Raise AwsError for a wrong expression, for a target that is not emulated, and for a role
@@ -95,7 +95,7 @@ class Scheduler:
         (recorded by LocalStack, test_scheduler.snapshot.json).
         """
         times_of(request)
-        target, group = request["Target"], self._store.group(request.get("GroupName") or "default")
+        target, group = request["Target"], self.store.group(request.get("GroupName") or "default")
         if not TARGET.match(target["Arn"]):
             raise AwsError(
                 "ValidationException",
@@ -114,16 +114,16 @@ class Scheduler:
             raise AwsError("ValidationException", f"{message} ({error.message})") from error
 
     def _delete(self, call: ApiCall) -> Mapping[str, Any]:
-        self._store.delete(call.parameters.get("GroupName"), call.parameters["Name"])
+        self.store.delete(call.parameters.get("GroupName"), call.parameters["Name"])
         return {}
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
         request = call.parameters
         if request.get("GroupName"):
-            self._store.group(request["GroupName"])
+            self.store.group(request["GroupName"])
         schedules = [
             summary(schedule)
-            for schedule in self._store.all()
+            for schedule in self.store.all()
             if request.get("GroupName") in (None, schedule.group)
             and schedule.name.startswith(request.get("NamePrefix") or "")
             and request.get("State") in (None, schedule.settings["State"])
@@ -133,29 +133,29 @@ class Scheduler:
     def _create_group(self, call: ApiCall) -> Mapping[str, Any]:
         return {
             "ScheduleGroupArn": (
-                self._store.create_group(call.parameters["Name"], _tag_map(call.parameters)).arn
+                self.store.create_group(call.parameters["Name"], _tag_map(call.parameters)).arn
             )
         }
 
     def _delete_group(self, call: ApiCall) -> Mapping[str, Any]:
-        self._store.delete_group(call.parameters["Name"])
+        self.store.delete_group(call.parameters["Name"])
         return {}
 
     def _list_groups(self, call: ApiCall) -> Mapping[str, Any]:
         prefix = call.parameters.get("NamePrefix") or ""
         groups = [
-            describe_group(group) for group in self._store.groups() if group.name.startswith(prefix)
+            describe_group(group) for group in self.store.groups() if group.name.startswith(prefix)
         ]
         return _page("ScheduleGroups", groups, call.parameters)
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
         group = self._tagged(call)
-        self._store.retag(group, {**group.tags, **_tag_map(call.parameters)})
+        self.store.retag(group, {**group.tags, **_tag_map(call.parameters)})
         return {}
 
     def _untag(self, call: ApiCall) -> Mapping[str, Any]:
         group = self._tagged(call)
-        self._store.retag(
+        self.store.retag(
             group,
             {
                 key: value
@@ -169,7 +169,7 @@ class Scheduler:
         """Return the group of an ARN. Groups have tags, schedules do not (API reference,
         TagResource).
         """
-        return self._store.group(
+        return self.store.group(
             str(call.parameters["ResourceArn"]).rpartition(":schedule-group/")[2]
         )
 

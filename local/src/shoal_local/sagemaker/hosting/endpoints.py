@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
@@ -38,8 +39,13 @@ _EVENT_STATUS = {
     "Deleting": "DELETING",
     "Failed": "FAILED",
     "RollingBack": "ROLLING_BACK",
+    "SystemUpdating": "SYSTEM_UPDATING",
 }
-"""As in the guide's event examples; the API itself says InService."""
+"""As in the guide's event examples, the last one by analogy; the API itself says InService."""
+_RESTARTED = "InternalServerError: shoal-local was started again"
+_STOPPED_IN_UPDATE = (
+    "InternalServerError: shoal-local was stopped during an update of the endpoint."
+)
 
 
 @dataclass
@@ -85,11 +91,41 @@ class Endpoints:
             ),
         }
         self._core.store.create(KIND, name, document, _name_in_use)
-        traffic = Traffic(name, self._core.settings.invocation_s)
-        self._hosted[name] = HostedEndpoint(traffic, AsyncInference(self._core, name, traffic))
+        self._host(name)
         self._emit(document)
         self._in_background(lambda: self._deploy(name, config, Plan()))
         return {"EndpointArn": document["EndpointArn"]}
+
+    def _host(self, name: str) -> None:
+        traffic = Traffic(name, self._core.settings.invocation_s)
+        self._hosted[name] = HostedEndpoint(traffic, AsyncInference(self._core, name, traffic))
+
+    def resume(self) -> None:
+        """Start servers for the endpoints of an earlier emulator; an endpoint that was being
+        updated has failed, because what it was to become is lost.
+        """
+        for document in self._core.store.all(KIND):
+            name, status = document["EndpointName"], document["EndpointStatus"]
+            self._host(name)
+            if status == "Deleting":
+                self._in_background(partial(self._remove, name))
+            elif status in {"Updating", "RollingBack"}:
+                self._end_without_fleet(name, serves=False, reason=_STOPPED_IN_UPDATE)
+            elif status != "Failed":
+                self._resume(document)
+
+    def _resume(self, document: Document) -> None:
+        name, config_name = document["EndpointName"], document["EndpointConfigName"]
+        config = self._core.store.get(configs.KIND, config_name)
+        if config is None:
+            reason = f"{_RESTARTED}, and its endpoint configuration {config_name} is gone."
+            self._end_without_fleet(name, serves=False, reason=reason)
+            return
+        live = document.get("ProductionVariants", [])
+        config = variants.with_retained_properties(config, live, ())
+        if document["EndpointStatus"] == "InService":
+            self._change(name, _begin_maintenance)
+        self._in_background(partial(self._deploy, name, config, Plan()))
 
     def update(self, request: Document) -> Document:
         document = self._find_updatable(request)
@@ -178,7 +214,7 @@ class Endpoints:
         try:
             hosted.next_fleet = Fleet(self._core, name, config)
         except ServerFailedError as error:
-            self._end_without_fleet(name, hosted.fleet is not None, str(error))
+            self._end_without_fleet(name, serves=hosted.fleet is not None, reason=str(error))
             return
 
         def change_document(edit: Callable[[Document], None]) -> None:
@@ -200,7 +236,7 @@ class Endpoints:
         except ClosingError:
             return
 
-    def _end_without_fleet(self, name: str, serves: bool, reason: str) -> None:
+    def _end_without_fleet(self, name: str, *, serves: bool, reason: str) -> None:
         self._change(
             name,
             lambda each: each.update(
@@ -362,6 +398,10 @@ def _config_of(hosted: HostedEndpoint) -> Document:
     """Return the configuration that serves, also while the first fleet is about to be noted."""
     fleet = hosted.fleet or hosted.next_fleet
     return fleet.config if fleet else {}
+
+
+def _begin_maintenance(document: Document) -> None:
+    document["EndpointStatus"] = "SystemUpdating"
 
 
 def _name_in_use(existing: Document) -> AwsError:

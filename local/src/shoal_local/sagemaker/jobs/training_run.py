@@ -122,21 +122,23 @@ class TrainingRun:
 
     def _finish(self, status: str, secondary: str, reason: str) -> None:
         def edit(document: Document) -> None:
-            ended_at = names.now()
-            document.update(TrainingJobStatus=status, TrainingEndTime=ended_at)
-            if reason:
-                document["FailureReason"] = failure_reason(reason)
-            _transition(document, secondary, document.get("FailureReason") or _MESSAGES[secondary])
-            document["SecondaryStatusTransitions"][-1]["EndTime"] = ended_at
-            warm_pools.job_ended(document)
-            seconds = max(1, round(ended_at - document.get("TrainingStartTime", ended_at)))
-            document.update(
-                TrainingTimeInSeconds=seconds,
-                BillableTimeInSeconds=seconds,
-                FinalMetricDataList=self._metrics.final(),
-            )
+            end_training(document, status, secondary, reason)
+            document["FinalMetricDataList"] = self._metrics.final()
 
         self._job.change(edit)
+
+
+def end_training(document: Document, status: str, secondary: str, reason: str) -> None:
+    """Set a job's last status, with its times and its warm pool."""
+    ended_at = names.now()
+    document.update(TrainingJobStatus=status, TrainingEndTime=ended_at)
+    if reason:
+        document["FailureReason"] = failure_reason(reason)
+    _transition(document, secondary, document.get("FailureReason") or _MESSAGES[secondary])
+    document["SecondaryStatusTransitions"][-1]["EndTime"] = ended_at
+    warm_pools.job_ended(document)
+    seconds = max(1, round(ended_at - document.get("TrainingStartTime", ended_at)))
+    document.update(TrainingTimeInSeconds=seconds, BillableTimeInSeconds=seconds)
 
 
 def _transition(document: Document, secondary: str, message: str) -> None:
