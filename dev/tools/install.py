@@ -92,6 +92,7 @@ def main(arguments: Sequence[str]) -> int:
             install_apart(SDKS)
         if "docs" in arguments:
             install_apart(DOCS)
+            install_node_packages(ROOT / "dev" / "docs", "installing what draws pictures")
     except (InstallError, OSError) as error:  # a disk that is full or takes no files, too
         print(f"shoal install: {error}", file=sys.stderr)
         return 1
