@@ -45,6 +45,8 @@ class Metric(Settings):
 
     Where none is marked, all are.
     """
+    note: Annotated[str, StringConstraints(max_length=100)] = ""
+    """What a reader of its curve should know; the demo writes it beside the curve."""
 
 
 def problems_of(metrics: Mapping[str, Metric], where: str) -> Iterator[Problem]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pygments.lexers.special import TextLexer
+
 project = "Shoal"
 author = "Shoal"
 extensions = ["myst_parser"]
@@ -26,16 +28,16 @@ html_theme = "furo"
 html_title = "Shoal"
 html_copy_source = False
 html_show_copyright = False
-# furo and Sphinx ask no other host for fonts or scripts; a page opens from disk
-suppress_warnings = [
-    "misc.highlighting_failure",  # Mermaid's pictures stay text here; GitHub draws them
-    "toc.not_included",  # shoal-local's changes
-]
+# furo, Sphinx and Mermaid ask no other host for fonts or scripts; a page opens from disk
+html_static_path = ["node_modules/@mermaid-js/tiny/dist", "static"]
+html_js_files = ["mermaid.tiny.js", "draw.js"]
+suppress_warnings = ["toc.not_included"]  # shoal-local's changes
 _SECTION = re.compile(r"^## (.+)$|^\|.*?\[[^\]]+\]\(([^)#]+\.md)\)", re.MULTILINE)
 
 
 def setup(app: Any) -> None:
-    """Give the first page its menu."""
+    """Give the first page its menu, and let draw.js have Mermaid's blocks as they are."""
+    app.add_lexer("mermaid", TextLexer)
     app.connect("source-read", _add_contents)
 
 

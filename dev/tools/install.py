@@ -5,7 +5,7 @@ Needs Python 3.11 or 3.12 and a package registry, nothing else; runs with the st
 alone. Every part leaves a stamp (a hash of what it was made from), so that a second run finds
 everything in place and returns at once.
 
-    python3 dev/tools/install.py [tests] [runtimes] [sdks] [docs]
+    python3 dev/tools/install.py [tests] [runtimes] [sdks] [docs] [recording]
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ BASE_LOCKS = ("requirements.txt", "requirements-local.txt")
 SDKS = {f"sdk-{major}": f"tests/goldens/requirements-sdk-{major}.txt" for major in ("v2", "v3")}
 """SageMaker's SDKs, for the tests that run them against shoal-local."""
 DOCS = {"docs": "dev/docs/requirements.txt"}
-PARTS = ("tests", "runtimes", "sdks", "docs")
+RECORDING = {"recording": "dev/recording/requirements.txt"}
+PARTS = ("tests", "runtimes", "sdks", "docs", "recording")
 PROGRAMS = ("config", "local/src", "pipelines", "shoal", "stacks")
 """What a user's commands import of ours; neither what is archived for AWS nor what only tests and
 benchmarks need.
@@ -92,6 +93,9 @@ def main(arguments: Sequence[str]) -> int:
             install_apart(SDKS)
         if "docs" in arguments:
             install_apart(DOCS)
+            install_node_packages(ROOT / "dev" / "docs", "installing what draws pictures")
+        if "recording" in arguments:
+            install_apart(RECORDING)
     except (InstallError, OSError) as error:  # a disk that is full or takes no files, too
         print(f"shoal install: {error}", file=sys.stderr)
         return 1

@@ -29,6 +29,7 @@ CHOSEN = (
     "tests/goldens/requirements-sdk-v2",
     "tests/goldens/requirements-sdk-v3",
     "dev/docs/requirements",
+    "dev/recording/requirements",
 )
 PIP_TOOLS = "pip-tools==7.6.2"
 

@@ -1,5 +1,6 @@
-"""Writes docs/reference: every command, as click has it, and every key of the YAML files that
-people write, as their schemas have it. Writes shoal-local's page of operations, too.
+"""Writes docs/reference: every command, as click has it, every key of the YAML files that people
+write, as their schemas have it, and pictures of the stacks, as a synth has them. Writes
+shoal-local's page of operations, too.
 
 .venv/bin/python -m dev.tools.reference
 """
@@ -10,18 +11,23 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
+from config.loader import load_environment
 from config.schema import schema
 from config.workload import Workload
+from dev.tools.pictures.page import stacks_page
 from shoal.cli.lazy import Deferred
 from shoal.cli.main import shoal
+from tests.repository import ROOT
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 COMMAND = "make reference"
-_NOTE = f"<!-- Written by `{COMMAND}`: change the program's text instead of this page. -->"
+STACKS = "stacks.md"
+NOTE = f"<!-- Written by `{COMMAND}`: change the program's text instead of this page. -->"
 _UNLIMITED = 1_000_000
 """click wraps at its width, or at max_content_width if that is less."""
 _WORDS = {"string": "text", "boolean": "true or false"}
@@ -35,17 +41,28 @@ def main() -> None:
 
     coverage.main()
     FOLDER.mkdir(exist_ok=True)
-    for name, text in pages().items():
+    for name, text in (pages() | {STACKS: _stacks_page()}).items():
         (FOLDER / name).write_text(text, encoding="utf-8")
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each page by its file name."""
+    """Return the text of each page by its file name, except for the one that takes a synth."""
     return {
         "cli.md": cli_page(shoal, "shoal"),
         "environment.md": environment_page(schema()),
         "workload.md": workload_page(schema(Workload)),
     }
+
+
+def _stacks_page() -> str:
+    """Return the page of the stacks, of environments of the tests: those of the user change."""
+    from tests.identity.everything import everything
+    from tests.identity.synth import synthesised  # starts Node.js
+
+    environments = {"dev": load_environment("dev", ROOT), "everything": everything()}
+    with TemporaryDirectory() as folder:
+        templates = synthesised(environments, Path(folder))
+    return stacks_page(templates["dev"], templates["everything"], NOTE)
 
 
 def cli_page(group: click.Group, name: str) -> str:
@@ -55,7 +72,7 @@ def cli_page(group: click.Group, name: str) -> str:
     lines = [
         "# Commands",
         "",
-        _NOTE,
+        NOTE,
         "",
         group.get_short_help_str(_UNLIMITED),
         "`make install` sets up `.venv/bin/shoal`.",
@@ -144,7 +161,7 @@ def environment_page(root: Schema) -> str:
     lines = [
         "# Keys of an environment file",
         "",
-        _NOTE,
+        NOTE,
         "",
         "One file in `environments/` is one environment. Editors complete and check its keys by"
         " `environments/schema.json`, where the file begins with `# yaml-language-server:"
@@ -163,7 +180,7 @@ def workload_page(root: Schema) -> str:
     lines = [
         "# Keys of a workload file",
         "",
-        _NOTE,
+        NOTE,
         "",
         "One folder in `training_code/` with a `workload.yaml` is one workload. Editors complete"
         " and check its keys by `training_code/schema.json`, where the file begins with"

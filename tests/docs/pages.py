@@ -64,6 +64,15 @@ def _words(line: str) -> Iterator[list[str]]:
         yield words
 
 
+def blocks(text: str) -> list[str]:
+    """Return the blocks that have commands: those of `sh`, and those of `console` with a prompt."""
+    return [
+        block
+        for _, language, block in _FENCE.findall(text)
+        if language == "sh" or (language == "console" and re.search(r"^\$ ", block, re.MULTILINE))
+    ]
+
+
 def scripts(text: str) -> list[str]:
     """Return the blocks of `sh`, as a reader would paste them."""
     return [block for _, language, block in _FENCE.findall(text) if language == "sh"]

@@ -5,7 +5,15 @@ from __future__ import annotations
 import click
 import pytest
 
-from dev.tools.reference import COMMAND, FOLDER, anchor, cli_page, environment_page, pages
+from dev.tools.reference import (
+    COMMAND,
+    FOLDER,
+    STACKS,
+    anchor,
+    cli_page,
+    environment_page,
+    pages,
+)
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
@@ -15,7 +23,7 @@ def test_page_is_current(name: str) -> None:
 
 
 def test_every_generated_page_is_known() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == set(pages())
+    assert {path.name for path in FOLDER.iterdir()} == set(pages()) | {STACKS}
 
 
 def test_pages_do_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,14 @@ def synthesised(environments: Mapping[str, Environment], folder: Path) -> dict[s
         stage = EnvironmentStage(
             app, workloads=[Deployment(environment, launch_of(environment, ROOT))], root=ROOT
         )
+        stacks = {stack.id: stack for stack in stage.synth().stacks}
         templates[name] = Templates(
-            {stack.stack_name: stack.template for stack in stage.synth().stacks}
+            {stack.stack_name: stack.template for stack in stacks.values()},
+            {
+                stack.stack_name: [
+                    stacks[each.id].stack_name for each in stack.dependencies if each.id in stacks
+                ]
+                for stack in stacks.values()
+            },
         )
     return templates

@@ -47,9 +47,12 @@ ARNS = {
 
 @dataclass(frozen=True)
 class Templates:
-    """The templates of one environment's stacks. An import finds the export of another template."""
+    """The templates of one environment's stacks, and the stacks that each is deployed after. An
+    import finds the export of another template.
+    """
 
     stacks: Mapping[str, Document]
+    waits_for: Mapping[str, list[str]] = field(default_factory=dict)
     _exports: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from stacks.app import ShoalApp
 from stacks.stage import Deployment, EnvironmentStage
 from tests.repository import ROOT
 from tests.stacks.reading import definition, properties, resources, statements
+from tests.stacks.variants import variant
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,15 @@ def dashboard(template: Template) -> dict[str, Any]:
         "".join(part if isinstance(part, str) else part["Fn::GetAtt"][0] for part in parts)
     )
     return document
+
+
+def graphs(template: Template) -> dict[str, list[Any]]:
+    """Return the series of each graph of the dashboard, by its title."""
+    return {
+        each["properties"]["title"]: each["properties"]["metrics"]
+        for each in dashboard(template)["widgets"]
+        if each["type"] == "metric"
+    }
 
 
 def test_every_alarm_tells_the_topic_when_it_begins_and_when_it_is_over(
@@ -194,15 +205,45 @@ def test_what_an_execution_starts_carries_the_tag_that_the_budget_counts(
 def test_the_dashboard_shows_every_step_of_the_pipeline(
     monitoring: Template, pipeline: Template
 ) -> None:
-    (steps,) = [
-        each["properties"]["metrics"]
-        for each in dashboard(monitoring)["widgets"]
-        if "steps" in each["properties"]["title"]
+    steps = [series[5] for series in graphs(monitoring)["Duration of steps (s)"] if series[1:]]
+    assert {"Train", "CreateEndpoint", "Teardown", "GateFailed"} <= set(steps)
+    assert steps[:2] == [step["Name"] for step in definition(pipeline)["Steps"]][:2]
+
+
+def test_durations_are_shown_in_seconds_and_read_hidden(monitoring: Template) -> None:
+    read, shown = graphs(monitoring)["Duration of runs (s)"]
+    assert (read[-1]["visible"], shown[0]["expression"]) == (False, f"{read[-1]['id']} / 1000")
+
+
+def test_numbers_stand_above_the_graphs(monitoring: Template) -> None:
+    numbers = dashboard(monitoring)["widgets"][1]
+    labels = [series[-1].get("label") for series in numbers["properties"]["metrics"]]
+    assert (numbers["y"], numbers["properties"]["view"]) == (3, "singleValue")
+    assert [label for label in labels if label] == [
+        "runs succeeded",
+        "runs failed",
+        "longest run (s)",
+        "training (s)",
+        "endpoints at most",
+        "past their time",
     ]
-    assert {"Train", "CreateEndpoint", "Teardown", "GateFailed"} <= {series[5] for series in steps}
-    assert [series[5] for series in steps][:2] == [
-        step["Name"] for step in definition(pipeline)["Steps"]
-    ][:2]
+
+
+def test_what_an_instance_type_lacks_has_no_graph(
+    tmp_path: Path, cdk_context: dict[str, Any], monitoring: Template
+) -> None:
+    training = {"strategy": "torchrun", "instance_type": "ml.m5.xlarge"}
+    environment = variant(tmp_path, "plain", training=training)
+    app = ShoalApp(outdir=str(tmp_path / "cdk.out"), context=cdk_context, checked=False)
+    deployment = Deployment(environment, launch_of(environment, ROOT))
+    stage = EnvironmentStage(app, workloads=[deployment], root=ROOT)
+    plain = graphs(Template.from_stack(stage.workloads[0].monitoring))
+    assert set(graphs(monitoring)) - set(plain) == {
+        "All-reduce (GB/s)",
+        "GPU memory (%, 100 per GPU)",
+        "GPU use (%, 100 per GPU)",
+        "Ranks all on EFA (1 = yes)",
+    }
 
 
 def test_the_dashboard_finds_the_metrics_that_training_defines(monitoring: Template) -> None:
@@ -216,11 +257,8 @@ def test_the_dashboard_finds_the_metrics_that_training_defines(monitoring: Templ
 
 
 def test_the_same_number_of_two_datasets_is_one_graph(monitoring: Template) -> None:
-    graphs = {
-        each["properties"].get("title"): len(each["properties"].get("metrics", ()))
-        for each in dashboard(monitoring)["widgets"]
-    }
-    assert (graphs["Loss"], graphs["Accuracy"], graphs["Images per second (images/s)"]) == (2, 1, 1)
+    numbers = ("Loss", "Accuracy", "Images per second (images/s)")
+    assert [len(graphs(monitoring)[each]) for each in numbers] == [2, 1, 1]
 
 
 def test_widgets_fill_the_grid_without_covering_each_other(monitoring: Template) -> None:

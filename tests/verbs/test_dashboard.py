@@ -19,7 +19,11 @@ GRAPH = {
     "period": 60,
     "metrics": [["Tests", "Things", "Pipeline", "p"]],
 }
-WIDGETS = [{"type": "alarm", "properties": {}}, {"type": "metric", "properties": GRAPH}]
+WIDGETS = [
+    {"type": "alarm", "properties": {}},
+    {"type": "metric", "properties": GRAPH | {"view": "singleValue"}},
+    {"type": "metric", "properties": GRAPH},
+]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from config.gates import bounds
 from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
@@ -325,9 +326,16 @@ def _collect(demo: Demo) -> None:
     demo.facts.evaluation = evaluation_of(demo.target, execution)
     demo.facts.answers = answers_of(execution)
     demo.facts.package = model_package_of(demo.target, execution)
+    demo.facts.limits = tuple(
+        each for each in bounds(demo.environment.evaluation.gates) if each.kind in _NUMBERS
+    )
+    demo.facts.notes = {
+        name: metric.note for name, metric in demo.environment.training.metrics.items()
+    }
     write_pictures(demo.facts, demo.workspace.root, demo.output)
 
 
+_NUMBERS = ("at least", "at most")
 PHASES: tuple[Phase[Demo], ...] = (
     Phase("runtimes", _build_runtimes),
     Phase("emulator", _start_local_server, _stop_local_server, "stop emulator"),

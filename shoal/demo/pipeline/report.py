@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from config.gates import Bound
 from shoal.verbs.errors import refusal
 from shoal.verbs.evaluation import Evaluation
 from shoal.verbs.execution import Execution
@@ -53,6 +54,10 @@ class Facts:
     created: set[Resource] = field(default_factory=set)
     left_behind: tuple[Resource, ...] | None = None
     """None: it was not possible to look."""
+    limits: tuple[Bound, ...] = ()
+    """The limits of the gates that compare with a number, not with another model."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What to know of a number's curve, by the number's name."""
     strategy: str | None = None
     """How training was distributed: the name of the overlay, or the environment's strategy."""
 
@@ -76,7 +81,7 @@ def write_pictures(facts: Facts, root: Path, output: Path) -> None:
         draw_digits,
     )  # only here: loading matplotlib would slow every other verb
 
-    draw_curve(facts.metrics, output / CURVE)
+    draw_curve(facts.metrics, output / CURVE, facts.limits, facts.notes)
     if facts.answers and all("digit" in answer.shown for answer in facts.answers):
         images = [_image(root, each) for each in facts.answers]
         draw_digits(images, facts.answers, output / DIGITS)

@@ -1,0 +1,1 @@
+"""Makes the recording that README shows; `make recording`."""
