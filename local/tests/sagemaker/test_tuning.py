@@ -117,6 +117,8 @@ def grid(account: Account, code: str) -> dict[str, Any]:
     """A job that has tried both combinations at once."""
     limits = {"MaxParallelTrainingJobs": 2}
     body = request(account, code, GRID, Strategy="Grid", ResourceLimits=limits)
+    definition = body["TrainingJobDefinition"]  # as SageMaker's SDK v2 writes it
+    definition["HyperParameterTuningResourceConfig"] = definition.pop("ResourceConfig")
     start(account, "grid", body, Tags=[{"Key": "team", "Value": "search"}])
     return ended(account, "grid")
 
@@ -297,6 +299,14 @@ def test_what_cannot_run_is_refused(
 ) -> None:
     with pytest.raises(ClientError, match=message):
         start(account, "never", request(account, code, WIDTH, **config))
+
+
+def test_a_choice_of_instance_types_is_refused(account: Account, code: str) -> None:
+    body = request(account, code, WIDTH)
+    one = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
+    body["TrainingJobDefinition"]["HyperParameterTuningResourceConfig"] = {"InstanceConfigs": [one]}
+    with pytest.raises(ClientError, match="not emulate HyperParameterTuningResourceConfig"):
+        start(account, "never", body)
 
 
 def test_what_its_training_jobs_could_not_do_is_refused_at_once(

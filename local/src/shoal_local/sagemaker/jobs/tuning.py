@@ -36,11 +36,8 @@ _TRAINING_LISTING = Listing(
 )
 _REFUSED = ("TrainingJobDefinitions", "WarmStartConfig", "Autotune")
 _REFUSED_CONFIG = ("StrategyConfig",)
-_REFUSED_DEFINITION = (
-    "TuningObjective",
-    "HyperParameterRanges",
-    "HyperParameterTuningResourceConfig",
-)
+_REFUSED_DEFINITION = ("TuningObjective", "HyperParameterRanges")
+_REFUSED_RESOURCES = ("InstanceConfigs", "AllocationStrategy")
 
 
 class TuningJobs:
@@ -128,6 +125,9 @@ def check_tuning(request: Document) -> None:
     for field in _REFUSED_DEFINITION:
         if definition.get(field):
             raise not_emulated(f"TrainingJobDefinition.{field}")
+    for field in _REFUSED_RESOURCES:
+        if definition.get("HyperParameterTuningResourceConfig", {}).get(field):
+            raise not_emulated(f"HyperParameterTuningResourceConfig.{field}")
     check_stopping(config)
     search_for(config)
     metrics = definition["AlgorithmSpecification"].get("MetricDefinitions", [])

@@ -34,6 +34,9 @@ def training_request(tuning_job: Document, name: str, values: Values) -> Documen
     """Return the CreateTrainingJob request of one training job."""
     definition = dict(tuning_job["TrainingJobDefinition"])
     definition.pop("DefinitionName", None)
+    # With one instance type this says what ResourceConfig says; SageMaker's SDK v2 sends it always.
+    if resources := definition.pop("HyperParameterTuningResourceConfig", None):
+        definition["ResourceConfig"] = resources
     config = tuning_job["HyperParameterTuningJobConfig"]
     metric = config.get("HyperParameterTuningJobObjective", {}).get("MetricName", "")
     hyperparameters = {**definition.pop("StaticHyperParameters", {}), **values}
