@@ -250,7 +250,8 @@ def _evaluate(deployment: Deployment, python: Path, folder: Path) -> float:
 def _image_variables(uri: str, use: str) -> dict[str, str]:
     """Return the environment variables that shoal-local gives a container of this image."""
     for entry in yaml.safe_load(IMAGES.read_text(encoding="utf-8"))["images"]:
-        if use in entry["uses"] and fnmatch.fnmatchcase(uri, entry["image"]):
+        patterns = [entry["image"]] if isinstance(entry["image"], str) else entry["image"]
+        if use in entry["uses"] and any(fnmatch.fnmatchcase(uri, each) for each in patterns):
             return dict(entry["environment"])
     raise LookupError(f"{IMAGES.name} has no image {uri}")
 

@@ -88,7 +88,9 @@ def main(arguments: Sequence[str]) -> int:
         if "runtimes" in arguments:
             # The tests run without a network, so what a demo leaves to its first use is built for
             # them here.
-            build_runtimes(["pytorch", "tensorflow"] if "tests" in arguments else ["pytorch"])
+            build_runtimes(
+                ["pytorch", "tensorflow", "sklearn"] if "tests" in arguments else ["pytorch"]
+            )
         if "sdks" in arguments:
             install_apart(SDKS)
         if "docs" in arguments:

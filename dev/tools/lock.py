@@ -25,6 +25,7 @@ APART = ("dev/bench/requirements-peers",)
 CHOSEN = (
     "local/src/shoal_local/runtimes/pytorch",
     "local/src/shoal_local/runtimes/tensorflow",
+    "local/src/shoal_local/runtimes/sklearn",
     "examples/requirements",
     "tests/goldens/requirements-sdk-v2",
     "tests/goldens/requirements-sdk-v3",

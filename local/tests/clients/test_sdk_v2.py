@@ -39,6 +39,18 @@ def test_script_and_framework_processors_read_and_write_s3(outcomes: Outcomes) -
     assert outcomes["processors"] == {"script": "3", "framework": "3"}
 
 
+def test_what_an_sklearn_processor_writes_trains_an_estimator_that_serves(
+    outcomes: Outcomes,
+) -> None:
+    assert outcomes["scikit_learn"] == {"answer": [6.0, 10.0], "files": ["model.joblib"]}
+
+
+def test_a_tuner_names_the_best_of_its_training_jobs(outcomes: Outcomes) -> None:
+    tuned = outcomes["tuned"]
+    assert tuned["jobs"] == 2
+    assert tuned["best"] == tuned["best_of_table"]
+
+
 def test_a_pipeline_runs_with_a_parameter_and_passes_the_model_on(outcomes: Outcomes) -> None:
     assert outcomes["pipeline"] == {
         "states": {"Train": "Succeeded", "Process": "Succeeded"},

@@ -20,7 +20,7 @@ LOCK = """setuptools==84.2.1 \\
 """
 CATALOG = """
 runtimes:
-  little: {{build: on first use, lock: {lock}, stand_ins: [], check: import setuptools}}
+  little: {{build: on first use, lock: {lock}, stand_ins: [], framework: {{little: setuptools}}, check: import setuptools}}
 images:
   - {{image: "*/little:1", uses: [training], runtime: little, program: start_training.py, environment: {{}}}}
 accelerators: {{}}

@@ -14,7 +14,7 @@ from shoal_local.errors import EmulatorError
 from shoal_local.runtimes import build as building
 from shoal_local.runtimes.catalog import Runtime, accelerators, image, image_patterns, runtimes
 from shoal_local.runtimes.cli import chosen, main
-from shoal_local.sagemaker.jobs.containers import Machine, threads, version_notice
+from shoal_local.sagemaker.jobs.containers import Machine, image_notice, threads
 
 
 def small_runtime(folder: Path) -> Runtime:
@@ -138,6 +138,11 @@ def test_the_command_says_how_to_build_what_is_not_built(
         ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-ec2", "training", False),
         ("tensorflow-training:2.11.0-gpu-py39-cu112-ubuntu20.04-sagemaker", "training", True),
         ("tensorflow-inference:2.11.1-cpu", "inference", True),
+        ("sagemaker-scikit-learn:1.2-1-cpu-py3", "inference", True),
+        ("sagemaker-xgboost:1.7-1", "processing", True),
+        ("sagemaker-xgboost:1.7-1", "inference", False),
+        ("pytorch-training:1.8.0-cpu-py3", "training", True),
+        ("pytorch-inference:1.12-cpu-py38", "inference", True),
         ("mxnet-training:1.9.0-gpu-py38-cu112-ubuntu20.04-sagemaker", "training", False),
     ],
 )
@@ -155,13 +160,16 @@ def test_an_image_is_known_for_its_uses_only(tag: str, use: str, known: bool) ->
             "tensorflow 2.21.0 stands for the image's 2.2.0.",
         ),
         ("pytorch-training:2.13-cpu-py312", ""),
+        ("sagemaker-scikit-learn:1.2-1-cpu-py3", "scikit-learn 1.4.2 stands for the image's 1.2."),
+        ("sagemaker-scikit-learn:1.4-2-cpu-py3", ""),
+        ("sagemaker-xgboost:1.7-1", "xgboost 3.2.0 stands for the image's 1.7."),
     ],
 )
 def test_a_job_is_told_which_version_stands_for_its_images(tag: str, said: str) -> None:
     uri = f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/{tag}"
     entry = image(uri, "training")
     assert entry is not None
-    assert version_notice(uri, entry) == said
+    assert image_notice(uri, entry) == said
 
 
 @pytest.mark.parametrize(

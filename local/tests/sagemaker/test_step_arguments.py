@@ -71,3 +71,12 @@ def test_what_only_the_run_knows_and_an_image_without_a_runtime_are_not_refused(
     )
     for step in steps:
         check_arguments(parse(definition(step, Parameters=[COUNT])))
+
+
+def test_an_algorithm_of_sagemakers_own_is_refused() -> None:
+    image = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
+    step = train(
+        AlgorithmSpecification={"TrainingImage": image, "TrainingInputMode": "File"},
+        HyperParameters={"num_round": "5"},
+    )
+    assert "built-in algorithm of 6833" in refusal(step)

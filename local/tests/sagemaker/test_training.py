@@ -238,6 +238,17 @@ def test_an_unknown_image_is_refused_by_name(account: Account) -> None:
         )
 
 
+def test_xgboost_without_a_script_is_refused_by_name(account: Account) -> None:
+    image = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
+    request = account.training(
+        "built-in",
+        AlgorithmSpecification={"TrainingImage": image, "TrainingInputMode": "File"},
+        HyperParameters={"num_round": "5"},
+    )
+    with pytest.raises(ClientError, match="does not emulate the built-in algorithm"):
+        account.sagemaker.create_training_job(**request)
+
+
 def test_two_jobs_at_once_do_not_see_each_other(account: Account) -> None:
     code = archive({"train.py": (PROGRAMS / "port.py").read_bytes()})
     uri = account.put("code/port.tar.gz", code)

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from local.tests.sagemaker.account import BUCKET, TRAINING_IMAGE, Account, archive, until
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.jobs.tuning_search import NumberRange, read_ranges, search_for
+from shoal_local.sagemaker.jobs.tuning_stopping import CompletionCriteria, EarlyStopping
 
 SCRIPT = b"""
 import argparse, os, time
@@ -23,6 +24,9 @@ score = {"line": options.width, "square": options.width**2}[options.shape]
 if options.do == "wait":
     print("score=0", flush=True)
     time.sleep(600)
+if options.do == "learn":
+    print(f"score={score}", flush=True)
+    time.sleep(600 if options.width == 3 else 0)
 if options.do == "score":
     print("score=-1", flush=True)
     print(f"score={score}", flush=True)
@@ -113,6 +117,8 @@ def grid(account: Account, code: str) -> dict[str, Any]:
     """A job that has tried both combinations at once."""
     limits = {"MaxParallelTrainingJobs": 2}
     body = request(account, code, GRID, Strategy="Grid", ResourceLimits=limits)
+    definition = body["TrainingJobDefinition"]  # as SageMaker's SDK v2 writes it
+    definition["HyperParameterTuningResourceConfig"] = definition.pop("ResourceConfig")
     start(account, "grid", body, Tags=[{"Key": "team", "Value": "search"}])
     return ended(account, "grid")
 
@@ -196,11 +202,89 @@ def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account, cod
         )
 
 
+def learning(account: Account, code: str, name: str, jobs: int, **config: Any) -> dict[str, Any]:
+    """A job whose training jobs print 4 and end, and 9 and go on for ten minutes."""
+    least = {"HyperParameterTuningJobObjective": OBJECTIVE | {"Type": "Minimize"}}
+    limits = {"ResourceLimits": {"MaxParallelTrainingJobs": jobs}}
+    start(
+        account,
+        name,
+        request(account, code, GRID, do="learn", Strategy="Grid", **least, **limits, **config),
+    )
+    return ended(account, name)
+
+
+def test_a_training_job_that_is_worse_than_those_before_is_stopped_early(
+    account: Account, code: str
+) -> None:
+    job = learning(account, code, "early", 1, TrainingJobEarlyStoppingType="Auto")
+    assert job["HyperParameterTuningJobStatus"] == "Completed", job.get("FailureReason")
+    assert job["BestTrainingJob"]["TunedHyperParameters"]["width"] == "2"
+    summaries = trainings(account, "early")
+    assert [each["TrainingJobStatus"] for each in summaries] == ["Completed", "Stopped"]
+    assert job["ObjectiveStatusCounters"]["Succeeded"] == 2
+
+
+def test_a_target_that_is_reached_ends_the_search_and_its_other_training_jobs(
+    account: Account, code: str
+) -> None:
+    target = {"TargetObjectiveMetricValue": 4.0}
+    job = learning(account, code, "target", 2, TuningJobCompletionCriteria=target)
+    assert job["HyperParameterTuningJobStatus"] == "Completed", job.get("FailureReason")
+    summaries = trainings(account, "target")
+    assert [each["TrainingJobStatus"] for each in summaries] == ["Completed", "Stopped"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "stops"),
+    [("Maximize", 1.9, True), ("Maximize", 2.0, False), ("Minimize", 2.1, True)],
+)
+def test_a_value_is_compared_with_the_median_of_running_averages_at_the_same_epoch(
+    kind: str, value: float, stops: bool
+) -> None:
+    """At the second epoch the averages of three jobs are 1, 2 and 6, and their median is 2."""
+    early = EarlyStopping(searching(kind, TrainingJobEarlyStoppingType="Auto"))
+    for job, values in {"a": [1, 1, 99], "b": [3, 1], "c": [6], "running": [50, 50]}.items():
+        for each in values:
+            assert not early.is_to_stop(job, each)
+    for job in ("a", "b", "c"):
+        early.complete(job)
+    early.is_to_stop("new", 3.0)
+    assert early.is_to_stop("new", value) is stops
+
+
+def searching(kind: str = "Maximize", **config: Any) -> dict[str, Any]:
+    limits = {"ResourceLimits": config.pop("ResourceLimits", {})}
+    return {"HyperParameterTuningJobObjective": OBJECTIVE | {"Type": kind}, **limits, **config}
+
+
+def test_a_search_ends_after_jobs_that_do_not_improve_by_one_percent() -> None:
+    limit = {"BestObjectiveNotImproving": {"MaxNumberOfTrainingJobsNotImproving": 3}}
+    criteria = CompletionCriteria(searching(TuningJobCompletionCriteria=limit))
+    for value in (1.0, 1.02, 1.021, 0.5):
+        criteria.learn(value)
+        assert not criteria.are_met()
+    criteria.learn(1.022)
+    assert criteria.are_met()
+
+
+def test_a_search_ends_when_its_time_is_over() -> None:
+    assert CompletionCriteria(searching(ResourceLimits={"MaxRuntimeInSeconds": 0})).are_met()
+    assert not CompletionCriteria(searching(ResourceLimits={"MaxRuntimeInSeconds": 120})).are_met()
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         ({"Strategy": "Hyperband"}, "does not emulate the tuning strategy Hyperband"),
-        ({"TrainingJobEarlyStoppingType": "Auto"}, "TrainingJobEarlyStoppingType Auto"),
+        (
+            {
+                "TuningJobCompletionCriteria": {
+                    "ConvergenceDetected": {"CompleteOnConvergence": "Enabled"}
+                }
+            },
+            "AWS does not publish how it detects convergence",
+        ),
         (
             {"HyperParameterTuningJobObjective": OBJECTIVE | {"MetricName": "loss"}},
             "Provide a metric in the metric definitions",
@@ -215,6 +299,14 @@ def test_what_cannot_run_is_refused(
 ) -> None:
     with pytest.raises(ClientError, match=message):
         start(account, "never", request(account, code, WIDTH, **config))
+
+
+def test_a_choice_of_instance_types_is_refused(account: Account, code: str) -> None:
+    body = request(account, code, WIDTH)
+    one = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
+    body["TrainingJobDefinition"]["HyperParameterTuningResourceConfig"] = {"InstanceConfigs": [one]}
+    with pytest.raises(ClientError, match="not emulate HyperParameterTuningResourceConfig"):
+        start(account, "never", body)
 
 
 def test_what_its_training_jobs_could_not_do_is_refused_at_once(

@@ -70,12 +70,11 @@ class Runtime:
             digest.update(name.encode() + path.read_bytes())
         return digest.hexdigest()[:12]
 
-    @property
-    def framework_version(self) -> str:
-        """Return the version of PyTorch or TensorFlow, as it is locked; "" for another runtime."""
+    def version_of(self, package: str) -> str:
+        """Return the version of a package, as it is locked; "" if the runtime does not have it."""
         requirements = "\n".join((*self.any_build, self.lock.read_text(encoding="utf-8")))
-        found = re.search(r"^(?:torch|tensorflow-cpu)==([0-9.]+)", requirements, re.MULTILINE)
-        return found[1] if found else ""
+        pin = re.search(rf"^{re.escape(package)}==([0-9.]+)", requirements, re.MULTILINE)
+        return pin[1] if pin else ""
 
     def _local_files(self) -> Iterator[tuple[str, Path]]:
         """Yield each file that counts, with its path below the stand-ins' folder; generated files
@@ -114,6 +113,12 @@ class Image:
     environment: Mapping[str, str]
     program: str
     """The file of `container/inside` that the container starts by default."""
+    framework: str
+    """What the image's tag has the version of: pytorch, scikit-learn ..."""
+    framework_version: str
+    """The version that the runtime has of it."""
+    needs_script: bool = False
+    """A training job without a script of the user's own would run an algorithm that is not here."""
     is_declared: bool = False
     """An image of the user's own: AWS's image of the runtime that they named stands for it, without
     what theirs adds.
@@ -191,7 +196,7 @@ def image(uri: str, use: str, declared: Mapping[str, str] | None = None) -> Imag
     """
     of_use = [entry for entry in _catalog()["images"] if use in entry["uses"]]
     for entry in of_use:
-        if fnmatch.fnmatchcase(uri, entry["image"]):
+        if any(fnmatch.fnmatchcase(uri, pattern) for pattern in _patterns(entry)):
             return _image(entry, is_declared="built_from" in entry)
     runtime = next(
         (name for pattern, name in (declared or {}).items() if fnmatch.fnmatchcase(uri, pattern)),
@@ -204,17 +209,28 @@ def image(uri: str, use: str, declared: Mapping[str, str] | None = None) -> Imag
 
 def _image(entry: Mapping[str, Any], is_declared: bool) -> Image:
     runtime = _runtime(entry["runtime"])
+    frameworks = entry.get("framework") or _catalog()["runtimes"][runtime.name]["framework"]
+    ((framework, package),) = frameworks.items()
     return Image(
         runtime,
         entry["environment"],
         entry["program"],
+        framework,
+        runtime.version_of(package),
+        entry.get("needs_script", False),
         is_declared,
     )
 
 
 def image_patterns(use: str) -> list[str]:
     """Return the patterns of the images that can be used for `use`."""
-    return [entry["image"] for entry in _catalog()["images"] if use in entry["uses"]]
+    of_use = [entry for entry in _catalog()["images"] if use in entry["uses"]]
+    return [pattern for entry in of_use for pattern in _patterns(entry)]
+
+
+def _patterns(entry: Mapping[str, Any]) -> list[str]:
+    image = entry["image"]
+    return [image] if isinstance(image, str) else list(image)
 
 
 def accelerators(instance_type: str) -> int:

@@ -20,7 +20,9 @@ from sagemaker.processing import (
     ScriptProcessor,
 )
 from sagemaker.pytorch import PyTorch
+from sagemaker.sklearn import SKLearn, SKLearnProcessor
 from sagemaker.tensorflow import TensorFlow
+from sagemaker.tuner import HyperparameterTuner, IntegerParameter
 from sagemaker.workflow.parameters import ParameterInteger
 from sagemaker.workflow.pipeline import Pipeline
 from sagemaker.workflow.pipeline_context import PipelineSession
@@ -157,6 +159,55 @@ def processors() -> dict[str, str]:
     }
 
 
+def scikit_learn() -> dict[str, Any]:
+    """What a processor writes trains an estimator, whose model serves."""
+    boto3.client("s3").put_object(Bucket=BUCKET, Key="v2/rows/a.csv", Body=b"0,0\n1,1\n2,2\n")
+    where = {"role": ROLE, "instance_type": "ml.m5.xlarge", "instance_count": 1}
+    processor = SKLearnProcessor("1.2-1", sagemaker_session=session(), **where)
+    processor.run(
+        f"{SOURCE}/double.py",
+        inputs=[ProcessingInput(f"s3://{BUCKET}/v2/rows", "/opt/ml/processing/input")],
+        outputs=[ProcessingOutput("/opt/ml/processing/output", output_name="rows")],
+        arguments=["--times", "2"],
+    )
+    estimator = SKLearn(
+        entry_point="fit_line.py",
+        source_dir=SOURCE,
+        framework_version="1.2-1",
+        sagemaker_session=session(),
+        **where,
+    )
+    estimator.fit({"train": processor.latest_job.outputs[0].destination})
+    predictor = estimator.deploy(initial_instance_count=1, instance_type="ml.m5.xlarge")
+    answer = predictor.predict(np.array([[3.0], [5.0]]))
+    predictor.delete_endpoint()
+    return {
+        "answer": np.asarray(answer).round(3).tolist(),
+        "files": sorted(files(estimator.model_data)),
+    }
+
+
+def tuned() -> dict[str, Any]:
+    tuner = HyperparameterTuner(
+        pytorch("tuned"),
+        "loss",
+        {"steps": IntegerParameter(5, 50)},
+        LOSS,
+        strategy="Random",
+        objective_type="Minimize",
+        max_jobs=2,
+        max_parallel_jobs=2,
+        early_stopping_type="Auto",
+    )
+    tuner.fit()
+    frame = tuner.analytics().dataframe()
+    return {
+        "best": tuner.best_training_job(),
+        "best_of_table": frame.sort_values("FinalObjectiveValue")["TrainingJobName"].tolist()[0],
+        "jobs": len(frame),
+    }
+
+
 def pipeline() -> dict[str, Any]:
     session_ = session(PipelineSession)
     steps = ParameterInteger("Steps", 100)
@@ -198,6 +249,15 @@ def pipeline() -> dict[str, Any]:
 
 if __name__ == "__main__":
     run(
-        [fit_deploy_and_attach, tensorflow, pipeline, processors, two_hosts, failing_script],
+        [
+            fit_deploy_and_attach,
+            tensorflow,
+            scikit_learn,
+            tuned,
+            pipeline,
+            processors,
+            two_hosts,
+            failing_script,
+        ],
         at_once=3,
     )

@@ -116,8 +116,8 @@ class ModelServer:
         self._log = LogStreams(
             context.clients("logs", credentials), *self._log_place(), self._paths.log
         )
-        if image.is_declared:
-            self._log.write("emulator", containers.declared_image_notice(container["Image"], image))
+        if notice := containers.image_notice(container["Image"], image):
+            self._log.write("emulator", notice)
         self._ensure_runtime(image)
         self._pod = Pod(
             self._paths.folder,

@@ -52,22 +52,17 @@ def image_for(uri: str, use: str, declared: Mapping[str, str]) -> Image:
     return entry
 
 
-def declared_image_notice(uri: str, entry: Image) -> str:
-    """Return what a job's log says of an image that is the user's own."""
-    name = entry.runtime.name
-    return (
-        f"{uri} is an image of your own: the runtime {name} stands for it, as for AWS's; what your"
-        " image adds to that is not here."
-    )
-
-
-def version_notice(uri: str, entry: Image) -> str:
-    """Return what a job's log says of an image of AWS's whose version is not the runtime's."""
+def image_notice(uri: str, entry: Image) -> str:
+    """Return what a job's log says of its image; "" if the runtime has the tag's version."""
+    if entry.is_declared:
+        return (
+            f"{uri} is an image of your own: the runtime {entry.runtime.name} stands for it, as for"
+            " AWS's; what your image adds to that is not here."
+        )
     tagged = re.match(r"\d+(\.\d+)+", uri.rpartition(":")[2])
-    here = entry.runtime.framework_version
-    if entry.is_declared or tagged is None or f"{here}.".startswith(f"{tagged[0]}."):
+    if tagged is None or f"{entry.framework_version}.".startswith(f"{tagged[0]}."):
         return ""
-    return f"{entry.runtime.name} {here} stands for the image's {tagged[0]}."
+    return f"{entry.framework} {entry.framework_version} stands for the image's {tagged[0]}."
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,9 @@ class ProcessingRun:
 
     def _prepare(self) -> None:
         """Build the runtime where it is missing; fetch the inputs; write the configuration."""
+        uri = self._request["AppSpecification"]["ImageUri"]
+        if notice := containers.image_notice(uri, self._image):
+            self._log.write("emulator", notice)
         stopped = self._job.orders.stop.is_set
         ensure_built(
             self._image.runtime,
@@ -182,9 +185,9 @@ class ProcessingRun:
         return Host(_HOST, paths.folder, command, environment)
 
     def _evidence(self) -> str:
-        return (
-            "; ".join(line.partition(" ")[2] for line in self._log.tail(5))
-            or "the container wrote nothing"
+        lines = [line for line in self._log.tail(200) if line.startswith(f"{_HOST} ")]
+        return "; ".join(line.partition(" ")[2] for line in lines[-5:]) or (
+            "the container wrote nothing"
         )
 
     def _upload(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -49,8 +49,16 @@ class TrainingJobs:
         self._check_references(request)
         return image
 
-    def create(self, request: Document, members: Mapping[str, Any] = EMPTY) -> Document:
-        """Start a training job; `members` are added to its description."""
+    def create(
+        self,
+        request: Document,
+        members: Mapping[str, Any] = EMPTY,
+        on_metric: Callable[[str, float], None] = lambda _metric, _value: None,
+    ) -> Document:
+        """Start a training job; `members` are added to its description.
+
+        `on_metric(metric, value)` is called for each value that the job prints.
+        """
         image = self.check(request)
         name = request["TrainingJobName"]
         document = self._document(request) | dict(members)
@@ -58,7 +66,7 @@ class TrainingJobs:
         pool = warm_pools.claim(self._core, document)
         self._core.store.change(TRAINING.store, name, lambda each: each.update(pool))
         job = Job(self._core, TRAINING, name)
-        self._running.start(job, TrainingRun(job, image, self._machine).run)
+        self._running.start(job, TrainingRun(job, image, self._machine, on_metric).run)
         return {"TrainingJobArn": document["TrainingJobArn"]}
 
     def _check_references(self, request: Document) -> None:

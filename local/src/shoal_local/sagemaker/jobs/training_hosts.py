@@ -109,11 +109,9 @@ class TrainingHosts:
     def _notices(self) -> Iterator[str]:
         """Yield what differs here from the same job on AWS."""
         uri = self._request["AlgorithmSpecification"]["TrainingImage"]
-        if self._image.is_declared:
-            yield containers.declared_image_notice(uri, self._image)
         instance_type = self._request["ResourceConfig"]["InstanceType"]
         may_differ = (
-            containers.version_notice(uri, self._image),
+            containers.image_notice(uri, self._image),
             self._machine.notice(instance_type, len(self._hosts)),
             kept_notice(self._request),
             plan_notice(self._request),

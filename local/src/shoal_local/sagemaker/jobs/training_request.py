@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from shoal_local.runtimes.catalog import Image
+from shoal_local.runtimes.catalog import Image, image
 from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.jobs.channels import check_channel
@@ -65,7 +65,7 @@ def check_training(request: Document, declared: Mapping[str, str]) -> Image:
 
 
 def check_training_fields(request: Document) -> None:
-    """Raise AwsError for what is wrong or not emulated, whatever image it runs."""
+    """Raise AwsError for what is wrong or not emulated, whether its image has a runtime or not."""
     _check_whole(request)
     algorithm = request["AlgorithmSpecification"]
     if "AlgorithmName" in algorithm or "TrainingImage" not in algorithm:
@@ -81,6 +81,19 @@ def check_training_fields(request: Document) -> None:
     if "CheckpointConfig" in request:
         HostPaths(Path()).path_of(
             request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints")
+        )
+    _check_script(request)
+
+
+def _check_script(request: Document) -> None:
+    """Raise AwsError if the image would run an algorithm of its own, which is not here."""
+    algorithm = request["AlgorithmSpecification"]
+    entry = image(algorithm["TrainingImage"], "training")
+    has_program = "sagemaker_program" in request.get("HyperParameters", {})
+    if entry and entry.needs_script and not has_program and "ContainerEntrypoint" not in algorithm:
+        raise not_emulated(
+            f"the built-in algorithm of {algorithm['TrainingImage']}; {entry.framework} trains"
+            " here with a script of yours (script mode, the hyperparameter sagemaker_program)"
         )
 
 

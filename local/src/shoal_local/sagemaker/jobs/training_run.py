@@ -39,8 +39,15 @@ _MESSAGES = {
 class TrainingRun:
     """Runs in a thread of its own; `run()` returns when the job has ended, whichever way."""
 
-    def __init__(self, job: Job, image: Image, machine: Machine) -> None:
+    def __init__(
+        self,
+        job: Job,
+        image: Image,
+        machine: Machine,
+        on_metric: Callable[[str, float], None],
+    ) -> None:
         self._job, self._image, self._machine = job, image, machine
+        self._on_metric = on_metric
         self._request = job.document()
         self._allowance, self._limit = Allowance(self._request), ""
         self._metrics = Metrics(
@@ -98,6 +105,7 @@ class TrainingRun:
 
     def _publish(self, metric: str, value: float) -> None:
         self._job.core.measure([measurements.of_training(self._job.name, metric, value)])
+        self._on_metric(metric, value)
 
     def _conclude(self, hosts: TrainingHosts, ending: Ending) -> tuple[str, str, str]:
         if ending.reason is EndReason.EXITED and (reason := hosts.failure(ending)):

@@ -15,6 +15,7 @@ from shoal_local.sagemaker.jobs.training import TrainingJobs
 from shoal_local.sagemaker.jobs.training_request import check_training_fields
 from shoal_local.sagemaker.jobs.tuning_run import TuningRun, objective_value, training_request
 from shoal_local.sagemaker.jobs.tuning_search import search_for
+from shoal_local.sagemaker.jobs.tuning_stopping import check_stopping
 from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.shapes import Document
 
@@ -34,12 +35,9 @@ _TRAINING_LISTING = Listing(
     extra_filters=frozenset({"HyperParameterTuningJobName"}),
 )
 _REFUSED = ("TrainingJobDefinitions", "WarmStartConfig", "Autotune")
-_REFUSED_CONFIG = ("StrategyConfig", "TuningJobCompletionCriteria")
-_REFUSED_DEFINITION = (
-    "TuningObjective",
-    "HyperParameterRanges",
-    "HyperParameterTuningResourceConfig",
-)
+_REFUSED_CONFIG = ("StrategyConfig",)
+_REFUSED_DEFINITION = ("TuningObjective", "HyperParameterRanges")
+_REFUSED_RESOURCES = ("InstanceConfigs", "AllocationStrategy")
 
 
 class TuningJobs:
@@ -127,10 +125,10 @@ def check_tuning(request: Document) -> None:
     for field in _REFUSED_DEFINITION:
         if definition.get(field):
             raise not_emulated(f"TrainingJobDefinition.{field}")
-    if config.get("TrainingJobEarlyStoppingType", "Off") != "Off":
-        raise not_emulated("TrainingJobEarlyStoppingType Auto, whose rule AWS does not document")
-    if "MaxRuntimeInSeconds" in config["ResourceLimits"]:
-        raise not_emulated("ResourceLimits.MaxRuntimeInSeconds of a tuning job")
+    for field in _REFUSED_RESOURCES:
+        if definition.get("HyperParameterTuningResourceConfig", {}).get(field):
+            raise not_emulated(f"HyperParameterTuningResourceConfig.{field}")
+    check_stopping(config)
     search_for(config)
     metrics = definition["AlgorithmSpecification"].get("MetricDefinitions", [])
     objective = config.get("HyperParameterTuningJobObjective", {}).get("MetricName")

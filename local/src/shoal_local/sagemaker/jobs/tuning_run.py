@@ -6,6 +6,7 @@ import secrets
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.jobs.ending import ended_by
@@ -13,6 +14,7 @@ from shoal_local.sagemaker.jobs.job import TRAINING, Job, failure_reason
 from shoal_local.sagemaker.jobs.paths import JobPaths
 from shoal_local.sagemaker.jobs.training import TrainingJobs
 from shoal_local.sagemaker.jobs.tuning_search import Values, search_for
+from shoal_local.sagemaker.jobs.tuning_stopping import CompletionCriteria, EarlyStopping
 from shoal_local.sagemaker.shapes import Document
 
 _CHECK_STOP_S = 0.2
@@ -32,6 +34,9 @@ def training_request(tuning_job: Document, name: str, values: Values) -> Documen
     """Return the CreateTrainingJob request of one training job."""
     definition = dict(tuning_job["TrainingJobDefinition"])
     definition.pop("DefinitionName", None)
+    # With one instance type this says what ResourceConfig says; SageMaker's SDK v2 sends it always.
+    if resources := definition.pop("HyperParameterTuningResourceConfig", None):
+        definition["ResourceConfig"] = resources
     config = tuning_job["HyperParameterTuningJobConfig"]
     metric = config.get("HyperParameterTuningJobObjective", {}).get("MetricName", "")
     hyperparameters = {**definition.pop("StaticHyperParameters", {}), **values}
@@ -57,8 +62,10 @@ class TuningRun:
     def __init__(self, job: Job, training: TrainingJobs) -> None:
         self._job, self._training, self._request = job, training, job.document()
         config = self._request["HyperParameterTuningJobConfig"]
+        self._objective = config["HyperParameterTuningJobObjective"]["MetricName"]
         self._search, self._max_jobs = search_for(config)
         self._workers = min(config["ResourceLimits"]["MaxParallelTrainingJobs"], self._max_jobs)
+        self._early, self._criteria = EarlyStopping(config), CompletionCriteria(config)
         self._lock = threading.Lock()
         self._started = self._failures = self._successes = 0
 
@@ -84,6 +91,9 @@ class TuningRun:
         orders, status = self._job.orders, self._job.document()["HyperParameterTuningJobStatus"]
         return orders.stop.is_set() or status == "Stopping"
 
+    def _is_over(self) -> bool:
+        return self._is_to_stop() or self._criteria.are_met()
+
     def _work(self) -> None:
         """Run one training job after the other until none is left."""
         while (trial := self._next()) is not None:
@@ -92,7 +102,7 @@ class TuningRun:
     def _next(self) -> tuple[str, Values] | None:
         with self._lock:
             gave_up = not self._successes and self._failures >= _MAX_FAILURES
-            if gave_up or self._started >= self._max_jobs or self._is_to_stop():
+            if gave_up or self._started >= self._max_jobs or self._is_over():
                 return None
             values = self._search.next()
             if values is None:
@@ -105,13 +115,23 @@ class TuningRun:
             "TuningJobArn": self._request["HyperParameterTuningJobArn"],
             "_tuned": dict(values),
         }
-        self._training.create(training_request(self._request, name, values), members)
+        request = training_request(self._request, name, values)
+        self._training.create(request, members, partial(self._see, name))
         job = self._wait(name)
         value = objective_value(job, self._request) if job else None
+        if job and job["TrainingJobStatus"] == "Completed":
+            self._early.complete(name)
         with self._lock:
             self._search.learn(values, value)
+            if value is not None:
+                self._criteria.learn(value)
             self._successes += value is not None
             self._failures += value is None
+
+    def _see(self, name: str, metric: str, value: float) -> None:
+        """Stop a training job early if its objective has become worse than that of others."""
+        if metric == self._objective and self._early.is_to_stop(name, value):
+            self._training.order_stop(name)
 
     def _wait(self, name: str) -> Document | None:
         """Return the training job once it has ended; stop it with the tuning job."""
@@ -122,7 +142,7 @@ class TuningRun:
                     TRAINING.store, name, _has_ended, timeout_s=_CHECK_STOP_S
                 )
             except TimeoutError:
-                if self._is_to_stop() and not is_stopped:
+                if self._is_over() and not is_stopped:
                     is_stopped = True
                     self._training.order_stop(name)
         return None
