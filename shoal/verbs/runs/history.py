@@ -71,6 +71,12 @@ def whole(session: Session, arn: str) -> dict[str, Any]:
     return record(session, arn, requests=log if session.target.is_local else None)
 
 
+def with_others(session: Session, arn: str) -> dict[str, Any]:
+    """Return a run as `whole` does, with what its page shows of the runs beside it."""
+    others = [beside(label, whole(session, each)) for label, each in others_of(session, arn)]
+    return {**whole(session, arn), "others": others}
+
+
 def others_of(session: Session, arn: str) -> list[tuple[str, str]]:
     """Return label and ARN of the runs that a run is shown beside: the one before it, and the one
     that the newest approved version is of.
