@@ -60,6 +60,7 @@ MOTO_SERVICES = frozenset(
 OF_ONE_REGION = frozenset(
     {
         "sagemaker",
+        "sagemaker-mlflow",
         "cloudformation",
         "lambda",
         "scheduler",
@@ -123,6 +124,9 @@ class Reply:
     error: str | None = None
 
 
+RawHandler = Callable[[dict[str, Any], ApiCall, bytes], Reply]
+
+
 @dataclass
 class ServiceRouter:
     """A WSGI application for the requests of one account's callers.
@@ -138,9 +142,7 @@ class ServiceRouter:
     services: Mapping[str, Service]
     authorizer: Authorizer
     services_of: Callable[[str], Mapping[str, Service]]
-    raw: Mapping[str, Callable[[dict[str, Any], ApiCall, bytes], Reply]] = field(
-        default_factory=dict
-    )
+    raw: Mapping[str, RawHandler] = field(default_factory=dict)
     paths: Callable[[dict[str, Any]], Answer | None] = lambda _environ: None
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
