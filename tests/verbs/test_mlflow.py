@@ -1,4 +1,4 @@
-"""A run in MLflow's terms, without MLflow; tests/end_to_end/test_mlflow.py has a real server."""
+"""A run in MLflow's terms, without MLflow; tests/end_to_end/test_verbs.py has a real server."""
 
 from __future__ import annotations
 

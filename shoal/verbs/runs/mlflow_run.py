@@ -139,7 +139,8 @@ def _tags(record: Mapping[str, Any], commit: str | None) -> Iterator[tuple[str, 
         word = {True: "passed", False: "missed", None: "not measured"}[gate["passed"]]
         values[f"shoal.gate.{gate['metric']}"] = f"{word}: {gate['value']}, {gate['limit']}"
     for link in record["lineage"]:
-        values[f"shoal.lineage.{link['what'].replace(' ', '_')}"] = link["value"]
+        what = link["what"].replace("'s", "").replace(" ", "_")
+        values[f"shoal.lineage.{what}"] = link["value"]
     broken = [link["what"] for link in record["lineage"] if link["holds"] is False]
     values["shoal.lineage.broken"] = ", ".join(broken)
     for name, value in values.items():
