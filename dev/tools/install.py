@@ -25,8 +25,9 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 BROWSER = ROOT / "tests" / "browser"
 BASE_LOCKS = ("requirements.txt", "requirements-local.txt")
-SDKS = {f"sdk-{major}": f"tests/goldens/requirements-sdk-{major}.txt" for major in ("v2", "v3")}
-"""SageMaker's SDKs, for the tests that run them against shoal-local."""
+CLIENTS = ("sdk-v2", "sdk-v3", "mlflow")
+SDKS = {name: f"tests/goldens/requirements-{name}.txt" for name in CLIENTS}
+"""SageMaker's SDKs and MLflow, for the tests that run them against shoal-local."""
 DOCS = {"docs": "dev/docs/requirements.txt"}
 RECORDING = {"recording": "dev/recording/requirements.txt"}
 PARTS = ("tests", "runtimes", "sdks", "docs", "recording")

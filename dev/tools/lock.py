@@ -7,8 +7,8 @@ Installs into temporary virtual environments and writes exact versions with the 
 files, which pip-tools asks the registry for, without the registry's address. The packages of the
 benchmark's peers have no hashes: torch is any build of its version.
 
-The versions of the local runtimes, the examples and SageMaker's SDKs are chosen by people, because
-some packages ask for what contradicts the others. Only their hashes are written.
+The versions of the local runtimes, the examples, SageMaker's SDKs and MLflow are chosen by people,
+because some packages ask for what contradicts the others. Only their hashes are written.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ CHOSEN = (
     "examples/requirements",
     "tests/goldens/requirements-sdk-v2",
     "tests/goldens/requirements-sdk-v3",
+    "tests/goldens/requirements-mlflow",
     "dev/docs/requirements",
     "dev/recording/requirements",
 )

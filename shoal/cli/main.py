@@ -78,6 +78,11 @@ _COMMANDS = (
         " rules, release and endpoint.",
     ),
     Deferred(
+        "export",
+        "shoal.cli.runs:export",
+        "Write RUN (an ARN, an id, `latest`, or `all`) to MLflow; again, it is brought up to date.",
+    ),
+    Deferred(
         "image",
         "shoal.cli.image:image",
         "The container image that an environment builds for itself (training.build_image).",

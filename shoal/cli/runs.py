@@ -1,4 +1,4 @@
-"""`shoal runs | compare | report | ui | watch`: what runs came to."""
+"""`shoal runs | compare | report | export | ui | watch`: what runs came to."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.table import Table
 from shoal.cli.options import session_command, whole_command
 from shoal.verbs.runs import history
 from shoal.verbs.runs.kept import keep
+from shoal.verbs.runs.mlflow_client import Mlflow
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.server import Pages
 from shoal.verbs.workspace import Session
@@ -104,6 +105,28 @@ def report(session: Session, run: str, output: Path, is_kept: bool) -> None:
     click.echo(f"{output}: run {found['run']['id']}, {found['run']['status']}")
     if is_kept:
         click.echo(f"kept: {keep(session, found)}")
+
+
+@click.command()
+@session_command
+@click.argument("run", default="latest")
+@click.option(
+    "--mlflow",
+    "uri",
+    required=True,
+    metavar="URI",
+    help="MLflow's tracking server: its address, or the ARN of one that SageMaker runs.",
+)
+def export(session: Session, run: str, uri: str) -> None:
+    """Write RUN (an ARN, an id, `latest`, or `all`) to MLflow; again, it is brought up to date."""
+    arns = (
+        [str(each["PipelineExecutionArn"]) for each in session.pipeline.executions()][::-1]
+        if run == "all"
+        else [session.pipeline.find(run)]
+    )
+    mlflow = Mlflow(uri)
+    for arn in arns:
+        click.echo(f"run {arn.rpartition('/')[2]}: {mlflow.export(session, arn)}")
 
 
 @click.command()

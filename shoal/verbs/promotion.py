@@ -58,7 +58,7 @@ class Verification:
         """
         self._require_approved()
         definition = self._definition(pinned)
-        commit = pinned.code_commit if pinned else self._commit()
+        commit = pinned.code_commit if pinned else self.commit()
         digest = self._image_digest(pinned)
         report = self._report()
         version_id = self._model_data(report, commit, pinned)
@@ -131,7 +131,7 @@ class Verification:
             )
         return actual
 
-    def _commit(self) -> str:
+    def commit(self) -> str:
         """Return the newest commit whose source_dir equals the archive that trained the version."""
         folder = self.names.environment.training.source_dir
         archive = self._metadata_value("code_uri")

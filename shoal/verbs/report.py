@@ -65,6 +65,11 @@ def evaluation_of(target: Target, execution: Execution) -> Evaluation:
 
     Raises ShoalError if there is none, ValueError if it has another form.
     """
+    return Evaluation.of(evaluation_text(target, execution))
+
+
+def evaluation_text(target: Target, execution: Execution) -> bytes:
+    """Return the bytes of that evaluation.json; raise ShoalError if there is none."""
     step = execution.step(_EVALUATE)
     arn = step.resource("ProcessingJob") if step else None
     if step is None or arn is None:
@@ -77,7 +82,7 @@ def evaluation_of(target: Target, execution: Execution) -> Evaluation:
     }
     place = urlsplit(f"{uris['evaluation'].rstrip('/')}/evaluation.json")
     report = target.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))
-    return Evaluation.of(report["Body"].read(MAX_BYTES))
+    return bytes(report["Body"].read(MAX_BYTES))
 
 
 def answers_of(execution: Execution) -> tuple[EndpointAnswer, ...]:

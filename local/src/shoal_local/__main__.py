@@ -329,6 +329,7 @@ def env(options: argparse.Namespace) -> int:
     variables = {
         "AWS_ENDPOINT_URL": running["endpoint"],
         "AWS_ENDPOINT_URL_S3": running["endpoint"],
+        "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": running["endpoint"],
         "AWS_ACCESS_KEY_ID": f"AKIA{account}ROOT",
         "AWS_SECRET_ACCESS_KEY": running["secret_access_key"],
         "AWS_DEFAULT_REGION": running["region"],

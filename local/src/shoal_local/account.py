@@ -15,7 +15,7 @@ from typing import Any
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
 from shoal_local.context import ServiceContext
-from shoal_local.control import metric_store, unsupported_requests
+from shoal_local.control import metric_store, mlflow, unsupported_requests
 from shoal_local.control.alarms import Alarms
 from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.authorizer import Authorizer
@@ -44,7 +44,12 @@ from shoal_local.control.quotas import Quotas
 from shoal_local.control.request_log import RequestLog
 from shoal_local.control.sagemaker import Gateway, SageMaker
 from shoal_local.control.scheduler.service import Scheduler
-from shoal_local.control.service_router import Service, ServiceRouter, with_guards
+from shoal_local.control.service_router import (
+    RawHandler,
+    Service,
+    ServiceRouter,
+    with_guards,
+)
 from shoal_local.faults import Faults
 from shoal_local.kept import Keeper, Kept
 from shoal_local.metrics import Measurement
@@ -286,7 +291,10 @@ class Account:
         }
         services = with_guards(services, PolicyGuards(self.identity, self._others.keys()).guards)
         services = with_guards(services, {"s3": ObjectGuards(self.state).guards})
-        raw = {"sagemaker": Gateway(self._sagemaker_of, self.authorizer)}
+        raw: dict[str, RawHandler] = {
+            "sagemaker": Gateway(self._sagemaker_of, self.authorizer),
+            mlflow.SERVICE: mlflow.MlflowGateway(lambda: self.sagemaker, self.authorizer),
+        }
         shared = self._shared
         return ServiceRouter(
             self.identity,

@@ -184,6 +184,7 @@ class LocalAccount:
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": self.endpoint,
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,
             "AWS_ACCESS_KEY_ID": self.key,
@@ -210,15 +211,16 @@ class LocalEmulator:
         *options: str,
         environment: Mapping[str, str] | None = None,
         errors: IO[str] | None = None,
+        python: str = sys.executable,
     ) -> LocalEmulator:
         """Start `python -m shoal_local serve` and return when it answers requests.
 
         `options` are those of `serve`; its account is ACCOUNT_ID unless they name others.
-        `environment` replaces this process's own, `errors` takes what it prints there. Raises
-        EmulatorError if it ends before it is ready.
+        `environment` replaces this process's own, `errors` takes what it prints there, `python`
+        runs it. Raises EmulatorError if it ends before it is ready.
         """
         default = () if "--account" in options else ("--account", ACCOUNT_ID)
-        command = [sys.executable, "-m", "shoal_local", "serve", "--state-dir", str(state_dir)]
+        command = [python, "-m", "shoal_local", "serve", "--state-dir", str(state_dir)]
         process = subprocess.Popen(
             [*command, *default, *options],
             env=environment,
@@ -278,13 +280,16 @@ class LocalEmulator:
 
 @contextlib.contextmanager
 def emulator(
-    state_dir: Path, *options: str, environment: Mapping[str, str] | None = None
+    state_dir: Path,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> Iterator[LocalEmulator]:
     """An emulator for the time of a block; see `LocalEmulator.start` for the arguments.
 
     Raises EmulatorError if it leaves anything behind.
     """
-    running = LocalEmulator.start(state_dir, *options, environment=environment)
+    running = LocalEmulator.start(state_dir, *options, environment=environment, python=python)
     try:
         yield running
     finally:

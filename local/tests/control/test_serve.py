@@ -56,6 +56,7 @@ def test_env_says_how_to_use_it_and_only_its_accounts(served: LocalEmulator) -> 
     assert output.splitlines() == [
         f"export AWS_ENDPOINT_URL={account.endpoint}",
         f"export AWS_ENDPOINT_URL_S3={account.endpoint}",
+        f"export SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT={account.endpoint}",
         f"export AWS_ACCESS_KEY_ID={account.key}",
         f"export AWS_SECRET_ACCESS_KEY={account.secret}",
         f"export AWS_DEFAULT_REGION={account.region}",

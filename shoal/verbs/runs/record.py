@@ -119,7 +119,12 @@ def record(
         "metrics": evaluation,
         "answers": [asdict(each) for each in answers_of(execution)],
         "package": package
-        and {"arn": package.arn, "version": package.version, "approval": package.approval},
+        and {
+            "arn": package.arn,
+            "version": package.version,
+            "approval": package.approval,
+            "archive": package.model_data_url,
+        },
         "money": money.to_dict(),
         "lineage": [asdict(link) for link in lineage],
         "made": made or [],

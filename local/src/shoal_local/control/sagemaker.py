@@ -52,6 +52,10 @@ class SageMaker(Protocol):
         self, name: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, Mapping[str, str], bytes]: ...
 
+    def call_tracking_server(
+        self, name: str, method: str, target: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes]: ...
+
     def close(self) -> None: ...
 
     @property

@@ -61,6 +61,7 @@ MOTO_SERVICES = frozenset(
 OF_ONE_REGION = frozenset(
     {
         "sagemaker",
+        "sagemaker-mlflow",
         "cloudformation",
         "lambda",
         "scheduler",
@@ -119,6 +120,9 @@ class Reply:
     error: str | None = None
 
 
+RawHandler = Callable[[dict[str, Any], ApiCall, bytes], Reply]
+
+
 @dataclass
 class ServiceRouter:
     """A WSGI application for the requests of one account's callers to one region.
@@ -135,9 +139,7 @@ class ServiceRouter:
     services: Mapping[str, Service]
     authorizer: Authorizer
     services_of: Callable[[str], Mapping[str, Service]]
-    raw: Mapping[str, Callable[[dict[str, Any], ApiCall, bytes], Reply]] = field(
-        default_factory=dict
-    )
+    raw: Mapping[str, RawHandler] = field(default_factory=dict)
     paths: Callable[[dict[str, Any]], Answer | None] = lambda _environ: None
     regions: Sequence[str] = ()
 

@@ -39,6 +39,7 @@ from shoal_local.sagemaker.shapes import (
 )
 from shoal_local.sagemaker.store import Store
 from shoal_local.sagemaker.tags import Tags
+from shoal_local.sagemaker.tracking.servers import TrackingServers
 
 _log = logging.getLogger(__name__)
 Operation = Callable[[Document], Document]
@@ -59,6 +60,7 @@ class SageMakerService(Keeper):
         self._tuning = TuningJobs(core, self._training)
         self._transform = TransformJobs(core)
         self._endpoints = Endpoints(core)
+        self._tracking = TrackingServers(core)
         self._pipelines = Pipelines(core)
         self._executions = Executions(core, self._pipelines)
         self._operations: Mapping[str, Operation] = {
@@ -66,6 +68,7 @@ class SageMakerService(Keeper):
             **_of_hosting(Models(core), EndpointConfigs(core), self._endpoints),
             **_of_registry(ModelPackageGroups(core), ModelPackages(core)),
             **self._of_pipelines(),
+            **_of_tracking(self._tracking),
             **_of_tags(Tags(core)),
         }
 
@@ -146,6 +149,12 @@ class SageMakerService(Keeper):
         """Answer InvokeEndpointAsync with status, headers and body."""
         return self._endpoints.invoke_asynchronously(name, body, headers)
 
+    def call_tracking_server(
+        self, name: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Answer a request of MLflow's own API with status, headers and body."""
+        return self._tracking.call(name, method, target, body, headers)
+
     def close(self) -> None:
         """Stop everything, in the order in which things use each other."""
         self._ran = interruptions.running(self._core.store)
@@ -155,6 +164,7 @@ class SageMakerService(Keeper):
         self._processing.close()
         self._transform.close()
         self._endpoints.close()
+        self._tracking.close()
         self._executions.join()
 
     def _of_jobs(self) -> dict[str, Operation]:
@@ -237,6 +247,17 @@ def _of_registry(groups: ModelPackageGroups, packages: ModelPackages) -> dict[st
         "ListModelPackages": packages.list,
         "UpdateModelPackage": packages.update,
         "DeleteModelPackage": packages.delete,
+    }
+
+
+def _of_tracking(servers: TrackingServers) -> dict[str, Operation]:
+    return {
+        "CreateMlflowTrackingServer": servers.create,
+        "DescribeMlflowTrackingServer": servers.describe,
+        "ListMlflowTrackingServers": servers.list,
+        "StartMlflowTrackingServer": servers.start,
+        "StopMlflowTrackingServer": servers.stop,
+        "DeleteMlflowTrackingServer": servers.delete,
     }
 
 

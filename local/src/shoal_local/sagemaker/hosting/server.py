@@ -72,7 +72,7 @@ class ModelServer:
         self._endpoint, self._host = endpoint, f"i-0{secrets.token_hex(8)}"
         self._pod: Pod | None = None
         self._log: LogStreams | None = None
-        self._port = _free_port() if isolation_refused() else _PORT
+        self._port = free_port() if isolation_refused() else _PORT
         self._closing = threading.Event()
         self._connections = Connections(lambda: self._running_pod().dial(self._port))
 
@@ -281,6 +281,6 @@ def _parts(
         yield part
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])

@@ -31,6 +31,10 @@ _REFUSED = (
     "DebugRuleConfigurations",
     "ProfilerRuleConfigurations",
 )
+_REASONS: Mapping[str, str] = {
+    "MlflowConfig": "MlflowConfig: what AWS makes of it in a container is not documented; name the"
+    " tracking server's ARN in Environment, as MLFLOW_TRACKING_URI",
+}
 _REQUIRED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
 """Optional in the API's shape, for the jobs without them (serverless ones) that are refused."""
 _ONLY_KEPT: Mapping[str, frozenset[str]] = {
@@ -115,7 +119,7 @@ def plan_notice(request: Document) -> str:
 def _check_whole(request: Document) -> None:
     for field in _REFUSED:
         if request.get(field):
-            raise not_emulated(field)
+            raise not_emulated(_REASONS.get(field, field))
     for field, allowed in _ONLY_KEPT.items():
         for key in sorted(request.get(field, {}).keys() - allowed):
             if request[field][key]:

@@ -1,0 +1,1 @@
+"""MLflow tracking servers: real `mlflow server` processes."""

@@ -1,0 +1,78 @@
+"""MLflow's tracking servers: what is refused; local/tests/clients/test_mlflow.py runs one."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+import yaml
+from botocore.exceptions import ClientError
+
+from local.tests.sagemaker.account import BUCKET, Account
+from shoal_local.control import mlflow
+from shoal_local.control.authorization.rules import rules_of
+from shoal_local.sagemaker.tracking import servers
+
+
+def create(account: Account, **more: Any) -> None:
+    request = {"TrackingServerName": "runs", "RoleArn": account.role}
+    store = {"ArtifactStoreUri": f"s3://{BUCKET}/mlflow"}
+    account.sagemaker.create_mlflow_tracking_server(**request | store | more)
+
+
+def test_without_mlflow_a_tracking_server_is_refused_with_what_to_install(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "installed_version", lambda: None)
+    with pytest.raises(ClientError, match=r"pip install 'shoal-local\[mlflow\]'"):
+        create(account)
+    assert account.sagemaker.list_mlflow_tracking_servers()["TrackingServerSummaries"] == []
+
+
+@pytest.mark.parametrize(
+    ("request_part", "words"),
+    [
+        ({"AutomaticModelRegistration": True}, "does not emulate AutomaticModelRegistration"),
+        ({"S3BucketOwnerAccountId": "444455556666"}, "does not emulate S3BucketOwnerAccountId"),
+        ({"ArtifactStoreUri": "https://bucket/x"}, "that does not begin with s3://"),
+        ({"RoleArn": "arn:aws:iam::123456789012:role/nobody"}, "Could not assume role"),
+    ],
+    ids=["registration", "owner", "store", "role"],
+)
+def test_what_a_tracking_server_cannot_be_is_refused_before_it_starts(
+    account: Account,
+    monkeypatch: pytest.MonkeyPatch,
+    request_part: dict[str, Any],
+    words: str,
+) -> None:
+    monkeypatch.setattr(servers, "installed_version", lambda: "3.17.2")
+    with pytest.raises(ClientError, match=words):
+        create(account, **request_part)
+
+
+def test_a_server_that_there_is_not_is_not_found_by_its_clients_either(account: Account) -> None:
+    arn = f"arn:aws:sagemaker:us-east-1:{account.number}:mlflow-tracking-server/runs"
+    with pytest.raises(account.sagemaker.exceptions.ResourceNotFound):
+        account.sagemaker.describe_mlflow_tracking_server(TrackingServerName="runs")
+    path, header = "/api/2.0/mlflow/runs/get?run_id=1", {"x-mlflow-sm-tracking-server-arn": arn}
+    headers = account.signed("GET", path, mlflow.SERVICE, headers=header)
+    with pytest.raises(HTTPError) as refused:
+        urlopen(Request(f"{account.endpoint}{path}", headers=headers))
+    assert (refused.value.code, refused.value.read()) == (
+        404,
+        b"Tracking server could not be found",
+    )
+
+
+def test_each_request_of_mlflows_api_has_the_action_that_aws_documents() -> None:
+    table = yaml.safe_load(mlflow._ACTIONS.read_text())
+    actions = {action for methods in table.values() for action in methods.values()}
+    assert actions == rules_of(mlflow.SERVICE).keys()
+    requests = [("POST", "runs/log-batch"), ("GET", "logged-models/m-1"), ("GET", "gateway/x")]
+    assert [mlflow.action_of(method, f"/api/2.0/mlflow/{path}") for method, path in requests] == [
+        "LogBatch",
+        "GetLoggedModel",
+        "",
+    ]

@@ -1,0 +1,157 @@
+"""A run in MLflow's terms: parameters, metrics with steps, tags, and a version of its registry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+EXECUTION_TAG = "shoal.execution_arn"
+"""By which an execution's run is found again."""
+PACKAGE_TAG = "shoal.model_package_arn"
+_STATUSES = {"Executing": "RUNNING", "Stopping": "RUNNING", "Succeeded": "FINISHED"} | {
+    "Stopped": "KILLED"
+}
+_FIRST_HOST = "algo-1"
+_MAX_TAG = 5000
+"""Characters of a tag's value that every version of MLflow takes."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value of a metric."""
+
+    value: float
+    at_ms: int
+    step: int
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """What MLflow's registry gets."""
+
+    name: str
+    source: str
+    """The sealed archive in S3."""
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class MlflowRun:
+    """What MLflow gets of one execution; times are milliseconds since the epoch."""
+
+    experiment: str
+    name: str
+    status: str
+    started_ms: int
+    ended_ms: int | None
+    parameters: Mapping[str, str]
+    metrics: Mapping[str, tuple[Point, ...]]
+    tags: Mapping[str, str]
+    model: ModelVersion | None
+
+
+def mlflow_run(record: Mapping[str, Any], commit: str | None = None) -> MlflowRun:
+    """Return run.json in MLflow's terms; `commit` is the one whose code trained."""
+    run, package = record["run"], record["package"]
+    ended_ms = _ms(run["ended_at"]) if run["ended_at"] else None
+    tags = dict(_tags(record, commit))
+    return MlflowRun(
+        experiment=run["pipeline"],
+        name=run["id"],
+        status=_STATUSES.get(run["status"], "FAILED"),
+        started_ms=_ms(run["started_at"] or record["observed_at"]),
+        ended_ms=ended_ms,
+        parameters=record["parameters"],
+        metrics={**_curves(record), **_results(record, ended_ms)},
+        tags=tags,
+        model=package
+        and ModelVersion(
+            package["arn"].split("/")[-2],
+            package["archive"],
+            {key: value for key, value in tags.items() if not key.startswith("mlflow.")},
+        ),
+    )
+
+
+def _curves(record: Mapping[str, Any]) -> dict[str, tuple[Point, ...]]:
+    """Return the points of each number; the first host's has the workload's own name for it."""
+    began = _ms(record["run"]["started_at"]) if record["curves"] else 0
+    trainings = {step["name"] for step in record["steps"] if step["type"] == "Training"}
+    return {
+        _metric_name(curve, several=len(trainings) > 1): tuple(
+            Point(value, began + round(seconds * 1000), round(x))
+            for x, value, seconds in curve["points"]
+        )
+        for curve in record["curves"]
+    }
+
+
+def _metric_name(curve: Mapping[str, Any], *, several: bool) -> str:
+    parts = [curve["step"]] if several else []
+    parts += [curve["name"]]
+    parts += [curve["host"]] if curve["host"] not in (None, _FIRST_HOST) else []
+    return _key("/".join(parts))
+
+
+def _results(record: Mapping[str, Any], ended_ms: int | None) -> dict[str, tuple[Point, ...]]:
+    """Return what was measured once, when the run has ended; before, it would be a curve."""
+    if ended_ms is None:
+        return {}
+    measured = record["metrics"]["values"] if record["metrics"] else {}
+    values = {f"evaluation/{name}": value for name, value in measured.items()} | {
+        "seconds": record["run"]["seconds"],
+        "usd": record["money"]["usd"],
+    }
+    return {
+        _key(name): (Point(value, ended_ms, 0),)
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _tags(record: Mapping[str, Any], commit: str | None) -> Iterator[tuple[str, str]]:
+    run, package, verdict = record["run"], record["package"], record["verdict"]
+    values = {
+        EXECUTION_TAG: run["arn"],
+        "shoal.environment": run["environment"],
+        "shoal.workload": run["workload"],
+        "shoal.is_local": str(run["is_local"]).lower(),
+        "shoal.status": run["status"],
+        "shoal.failure": ": ".join(filter(None, (verdict["step"], verdict["reason"]))),
+        "shoal.definition_sha256": run["definition_sha256"],
+        "shoal.usd": record["money"]["usd"],
+        "mlflow.source.type": "JOB",
+        "mlflow.source.name": run["pipeline"],
+        "mlflow.source.git.commit": commit,
+    }
+    if record["metrics"]:
+        values["shoal.content_sha256"] = record["metrics"]["content_sha256"]
+    if package:
+        values |= {
+            PACKAGE_TAG: package["arn"],
+            "shoal.model_package_version": package["version"],
+            "shoal.approval": package["approval"],
+        }
+    for gate in record["gates"]:
+        word = {True: "passed", False: "missed", None: "not measured"}[gate["passed"]]
+        values[f"shoal.gate.{gate['metric']}"] = f"{word}: {gate['value']}, {gate['limit']}"
+    for link in record["lineage"]:
+        what = link["what"].replace("'s", "").replace(" ", "_")
+        values[f"shoal.lineage.{what}"] = link["value"]
+    broken = [link["what"] for link in record["lineage"] if link["holds"] is False]
+    values["shoal.lineage.broken"] = ", ".join(broken)
+    for name, value in values.items():
+        if value not in (None, ""):
+            yield _key(name), str(value)[:_MAX_TAG]
+
+
+def _key(name: str) -> str:
+    """Return a name with the characters that MLflow takes; source: its `validate_key`."""
+    return re.sub(r"[^/\w.\- :]", "_", name, flags=re.ASCII)
+
+
+def _ms(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * 1000)

@@ -1,0 +1,134 @@
+"""A run in MLflow's terms, without MLflow; tests/end_to_end/test_verbs.py has a real server."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from shoal.verbs.errors import ToolMissingError
+from shoal.verbs.runs.mlflow_client import Mlflow
+from shoal.verbs.runs.mlflow_run import EXECUTION_TAG, Point, mlflow_run
+
+ARN = "arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev/execution/abc"
+PACKAGE = "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/3"
+BEGAN_MS = 1_795_489_200_000
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    """Return run.json of a run that succeeded, as far as MLflow gets to see it."""
+    curve = {"step": "Train", "name": "train:loss", "unit": "", "direction": "lower"}
+    found: dict[str, Any] = {
+        "observed_at": "2026-11-24T03:01:00.000+00:00",
+        "run": {
+            "id": "abc",
+            "arn": ARN,
+            "pipeline": "shoal-mnist-dev",
+            "environment": "dev",
+            "workload": "mnist",
+            "is_local": True,
+            "status": "Succeeded",
+            "started_at": "2026-11-24T03:00:00.000+00:00",
+            "ended_at": "2026-11-24T03:00:50.000+00:00",
+            "seconds": 50.0,
+            "definition_sha256": "d" * 64,
+        },
+        "verdict": {"step": None, "reason": None},
+        "parameters": {"Epochs": "2"},
+        "steps": [{"name": "Train", "type": "Training"}],
+        "curves": [
+            {**curve, "host": "algo-1", "points": [[1.0, 0.5, 10.0], [2.0, 0.25, 20.5]]},
+            {**curve, "host": "algo-2", "points": [[1.0, 0.6, 11.0]]},
+        ],
+        "metrics": {"values": {"accuracy": 0.99}, "content_sha256": "c" * 64},
+        "gates": [{"metric": "accuracy", "value": 0.99, "limit": "at least 0.98", "passed": True}],
+        "package": {
+            "arn": PACKAGE,
+            "version": 3,
+            "approval": "PendingManualApproval",
+            "archive": "s3://artifacts/models/1/model.tar.gz",
+        },
+        "money": {"usd": 0.5},
+        "lineage": [{"what": "model archive", "value": "a" * 64, "holds": True}],
+    }
+    return found | changes
+
+
+def test_curves_keep_steps_and_times_and_each_further_host_has_its_own() -> None:
+    metrics = mlflow_run(record()).metrics
+    assert metrics["train:loss"] == (
+        Point(0.5, BEGAN_MS + 10_000, 1),
+        Point(0.25, BEGAN_MS + 20_500, 2),
+    )
+    assert metrics["train:loss/algo-2"] == (Point(0.6, BEGAN_MS + 11_000, 1),)
+
+
+def test_measurements_of_the_whole_run_come_when_it_has_ended() -> None:
+    run = record()["run"]
+    ended, running = (
+        mlflow_run(record(run=run | changes)).metrics
+        for changes in ({}, {"status": "Executing", "ended_at": None})
+    )
+    results = {name: each[0].value for name, each in ended.items() if ":" not in name}
+    assert results == {"evaluation/accuracy": 0.99, "seconds": 50.0, "usd": 0.5}
+    assert running.keys() == {"train:loss", "train:loss/algo-2"}
+
+
+def test_tags_say_where_the_run_and_its_model_come_from() -> None:
+    assert mlflow_run(record(), commit="e" * 40).tags == {
+        EXECUTION_TAG: ARN,
+        "shoal.environment": "dev",
+        "shoal.workload": "mnist",
+        "shoal.is_local": "true",
+        "shoal.status": "Succeeded",
+        "shoal.definition_sha256": "d" * 64,
+        "shoal.content_sha256": "c" * 64,
+        "shoal.usd": "0.5",
+        "shoal.model_package_arn": PACKAGE,
+        "shoal.model_package_version": "3",
+        "shoal.approval": "PendingManualApproval",
+        "shoal.gate.accuracy": "passed: 0.99, at least 0.98",
+        "shoal.lineage.model_archive": "a" * 64,
+        "mlflow.source.type": "JOB",
+        "mlflow.source.name": "shoal-mnist-dev",
+        "mlflow.source.git.commit": "e" * 40,
+    }
+
+
+def test_a_registered_model_becomes_a_version_whose_source_is_the_sealed_archive() -> None:
+    model = mlflow_run(record()).model
+    assert model is not None
+    assert (model.name, model.source) == (
+        "shoal-mnist-dev",
+        "s3://artifacts/models/1/model.tar.gz",
+    )
+    assert mlflow_run(record(package=None)).model is None
+
+
+def test_statuses_are_mlflows() -> None:
+    words = {"Executing": "RUNNING", "Succeeded": "FINISHED", "Stopped": "KILLED"}
+    for ours, theirs in (words | {"Failed": "FAILED"}).items():
+        assert mlflow_run(record(run=record()["run"] | {"status": ours})).status == theirs
+
+
+def test_names_have_only_characters_that_mlflow_takes() -> None:
+    gates = [{"metric": "top-1 (%)", "value": None, "limit": "at least 1", "passed": None}]
+    tags = mlflow_run(record(gates=gates)).tags
+    assert tags["shoal.gate.top-1 ___"] == "not measured: None, at least 1"
+
+
+@pytest.mark.parametrize(
+    ("uri", "package"),
+    [
+        ("http://localhost:5000", "mlflow-skinny"),
+        ("arn:aws:sagemaker:us-east-1:111122223333:mlflow-tracking-server/x", "sagemaker-mlflow"),
+    ],
+)
+def test_without_mlflow_the_export_says_what_to_install(
+    uri: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("mlflow", "sagemaker_mlflow"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ToolMissingError, match=f"run `.venv/bin/pip install {package}`"):
+        Mlflow(uri)
