@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.tests.control.account import Account, eventually, trust
+from local.tests.control.account import Account, eventually
 from local.tests.control.test_codebuild import project
 from local.tests.control.test_serve import emulator
+from shoal_local.control.state import MARKER
 from shoal_local.errors import EmulatorError
 from shoal_local.snapshot import HEADER, Snapshots
 from shoal_local.testing import LocalEmulator
@@ -225,31 +226,24 @@ def test_the_secret_of_the_start_before_is_worth_nothing(restarted: Restarted) -
         client.get_caller_identity()
 
 
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an emulator that has stopped, with a role."""
-    state_dir = tmp_path_factory.mktemp("stopped") / "state"
-    local, account = started(state_dir)
-    account.client("iam").create_role(RoleName="one", AssumeRolePolicyDocument=trust({"AWS": "*"}))
-    assert local.stop() == []
-    return state_dir
-
-
 @pytest.fixture
-def state_dir(stopped: Path, tmp_path: Path) -> Path:
-    """A copy of it, for one test."""
-    return Path(shutil.copytree(stopped, tmp_path / "state"))
+def state_dir(restarted: Restarted, tmp_path: Path) -> Path:
+    """A folder as the first emulator has left it."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / MARKER).touch()
+    shutil.copytree(restarted.account.state_dir / "kept", tmp_path / "state" / "kept")
+    return tmp_path / "state"
 
 
 def test_after_a_kill_the_last_stop_is_restored_and_the_start_says_what_is_lost(
     state_dir: Path,
 ) -> None:
     killed, account = started(state_dir)
-    account.client("iam").delete_role(RoleName="one")
+    account.client("s3").put_object(Bucket="kept", Key="later", Body=b"lost")
     killed.kill()
     local, account = started(state_dir)
-    roles = account.client("iam").list_roles()["Roles"]
-    assert [each["RoleName"] for each in roles] == ["one"]
+    objects = account.client("s3").list_objects_v2(Bucket="kept")["Contents"]
+    assert [each["Key"] for each in objects] == ["object"]
     assert local.ready["restored"]["lost_since"] == killed.ready["started_at"]
     assert local.stop() == []
 
