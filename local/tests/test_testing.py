@@ -10,19 +10,13 @@ import pytest
 
 from shoal_local import testing
 from shoal_local.errors import EmulatorError
-from shoal_local.testing import LocalAccount, emulator, in_process, listener, local_account
-
-__all__ = ["local_account"]
-
-
-def test_the_fixture_gives_clients_that_work(local_account: LocalAccount) -> None:
-    assert local_account.client("sts").get_caller_identity()["Account"] == local_account.number
-    assert local_account.client("sts") is local_account.client("sts")
+from shoal_local.testing import LocalAccount, emulator, in_process, listener
 
 
 def test_after_the_block_nobody_listens_and_no_process_is_left(tmp_path: Path) -> None:
     with emulator(tmp_path / "state") as local:
         assert listener(local.account.endpoint) != []
+        assert local.account.client("sts") is local.account.client("sts")
     assert (local.process.returncode, local.leftovers()) == (0, [])
 
 

@@ -3,9 +3,9 @@
     with emulator(tmp_path / "state", "--enforce-iam") as local:
         local.account.client("s3").create_bucket(Bucket="data")
 
-A process starts in about two seconds, so let many tests share one: import the fixture
-`local_account` in a conftest.py, or write one like it. `in_process` starts an emulator inside the
-test's own process, for tests that look into it. Needs pytest.
+A process starts in about two seconds, so let many tests share one: the fixture `sagemaker_local`
+of `shoal_local.pytest_plugin` does. `in_process` starts an emulator inside the test's own process,
+for tests that look into it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import boto3
-import pytest
 from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -173,6 +172,12 @@ class LocalAccount:
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.state_dir),
+            **self.variables(),
+        }
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of AWS among them, which leave no setting to the user's files."""
+        return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ENDPOINT_URL_S3": self.endpoint,
             "AWS_REGION": self.region,
@@ -180,6 +185,8 @@ class LocalAccount:
             "AWS_ACCESS_KEY_ID": self.key,
             "AWS_SECRET_ACCESS_KEY": self.secret,
             "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         }
 
 
@@ -280,13 +287,6 @@ def emulator(
         left = running.stop()
     if left:
         raise EmulatorError(f"the emulator left behind: {', '.join(left)}")
-
-
-@pytest.fixture(scope="session")
-def local_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAccount]:
-    """The account of one emulator for all tests."""
-    with emulator(tmp_path_factory.mktemp("shoal-local") / "state") as running:
-        yield running.account
 
 
 @contextlib.contextmanager
