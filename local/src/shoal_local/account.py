@@ -220,10 +220,14 @@ class Account:
             ),
             "cloudformation": Service(self.cloudformation.operations, complete=True),
             "fsx": Service(self.fsx.operations, complete=True),
-            "application-autoscaling": Service(self.autoscaling.operations, complete=True),
+            "application-autoscaling": Service(
+                self.autoscaling.operations, complete=True, keeps=True
+            ),
             "scheduler": Service(self.scheduler.operations, complete=True),
-            "codebuild": Service(BuildProjects(self.identity).operations, complete=True),
-            "service-quotas": Service(Quotas(self.identity).operations, complete=True),
+            "codebuild": Service(
+                BuildProjects(self.identity).operations, complete=True, keeps=True
+            ),
+            "service-quotas": Service(Quotas(self.identity).operations, complete=True, keeps=True),
             "ecr": Service(
                 {"BatchGetImage": Registries(self.identity).get_images, **self.layers.operations},
                 guards=unsupported_requests.GUARDS["ecr"],

@@ -45,6 +45,18 @@ def test_an_aborted_upload_takes_no_part_and_is_not_completed(account: Account) 
         s3.complete_multipart_upload(**upload, MultipartUpload=parts)
 
 
+def test_an_operation_that_moto_takes_for_another_is_refused_and_changes_nothing(
+    account: Account,
+) -> None:
+    s3, bucket = account.client("s3"), unique("kept")
+    s3.create_bucket(Bucket=bucket)
+    with pytest.raises(ClientError, match="does not emulate s3 DeleteBucketMetricsConfiguration"):
+        s3.delete_bucket_metrics_configuration(Bucket=bucket, Id="metrics")
+    with pytest.raises(ClientError, match="does not emulate s3 RenameObject"):
+        s3.rename_object(Bucket=bucket, Key="new", RenameSource="old")
+    assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+
+
 METRIC = {"MetricName": "m", "Namespace": "n", "Period": 60, "Statistic": "Sum", "Threshold": 1}
 QUERY = {"Id": "q", "MetricStat": {"Metric": {"MetricName": "m"}, "Period": 60, "Stat": "Sum"}}
 

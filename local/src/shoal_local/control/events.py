@@ -24,11 +24,11 @@ from moto.events.models import EventPattern, Rule, events_backends
 from shoal_local.control import event_patterns
 from shoal_local.control.clients import Clients
 from shoal_local.control.functions.service import Functions
+from shoal_local.control.guards import refuse
 from shoal_local.control.identity import Identity
 from shoal_local.control.policies import allows
 from shoal_local.control.protocol import ApiCall
 from shoal_local.control.rule_schedules import Schedules, period_s
-from shoal_local.control.unsupported_requests import refuse
 from shoal_local.errors import AwsError
 from shoal_local.faults import Faults
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -29,6 +29,9 @@ TARGET_PREFIX = "SageMaker."
 
 class SageMaker(Protocol):
     """What the SageMaker side provides (`shoal_local.sagemaker.service.SageMakerService`)."""
+
+    @property
+    def operations(self) -> Collection[str]: ...
 
     def check(self, operation: str, request: dict[str, Any]) -> None: ...
 

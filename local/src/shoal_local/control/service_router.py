@@ -15,6 +15,7 @@ from typing import Any
 from wsgiref.util import FileWrapper
 
 from shoal_local.control.authorization.authorizer import Authorizer
+from shoal_local.control.guards import Guard, each_of
 from shoal_local.control.identity import Identity
 from shoal_local.control.loopback_guard import BLOCK, DEFAULT_MAX_BYTES, inflate, too_large
 from shoal_local.control.protocol import (
@@ -82,36 +83,31 @@ log = logging.getLogger(__name__)
 class Service:
     """The operations of a service that are answered here.
 
-    `complete`: a missing operation is refused, not left to moto. `guards`: by operation; `*` is
-    every operation.
+    - `complete`: a missing operation is refused, not left to moto.
+    - `guards`: by operation; `*` is every operation.
+    - `keeps`: the operations only keep what they are told, and nothing follows from it. The
+      coverage page says so.
     """
 
     operations: Mapping[str, Handler]
     complete: bool = False
-    guards: Mapping[str, Callable[[ApiCall], None]] = field(default_factory=dict)
+    keeps: bool = False
+    guards: Mapping[str, Guard] = field(default_factory=dict)
 
 
 def with_guards(
-    services: Mapping[str, Service], guards: Mapping[str, Mapping[str, Callable[[ApiCall], None]]]
+    services: Mapping[str, Service], guards: Mapping[str, Mapping[str, Guard]]
 ) -> dict[str, Service]:
     """Return the services with more guards; those that a service already has come first."""
     guarded = dict(services)
     for name, more in guards.items():
         service = guarded.get(name, Service({}))
-        both = {key: _both(service.guards.get(key), guard) for key, guard in more.items()}
+        both = {
+            key: each_of(service.guards[key], guard) if key in service.guards else guard
+            for key, guard in more.items()
+        }
         guarded[name] = replace(service, guards={**service.guards, **both})
     return guarded
-
-
-def _both(
-    first: Callable[[ApiCall], None] | None, second: Callable[[ApiCall], None]
-) -> Callable[[ApiCall], None]:
-    def guard(call: ApiCall) -> None:
-        if first is not None:
-            first(call)
-        second(call)
-
-    return guard
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Each is refused with the reason, before anything is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from shoal_local.control import (
@@ -16,20 +16,10 @@ from shoal_local.control import (
     object_requests,
     parameter_requests,
 )
+from shoal_local.control.guards import Guard, OnlyThese, each_of, refuse
 from shoal_local.control.metric_store import check_namespace
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
-
-Guard = Callable[[ApiCall], None]
-
-
-def refuse(what: str) -> Guard:
-    """Return a guard that refuses every request."""
-
-    def guard(_call: ApiCall) -> None:
-        raise AwsError("UnknownOperationException", f"Shoal's emulator {what}")
-
-    return guard
 
 
 def _subscription(call: ApiCall) -> None:
@@ -67,6 +57,30 @@ def _security_group(call: ApiCall) -> None:
         )
 
 
+# moto goes by the URL, and takes an operation that it does not know for one that it knows:
+# DeleteBucketMetricsConfiguration for DeleteBucket, PutObjectAnnotation for PutObject.
+_OF_S3 = """
+    AbortMultipartUpload CompleteMultipartUpload CopyObject CreateBucket
+    CreateMultipartUpload DeleteBucket DeleteBucketCors DeleteBucketEncryption
+    DeleteBucketLifecycle DeleteBucketOwnershipControls DeleteBucketPolicy
+    DeleteBucketReplication DeleteBucketTagging DeleteBucketWebsite DeleteObject
+    DeleteObjectTagging DeleteObjects DeletePublicAccessBlock
+    GetBucketAccelerateConfiguration GetBucketAcl GetBucketCors GetBucketEncryption
+    GetBucketInventoryConfiguration GetBucketLifecycle GetBucketLifecycleConfiguration
+    GetBucketLocation GetBucketLogging GetBucketNotification
+    GetBucketNotificationConfiguration GetBucketOwnershipControls GetBucketPolicy
+    GetBucketPolicyStatus GetBucketReplication GetBucketTagging GetBucketVersioning
+    GetBucketWebsite GetObject GetObjectAcl GetObjectAttributes GetObjectLegalHold
+    GetObjectLockConfiguration GetObjectTagging GetPublicAccessBlock HeadBucket HeadObject
+    ListBucketInventoryConfigurations ListBuckets ListMultipartUploads ListObjectVersions
+    ListObjects ListObjectsV2 ListParts PutBucketAccelerateConfiguration PutBucketAcl
+    PutBucketCors PutBucketEncryption PutBucketInventoryConfiguration PutBucketLifecycle
+    PutBucketLifecycleConfiguration PutBucketLogging PutBucketNotificationConfiguration
+    PutBucketOwnershipControls PutBucketPolicy PutBucketReplication PutBucketTagging
+    PutBucketVersioning PutBucketWebsite PutObject PutObjectAcl PutObjectLegalHold
+    PutObjectLockConfiguration PutObjectRetention PutObjectTagging PutPublicAccessBlock
+    UploadPart UploadPartCopy PutBucketNotification
+"""
 _OWN: Mapping[str, Mapping[str, Guard]] = {
     "ec2": {
         "RunInstances": refuse("has no instances (ec2:RunInstances)"),
@@ -82,7 +96,10 @@ _OWN: Mapping[str, Mapping[str, Guard]] = {
         "CreateExportTask": refuse("exports no logs (logs:CreateExportTask)"),
     },
     "cloudwatch": {"PutMetricData": check_namespace},
-    "s3": {"PutBucketNotificationConfiguration": _notification},
+    "s3": {
+        "*": OnlyThese(frozenset(_OF_S3.split())),
+        "PutBucketNotificationConfiguration": _notification,
+    },
     "sns": {"Subscribe": _subscription},
     "ssm": {"SendCommand": refuse("has no instances to command (ssm:SendCommand)")},
     "ecr": {"StartImageScan": refuse("scans no images (ecr:StartImageScan)")},
@@ -97,16 +114,8 @@ def _merged(*tables: Mapping[str, Mapping[str, Guard]]) -> dict[str, dict[str, G
             operations = merged.setdefault(service, {})
             for operation, guard in guards.items():
                 before = operations.get(operation)
-                operations[operation] = _each(before, guard) if before else guard
+                operations[operation] = each_of(before, guard) if before else guard
     return merged
-
-
-def _each(*guards: Guard) -> Guard:
-    def guard(call: ApiCall) -> None:
-        for one in guards:
-            one(call)
-
-    return guard
 
 
 GUARDS: Mapping[str, Mapping[str, Guard]] = _merged(

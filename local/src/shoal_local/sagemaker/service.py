@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from shoal_local.context import ServiceContext
 from shoal_local.errors import AwsError
@@ -65,6 +65,11 @@ class SageMakerService:
             **self._of_pipelines(),
             **_of_tags(Tags(core)),
         }
+
+    @property
+    def operations(self) -> Collection[str]:
+        """Return the names of the operations that are emulated."""
+        return self._operations.keys()
 
     def check(self, operation: str, request: Document) -> None:
         """Raise AwsError for a request that does not have the documented shape."""
