@@ -77,7 +77,7 @@ docs: python ## Builds the pages as a site in docs-out/, which needs no network;
 	@.shoal/docs/bin/python -m sphinx --quiet --fail-on-warning --jobs auto -c dev/docs -d .shoal/docs/doctrees . docs-out
 	@echo "open docs-out/docs/README.html"
 
-reference: install ## Writes docs/reference from the commands and the schema.
+reference: install ## Writes docs/reference and local/docs/coverage.md from the programs.
 	@$(RUN) -m dev.tools.reference
 
 clean: ## Removes what was installed and built.

@@ -1,5 +1,5 @@
 """Writes docs/reference: every command, as click has it, and every key of the YAML files that
-people write, as their schemas have it.
+people write, as their schemas have it. Writes shoal-local's page of operations, too.
 
 .venv/bin/python -m dev.tools.reference
 """
@@ -31,6 +31,9 @@ Schema = dict[str, Any]
 
 def main() -> None:
     """Write every page."""
+    from dev.tools import coverage  # starts an emulator, which the other pages do not need
+
+    coverage.main()
     FOLDER.mkdir(exist_ok=True)
     for name, text in pages().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
