@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
+
+from local.tests.sagemaker.account import Account
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
+from shoal_local.testing import LocalAccount
 
 LOCAL = Path(__file__).resolve().parents[1]
 SOURCES = LOCAL / "src" / "shoal_local"
@@ -90,33 +96,45 @@ def test_the_runtimes_find_their_locks_and_stand_ins(installed: Path, tmp_path: 
     assert [path for path in paths if not (path.exists() and installed in path.parents)] == []
 
 
-def test_serve_needs_no_option_and_answers(installed: Path, tmp_path: Path) -> None:
-    arguments, environment = command(installed, tmp_path, "serve")
+@contextlib.contextmanager
+def serving(installed: Path, home: Path, **variables: str) -> Iterator[dict[str, Any]]:
+    """The ready line of `shoal-local serve` without an option, which a user with more `variables`
+    has started.
+    """
+    arguments, environment = command(installed, home, "serve")
     with subprocess.Popen(
-        arguments, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        arguments, env=environment | variables, cwd=home, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None
-            ready: dict[str, Any] = json.loads(process.stdout.readline())
-            arguments, environment = command(installed, tmp_path, "env")
-            printed = subprocess.run(
-                arguments, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
-            ).stdout
-            variables = dict(
-                line.removeprefix("export ").split("=") for line in printed.splitlines()
-            )
-            sts = boto3.client(
-                "sts",
-                region_name="us-east-1",
-                endpoint_url=ready["endpoint"],
-                aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
-                aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
-            )
-            assert sts.get_caller_identity()["Account"] == ready["account"]
-            assert (tmp_path / ".local" / "state" / "shoal-local" / "emulator.json").is_file()
+            yield json.loads(process.stdout.readline())
         finally:
             process.terminate()
         assert process.wait(20) == 0
+
+
+def test_aws_finds_it_by_the_variables_that_env_prints(installed: Path, tmp_path: Path) -> None:
+    with serving(installed, tmp_path) as ready:
+        _, environment = command(installed, tmp_path)
+        shoal, aws = installed / "bin" / "shoal-local", Path(sys.executable).with_name("aws")
+        script = f'eval "$({sys.executable} {shoal} env)" && {aws} sts get-caller-identity'
+        process = subprocess.run(
+            ["bash", "-c", script], env=environment, capture_output=True, check=True, timeout=60
+        )
+        assert json.loads(process.stdout)["Account"] == ready["account"]
+        assert (tmp_path / ".local" / "state" / "shoal-local" / "emulator.json").is_file()
+
+
+def test_a_job_trains_with_a_runtime_that_was_built_elsewhere(
+    installed: Path, tmp_path: Path
+) -> None:
+    runtime = build(runtimes()["pytorch"], None, print)
+    with serving(installed, tmp_path, SHOAL_RUNTIMES=str(runtime.parents[2])) as ready:
+        state_dir = tmp_path / ".local" / "state" / "shoal-local"
+        account = Account.at(LocalAccount(ready["endpoint"], state_dir, ready["account"]))
+        job = account.train("of-the-wheel", hyperparameters={"do": "succeed"})
+        assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+        assert account.get(job["ModelArtifacts"]["S3ModelArtifacts"])
 
 
 def test_iam_is_not_enforced_without_its_evaluator(installed: Path, tmp_path: Path) -> None:

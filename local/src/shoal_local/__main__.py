@@ -256,13 +256,10 @@ def began_with(restored: Mapping[str, Any] | None, killed_at: str | None) -> str
 
 def require_evaluator() -> None:
     """Raise EmulatorError when the evaluator of IAM policies is not installed."""
-    from shoal_local.control.authorization.evaluator import PACKAGE, installed
+    from shoal_local.control.authorization.evaluator import HOW_TO_INSTALL, PACKAGE, installed
 
     if not installed():
-        raise EmulatorError(
-            f"--enforce-iam needs the npm package {PACKAGE}: run `make install` in a checkout, or"
-            f" `npm install --prefix {sys.prefix} {PACKAGE}`"
-        )
+        raise EmulatorError(f"--enforce-iam needs the npm package {PACKAGE}: {HOW_TO_INSTALL}")
 
 
 def share_service_models() -> None:

@@ -21,6 +21,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.tests.sagemaker.account import Account, command_lines, until
+from local.tests.sagemaker.hosted import GOOD_MODEL, deploy, invoke, settled
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.container import launch
 from shoal_local.sagemaker.container.launch import (
@@ -358,6 +359,14 @@ def test_a_job_runs_without_namespaces_too_and_its_log_says_so(
         match="does not emulate several hosts on this machine: each needs its own /opt/ml",
     ):
         plain.sagemaker.create_training_job(**plain.training("plain-two", ResourceConfig=two_hosts))
+
+
+@pytest.mark.nightly
+def test_an_endpoint_answers_without_namespaces(plain: Account) -> None:
+    deploy(plain, "plain", GOOD_MODEL)
+    endpoint = settled(plain, "plain")
+    assert endpoint["EndpointStatus"] == "InService", endpoint.get("FailureReason")
+    assert invoke(plain, "plain", {"x": 2})["y"] == 6
 
 
 def test_an_emulator_that_is_killed_takes_its_jobs_with_it(runtime: Path, tmp_path: Path) -> None:

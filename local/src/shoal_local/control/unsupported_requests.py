@@ -79,7 +79,7 @@ _OF_S3 = """
     PutBucketOwnershipControls PutBucketPolicy PutBucketReplication PutBucketTagging
     PutBucketVersioning PutBucketWebsite PutObject PutObjectAcl PutObjectLegalHold
     PutObjectLockConfiguration PutObjectRetention PutObjectTagging PutPublicAccessBlock
-    UploadPart UploadPartCopy
+    UploadPart UploadPartCopy PutBucketNotification
 """
 _OWN: Mapping[str, Mapping[str, Guard]] = {
     "ec2": {

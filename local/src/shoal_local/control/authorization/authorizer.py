@@ -120,12 +120,20 @@ class Authorizer:
                 f"{UnmappedError(call)}; with --enforce-iam only the account's root may call it",
             )
         for question in call.questions or ():
-            if unlimited and self.state.owner(question.resource) == self.state.account:
+            if unlimited and self._is_open(question):
                 continue
             decision = self._decide(call, question, unlimited=unlimited)
             if not decision.allowed:
                 raise refusal(call.service, denial_message(call.caller_arn, question, decision))
         self._check_packages(call)
+
+    def _is_open(self, question: Question) -> bool:
+        """Return whether a caller who may do everything needs no policy on the resource: it is its
+        own account's, or an image of an account that is not emulated, as AWS's own are.
+        """
+        owner = self.state.owner(question.resource)
+        is_foreign_image = question.service == "ecr" and self.state.state_of(owner) is None
+        return owner == self.state.account or is_foreign_image
 
     def _check_packages(self, call: ApiCall) -> None:
         """Raise AwsError if a model may not be created from another account's package.

