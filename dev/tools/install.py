@@ -89,9 +89,10 @@ def main(arguments: Sequence[str]) -> int:
         if "runtimes" in arguments:
             # The tests run without a network, so what a demo leaves to its first use is built for
             # them here.
-            build_runtimes(
-                ["pytorch", "tensorflow", "sklearn"] if "tests" in arguments else ["pytorch"]
-            )
+            names = ["pytorch"]
+            names += ["tensorflow"] if "tests" in arguments else []
+            names += ["sklearn"] if "sdks" in arguments else []  # for nightly tests only
+            build_runtimes(names)
         if "sdks" in arguments:
             install_apart(SDKS)
         if "docs" in arguments:
