@@ -132,6 +132,7 @@ def tensorflow() -> dict[str, Any]:
     estimator.fit()
     predictor = estimator.deploy(initial_instance_count=1, instance_type="ml.m5.xlarge")
     answer = predictor.predict({"instances": [[3.0], [0.0]]})
+    assert predictor.predict(np.array([[3.0], [0.0]])) == answer  # an array is wrapped
     predictor.delete_endpoint()
     return {"files": sorted(files(estimator.model_data)), "answer": answer}
 

@@ -8,7 +8,7 @@ over TensorFlow itself, and `/ping` and `/invocations` with the documented contr
 `input_handler` and `output_handler`, or `handler`.
 
 Not here: gRPC, `:classify` and `:regress`, batching, several models of one endpoint by request,
-requirements.txt, CSV without an inference.py.
+requirements.txt, CSV and JSON lines without an inference.py.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _JSON = "application/json"
 _ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 _PREDICT = re.compile(r"/v1/models/(?P<name>[^/:]+)(/versions/(?P<version>\d+))?:(?P<method>\w+)")
 _STATUS = re.compile(r"/v1/models/(?P<name>[^/:]+)")
+_IN_FORM = re.compile(rb'"(instances|inputs|examples)"\s*:')
+_LISTS = re.compile(rb"\s*\[\s*\[")
 Answer = tuple[int, str, bytes]
 
 
@@ -131,6 +133,18 @@ class Models:
 def inputs_of(signature: Any) -> dict[str, Any]:
     """Return name and TensorSpec of each input."""
     return dict(signature.structured_input_signature[1])
+
+
+def in_instances(body: bytes) -> bytes:
+    """Return a JSON request in the form that TensorFlow Serving takes.
+
+    As AWS's nginx does without an inference.py (tensorflowServing.js): what names no such key is
+    one instance, or several in a list of lists. SageMaker's SDK sends arrays so.
+    """
+    if _IN_FORM.search(body):
+        return body
+    instances = body if _LISTS.match(body) else b"[" + body + b"]"
+    return b'{"instances":' + instances + b"}"
 
 
 def in_columns(instances: Any) -> Any:
@@ -263,7 +277,7 @@ class PythonService:
         """
         context = self._context(headers, len(body))
         if self._handler is None:
-            answer = requests.post(context.rest_uri, data=body, timeout=60)
+            answer = requests.post(context.rest_uri, data=in_instances(body), timeout=60)
             return answer.status_code, _JSON, answer.content
         try:
             answer_body, content_type = self._handler(io.BytesIO(body), context)
