@@ -135,6 +135,8 @@ def test_every_combination_of_a_grid_is_trained_and_the_best_is_named(
     by_value = trainings(account, "grid", SortBy="FinalObjectiveMetricValue")
     values = [each["FinalHyperParameterTuningJobObjectiveMetric"]["Value"] for each in by_value]
     assert values == [4.0, 9.0]
+    static = grid["TrainingJobDefinition"]["StaticHyperParameters"]
+    assert static["_tuning_objective_metric"] == OBJECTIVE["MetricName"]
 
 
 def test_its_training_jobs_are_ordinary_ones_that_say_whose_they_are(
@@ -146,6 +148,7 @@ def test_its_training_jobs_are_ordinary_ones_that_say_whose_they_are(
     job = account.sagemaker.describe_training_job(TrainingJobName=best)
     assert job["TuningJobArn"] == grid["HyperParameterTuningJobArn"]
     assert job["HyperParameters"].items() >= {"width": "3", "do": "score"}.items()
+    assert job["HyperParameters"]["_tuning_objective_metric"] == OBJECTIVE["MetricName"]
     assert account.model_files(job) == {"model.txt": "9"}
     tags = account.sagemaker.list_tags(ResourceArn=job["TrainingJobArn"])["Tags"]
     assert tags == [{"Key": "team", "Value": "search"}]

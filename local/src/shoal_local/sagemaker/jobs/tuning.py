@@ -13,7 +13,12 @@ from shoal_local.sagemaker.jobs.job import TRAINING, TUNING, Job
 from shoal_local.sagemaker.jobs.threads import JobThreads
 from shoal_local.sagemaker.jobs.training import TrainingJobs
 from shoal_local.sagemaker.jobs.training_request import check_training_fields
-from shoal_local.sagemaker.jobs.tuning_run import TuningRun, objective_value, training_request
+from shoal_local.sagemaker.jobs.tuning_run import (
+    TuningRun,
+    objective_value,
+    training_request,
+    with_objective_parameter,
+)
 from shoal_local.sagemaker.jobs.tuning_search import search_for
 from shoal_local.sagemaker.jobs.tuning_stopping import check_stopping
 from shoal_local.sagemaker.listing import Listing
@@ -49,6 +54,7 @@ class TuningJobs:
 
     def create(self, request: Document) -> Document:
         check_tuning(request)
+        request = with_objective_parameter(request)
         name, now = request["HyperParameterTuningJobName"], names.now()
         document = {key: value for key, value in request.items() if key != "Tags"} | {
             "_name": name,

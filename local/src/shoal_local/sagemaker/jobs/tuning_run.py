@@ -30,6 +30,18 @@ _OBJECTIVE_PARAMETER = "_tuning_objective_metric"
 """The hyperparameter by which AWS tells a container its objective (sagemaker_training.params)."""
 
 
+def with_objective_parameter(request: Document) -> Document:
+    """Return a tuning job's request with its objective among the static hyperparameters.
+
+    AWS describes it there: SDK v2 deletes it from them when it attaches to a tuning job
+    (`HyperparameterTuner._prepare_estimator_from_job_description`).
+    """
+    config, definition = request["HyperParameterTuningJobConfig"], request["TrainingJobDefinition"]
+    metric = config.get("HyperParameterTuningJobObjective", {}).get("MetricName", "")
+    static = definition.get("StaticHyperParameters", {}) | {_OBJECTIVE_PARAMETER: metric}
+    return request | {"TrainingJobDefinition": definition | {"StaticHyperParameters": static}}
+
+
 def training_request(tuning_job: Document, name: str, values: Values) -> Document:
     """Return the CreateTrainingJob request of one training job."""
     definition = dict(tuning_job["TrainingJobDefinition"])
@@ -37,13 +49,11 @@ def training_request(tuning_job: Document, name: str, values: Values) -> Documen
     # With one instance type this says what ResourceConfig says; SageMaker's SDK v2 sends it always.
     if resources := definition.pop("HyperParameterTuningResourceConfig", None):
         definition["ResourceConfig"] = resources
-    config = tuning_job["HyperParameterTuningJobConfig"]
-    metric = config.get("HyperParameterTuningJobObjective", {}).get("MetricName", "")
-    hyperparameters = {**definition.pop("StaticHyperParameters", {}), **values}
+    static = definition.pop("StaticHyperParameters", {})
     return {
         **definition,
         "TrainingJobName": name,
-        "HyperParameters": {**hyperparameters, _OBJECTIVE_PARAMETER: metric},
+        "HyperParameters": {**static, **values},
         "Tags": tuning_job.get("_tags", []),
     }
 
