@@ -146,10 +146,10 @@ def measure(
     )
     goals = [Goal("start to first answer, CPU s", 1.0, result.of(SHOAL, "first_answer_s"))]
     for name, goal in (
-        ("launches", lambda: _launches(length.launches * rounds)),
-        ("invocations", lambda: _invocations(python, length.requests, rounds)),
-        ("lists", lambda: _lists(length.records, rounds)),
-        ("memory", lambda: _memory(length.jobs)),
+        ("launches", functools.partial(_launches, length.launches * rounds)),
+        ("invocations", functools.partial(_invocations, python, length.requests, rounds)),
+        ("lists", functools.partial(_lists, length.records, rounds)),
+        ("memory", functools.partial(_memory, length.jobs)),
     ):
         goals.append(goal())
         say(f"{name}: {goals[-1].line()}")
@@ -218,7 +218,7 @@ def _wait_for_port(port: int, started: subprocess.Popen[bytes]) -> None:
 def _clients_of(endpoint: str) -> Callable[[str], Any]:
     @functools.cache
     def client(service: str) -> Any:
-        return boto3.client(  # type: ignore[call-overload, no-untyped-call]
+        return boto3.client(  # type: ignore[call-overload]
             service,
             region_name="us-east-1",
             endpoint_url=endpoint,
@@ -441,9 +441,12 @@ def _make_one_of_each(account: Account) -> None:
             "SupportedResponseMIMETypes": ["application/json"],
         },
     )
-    nothing = {"Conditions": [{"Type": "Equals", "LeftValue": 1, "RightValue": 1}]}
+    nothing = {
+        "Conditions": [{"Type": "Equals", "LeftValue": 1, "RightValue": 1}],
+        "IfSteps": [],
+        "ElseSteps": [],
+    }
     step = {"Name": "Nothing", "Type": "Condition", "Arguments": nothing}
-    step["Arguments"] |= {"IfSteps": [], "ElseSteps": []}
     account.deploy_pipeline(FIRST, [step])
     account.train(FIRST)
     account.process(FIRST, "true")
