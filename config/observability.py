@@ -25,4 +25,4 @@ class Observability(Settings):
     forecast exceeds it.
     """
     log_retention_days: RetentionDays = 90
-    """Days after which logs of the functions and of the network are deleted."""
+    """Days after which logs of the functions and of the network, and pages of runs, are deleted."""

@@ -239,18 +239,21 @@ def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
             f"it goes on: `shoal status {arguments}`; to end it: `shoal stop {arguments}`", err=True
         )
         raise
-    _keep_page(session, arn)
+    keep_page(session, arn)
     follower.raise_unless_succeeded(execution)
     click.echo(f"execution {execution.id} succeeded")
     _print_result(session, execution)
 
 
-def _keep_page(session: Session, arn: str) -> None:
-    """Keep the page of a run that has ended; where that is refused, say so and go on."""
+def keep_page(session: Session, arn: str) -> None:
+    """Keep the page of a run that has ended; where that fails, say so and go on."""
     try:
         click.echo(f"page: {keep(session, with_others(session, arn))}")
     except (ShoalError, *AWS_ERRORS) as error:
         click.echo(f"the page of the run is not kept: {refusal(error)}", err=True)
+    except Exception as bug:  # noqa: BLE001 (the outcome is the run's, whatever its log holds)
+        reason = one_line(f"{type(bug).__name__}: {bug}")
+        click.echo(f"the page of the run is not kept: {reason}", err=True)
 
 
 def _print_result(session: Session, execution: Execution) -> None:

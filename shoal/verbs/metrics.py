@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from config.metrics import Metric
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan|inf)"
-_EPOCH = re.compile(r"\bepoch=(\d+)(?: step=(\d+)/(\d+))?")
-_STEP = re.compile(r"\bstep=(\d+)/(\d+)")
-_WORLD_SIZE = re.compile(r"\bworld_size=(\d+)")
+_COUNT = r"(\d{1,12})(?!\d)"
+"""More digits count nothing, and may be more than a float holds."""
+_EPOCH = re.compile(rf"\bepoch={_COUNT}(?: step={_COUNT}/{_COUNT})?")
+_STEP = re.compile(rf"\bstep={_COUNT}/{_COUNT}")
+_WORLD_SIZE = re.compile(rf"\bworld_size={_COUNT}")
 _ELAPSED = re.compile(rf"\belapsed_s=({_NUMBER})")
 _PARTS = re.compile(r"(?:^|[\s:>])processes=(?P<processes>\d+)(?P<parts>(?: [a-z_]+=\d+)*)$")
-_MAX_LINE = 4096
-"""Characters in which numbers are looked for."""
+MAX_LINE = 4096
+"""Characters of a line in which something is looked for."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def _words(name: str, count: int) -> str:
 
 def parse(line: str, metrics: Mapping[str, Metric]) -> Metrics | None:
     """Return what one log line says of a training, or None if it has none of these `metrics`."""
-    line = line[:_MAX_LINE]
+    line = line[:MAX_LINE]
     if readings := tuple(_readings(line, metrics)):
         elapsed, world = (pattern.search(line) for pattern in (_ELAPSED, _WORLD_SIZE))
         return Progress(

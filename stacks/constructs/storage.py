@@ -9,7 +9,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from config.consumers import Consumer
-from config.names import CANDIDATES, Names
+from config.names import CANDIDATES, RUNS, Names
 from stacks.constructs.consumer_access import bucket_statements
 from stacks.constructs.data_key import DataKey
 from stacks.constructs.seal import sealing_statements
@@ -50,6 +50,8 @@ class Storage(Construct):
                 _clean_up(after_days=30),
                 _expire("checkpoints/", days=30),
                 _expire(f"{CANDIDATES}/", days=1),
+                # A run's page holds lines of its log.
+                _expire(f"{RUNS}/", days=names.environment.observability.log_retention_days),
             ],
         )
         for statement in (*sealing_statements(names.every), *bucket_statements(names, consumers)):

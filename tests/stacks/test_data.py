@@ -4,12 +4,16 @@ deleted with a throw-away one.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Match, Template
 
 from config.loader import environment_names, load_environment
+from config.names import Names
+from stacks.constructs.storage import Storage
 from stacks.stage import EnvironmentStage
 from tests.repository import ROOT
 from tests.stacks.reading import as_list, properties, resources, statements
@@ -195,7 +199,7 @@ def test_old_versions_and_broken_uploads_do_not_pile_up(
     assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}
 
 
-def test_checkpoints_candidates_and_access_logs_expire_and_nothing_else_does(
+def test_checkpoints_candidates_pages_and_access_logs_expire_and_nothing_else_does(
     data: Template,
 ) -> None:
     expiring = {
@@ -207,8 +211,21 @@ def test_checkpoints_candidates_and_access_logs_expire_and_nothing_else_does(
     assert expiring == {
         ("artifacts", "checkpoints/", 30),
         ("artifacts", "models/_candidates/", 1),
+        ("artifacts", "runs/", 90),
         ("logs", "", 365),
     }
+
+
+def test_pages_of_runs_are_kept_as_long_as_logs_are(
+    tmp_path: Path, cdk_context: dict[str, Any]
+) -> None:
+    environment = load_environment("dev", ROOT)
+    observability = environment.observability.model_copy(update={"log_retention_days": 7})
+    stack = cdk.Stack(cdk.App(outdir=str(tmp_path), context=cdk_context), "Stack")
+    names = Names(environment.model_copy(update={"observability": observability}))
+    Storage(stack, "Storage", names=names)
+    rule = _rules(Template.from_stack(stack), "artifacts")["expire-runs"]
+    assert (rule["Prefix"], rule["ExpirationInDays"]) == ("runs/", 7)
 
 
 def test_every_lifecycle_rule_is_on(data: Template) -> None:

@@ -132,3 +132,13 @@ def test_without_mlflow_the_export_says_what_to_install(
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ToolMissingError, match=f"run `.venv/bin/pip install {package}`"):
         Mlflow(uri)
+
+
+def test_an_error_names_the_server_without_user_and_password() -> None:
+    client = object.__new__(Mlflow)
+    client._uri = "http://somebody:p@ss@127.0.0.1:5000/sub"
+    error = ValueError(f"API request to {client._uri}/api/2.0/mlflow/x failed")
+    assert str(client._failure(error)) == (
+        "MLflow at http://127.0.0.1:5000/sub:"
+        " API request to http://127.0.0.1:5000/sub/api/2.0/mlflow/x failed"
+    )

@@ -8,19 +8,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 
 from config.metrics import Metric
+from shoal.cli.executions import keep_page
 from shoal.verbs.errors import ToolMissingError
 from shoal.verbs.logs import LogLine
 from shoal.verbs.runs.calls import calls_in
-from shoal.verbs.runs.cause import Cause, cause_in
+from shoal.verbs.runs.cause import Cause, cause_in, rank_of
 from shoal.verbs.runs.curves import curves_of
 from shoal.verbs.runs.page import page
+from shoal.verbs.runs.record import Look, parts_of
 from shoal.verbs.runs.server import Pages
 from tests.repository import ROOT
 
@@ -150,3 +152,51 @@ def test_a_curve_is_of_the_rank_that_a_launcher_puts_in_front() -> None:
         ("algo-1", 1, [[10.0, 0.7, 1.0]]),
         ("algo-2", 2, [[25.0, 0.3, 3.0]]),
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"milliseconds of a step: 1{'=111' * 20}!",
+        "milliseconds of a step: forward=1.2.3",
+        f"milliseconds of a step: forward={'1' * 400}",
+        f"mpirank:{'1' * 5000}",
+        f"loss=1 step={'1' * 400}/1",
+        f"loss=1 epoch=1 step={'1' * 400}/1",
+    ],
+    ids=["repeated", "two-points", "long-time", "long-rank", "long-step", "long-step-of-an-epoch"],
+)
+def test_a_line_that_looks_like_progress_and_is_none_is_passed_over(text: str) -> None:
+    lines = [line(text, 1)]
+    metrics = {"train:loss": Metric(regex="loss=([0-9.]+)")}
+    points = [each["points"] for each in curves_of(lines, metrics, BEGAN)]
+    assert points in ([], [[[1.0, 1.0, 1.0]]])
+    assert (rank_of(text), list(parts_of({"Train": lines}))) == (None, [])
+
+
+def test_the_parts_of_a_step_are_of_the_last_line_of_each_host() -> None:
+    text = "milliseconds of a step of rank 0, mean of 5: data=1.2 forward=20.5 whole=21.70"
+    (parts,) = parts_of({"Train": [line(text.replace("20.5", "9"), 1), line(text, 2)]})
+    assert parts == {
+        "step": "Train",
+        "host": "algo-1",
+        "milliseconds": {"data": 1.2, "forward": 20.5},
+    }
+
+
+def test_a_part_of_a_run_that_cannot_be_read_is_left_out_with_a_note() -> None:
+    def overflow() -> list[float]:
+        return [float(10**400)]
+
+    nothing: Any = None
+    look = Look(nothing, nothing, {}, {}, BEGAN)
+    assert look.read("curves", overflow) is None
+    assert look.unread == ["curves: int too large to convert to float"]
+
+
+def test_a_page_that_cannot_be_made_is_one_line_and_no_failure_of_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    keep_page(cast("Session", object()), "arn")
+    (notice,) = capsys.readouterr().err.splitlines()
+    assert notice.startswith("the page of the run is not kept: AttributeError: ")

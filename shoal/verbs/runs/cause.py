@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shoal.verbs.logs import LogLine
+from shoal.verbs.metrics import MAX_LINE
 
 # The last line of a Python traceback, below anything that launchers put in front.
 _ERROR = re.compile(
@@ -16,13 +17,14 @@ _ERROR = re.compile(
 _SIGNAL = re.compile(
     r"(exited on signal \d+.*|exitcode\s*: -\d+.*|Killed$|Out of memory.*)", re.IGNORECASE
 )
+_RANK = r"(\d{1,6})(?!\d)"
 _RANKS = (
-    re.compile(r"mpirank:(\d+)"),  # SageMaker's toolkit, around mpirun
-    re.compile(r"^\[\d+,(\d+)\]<"),  # mpirun --tag-output: [job,rank]<stdout>
-    re.compile(r"^\[rank(\d+)\]"),  # torch.distributed's excepthook
-    re.compile(r"^\[default(\d+)\]:"),  # torchrun --log-prefix
-    re.compile(r"PRTERUN.*rank (\d+)|process rank (\d+)"),  # mpirun's own report
-    re.compile(r"rank\s*: (\d+) \(local_rank"),  # torchrun's own report
+    re.compile(rf"mpirank:{_RANK}"),  # SageMaker's toolkit, around mpirun
+    re.compile(rf"^\[\d+,{_RANK}\]<"),  # mpirun --tag-output: [job,rank]<stdout>
+    re.compile(rf"^\[rank{_RANK}\]"),  # torch.distributed's excepthook
+    re.compile(rf"^\[default{_RANK}\]:"),  # torchrun --log-prefix
+    re.compile(rf"PRTERUN.*rank {_RANK}|process rank {_RANK}"),  # mpirun's own report
+    re.compile(rf"rank\s*: {_RANK} \(local_rank"),  # torchrun's own report
 )
 
 
@@ -38,7 +40,7 @@ class Cause:
 def rank_of(text: str) -> int | None:
     """Return the rank that a launcher put into a line; None where it puts none."""
     for pattern in _RANKS:
-        if match := pattern.search(text):
+        if match := pattern.search(text[:MAX_LINE]):
             return int(next(group for group in match.groups() if group))
     return None
 
@@ -51,7 +53,7 @@ def cause_in(lines: Sequence[LogLine]) -> Cause | None:
     in_order = sorted(lines, key=lambda line: line.at)  # stable: within a stream as printed
     for pattern in (_ERROR, _SIGNAL):
         for line in in_order:
-            if match := pattern.search(line.text):
+            if match := pattern.search(line.text[:MAX_LINE]):
                 rank = rank_of(line.text)
                 return Cause(match[1].strip(), line.host, rank)
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -142,7 +143,13 @@ class Mlflow:
         return found[0]
 
     def _failure(self, error: Exception) -> AnswerError:
-        return AnswerError(f"MLflow at {self._uri}: {str(error).strip()}")
+        address = _without_user(self._uri)
+        return AnswerError(f"MLflow at {address}: {_without_user(str(error).strip())}")
+
+
+def _without_user(text: str) -> str:
+    """Return the text without user and password of the addresses in it."""
+    return re.sub(r"(?<=://)[^/\s?#]*@", "", text)
 
 
 def _commit(session: Session, record: history.Record) -> str | None:

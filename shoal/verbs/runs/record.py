@@ -23,7 +23,7 @@ from shoal.verbs.execution import NOT_STARTED, Execution, Step
 from shoal.verbs.gates import GateResult, gates_of
 from shoal.verbs.jobs import job_name
 from shoal.verbs.logs import LogLine, LogTail, location_of
-from shoal.verbs.metrics import progress_metrics
+from shoal.verbs.metrics import MAX_LINE, progress_metrics
 from shoal.verbs.report import answers_of, evaluation_of
 from shoal.verbs.repository import Repository
 from shoal.verbs.runs.calls import calls_in
@@ -46,7 +46,10 @@ _RESOURCES = {
     "EndpointConfig": "list_endpoint_configs",
     "Endpoint": "list_endpoints",
 }
-_PARTS = re.compile(r"milliseconds of a step\b[^:]*: (?P<parts>(?:\w+=[0-9.]+ ?)+)$")
+# Nothing in it can match in two ways: time is linear in the length of a line.
+_PARTS = re.compile(
+    r"milliseconds of a step\b[^:]*: (?P<parts>(?:\w+=\d{1,12}(?:\.\d{1,12})?(?: |$))+)$"
+)
 _CLOCK_SLACK = timedelta(minutes=5)
 _OVER = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded")
 """Secondary statuses of a job that has ended, which is no phase of it."""
@@ -68,7 +71,7 @@ class Look:
         """Return what `source` answers; None, with a note why, if that fails."""
         try:
             return source()
-        except (ShoalError, ValueError, KeyError, *AWS_ERRORS) as error:
+        except (ShoalError, ValueError, KeyError, ArithmeticError, *AWS_ERRORS) as error:
             self.unread.append(f"{what}: {refusal(error)}")
             return None
 
@@ -113,8 +116,8 @@ def record(
             _step(look, step, after, jobs.get(step.name)) for step, after in _all_steps(look)
         ],
         "cleanups": (look.read("cleanups", partial(_cleanups, look)) if with_logs else None) or [],
-        "curves": _curves(look, lines),
-        "parts": list(_parts(lines)),
+        "curves": look.read("curves", partial(_curves, look, lines)) or [],
+        "parts": look.read("parts of a step", lambda: list(parts_of(lines))) or [],
         "gates": [_gate(each) for each in gates],
         "metrics": evaluation,
         "answers": [asdict(each) for each in answers_of(execution)],
@@ -300,10 +303,12 @@ def _kept(lines: Sequence[LogLine]) -> dict[str, Any]:
     }
 
 
-def _parts(lines: Mapping[str, Sequence[LogLine]]) -> Iterator[dict[str, Any]]:
+def parts_of(lines: Mapping[str, Sequence[LogLine]]) -> Iterator[dict[str, Any]]:
     """Yield where a step's time went, as a training printed it: the last such line of each host."""
     for name, some in lines.items():
-        found = {line.host: match for line in some if (match := _PARTS.search(line.text))}
+        found = {
+            line.host: match for line in some if (match := _PARTS.search(line.text[:MAX_LINE]))
+        }
         for host, match in found.items():
             pairs = (part.split("=") for part in match["parts"].split())
             times = {part: float(ms) for part, ms in pairs if part != "whole"}
