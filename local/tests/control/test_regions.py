@@ -27,6 +27,9 @@ OPTIONS = ("--region", HOME, "--region", AWAY)
         ("lambda", "list_functions"),
         ("scheduler", "list_schedules"),
         ("fsx", "describe_file_systems"),
+        ("events", "list_rules"),
+        ("cloudwatch", "describe_alarms"),
+        ("logs", "describe_log_groups"),
     ],
 )
 def test_a_request_for_another_region_does_not_see_this_one(

@@ -5,6 +5,7 @@ responses that are checked too.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -329,3 +330,39 @@ def test_a_stored_document_is_a_file_that_can_be_read_afterwards(tmp_path: Path)
     ).read_text() == '{\n "ModelName": "Mine"\n}'
     store.delete("model", "mine")
     assert not (tmp_path / "documents" / "model" / "mine.json").exists()
+
+
+FAR = INFERENCE_IMAGE.replace("us-east-1", "eu-west-1")
+FAR_TRAINING = TRAINING_IMAGE.replace("us-east-1", "eu-west-1")
+
+
+def create_model(account: Account) -> None:
+    account.sagemaker.create_model(
+        ModelName="far", ExecutionRoleArn=account.role, PrimaryContainer={"Image": FAR}
+    )
+
+
+def create_training_job(account: Account) -> None:
+    algorithm = {"TrainingImage": FAR_TRAINING, "TrainingInputMode": "File"}
+    request = account.training("far", AlgorithmSpecification=algorithm)
+    account.sagemaker.create_training_job(**request)
+
+
+def create_processing_job(account: Account) -> None:
+    application = {"ImageUri": FAR_TRAINING, "ContainerEntrypoint": ["true"]}
+    account.start_processing("far", "", AppSpecification=application)
+
+
+@pytest.mark.parametrize(
+    ("create", "message"),
+    [
+        (create_model, f'Region of "{FAR}" does not match expected region of us-east-1. Cross'),
+        (create_training_job, "Invalid DNS suffix 'amazonaws.com' for region 'eu-west-1' in tr"),
+        (create_processing_job, f"Invalid region eu-west-1 in image URI {FAR_TRAINING}. Please"),
+    ],
+)
+def test_an_image_of_another_region_is_refused(
+    account: Account, create: Callable[[Account], None], message: str
+) -> None:
+    with pytest.raises(ClientError, match=re.escape(message)):
+        create(account)

@@ -134,6 +134,14 @@ def test_the_answer_is_in_s3_and_a_message_says_so(
     }
 
 
+def test_latency_is_measured_and_invocations_are_not(account: Account, endpoint: str) -> None:
+    answer = ask(account, endpoint, "measured", {"parts": ["fine"]})
+    content(account, answer["OutputLocation"])
+    where = {"EndpointName": endpoint, "VariantName": "AllTraffic"}
+    assert account.measured("AWS/SageMaker", "ModelLatency", "Average", **where)
+    assert account.measured("AWS/SageMaker", "Invocations", "Sum", **where) == []
+
+
 def test_what_the_model_says_of_a_failure_is_in_s3(
     account: Account, endpoint: str, topics: dict[str, Topic]
 ) -> None:

@@ -46,6 +46,13 @@ SQUARES = {
         {"Name": "letter", "Values": ["a", "b"]},
     ]
 }
+TWINS = [{"Name": "shape", "Values": ["line", "line"]}]
+MANY = {
+    f"{kind}ParameterRanges": [
+        {"Name": f"{kind}{number}", "MinValue": "1", "MaxValue": "9"} for number in range(count)
+    ]
+    for kind, count in (("Integer", 16), ("Continuous", 15))
+}
 END = {"Completed", "Failed", "Stopped"}
 
 
@@ -295,6 +302,26 @@ def test_a_search_ends_when_its_time_is_over() -> None:
         ({"Strategy": "Grid"}, "categorical hyperparameters only"),
         ({"ParameterRanges": {}}, "At least one hyperparameter range is required"),
         ({"ResourceLimits": {"MaxParallelTrainingJobs": 1}}, "MaxNumberOfTrainingJobs is required"),
+        (
+            {"ResourceLimits": {"MaxParallelTrainingJobs": 1, "MaxNumberOfTrainingJobs": 10}},
+            r"ranges \[9.0\] must be equal or greater than the value of MaxNumberOfJobs, \[10\]",
+        ),
+        (
+            {"ResourceLimits": {"MaxParallelTrainingJobs": 101, "MaxNumberOfTrainingJobs": 9}},
+            "MaxParallelTrainingJobs of a Random search is at most 100, not 101",
+        ),
+        (
+            {"ResourceLimits": {"MaxParallelTrainingJobs": 1, "MaxNumberOfTrainingJobs": 10_001}},
+            "MaxNumberOfTrainingJobs of a Random search is at most 10000",
+        ),
+        (
+            {"ParameterRanges": {"CategoricalParameterRanges": TWINS}},
+            "The range of shape has a value more than once",
+        ),
+        (
+            {"ParameterRanges": MANY},
+            "31 hyperparameters are searched; at most 30 can be",
+        ),
     ],
 )
 def test_what_cannot_run_is_refused(
@@ -309,6 +336,14 @@ def test_a_choice_of_instance_types_is_refused(account: Account, code: str) -> N
     one = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
     body["TrainingJobDefinition"]["HyperParameterTuningResourceConfig"] = {"InstanceConfigs": [one]}
     with pytest.raises(ClientError, match="not emulate HyperParameterTuningResourceConfig"):
+        start(account, "never", body)
+
+
+def test_more_metrics_than_aws_takes_are_refused(account: Account, code: str) -> None:
+    body = request(account, code, WIDTH)
+    more = [{"Name": f"m{number}", "Regex": "x=(.*)"} for number in range(20)]
+    body["TrainingJobDefinition"]["AlgorithmSpecification"]["MetricDefinitions"] += more
+    with pytest.raises(ClientError, match="at most 20 metrics, not 21"):
         start(account, "never", body)
 
 
@@ -392,7 +427,8 @@ def test_integers_and_a_grid_of_one_size_only() -> None:
     ("bounds", "message"),
     [
         ({"MinValue": "a", "MaxValue": "1"}, "has a bound that is no number"),
-        ({"MinValue": "2", "MaxValue": "1"}, "needs a MinValue that is at most MaxValue"),
+        ({"MinValue": "2", "MaxValue": "1"}, "needs a MinValue that is less than MaxValue"),
+        ({"MinValue": "1", "MaxValue": "1"}, "needs a MinValue that is less than MaxValue"),
         ({"MinValue": "0", "MaxValue": "1", "ScalingType": "Logarithmic"}, "greater than 0"),
         ({"MinValue": "0", "MaxValue": "1", "ScalingType": "ReverseLogarithmic"}, r"\[0, 1\)"),
     ],

@@ -89,6 +89,12 @@ def test_a_pool_ends_with_its_period_and_is_not_changed_afterwards(account: Acco
         keep(account, "pool-2", 3600)
 
 
+@pytest.mark.usefixtures("reused")
+def test_the_log_says_that_aws_has_a_quota_for_pools(account: Account) -> None:
+    log = account.log("/aws/sagemaker/TrainingJobs", "pool-1/emulator")
+    assert any("On AWS the quota for warm pools of ml." in line for line in log)
+
+
 def test_a_period_of_zero_ends_the_pool(account: Account) -> None:
     pooled(account, "pool-4", VolumeSizeInGB=9)
     keep(account, "pool-4", 0)

@@ -57,7 +57,8 @@ MOTO_SERVICES = frozenset(
         "budgets",
     }
 )
-# Services that keep their things here, in the regions that the emulator has.
+# Services whose things only work in the regions that the emulator has: those kept here, and moto's
+# rules, alarms and logs, which are evaluated there only.
 OF_ONE_REGION = frozenset(
     {
         "sagemaker",
@@ -68,6 +69,9 @@ OF_ONE_REGION = frozenset(
         "fsx",
         "codebuild",
         "application-autoscaling",
+        "events",
+        "cloudwatch",
+        "logs",
     }
 )
 OWN_PATH = "/_shoal/"

@@ -6,7 +6,7 @@ CloudWatch", and "Define metrics".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from shoal_local.metrics import Measurement
 from shoal_local.sagemaker.shapes import Document
@@ -61,7 +61,19 @@ def of_training(job_name: str, metric: str, value: float) -> Measurement:
 def of_invocation(
     endpoint: str, config: str, variant: str, instances: int, status: int, seconds: float
 ) -> Iterator[Measurement]:
-    """Measure one call of InvokeEndpoint.
+    """Measure one call of InvokeEndpoint; see `of_request` for the rest of the arguments."""
+    counts = (("Invocations", 1.0, "Count"), ("InvocationsPerInstance", 1 / instances, "None"))
+    yield from _of_fleet(endpoint, config, variant, counts)
+    yield from of_request(endpoint, config, variant, status, seconds)
+
+
+def of_request(
+    endpoint: str, config: str, variant: str, status: int, seconds: float
+) -> Iterator[Measurement]:
+    """Measure what the model made of a request, which may have waited for it.
+
+    Asynchronous endpoints have no Invocations and InvocationsPerInstance (guide, "Alarms and logs
+    for tracking metrics from asynchronous endpoints").
 
     `status` is the container's HTTP status (500 if it did not answer), `seconds` its time. Every
     value is published twice: for the variant, whatever fleet answered, and for the fleet of the
@@ -69,13 +81,18 @@ def of_invocation(
     "Auto-Rollback Configuration and Monitoring").
     """
     values = (
-        ("Invocations", 1.0, "Count"),
-        ("InvocationsPerInstance", 1 / instances, "None"),
         ("Invocation4XXErrors", float(400 <= status < 500), "None"),
         ("Invocation5XXErrors", float(status >= 500), "None"),
         ("InvocationModelErrors", float(not 200 <= status < 300), "None"),
         ("ModelLatency", seconds * 1e6, "Microseconds"),
     )
+    yield from _of_fleet(endpoint, config, variant, values)
+
+
+def _of_fleet(
+    endpoint: str, config: str, variant: str, values: Iterable[tuple[str, float, str]]
+) -> Iterator[Measurement]:
+    """Measure each value for the variant, and for the fleet of the endpoint configuration."""
     of_variant = {"EndpointName": endpoint, "VariantName": variant}
     for where in (of_variant, {**of_variant, "EndpointConfigName": config}):
         for name, value, unit in values:

@@ -24,11 +24,12 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.errors import AwsError
+from shoal_local.sagemaker import measurements
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.hosting.fleet import Fleet, Instance, Variant
 from shoal_local.sagemaker.hosting.server import Answer
-from shoal_local.sagemaker.hosting.traffic import Invocation, Traffic
+from shoal_local.sagemaker.hosting.traffic import Traffic
 from shoal_local.sagemaker.jobs import storage
 from shoal_local.sagemaker.jobs.storage import DataError, split_uri
 from shoal_local.sagemaker.references import check_keys
@@ -203,20 +204,25 @@ class _Run:
         if found["ContentLength"] > _MAX_INPUT_BYTES:
             return None, f"ClientError: The input is larger than {_MAX_INPUT_BYTES} bytes."
         body = found["Body"].read()
-        invocation = Invocation(self.core, self.endpoint, body, self.request.headers)
         started_at = time.monotonic()
         try:
             answer = instance.server.invoke(body, self.request.headers, self.request.timeout_s)
         except (OSError, http.client.HTTPException) as error:
-            invocation.measure(fleet, variant, 500, started_at)
+            self._measure(fleet, variant, 500, started_at)
             return None, f"ClientError: Your model container did not answer: {error!r}"
-        invocation.measure(fleet, variant, answer.status, started_at)
+        self._measure(fleet, variant, answer.status, started_at)
         if answer.status < http.client.BAD_REQUEST:
             return answer, ""
         side = "server" if answer.status >= 500 else "client"
         return answer, (
             f"ClientError: Received {side} error ({answer.status}) from model. See the SageMaker"
             " Endpoint logs in your account for more information."
+        )
+
+    def _measure(self, fleet: Fleet, variant: Variant, status: int, started_at: float) -> None:
+        seconds = time.monotonic() - started_at
+        self.core.measure(
+            measurements.of_request(self.endpoint, fleet.config_name, variant.name, status, seconds)
         )
 
     def _put(self, s3: Any, uri: str, body: bytes) -> None:

@@ -40,7 +40,7 @@ class Models:
         assume(self._core, request["ExecutionRoleArn"], f"SageMaker-{request['ModelName']}")
         check_network(self._core, request.get("VpcConfig"))
         image = resolve_container(self._core, container)["Image"]
-        image_for(image, "inference", self._core.settings.images)
+        image_for(image, "inference", self._core.settings.images, self._core.context.region)
         name = request["ModelName"]
         document = {key: value for key, value in request.items() if key != "Tags"} | {
             "_name": name,

@@ -86,7 +86,9 @@ class ModelServer:
         container = resolve_container(
             self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0]
         )
-        image = containers.image_for(container["Image"], "inference", self._core.settings.images)
+        image = containers.image_for(
+            container["Image"], "inference", self._core.settings.images, context.region
+        )
         credentials = context.role_credentials(
             self._model["ExecutionRoleArn"], f"SageMaker-{self._endpoint}"[:64]
         )

@@ -170,6 +170,7 @@ class Invocation:
         )
 
     def measure(self, fleet: Fleet, variant: Variant, status: int, started_at: float) -> None:
+        """Publish an answer to InvokeEndpoint."""
         lasted_s = time.monotonic() - started_at
         self.core.measure(
             measurements.of_invocation(

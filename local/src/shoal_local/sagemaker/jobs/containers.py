@@ -14,7 +14,7 @@ from pathlib import Path
 from shoal_local.context import RoleCredentials, ServiceContext
 from shoal_local.runtimes.catalog import Image, accelerators, image, image_patterns, runtimes
 from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
-from shoal_local.sagemaker.errors import not_emulated
+from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.jobs.paths import HostPaths
 
 TOOLS = Path(__file__).resolve().parents[1] / "container" / "inside"
@@ -33,13 +33,29 @@ exec python -P {program} serve
 """
 _SUBNET, _FIRST_HOST = "10.0.0", 11
 _MIN_WAITING_THREADS = 4
+_REGISTRY = re.compile(r"\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.(amazonaws\.com(?:\.cn)?)/")
+_OTHER_REGION: Mapping[str, str] = {
+    "training": "Invalid DNS suffix '{suffix}' for region '{found}' in training image. Please"
+    " provide the valid <region>.<dns-suffix>: '{region}.{suffix}'",
+    "processing": "Invalid region {found} in image URI {uri}. Please provide an image URI in region"
+    " {region}.",
+    "inference": 'Region of "{uri}" does not match expected region of {region}. Cross region ECR'
+    " image pulls are not allowed.",
+}
+"""What AWS says of another region's image, as users quote it: aws-samples/mlops-amazon-sagemaker 9
+(2019), aws/amazon-sagemaker-examples 2422 (2021), ed-donner/alex 30 (2026).
+"""
 
 
-def image_for(uri: str, use: str, declared: Mapping[str, str]) -> Image:
+def image_for(uri: str, use: str, declared: Mapping[str, str], region: str) -> Image:
     """Return the catalog's entry for an image, or of the runtime that was `declared` for it.
 
-    Raise ValidationException if there is none.
+    Raise AwsError if there is none, and for an image in ECR of another region than `region`.
     """
+    registry = _REGISTRY.match(uri)
+    if registry and registry[1] != region:
+        found, suffix = registry.groups()
+        raise invalid(_OTHER_REGION[use].format(uri=uri, found=found, suffix=suffix, region=region))
     entry = image(uri, use, declared)
     if entry is None:
         declare = f"`local: {{images: {{'{uri}': pytorch}}}}`"

@@ -33,7 +33,7 @@ class ProcessingJobs:
         self._machine = Machine.here(core.settings.accelerators)
 
     def create(self, request: Document) -> Document:
-        image = check_processing(request, self._core.settings.images)
+        image = check_processing(request, self._core.settings.images, self._core.context.region)
         self._check_references(request)
         name, now = request["ProcessingJobName"], names.now()
         document = {key: value for key, value in request.items() if key != "Tags"} | {

@@ -15,10 +15,10 @@ from shoal_local.sagemaker.jobs.paths import HostPaths
 from shoal_local.sagemaker.shapes import Document
 
 
-def check_processing(request: Document, declared: Mapping[str, str]) -> Image:
+def check_processing(request: Document, declared: Mapping[str, str], region: str) -> Image:
     """Return the image's entry; raise AwsError for what is wrong or not emulated.
 
-    `declared`: runtimes of the user's own images.
+    `declared`: runtimes of the user's own images; `region`: where the job is to run.
     """
     if reason := isolation_refused():
         raise not_emulated(
@@ -26,7 +26,8 @@ def check_processing(request: Document, declared: Mapping[str, str]) -> Image:
             f" namespaces are refused ({reason})"
         )
     check_processing_fields(request)
-    return image_for(request["AppSpecification"]["ImageUri"], "processing", declared)
+    uri = request["AppSpecification"]["ImageUri"]
+    return image_for(uri, "processing", declared, region)
 
 
 def check_processing_fields(request: Document) -> None:

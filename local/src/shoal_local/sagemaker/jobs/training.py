@@ -45,7 +45,7 @@ class TrainingJobs:
 
     def check(self, request: Document) -> Image:
         """Return the image's entry; raise AwsError for a request that cannot run."""
-        image = check_training(request, self._core.settings.images)
+        image = check_training(request, self._core.settings.images, self._core.context.region)
         self._check_references(request)
         return image
 

@@ -115,6 +115,7 @@ class TrainingHosts:
             self._machine.notice(instance_type, len(self._hosts)),
             kept_notice(self._request),
             plan_notice(self._request),
+            warm_pools.pool_notice(self._request),
         )
         yield from filter(None, may_differ)
 

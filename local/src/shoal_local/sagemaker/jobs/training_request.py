@@ -59,13 +59,14 @@ _NEED_OWN_NETWORKS: Mapping[str, str] = {
 """Launchers whose hosts all listen at the same port, and so cannot share one network."""
 
 
-def check_training(request: Document, declared: Mapping[str, str]) -> Image:
+def check_training(request: Document, declared: Mapping[str, str], region: str) -> Image:
     """Return the image's entry; raise AwsError for what is wrong or not emulated.
 
-    `declared`: runtimes of the user's own images.
+    `declared`: runtimes of the user's own images; `region`: where the job is to run.
     """
     check_training_fields(request)
-    return image_for(request["AlgorithmSpecification"]["TrainingImage"], "training", declared)
+    uri = request["AlgorithmSpecification"]["TrainingImage"]
+    return image_for(uri, "training", declared, region)
 
 
 def check_training_fields(request: Document) -> None:

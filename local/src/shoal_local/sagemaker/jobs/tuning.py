@@ -43,6 +43,8 @@ _REFUSED = ("TrainingJobDefinitions", "WarmStartConfig", "Autotune")
 _REFUSED_CONFIG = ("StrategyConfig",)
 _REFUSED_DEFINITION = ("TuningObjective", "HyperParameterRanges")
 _REFUSED_RESOURCES = ("InstanceConfigs", "AllocationStrategy")
+_MAX_METRICS = 20
+"""Developer guide, "Resource Limits for Automatic Model Tuning"."""
 
 
 class TuningJobs:
@@ -137,6 +139,8 @@ def check_tuning(request: Document) -> None:
     check_stopping(config)
     search_for(config)
     metrics = definition["AlgorithmSpecification"].get("MetricDefinitions", [])
+    if len(metrics) > _MAX_METRICS:
+        raise invalid(f"A tuning job defines at most {_MAX_METRICS} metrics, not {len(metrics)}")
     objective = config.get("HyperParameterTuningJobObjective", {}).get("MetricName")
     if objective not in {each["Name"] for each in metrics}:
         raise invalid(  # worded as users report it (aws/amazon-sagemaker-examples 1207)

@@ -1,9 +1,10 @@
 """How a tuning job chooses values: ranges, their scales, and strategies.
 
 Sources: API reference, ParameterRanges, HyperParameterTuningJobConfig; developer guide, "Define
-Hyperparameter Ranges" (scales) and "How Hyperparameter Tuning Works" (Grid: categorical values
-only). AWS's searches are not known: Bayesian is optuna's tree-structured Parzen estimator here, and
-no seed gives AWS's values.
+Hyperparameter Ranges" (scales), "How Hyperparameter Tuning Works" (Grid: categorical values only),
+"Resource Limits for Automatic Model Tuning" (where AWS raises a limit on request, the raised one).
+AWS's searches are not known: Bayesian is optuna's tree-structured Parzen estimator here, and no
+seed gives AWS's values.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class NumberRange:
             )
         except ValueError:
             raise invalid(f"The range of {name} has a bound that is no number") from None
-        if not -math.inf < low <= high < math.inf:
-            raise invalid(f"The range of {name} needs a MinValue that is at most MaxValue")
+        if not -math.inf < low < high < math.inf:
+            raise invalid(f"The range of {name} needs a MinValue that is less than MaxValue")
         if scale == "Logarithmic" and low <= 0:
             raise invalid(f"Logarithmic scaling of {name} needs values greater than 0")
         if scale == "ReverseLogarithmic" and (is_integer or low < 0 or high >= 1):
@@ -83,6 +84,11 @@ class NumberRange:
     def choose(self, source: random.Random) -> str:
         return self.text(source.uniform(*self.ends))
 
+    @property
+    def size(self) -> float:
+        """Return how many values there are."""
+        return self.high - self.low + 1 if self.is_integer else math.inf
+
 
 @dataclass(frozen=True)
 class CategoricalRange:
@@ -91,11 +97,28 @@ class CategoricalRange:
     name: str
     values: tuple[str, ...]
 
+    @classmethod
+    def read(cls, document: Document) -> CategoricalRange:
+        """Return the range; raise ValidationException for values that it cannot have."""
+        name, values = document["Name"], tuple(document["Values"])
+        if len(set(values)) < len(values):
+            raise invalid(f"The range of {name} has a value more than once")
+        return cls(name, values)
+
     def choose(self, source: random.Random) -> str:
         return source.choice(self.values)
 
+    @property
+    def size(self) -> float:
+        """Return how many values there are."""
+        return len(self.values)
+
 
 Range = NumberRange | CategoricalRange
+MAX_RANGES = 30
+_MAX_JOBS: Mapping[str, int] = {"Bayesian": 750, "Random": 10_000, "Grid": 750}
+_MAX_PARALLEL = 100
+_MAX_RUNTIME_S = 30 * 86_400
 
 
 def read_ranges(document: Document) -> list[Range]:
@@ -105,13 +128,12 @@ def read_ranges(document: Document) -> list[Range]:
     ranges: list[Range] = [
         *(NumberRange.read(each, True) for each in document.get("IntegerParameterRanges", [])),
         *(NumberRange.read(each, False) for each in document.get("ContinuousParameterRanges", [])),
-        *(
-            CategoricalRange(each["Name"], tuple(each["Values"]))
-            for each in document.get("CategoricalParameterRanges", [])
-        ),
+        *(CategoricalRange.read(each) for each in document.get("CategoricalParameterRanges", [])),
     ]
     if not ranges:
         raise invalid("At least one hyperparameter range is required")
+    if len(ranges) > MAX_RANGES:
+        raise invalid(f"{len(ranges)} hyperparameters are searched; at most {MAX_RANGES} can be")
     names = [each.name for each in ranges]
     if len(set(names)) < len(names):
         raise invalid(f"Hyperparameters have several ranges: {sorted(names)}")
@@ -207,15 +229,37 @@ def search_for(config: Document) -> tuple[Search, int]:
     count = limits.get(_COUNT)
     if strategy == "Grid":
         grid = GridSearch(ranges)
+        _check_limits(strategy, limits, grid.size)
         if count not in {None, grid.size}:
             raise invalid(f"{_COUNT} of this grid must be {grid.size}, or left out")
         return grid, grid.size
     if count is None:
         raise invalid(f"{_COUNT} is required for the strategy {strategy}")
+    _check_limits(strategy, limits, int(count))
+    combinations = float(math.prod(each.size for each in ranges))
+    if (
+        combinations < count
+    ):  # worded as users report it (aws/amazon-sagemaker-operator-for-k8s 123)
+        raise invalid(
+            "You don't have enough combinations of hyperparameter ranges. The total number of"
+            f" hyperparameter combinations for the provided ranges [{combinations}] must be equal"
+            f" or greater than the value of MaxNumberOfJobs, [{count}]. Provide additional ranges."
+        )
     if strategy == "Random":
         return RandomSearch(ranges, seed), int(count)
     is_maximum = config.get("HyperParameterTuningJobObjective", {}).get("Type") == "Maximize"
     return BayesianSearch(ranges, seed, is_maximum), int(count)
+
+
+def _check_limits(strategy: str, limits: Document, count: int) -> None:
+    """Raise ValidationException for more than a tuning job may have."""
+    for name, value, max_value in (
+        (_COUNT, count, _MAX_JOBS[strategy]),
+        ("MaxParallelTrainingJobs", limits["MaxParallelTrainingJobs"], _MAX_PARALLEL),
+        ("MaxRuntimeInSeconds", limits.get("MaxRuntimeInSeconds", 0), _MAX_RUNTIME_S),
+    ):
+        if value > max_value:
+            raise invalid(f"{name} of a {strategy} search is at most {max_value}, not {value}")
 
 
 _COUNT = "MaxNumberOfTrainingJobs"

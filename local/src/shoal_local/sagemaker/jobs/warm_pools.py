@@ -2,7 +2,7 @@
 
 What a later job finds of an earlier one here is the persistent cache; there are no instances that
 would start faster. Sources: API reference, WarmPoolStatus; developer guide, "SageMaker AI Managed
-Warm Pools". The guide's quota, 0 until it is raised, is not asked for.
+Warm Pools". The guide's quota, 0 until it is raised, is not asked for; the job's log says so.
 """
 
 from __future__ import annotations
@@ -31,6 +31,17 @@ _MATCHING = (
 def keep_alive_s(request: Document) -> int:
     """Return how long the instances are kept after the job; 0 without a warm pool."""
     return int(request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0))
+
+
+def pool_notice(request: Document) -> str:
+    """Return the line that says what AWS's quota makes of a warm pool; "" without one."""
+    if not keep_alive_s(request):
+        return ""
+    return (
+        "KeepAlivePeriodInSeconds: the warm pool is there without a quota. On AWS the quota for"
+        f" warm pools of {request['ResourceConfig']['InstanceType']} is 0 until it is raised, and"
+        " there is no pool then"
+    )
 
 
 def claim(core: Core, document: Document) -> Document:
