@@ -9,6 +9,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,12 +30,21 @@ ALONE = {
         "requests",
         "paramiko",
         "cryptography",
+        "gevent",  # with gunicorn, in the image of scikit-learn
+        "gunicorn",
     },
 }
 """Folder -> packages that are there where its files run: on Lambda, or in a job's image."""
 PREPARE = "prepare.py"
 """It runs where `shoal data upload` does."""
-
+NO_PACKAGES = {
+    "dev/bench/peers": "programs that a peer's launcher starts",
+    "dev/docs": "the configuration of Sphinx",
+    "local/src/shoal_local/sagemaker/container/inside": "programs that run in a job's container",
+    "shoal/templates": "what `shoal new` copies",
+    "stacks/functions": "code of Lambda functions, whose root is their folder",
+}
+"""Folder -> what its Python files are, if nothing imports them as a part of a package."""
 
 OF_ANY_WORKLOAD = (
     "app.py",
@@ -89,6 +99,20 @@ def test_code_that_runs_elsewhere_imports_only_what_is_there(folder: str) -> Non
         | {file.stem for file in path.parent.glob("*.py")}
     ]
     assert wrong == []
+
+
+def test_import_linter_sees_every_folder_with_python() -> None:
+    """It skips a folder without an `__init__.py`, and so every import there."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    names = settings["tool"]["importlinter"]["root_packages"]
+    roots = ["local/src/shoal_local" if name == "shoal_local" else name for name in names]
+    files = [Path(name) for name in _tracked(*roots) if name.endswith(".py")]
+    folders = {file.parent for file in files if not (ROOT / file.parent / "__init__.py").exists()}
+    listed = {
+        folder: [each for each in folders if each.is_relative_to(folder)] for folder in NO_PACKAGES
+    }
+    assert folders == {each for some in listed.values() for each in some}
+    assert [folder for folder, some in listed.items() if not some] == []
 
 
 def test_tests_of_shoal_local_import_nothing_of_the_product() -> None:

@@ -1,1 +1,1 @@
-"""Benchmarks: `make bench`, `make bench-quick`, `make bench-gpu`. Nothing imports this package."""
+"""Benchmarks: `make bench`, `make bench-quick`, `make bench-gpu`. Only tests import it."""

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PAGES = ("tests/test_readme.py", "tests/docs")
+OPERATIONS = "tests/dev/tools/test_coverage.py"
+"""Of the page local/docs/coverage.md, which names the tests of each operation."""
 TESTS = {
     "config": ("tests/config", "tests/bad_input"),
     "pipelines": ("tests/pipelines", "tests/seeds", "tests/matrix"),
@@ -15,11 +17,15 @@ TESTS = {
     "shoal.verbs": ("tests/verbs", "tests/end_to_end/test_verbs.py"),
     "shoal.demo": ("tests/demo", "tests/end_to_end/test_demo.py"),
     "shoal.cli": ("tests/cli",),
-    "dev": ("tests/dev", "tests/docs"),  # docs/reference shows commands and settings
+    "dev": (
+        "tests/dev",  # with local/docs/coverage.md, which shows every operation and its tests
+        "tests/docs",  # docs/reference shows commands and settings
+        "tests/identity/test_pictures.py",
+    ),
 }
 """Package of a layer -> its tests."""
 ELSEWHERE = {
-    "local/src": ("local/tests", "tests/end_to_end/test_spot.py"),
+    "local/src": ("local/tests", OPERATIONS, "tests/end_to_end/test_spot.py"),
     "local/stand_ins": ("local/tests/smddp", "local/tests/horovod"),
     "training_code": ("tests/training_code", "tests/end_to_end/test_demo.py"),
     "environments": ("tests/config",),
@@ -60,16 +66,23 @@ def layers(root: Path) -> list[list[str]]:
 def needed_tests(files: Iterable[str], rows: list[list[str]], root: Path) -> Iterable[str]:
     """Yield the folders and files of tests that `files` need."""
     for file in files:
+        if file.startswith(("tests/", "local/tests/", "local/docs/")):
+            yield OPERATIONS
         if file.startswith(("tests/", "local/tests/")):
             yield from _of_a_test(file, root)
         elif areas := [names for place, names in ELSEWHERE.items() if file.startswith(f"{place}/")]:
             yield from areas[0]
-        elif row := next((i for i, names in enumerate(rows) if _is_in(file, names)), None):
-            yield from (each for names in rows[: row + 1] for name in names for each in TESTS[name])
+        elif above := _layer_and_those_above(file, rows):
+            yield from (each for names in above for name in names for each in TESTS[name])
         elif file.endswith(".md"):
             yield from PAGES
         else:
             yield from EVERYTHING
+
+
+def _layer_and_those_above(file: str, rows: list[list[str]]) -> list[list[str]]:
+    """Return the layers down to the one of `file`, or none if it is in no layer."""
+    return next((rows[: i + 1] for i, names in enumerate(rows) if _is_in(file, names)), [])
 
 
 def _is_in(file: str, packages: Iterable[str]) -> bool:

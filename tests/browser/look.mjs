@@ -1,5 +1,6 @@
 // Opens pages one after the other, and prints what a test asks of each as a line of JSON.
 // Standard input: {"pages": [{"url", "width", "dark", "evaluate", "picture"}, ...]}
+// Exit code 3: no browser starts here. Any other failure has Node.js's own.
 import chromium from "@sparticuz/chromium";
 import puppeteer from "puppeteer-core";
 import { readFileSync } from "node:fs";
@@ -9,6 +10,9 @@ const browser = await puppeteer.launch({
   args: chromium.args,
   executablePath: await chromium.executablePath(),
   headless: "shell",
+}).catch((error) => {
+  console.error(error.message.replace(/\s+/g, " "));
+  process.exit(3);
 });
 try {
   for (const asked of pages) {

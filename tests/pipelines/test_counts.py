@@ -1,7 +1,7 @@
 """The cost of building a definition, in function calls, so that any machine sees a large increase.
 
 A limit is the count of the day it was written and a quarter more. A change with a reason to exceed
-it writes the new one down.
+it writes the new one down, here and in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from pipelines.own_pipeline import definition_of
 from tests.pipelines.inputs import environment, infrastructure
 from tests.pipelines.test_own_pipeline import TINY, module
 
-CALLS_OF_A_DEFINITION = 1750 * 5 // 4
+CALLS_OF_A_DEFINITION = 1755
 """Once the tables are read. It takes half a millisecond."""
+MAX_CALLS = CALLS_OF_A_DEFINITION * 5 // 4
+MAX_GROWTH = 5.5
+"""Calls for a definition of 50 steps, in those for one of 10."""
 
 
 def test_building_a_definition_makes_about_as_many_calls_as_it_did() -> None:
     settings, stacks = environment(), infrastructure()
     build(settings, stacks, launch_of(settings))
     assert (
-        CALLS_OF_A_DEFINITION // 2
+        MAX_CALLS // 2
         < calls_of(lambda: build(settings, stacks, launch_of(settings))).total()
-        <= CALLS_OF_A_DEFINITION
+        <= MAX_CALLS
     )
 
 
@@ -44,4 +47,4 @@ def _calls_of_own(steps: int, root: Path) -> int:
 
 
 def test_the_cost_of_checking_a_definition_grows_no_faster_than_its_steps(tmp_path: Path) -> None:
-    assert _calls_of_own(50, tmp_path) <= 5.5 * _calls_of_own(10, tmp_path)
+    assert _calls_of_own(50, tmp_path) <= MAX_GROWTH * _calls_of_own(10, tmp_path)

@@ -80,13 +80,13 @@ def test_another_size_of_volume_and_another_pool_do_not_match(
     ]
 
 
-@pytest.mark.usefixtures("reused")
 def test_a_pool_ends_with_its_period_and_is_not_changed_afterwards(account: Account) -> None:
-    keep(account, "pool-2", 1)
-    until(lambda: described(account, "pool-2")["Status"], lambda status: status == "Terminated")
-    assert described(account, "pool-2")["ResourceRetainedBillableTimeInSeconds"] == 1
-    with pytest.raises(ClientError, match=r"ValidationException.*pool-2 is not Available"):
-        keep(account, "pool-2", 3600)
+    pooled(account, "passing", VolumeSizeInGB=10)
+    keep(account, "passing", 1)
+    until(lambda: described(account, "passing")["Status"], lambda status: status == "Terminated")
+    assert described(account, "passing")["ResourceRetainedBillableTimeInSeconds"] == 1
+    with pytest.raises(ClientError, match=r"ValidationException.*passing is not Available"):
+        keep(account, "passing", 3600)
 
 
 @pytest.mark.usefixtures("reused")
