@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.verbs.errors import ToolMissingError
+from shoal.verbs.runs.lineage import NOT_KNOWN
 from shoal.verbs.runs.mlflow_client import Mlflow
 from shoal.verbs.runs.mlflow_run import EXECUTION_TAG, Point, mlflow_run
 
@@ -50,7 +51,10 @@ def record(**changes: Any) -> dict[str, Any]:
             "archive": "s3://artifacts/models/1/model.tar.gz",
         },
         "money": {"usd": 0.5},
-        "lineage": [{"what": "model archive", "value": "a" * 64, "holds": True}],
+        "lineage": [
+            {"what": "commit", "value": "e" * 40, "holds": True},
+            {"what": "model archive", "value": "a" * 64, "holds": True},
+        ],
     }
     return found | changes
 
@@ -76,7 +80,7 @@ def test_measurements_of_the_whole_run_come_when_it_has_ended() -> None:
 
 
 def test_tags_say_where_the_run_and_its_model_come_from() -> None:
-    assert mlflow_run(record(), commit="e" * 40).tags == {
+    assert mlflow_run(record()).tags == {
         EXECUTION_TAG: ARN,
         "shoal.environment": "dev",
         "shoal.workload": "mnist",
@@ -89,11 +93,17 @@ def test_tags_say_where_the_run_and_its_model_come_from() -> None:
         "shoal.model_package_version": "3",
         "shoal.approval": "PendingManualApproval",
         "shoal.gate.accuracy": "passed: 0.99, at least 0.98",
+        "shoal.lineage.commit": "e" * 40,
         "shoal.lineage.model_archive": "a" * 64,
         "mlflow.source.type": "JOB",
         "mlflow.source.name": "shoal-mnist-dev",
         "mlflow.source.git.commit": "e" * 40,
     }
+
+
+def test_a_commit_that_is_not_known_is_no_source_version() -> None:
+    tags = mlflow_run(record(lineage=[{"what": "commit", "value": NOT_KNOWN, "holds": None}])).tags
+    assert "mlflow.source.git.commit" not in tags
 
 
 def test_a_registered_model_becomes_a_version_whose_source_is_the_sealed_archive() -> None:

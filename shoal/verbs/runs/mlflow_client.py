@@ -10,11 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from shoal.verbs import registry
-from shoal.verbs.errors import AnswerError, PromotionError, ToolMissingError
-from shoal.verbs.promotion import Verification
+from shoal.verbs.errors import AnswerError, ToolMissingError
 from shoal.verbs.report import evaluation_text
-from shoal.verbs.repository import Repository
 from shoal.verbs.runs import history
 from shoal.verbs.runs.mlflow_run import EXECUTION_TAG, PACKAGE_TAG, MlflowRun, mlflow_run
 from shoal.verbs.runs.page import page
@@ -58,7 +55,7 @@ class Mlflow:
         Raises AnswerError if the server refuses or does not answer.
         """
         record = history.with_others(session, arn)
-        run = mlflow_run(record, _commit(session, record))
+        run = mlflow_run(record)
         try:
             run_id = self._write(run)
             for name, content in _files(session, arn, record):
@@ -143,18 +140,6 @@ class Mlflow:
 
     def _failure(self, error: Exception) -> AnswerError:
         return AnswerError(f"MLflow at {self._uri}: {str(error).strip()}")
-
-
-def _commit(session: Session, record: history.Record) -> str | None:
-    """Return the newest commit whose code trained the run's model, if one did."""
-    if not record["package"]:
-        return None
-    package = registry.describe(session.target, record["package"]["arn"])
-    repository = Repository(session.workspace.root, session.workspace.environ)
-    try:
-        return Verification(session.target, session.names, package, repository).commit()
-    except (PromotionError, AnswerError):
-        return None
 
 
 def _files(session: Session, arn: str, record: history.Record) -> Iterator[tuple[str, bytes]]:
