@@ -14,7 +14,7 @@ from rich.table import Table
 from shoal.cli.options import session_command, whole_command
 from shoal.verbs.runs import history
 from shoal.verbs.runs.kept import keep
-from shoal.verbs.runs.mlflow_client import Mlflow
+from shoal.verbs.runs.mlflow_client import connected
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.server import Pages
 from shoal.verbs.workspace import Session
@@ -124,9 +124,9 @@ def export(session: Session, run: str, uri: str) -> None:
         if run == "all"
         else [session.pipeline.find(run)]
     )
-    mlflow = Mlflow(uri)
-    for arn in arns:
-        click.echo(f"run {arn.rpartition('/')[2]}: {mlflow.export(session, arn)}")
+    with connected(session, uri) as mlflow:
+        for arn in arns:
+            click.echo(f"run {arn.rpartition('/')[2]}: {mlflow.export(session, arn)}")
 
 
 @click.command()

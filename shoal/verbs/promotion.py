@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import posixpath
 import tempfile
 from dataclasses import dataclass
 from typing import IO, Any
@@ -22,22 +21,15 @@ from config.names import SEALED, Names
 from config.release import Release
 from shoal.verbs.errors import AnswerError, PromotionError, error_code
 from shoal.verbs.evaluation import MAX_BYTES, Evaluation
-from shoal.verbs.model_archive import (
-    MAX_CODE_BYTES,
-    ArchiveError,
-    content_sha256,
-    files_in,
-    read,
-    sha256,
-)
+from shoal.verbs.model_archive import ArchiveError, content_sha256, sha256
 from shoal.verbs.model_data import replacement_of
 from shoal.verbs.registry import APPROVED, Package
-from shoal.verbs.repository import Repository, hash_as
+from shoal.verbs.repository import Repository
+from shoal.verbs.runs.commit import archived_files, files_of, newest_commit
 from shoal.verbs.served_code import CommittedCode
 from shoal.verbs.target import Target
 
 _BLOCK_BYTES = 1024 * 1024
-_COMMITS = 200
 _NO_OBJECT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "404"})
 _NO_EXECUTION = frozenset({"ResourceNotFound", "ResourceNotFoundException", "ValidationException"})
 
@@ -134,52 +126,35 @@ class Verification:
     def commit(self) -> str:
         """Return the newest commit whose source_dir equals the archive that trained the version."""
         folder = self.names.environment.training.source_dir
-        archive = self._metadata_value("code_uri")
+        archive, head = self._metadata_value("code_uri"), self.repository.head()
         with tempfile.TemporaryFile() as file:
             self._download(archive, None, file)
-            archived = self._code(archive, file)
-        for commit in self.repository.commits_of(folder, _COMMITS):
-            committed = self._committed(commit).files
-            if committed.keys() == archived.keys() and all(
-                hash_as(committed[path], content) == committed[path]
-                for path, content in archived.items()
-            ):
-                return commit
+            try:
+                files = files_of(file, head)
+            except ArchiveError as error:
+                raise self._refusal(
+                    f"its code {archive} cannot be read ({error})", "promote another version"
+                ) from error
+        if commit := newest_commit(self.repository, head, folder, files):
+            return commit
         what = (
             f"hash mismatch: no commit up to the one checked out has the files in {folder} that"
             f" trained it ({archive})"
         )
         raise self._refusal(what, "commit the code, deploy it and train again")
 
-    def _code(self, url: str, file: IO[bytes]) -> dict[str, bytes]:
-        """Return the files of the archive that trained it; of two with one name the last one, which
-        is the one that stays.
-        """
-        try:
-            return {
-                posixpath.normpath(member.name): read(content)
-                for member, content in files_in(file, MAX_CODE_BYTES)
-                if content is not None
-            }
-        except ArchiveError as error:
-            raise self._refusal(
-                f"its code {url} cannot be read ({error})", "promote another version"
-            ) from error
-
     def _committed(self, commit: str) -> CommittedCode:
         """Return the files of source_dir that go into the code archive, as of a commit."""
         folder = self.names.environment.training.source_dir.rstrip("/")
         try:
-            files = self.repository.files(commit, folder)
+            files = archived_files(self.repository, commit, folder)
         except AnswerError as error:
             what = (
                 f"its code cannot be compared: the commit {commit}, which is pinned, is not in this"
                 f" repository ({error})"
             )
             raise self._refusal(what, "fetch the whole history") from error
-        return CommittedCode(
-            folder, commit, {path: sha for path, sha in files.items() if _is_archived(path)}
-        )
+        return CommittedCode(folder, commit, files)
 
     def _image_digest(self, pinned: Release | None) -> str:
         """Return the digest of the serving image, which must still be in its repository."""
@@ -354,11 +329,3 @@ def definition_sha256(text: str) -> str:
     return hashlib.sha256(
         json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")).encode()
     ).hexdigest()
-
-
-def _is_archived(path: str) -> bool:
-    """Return whether the code archive takes a file: hidden and compiled ones stay out
-    (stacks/constructs/code_archive.py).
-    """
-    parts = path.split("/")
-    return "__pycache__" not in parts and not any(part.startswith(".") for part in parts)

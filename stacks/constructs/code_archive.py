@@ -48,6 +48,8 @@ def deterministic_tar(folder: Path) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
             relative = path.relative_to(folder)
+            # The same rule as shoal/verbs/runs/commit.py, which this layer may not import;
+            # tests/stacks/test_code_archive.py compares the two.
             if (
                 path.is_file()
                 and "__pycache__" not in relative.parts

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 import pytest
 
-from shoal.verbs.errors import ToolMissingError
-from shoal.verbs.runs.mlflow_client import Mlflow
+from config.loader import load_environment
+from shoal.verbs.errors import ToolMissingError, UsageError
+from shoal.verbs.runs import mlflow_client
+from shoal.verbs.runs.lineage import NOT_KNOWN
+from shoal.verbs.runs.mlflow_client import Mlflow, connected
 from shoal.verbs.runs.mlflow_run import EXECUTION_TAG, Point, mlflow_run
+from shoal.verbs.target import Target
+from shoal.verbs.workspace import Session, Workspace
+from tests.repository import ROOT
 
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev/execution/abc"
 PACKAGE = "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/3"
+SERVER = "arn:aws:sagemaker:us-east-1:111122223333:mlflow-tracking-server/runs"
 BEGAN_MS = 1_795_489_200_000
 
 
@@ -50,7 +58,10 @@ def record(**changes: Any) -> dict[str, Any]:
             "archive": "s3://artifacts/models/1/model.tar.gz",
         },
         "money": {"usd": 0.5},
-        "lineage": [{"what": "model archive", "value": "a" * 64, "holds": True}],
+        "lineage": [
+            {"what": "commit", "value": "e" * 40, "holds": True},
+            {"what": "model archive", "value": "a" * 64, "holds": True},
+        ],
     }
     return found | changes
 
@@ -76,7 +87,7 @@ def test_measurements_of_the_whole_run_come_when_it_has_ended() -> None:
 
 
 def test_tags_say_where_the_run_and_its_model_come_from() -> None:
-    assert mlflow_run(record(), commit="e" * 40).tags == {
+    assert mlflow_run(record()).tags == {
         EXECUTION_TAG: ARN,
         "shoal.environment": "dev",
         "shoal.workload": "mnist",
@@ -89,11 +100,17 @@ def test_tags_say_where_the_run_and_its_model_come_from() -> None:
         "shoal.model_package_version": "3",
         "shoal.approval": "PendingManualApproval",
         "shoal.gate.accuracy": "passed: 0.99, at least 0.98",
+        "shoal.lineage.commit": "e" * 40,
         "shoal.lineage.model_archive": "a" * 64,
         "mlflow.source.type": "JOB",
         "mlflow.source.name": "shoal-mnist-dev",
         "mlflow.source.git.commit": "e" * 40,
     }
+
+
+def test_a_commit_that_is_not_known_is_no_source_version() -> None:
+    tags = mlflow_run(record(lineage=[{"what": "commit", "value": NOT_KNOWN, "holds": None}])).tags
+    assert "mlflow.source.git.commit" not in tags
 
 
 def test_a_registered_model_becomes_a_version_whose_source_is_the_sealed_archive() -> None:
@@ -142,3 +159,57 @@ def test_an_error_names_the_server_without_user_and_password() -> None:
         "MLflow at http://127.0.0.1:5000/sub:"
         " API request to http://127.0.0.1:5000/sub/api/2.0/mlflow/x failed"
     )
+
+
+USERS = {
+    "PATH": "/usr/bin",
+    "AWS_PROFILE": "production",
+    "AWS_ACCESS_KEY_ID": "AKIAOFTHEUSER",
+    "SAGEMAKER_MLFLOW_ASSUME_ROLE_ARN": "arn:aws:iam::444455556666:role/production",
+    "MLFLOW_S3_ENDPOINT_URL": "https://s3.amazonaws.com",
+    "MLFLOW_TRACKING_TOKEN": "of-the-server",
+}
+
+
+def session_at(target: Target) -> Session:
+    return Session(Workspace(ROOT, USERS), load_environment("dev", ROOT, workload="mnist"), target)
+
+
+def test_a_local_export_has_the_local_targets_environment_and_nothing_of_the_users_aws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    endpoint, before = "http://localhost:4566", dict(os.environ)
+    monkeypatch.setattr(mlflow_client, "Mlflow", lambda _: None)
+    session = session_at(Target("111122223333", "us-east-1", endpoint, "secret"))
+    with connected(session, SERVER):
+        seen = dict(os.environ)
+    kept = {name: value for name, value in USERS.items() if seen.get(name) == value}
+    assert kept.keys() == {"PATH", "MLFLOW_TRACKING_TOKEN"}
+    assert {seen[name] for name in seen if "ENDPOINT" in name} == {endpoint}
+    assert seen["SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT"] == endpoint
+    assert seen["AWS_CONFIG_FILE"] == seen["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
+    assert dict(os.environ) == before
+
+
+def test_an_export_to_aws_has_the_users_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow_client, "Mlflow", lambda _: None)
+    with connected(session_at(Target("111122223333", "us-east-1")), SERVER):
+        seen = dict(os.environ)
+    assert seen == USERS | {"AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.mark.parametrize(
+    "arn",
+    [
+        SERVER.replace("111122223333", "444455556666"),
+        SERVER.replace("us-east-1", "eu-west-1"),
+        SERVER.removesuffix("/runs"),
+    ],
+    ids=["account", "region", "no name"],
+)
+@pytest.mark.parametrize("endpoint", [None, "http://localhost:4566"], ids=["aws", "local"])
+def test_an_arn_of_another_account_or_region_is_refused(arn: str, endpoint: str | None) -> None:
+    session = session_at(Target("111122223333", "us-east-1", endpoint, "secret"))
+    says = f"{arn} is no tracking server of dev, .* name arn:aws:sagemaker:us-east-1:111122223333:"
+    with pytest.raises(UsageError, match=says), connected(session, arn):
+        pass

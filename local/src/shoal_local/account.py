@@ -169,8 +169,8 @@ class Account:
     @property
     def kept_folders(self) -> list[Path]:
         """Return the folders with files of the kept state."""
-        folders = (self._folder / name for name in ("lambda", "ecr", "fsx"))
-        return [folder for folder in folders if folder.exists()]
+        folders = [self._folder / name for name in ("lambda", "ecr", "fsx")]
+        return [folder for folder in folders if folder.exists()] + self.sagemaker.kept_folders
 
     def restore(self, saved: Mapping[str, Kept]) -> None:
         """Take over the state of an earlier emulator's account."""

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sysconfig
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +15,42 @@ import pytest
 
 from local.tests.clients.outcomes import PROGRAMS, ROOT, interpreter
 from local.tests.sagemaker.account import BUCKET, Account, until
-from shoal_local.testing import emulator, processes_with
+from shoal_local.testing import LocalEmulator, emulator, processes_with
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 NAME = {"TrackingServerName": "runs"}
 STORE = f"s3://{BUCKET}/mlflow"
 
 
-@pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+@contextmanager
+def emulator_with_mlflow(state_dir: Path, *options: str) -> Iterator[LocalEmulator]:
     """An emulator whose interpreter has MLflow."""
     packages = (str(ROOT / "local" / "src"), sysconfig.get_path("purelib"))
-    with emulator(
-        tmp_path_factory.mktemp("mlflow") / "state",
-        "--enforce-iam",
-        environment=os.environ | {"PYTHONPATH": os.pathsep.join(packages)},
-        python=str(interpreter("mlflow")),
-    ) as running:
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(packages)}
+    python = str(interpreter("mlflow"))
+    with emulator(state_dir, *options, environment=variables, python=python) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    folder = tmp_path_factory.mktemp("mlflow") / "state"
+    with emulator_with_mlflow(folder, "--enforce-iam") as running:
         yield Account.at(running.account)
 
 
 @pytest.fixture(scope="module")
 def arn(account: Account) -> str:
-    created = account.sagemaker.create_mlflow_tracking_server(
+    return created(account)
+
+
+def created(account: Account) -> str:
+    """Create the server, and return its ARN."""
+    answer = account.sagemaker.create_mlflow_tracking_server(
         **NAME, ArtifactStoreUri=STORE, RoleArn=account.role
     )
     assert settled(account) == "Created"
-    return str(created["TrackingServerArn"])
+    return str(answer["TrackingServerArn"])
 
 
 def settled(account: Account) -> str:
@@ -130,3 +140,16 @@ def test_a_server_keeps_its_runs_while_it_is_stopped_and_leaves_no_process(
     client.delete_mlflow_tracking_server(**NAME)
     assert settled(account) == ""
     assert [each for each in processes_with(str(account.state_dir)) if "mlflow" in each] == []
+
+
+def test_a_kept_server_runs_again_with_its_runs(tmp_path: Path) -> None:
+    with emulator_with_mlflow(tmp_path / "state", "--keep") as running:
+        account = Account.at(running.account)
+        logged = log_a_run(account, created(account), tmp_path)
+        assert logged.returncode == 0, logged.stderr
+    with emulator_with_mlflow(tmp_path / "state", "--keep") as running:
+        account = Account(running.account.endpoint, tmp_path / "state", running.account.number)
+        server = account.sagemaker.describe_mlflow_tracking_server(**NAME)
+        assert settled(account) == "Started"
+        again = log_a_run(account, server["TrackingServerArn"], tmp_path)
+    assert "RESOURCE_ALREADY_EXISTS" in again.stderr  # the registered model

@@ -171,6 +171,53 @@ def test_an_endpoint_without_a_server_is_failed_and_can_be_deleted(
     )
 
 
+def tracking_server(status: str) -> dict[str, Any]:
+    return {
+        "TrackingServerName": "it",
+        "TrackingServerArn": f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}:mlflow-tracking-server/it",
+        "MlflowVersion": "3.17.2",
+        "TrackingServerStatus": status,
+        "IsActive": "Active",
+        "ArtifactStoreUri": "s3://bucket/mlflow",
+        "RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/it",
+    }
+
+
+def server_status(service: SageMakerService) -> tuple[str, str]:
+    request = {"TrackingServerName": "it"}
+    answer = service.handle("DescribeMlflowTrackingServer", request, "caller")
+    return answer["TrackingServerStatus"], answer["IsActive"]
+
+
+@pytest.mark.parametrize("status", ["Created", "Started", "Starting", "Stopping"])
+def test_a_tracking_server_without_its_database_is_stopped(
+    successor: SageMakerService, status: str
+) -> None:
+    resumed(successor, "mlflow-tracking-server", tracking_server(status))
+    assert server_status(successor) == ("Stopped", "Inactive")
+
+
+def test_a_tracking_server_that_cannot_run_again_on_its_database_has_failed(
+    successor: SageMakerService, tmp_path: Path
+) -> None:
+    database = tmp_path / "sagemaker-jobs" / "tracking-it" / "tracking-server" / "ml" / "mlflow.db"
+    database.parent.mkdir(parents=True)
+    database.touch()  # its role is gone
+    resumed(successor, "mlflow-tracking-server", tracking_server("Created"))
+    assert until(lambda: server_status(successor), lambda each: each[0] != "Starting") == (
+        "StartFailed",
+        "Inactive",
+    )
+
+
+def test_a_tracking_server_that_was_being_deleted_is_gone(successor: SageMakerService) -> None:
+    resumed(successor, "mlflow-tracking-server", tracking_server("Deleting"))
+    until(
+        lambda: successor.handle("ListMlflowTrackingServers", {}, "caller"),
+        lambda each: not each["TrackingServerSummaries"],
+    )
+
+
 def test_a_warm_pool_ends_with_its_emulator(successor: SageMakerService) -> None:
     job = {
         "TrainingJobStatus": "Completed",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -10,6 +12,7 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError
 
+from local.tests.clients.outcomes import ROOT
 from local.tests.sagemaker.account import BUCKET, Account
 from shoal_local.control import mlflow
 from shoal_local.control.authorization.rules import rules_of
@@ -76,3 +79,12 @@ def test_each_request_of_mlflows_api_has_the_action_that_aws_documents() -> None
         "GetLoggedModel",
         "",
     ]
+
+
+def test_each_action_of_the_guides_policy_for_an_export_is_one_that_aws_documents() -> None:
+    guide = (ROOT / "docs" / "guides" / "runs.md").read_text()
+    (policy,) = (json.loads(each) for each in re.findall(r"```json\n(.+?)```", guide, re.DOTALL))
+    actions, puts = (statement["Action"] for statement in policy["Statement"])
+    names = {action.removeprefix(f"{mlflow.SERVICE}:") for action in actions}
+    assert names <= rules_of(mlflow.SERVICE).keys()
+    assert puts == "s3:PutObject"

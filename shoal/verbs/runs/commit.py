@@ -1,5 +1,5 @@
 """The commit whose training code a run had: found by content, so nothing is written at a deployment
-and a commit that leaves the code alone deploys nothing.
+and a commit that leaves the code alone deploys nothing. Reports and promotion ask here.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import posixpath
 import tempfile
 from functools import lru_cache
+from typing import IO
 from urllib.parse import urlsplit
 
 from shoal.verbs.errors import AnswerError
@@ -14,8 +15,10 @@ from shoal.verbs.model_archive import MAX_CODE_BYTES, files_in, read
 from shoal.verbs.repository import Repository, hash_as
 from shoal.verbs.target import Target
 
-_MAX_COMMITS = 100
+MAX_COMMITS = 200
 """Commits that changed the code: so far back a run is looked for."""
+Files = frozenset[tuple[str, str]]
+"""Paths below source_dir, each with git's hash of the content."""
 
 
 def commit_of(repository: Repository, folder: str, target: Target, code_uri: str) -> str | None:
@@ -28,34 +31,49 @@ def commit_of(repository: Repository, folder: str, target: Target, code_uri: str
         head = repository.head()
     except AnswerError:  # no repository, or no commit in it
         return None
-    return _find(repository, head, folder, _files(target, code_uri, head))
-
-
-def _files(target: Target, code_uri: str, like: str) -> frozenset[tuple[str, str]]:
     place = urlsplit(code_uri)
     body = target.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"]
     with tempfile.TemporaryFile() as archive:
         archive.write(body.read(MAX_CODE_BYTES))
-        return frozenset(
-            (posixpath.normpath(member.name), hash_as(like, read(file)))
-            for member, file in files_in(archive, MAX_CODE_BYTES)
-            if file
-        )
+        return newest_commit(repository, head, folder, files_of(archive, head))
+
+
+def files_of(archive: IO[bytes], like: str) -> Files:
+    """Return the files of a code archive, hashed with the algorithm of the hash `like`.
+
+    Of two with one name, the last one is the one that an extraction leaves.
+    Raises ArchiveError if it cannot be read.
+    """
+    files = {
+        posixpath.normpath(member.name): hash_as(like, read(file))
+        for member, file in files_in(archive, MAX_CODE_BYTES)
+        if file
+    }
+    return frozenset(files.items())
 
 
 @lru_cache(maxsize=64)
-def _find(
-    repository: Repository, _head: str, folder: str, files: frozenset[tuple[str, str]]
-) -> str | None:
-    """Look once for each code archive: a page that follows a run asks every second."""
-    for commit in repository.commits_of(folder, _MAX_COMMITS):
-        committed = repository.files(commit, folder).items()
-        if files == {item for item in committed if _is_archived(item[0])}:
+def newest_commit(repository: Repository, _head: str, folder: str, files: Files) -> str | None:
+    """Return the newest commit up to `_head` whose `folder` has just these files, if one has.
+
+    It looks once for each code archive: a page that follows a run asks every second.
+    """
+    for commit in repository.commits_of(folder, MAX_COMMITS):
+        if files == archived_files(repository, commit, folder).items():
             return commit
     return None
 
 
+def archived_files(repository: Repository, commit: str, folder: str) -> dict[str, str]:
+    """Return git's hash of each file of `folder` that goes into a code archive, as of a commit.
+
+    Hidden and compiled files stay out, by the rule of stacks/constructs/code_archive.py.
+    Raises AnswerError if the repository does not have the commit.
+    """
+    files = repository.files(commit, folder)
+    return {path: sha for path, sha in files.items() if _is_archived(path)}
+
+
 def _is_archived(path: str) -> bool:
-    """Return whether `stacks/constructs/code_archive.py` takes a file."""
     parts = path.split("/")
     return "__pycache__" not in parts and not any(part.startswith(".") for part in parts)

@@ -5,29 +5,81 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from shoal.verbs import registry
-from shoal.verbs.errors import AnswerError, PromotionError, ToolMissingError
-from shoal.verbs.promotion import Verification
+from shoal.verbs.errors import AnswerError, ToolMissingError, UsageError
 from shoal.verbs.report import evaluation_text
-from shoal.verbs.repository import Repository
 from shoal.verbs.runs import history
 from shoal.verbs.runs.mlflow_run import EXECUTION_TAG, PACKAGE_TAG, MlflowRun, mlflow_run
 from shoal.verbs.runs.page import page
+from shoal.verbs.target import Target
 from shoal.verbs.workspace import Session
 
 _BATCH = 100
 """Parameters or tags of one request; of metrics it may be ten times as many."""
 _OURS = "shoal."
+_ARN = re.compile(
+    r"arn:[\w-]+:sagemaker:(?P<region>[\w-]+):(?P<account>\d{12}):mlflow-[a-z-]+/[\w-]+"
+)
+_SETTINGS = ("SAGEMAKER_", "MLFLOW_S3_")
+"""Variables by which SageMaker's plugin and MLflow's S3 client find AWS, besides AWS_*."""
+
+
+@contextmanager
+def connected(session: Session, uri: str) -> Iterator[Mlflow]:
+    """Yield the tracking server at `uri`; meanwhile, this process has the target's environment.
+
+    MLflow has no other way to be told of an endpoint and credentials: SageMaker's plugin signs, and
+    the client of the artifacts writes, with what `boto3.Session()` finds in `os.environ`.
+    Raises ToolMissingError without MLflow's client.
+    Raises UsageError for an ARN of another account or region than the session's.
+    """
+    _require_own(session, uri)
+    before = dict(os.environ)
+    _set_environment(environment_of(session.target, session.workspace.environ))
+    try:
+        yield Mlflow(uri)
+    finally:
+        _set_environment(before)
+
+
+def environment_of(target: Target, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables of an export.
+
+    For AWS, all of `inherited`; for loopback, nothing by which MLflow would reach AWS.
+    """
+    if target.endpoint_url is None:
+        return target.child_environment(inherited)
+    rest = {key: value for key, value in inherited.items() if not key.startswith(_SETTINGS)}
+    return target.child_environment(rest) | {
+        "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": target.endpoint_url
+    }
+
+
+def _require_own(session: Session, uri: str) -> None:
+    target = session.target
+    own = {"region": target.region, "account": target.account}
+    match = _ARN.fullmatch(uri)
+    if uri.startswith("arn:") and not (match and match.groupdict() == own):
+        raise UsageError(
+            f"{uri} is no tracking server of {session.title}, which is {target.description}; name"
+            f" arn:aws:sagemaker:{target.region}:{target.account}:mlflow-tracking-server/NAME, or a"
+            " server's address"
+        )
+
+
+def _set_environment(variables: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
 
 
 class Mlflow:
-    """A tracking server."""
+    """A tracking server; `connected` gives it the environment of a target."""
 
     def __init__(self, uri: str) -> None:
         """`uri` is its address, or an ARN of SageMaker's.
@@ -59,7 +111,7 @@ class Mlflow:
         Raises AnswerError if the server refuses or does not answer.
         """
         record = history.with_others(session, arn)
-        run = mlflow_run(record, _commit(session, record))
+        run = mlflow_run(record)
         try:
             run_id = self._write(run)
             for name, content in _files(session, arn, record):
@@ -150,18 +202,6 @@ class Mlflow:
 def _without_user(text: str) -> str:
     """Return the text without user and password of the addresses in it."""
     return re.sub(r"(?<=://)[^/\s?#]*@", "", text)
-
-
-def _commit(session: Session, record: history.Record) -> str | None:
-    """Return the newest commit whose code trained the run's model, if one did."""
-    if not record["package"]:
-        return None
-    package = registry.describe(session.target, record["package"]["arn"])
-    repository = Repository(session.workspace.root, session.workspace.environ)
-    try:
-        return Verification(session.target, session.names, package, repository).commit()
-    except (PromotionError, AnswerError):
-        return None
 
 
 def _files(session: Session, arn: str, record: history.Record) -> Iterator[tuple[str, bytes]]:

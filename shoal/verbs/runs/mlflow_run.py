@@ -53,11 +53,11 @@ class MlflowRun:
     model: ModelVersion | None
 
 
-def mlflow_run(record: Mapping[str, Any], commit: str | None = None) -> MlflowRun:
-    """Return run.json in MLflow's terms; `commit` is the one whose code trained."""
+def mlflow_run(record: Mapping[str, Any]) -> MlflowRun:
+    """Return run.json in MLflow's terms."""
     run, package = record["run"], record["package"]
     ended_ms = _ms(run["ended_at"]) if run["ended_at"] else None
-    tags = dict(_tags(record, commit))
+    tags = dict(_tags(record))
     return MlflowRun(
         experiment=run["pipeline"],
         name=run["id"],
@@ -112,7 +112,7 @@ def _results(record: Mapping[str, Any], ended_ms: int | None) -> dict[str, tuple
     }
 
 
-def _tags(record: Mapping[str, Any], commit: str | None) -> Iterator[tuple[str, str]]:
+def _tags(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     run, package, verdict = record["run"], record["package"], record["verdict"]
     values = {
         EXECUTION_TAG: run["arn"],
@@ -125,7 +125,6 @@ def _tags(record: Mapping[str, Any], commit: str | None) -> Iterator[tuple[str, 
         "shoal.usd": record["money"]["usd"],
         "mlflow.source.type": "JOB",
         "mlflow.source.name": run["pipeline"],
-        "mlflow.source.git.commit": commit,
     }
     if record["metrics"]:
         values["shoal.content_sha256"] = record["metrics"]["content_sha256"]
@@ -141,6 +140,8 @@ def _tags(record: Mapping[str, Any], commit: str | None) -> Iterator[tuple[str, 
     for link in record["lineage"]:
         what = link["what"].replace("'s", "").replace(" ", "_")
         values[f"shoal.lineage.{what}"] = link["value"]
+        if what == "commit" and link["holds"]:  # else it is not known
+            values["mlflow.source.git.commit"] = link["value"]
     broken = [link["what"] for link in record["lineage"] if link["holds"] is False]
     values["shoal.lineage.broken"] = ", ".join(broken)
     for name, value in values.items():

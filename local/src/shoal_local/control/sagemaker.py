@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -60,6 +61,9 @@ class SageMaker(Protocol):
 
     @property
     def kept(self) -> Kept: ...
+
+    @property
+    def kept_folders(self) -> list[Path]: ...
 
     def restore(self, saved: Kept) -> None: ...
 

@@ -17,6 +17,7 @@ from shoal_local.sagemaker.pipelines.definition import parse
 from shoal_local.sagemaker.pipelines.records import ExecutionRecord
 from shoal_local.sagemaker.shapes import Document
 from shoal_local.sagemaker.store import Store
+from shoal_local.sagemaker.tracking import servers
 
 REASON = "InternalServerError: shoal-local was stopped while this ran."
 _JOBS = (TRAINING, PROCESSING, TRANSFORM, TUNING)
@@ -24,6 +25,7 @@ _STATUS_KEYS = {
     **{kind.store: f"{kind.prefix}Status" for kind in _JOBS},
     records.KIND: "PipelineExecutionStatus",
     endpoints.KIND: "EndpointStatus",
+    servers.KIND: "TrackingServerStatus",
 }
 _SUCCEEDED = {"Completed", "Succeeded", "CompletedWithFailures"}
 _ENDED = {*_SUCCEEDED, "Failed", "Stopped"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 
 from shoal_local.context import ServiceContext
 from shoal_local.errors import AwsError
@@ -81,14 +82,22 @@ class SageMakerService(Keeper):
     def kept(self) -> Kept:
         return {"documents": interruptions.as_they_ran(self._core.store, self._ran)}
 
+    @property
+    def kept_folders(self) -> list[Path]:
+        """Return the folders with the databases of the tracking servers."""
+        return self._tracking.folders
+
     def restore(self, saved: Kept) -> None:
         """Add the documents of an earlier emulator; `resume` tells what they have become."""
         self._core.store.restore(dict(saved["documents"]))
 
     def resume(self) -> None:
-        """Start the servers of an earlier emulator's endpoints, and fail what it interrupted."""
+        """Start the servers of an earlier emulator's endpoints and its tracking servers, and fail
+        what it interrupted.
+        """
         interruptions.fail_interrupted(self._core)
         self._endpoints.resume()
+        self._tracking.resume()
 
     def check(self, operation: str, request: Document) -> None:
         """Raise AwsError for a request that does not have the documented shape."""

@@ -51,6 +51,15 @@ class ServerProcess:
         self._starting, self._closing = threading.Lock(), threading.Event()
         self._connections = Connections(self._dial)
 
+    @property
+    def has_database(self) -> bool:
+        """Return whether the runs of an earlier process are there."""
+        return self._database.exists()
+
+    @property
+    def _database(self) -> Path:
+        return self._paths.host(_HOST).ml / "mlflow.db"
+
     def start(self, credentials: RoleCredentials) -> None:
         """Start the process with the role's credentials, and return when it answers.
 
@@ -58,7 +67,7 @@ class ServerProcess:
         """
         paths = self._paths.host(_HOST)
         paths.make([_HOST])
-        database = Path("/opt/ml" if not isolation_refused() else paths.ml, "mlflow.db")
+        database = self._database if isolation_refused() else Path("/opt/ml", self._database.name)
         options = {
             "--backend-store-uri": f"sqlite:///{database}",
             "--default-artifact-root": self._server["ArtifactStoreUri"],

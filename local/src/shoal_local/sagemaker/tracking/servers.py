@@ -14,6 +14,8 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
@@ -73,6 +75,36 @@ class TrackingServers:
         self._delete_files(name)  # of an earlier emulator with this state directory
         self._run(document, "Created", "CreateFailed")
         return {"TrackingServerArn": arn}
+
+    @property
+    def folders(self) -> list[Path]:
+        """Return the servers' folders that exist, with their databases."""
+        folders = [self._folder(each["_name"]) for each in self._core.store.all(KIND)]
+        return [folder for folder in folders if folder.exists()]
+
+    def resume(self) -> None:
+        """Start the servers of an earlier emulator again on their databases; one whose database is
+        gone is Stopped.
+        """
+        for document in self._core.store.all(KIND):
+            name, status = document["_name"], document["TrackingServerStatus"]
+            if status == "Deleting":
+                self._in_background(partial(self._remove, name))
+            elif status == "Creating":
+                self._run(document, "Created", "CreateFailed")
+            elif status in (*_RUNS, "Starting"):
+                self._resume(document)
+            elif status == "Stopping":
+                self._set(name, status, "Stopped", "Inactive")
+
+    def _resume(self, document: Document) -> None:
+        name, status = document["_name"], document["TrackingServerStatus"]
+        if not ServerProcess(self._core, document).has_database:
+            _log.warning("the tracking server %s is Stopped: its database is gone", name)
+            self._set(name, status, "Stopped", "Inactive")
+            return
+        self._set(name, status, "Starting", "Inactive")
+        self._run(self._core.store.read(KIND, name), "Started", "StartFailed")
 
     def _check(self, request: Document) -> str:
         """Return MLflow's version; raise AwsError for what is wrong or not emulated."""
@@ -191,7 +223,8 @@ class TrackingServers:
         self._in_background(run)
 
     def _rest(self, name: str) -> None:
-        self._processes.pop(name).close()
+        if process := self._processes.pop(name, None):  # None: a deletion was faster
+            process.close()
         self._set(name, "Stopping", "Stopped", "Inactive")
 
     def _set(self, name: str, before: str, status: str, active: str) -> None:
@@ -216,8 +249,10 @@ class TrackingServers:
         self._core.store.delete(KIND, name)
 
     def _delete_files(self, name: str) -> None:
-        paths = JobPaths.of(self._core.context.state_dir, "tracking", name)
-        shutil.rmtree(paths.folder, ignore_errors=True)
+        shutil.rmtree(self._folder(name), ignore_errors=True)
+
+    def _folder(self, name: str) -> Path:
+        return JobPaths.of(self._core.context.state_dir, "tracking", name).folder
 
     def _in_background(self, work: Callable[[], None]) -> None:
         self._threads = [each for each in self._threads if each.is_alive()]
