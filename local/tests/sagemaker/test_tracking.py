@@ -31,6 +31,15 @@ def test_without_mlflow_a_tracking_server_is_refused_with_what_to_install(
     assert account.sagemaker.list_mlflow_tracking_servers()["TrackingServerSummaries"] == []
 
 
+def test_without_namespaces_a_tracking_server_is_refused(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "isolation_refused", lambda: "the test does not want them")
+    monkeypatch.setattr(servers, "installed_version", lambda: "3.17.2")
+    with pytest.raises(ClientError, match="namespaces are refused"):
+        create(account)
+
+
 @pytest.mark.parametrize(
     ("request_part", "words"),
     [

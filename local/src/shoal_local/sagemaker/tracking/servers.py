@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.container.launch import PodError
+from shoal_local.sagemaker.container.launch import PodError, isolation_refused
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import conflict, not_emulated, not_found
 from shoal_local.sagemaker.jobs.paths import JobPaths
@@ -90,6 +90,7 @@ class TrackingServers:
         if not request["ArtifactStoreUri"].startswith("s3://"):
             raise not_emulated("an ArtifactStoreUri that does not begin with s3://")
         assume(self._core, request["RoleArn"], request["TrackingServerName"])
+        _check_isolation()
         return version
 
     def describe(self, request: Document) -> Document:
@@ -108,6 +109,7 @@ class TrackingServers:
         return _LISTING.page(documents, filters)
 
     def start(self, request: Document) -> Document:
+        _check_isolation()  # `serve --keep` may have restored a server that another machine made
         document = self._enter(request, ("Stopped", "StartFailed"), "Starting")
         self._run(document, "Started", "StartFailed")
         return {"TrackingServerArn": document["TrackingServerArn"]}
@@ -224,6 +226,14 @@ class TrackingServers:
         thread = threading.Thread(target=work, name="tracking-server", daemon=True)
         self._threads.append(thread)
         thread.start()
+
+
+def _check_isolation() -> None:
+    if reason := isolation_refused():
+        raise not_emulated(
+            "MLflow's tracking servers on this machine: they have no access control, so they need a"
+            f" network of their own, and namespaces are refused ({reason})"
+        )
 
 
 def _name_in_use(existing: Document) -> AwsError:
