@@ -125,19 +125,20 @@ class TrackingServers:
         return {"TrackingServerArn": document["TrackingServerArn"]}
 
     def call(
-        self, name: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
+        self, arn: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
     ) -> Answer:
         """Return the answer of a server's own API.
 
+        IAM was asked about the text of `arn`, so it must be the server's own in every letter.
         The words about a server that does not exist are AWS's, as people report them.
         """
-        document = self._core.store.get(KIND, name)
-        if document is None:
+        document = self._core.store.get(KIND, names.last_part(arn))
+        if document is None or document["TrackingServerArn"] != arn:
             return 404, {"Content-Type": "text/plain"}, b"Tracking server could not be found"
         process = self._processes.get(document["_name"])
         if process is None or document["TrackingServerStatus"] not in _RUNS:
             raise conflict(
-                f"The tracking server {name} is {document['TrackingServerStatus']}; it answers when"
+                f"The tracking server {arn} is {document['TrackingServerStatus']}; it answers when"
                 " it is Created or Started."
             )
         try:
