@@ -26,6 +26,7 @@ import sys
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -66,6 +67,11 @@ _UNREADABLE = (
     TypeError,
     ValueError,
 )
+_UNPICKLABLE = (*_UNREADABLE, pickle.PicklingError, RecursionError)
+_RECURSION = 10_000
+"""pickle takes two levels for each of a template, and what json reads is at most 1000 deep."""
+_PART_KEYS = 4
+"""As many keys say where something lies: accounts, account and region, part, container."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +136,14 @@ class Snapshots:
         buffer = io.BytesIO()
         pickler = _Pickler(buffer, self.state_dir, folder / "objects")
         try:
-            pickler.dump(objects)
-        except (*_UNREADABLE, pickle.PicklingError, RecursionError) as error:
+            with _deep_recursion():
+                pickler.dump(objects)
+        except _UNPICKLABLE as error:
+            part = _unpicklable_part(objects, self.state_dir, folder / "objects")
             shutil.rmtree(folder if earlier else folder.parent)
-            raise EmulatorError(f"the state of this start could not be kept: {error}") from error
+            raise EmulatorError(
+                f"the state of this start could not be kept: {part}: {error}"
+            ) from error
         (folder / "state.pickle").write_bytes(buffer.getvalue())
         for each in folders:
             target = folder / "files" / each.relative_to(self.state_dir)
@@ -251,6 +261,33 @@ class _KeptBody(Body):
     def __iter__(self) -> Iterator[bytes]:
         with self._path.open("rb") as file:
             yield from iter(partial(file.read, BLOCK), b"")
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _unpicklable_part(objects: Any, state_dir: Path, folder: Path) -> str:
+    """Return the keys of the first part of `objects` that cannot be pickled."""
+    keys: list[str] = []
+    while isinstance(objects, dict) and len(keys) < _PART_KEYS:
+        for key, value in objects.items():
+            try:
+                with _deep_recursion():
+                    _Pickler(io.BytesIO(), state_dir, folder).dump(value)
+            except _UNPICKLABLE:
+                keys.append(" ".join(key) if isinstance(key, tuple) else str(key))
+                objects = value
+                break
+        else:
+            break
+    return " / ".join(keys) or type(objects).__name__
 
 
 def _nothing() -> None:

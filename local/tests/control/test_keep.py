@@ -17,12 +17,14 @@ from botocore.exceptions import ClientError
 from local.tests.control.account import Account, eventually
 from local.tests.control.test_codebuild import project
 from local.tests.control.test_serve import emulator
+from shoal_local.control.cloudformation.template import parse
 from shoal_local.control.state import MARKER
 from shoal_local.errors import EmulatorError
 from shoal_local.snapshot import HEADER, Snapshots
 from shoal_local.testing import LocalEmulator
 
 LARGE = bytes(range(256)) * 4096 * 6
+DEPTH = 600
 QUEUE_ARN = "arn:aws:sqs:us-east-1:111122223333:kept"
 ECHO = "def handler(event, context):\n    return event\n"
 MANIFEST = json.dumps(
@@ -317,6 +319,19 @@ def test_what_cannot_be_kept_is_named_and_the_earlier_snapshot_stays(tmp_path: P
     with pytest.raises(EmulatorError, match="cannot pickle 'generator' object"):
         snapshots.save((each for each in "second"), [], {})
     assert snapshots.load() == "first"
+
+
+def test_an_error_names_the_part_that_cannot_be_kept(tmp_path: Path) -> None:
+    parts = {"functions": {}, "cloudformation": {"stacks": {"one": (each for each in "second")}}}
+    with pytest.raises(EmulatorError, match="accounts / 1 eu / cloudformation / stacks: cannot"):
+        Snapshots(tmp_path).save({"moto": [], "accounts": {("1", "eu"): parts}}, [], {})
+
+
+def test_a_template_is_kept_as_deep_as_it_is_taken(tmp_path: Path) -> None:
+    deep = '{"a":' * DEPTH + "1" + "}" * DEPTH
+    template = parse(f'{{"Metadata": {deep}, "Resources": {{"A": {{"Type": "AWS::SNS::Topic"}}}}}}')
+    Snapshots(tmp_path).save({"template": template}, [], {})
+    assert Snapshots(tmp_path).load()["template"].body == template.body
 
 
 def test_a_snapshot_moves_with_its_folder(tmp_path: Path) -> None:
