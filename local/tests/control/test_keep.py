@@ -5,6 +5,7 @@ known at the last stop; and what cannot be used is one line.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from local.tests.control.account import Account, eventually
 from local.tests.control.test_codebuild import project
 from local.tests.control.test_serve import emulator
 from shoal_local.control.cloudformation.template import parse
-from shoal_local.control.state import MARKER
+from shoal_local.control.state import MARKER, State
 from shoal_local.errors import EmulatorError
 from shoal_local.snapshot import HEADER, Snapshots
 from shoal_local.testing import LocalEmulator
@@ -311,6 +312,37 @@ def test_a_snapshot_that_is_damaged_or_of_another_version_says_so(
     harm(tmp_path / "kept" / "1")
     with pytest.raises(EmulatorError, match=reason):
         snapshots.load()
+
+
+@pytest.mark.parametrize("name", ["", "1", "1/state.pickle", f"1/{HEADER}"])
+def test_state_that_others_can_write_is_not_read(tmp_path: Path, name: str) -> None:
+    """Reading a pickle runs it."""
+    snapshots = Snapshots(tmp_path)
+    snapshots.save("mine", [], {})
+    (tmp_path / "kept" / name).chmod(0o777)
+    with pytest.raises(EmulatorError, match="others can write"):
+        snapshots.load()
+
+
+def test_state_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshots = Snapshots(tmp_path)
+    snapshots.save("theirs", [], {})
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(EmulatorError, match="belongs to the user"):
+        snapshots.load()
+    with pytest.raises(EmulatorError, match="belongs to the user"):
+        State(tmp_path).claim(keep=True)
+
+
+def test_what_is_kept_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Snapshots(tmp_path).save("mine", [], {})
+    finally:
+        os.umask(before)
+    modes = {each.stat().st_mode & 0o077 for each in (tmp_path / "kept").rglob("*")}
+    assert modes == {0}
 
 
 def test_what_cannot_be_kept_is_named_and_the_earlier_snapshot_stays(tmp_path: Path) -> None:
