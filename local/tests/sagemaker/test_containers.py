@@ -247,7 +247,7 @@ def test_ssh_between_hosts_takes_the_jobs_key_and_no_other(runtime: Path, tmp_pa
             f"{shell}; until {knock} 2>&1 | grep AuthenticationException; do sleep 0.3; done"
         ),
     }
-    with pod_of(tmp_path, addresses, [runtime.parents[1]], **scripts) as (_, lines):
+    with pod_of(tmp_path, addresses, [runtime.parents[1]], None, **scripts) as (_, lines):
         write_ssh_client([HostPaths(tmp_path / name) for name in addresses])
         until(
             lambda: lines,
