@@ -19,7 +19,7 @@ from tests.repository import ROOT
 from tests.workflows.test_workflows import zizmor
 
 ACTION = ROOT / "local" / "action.yml"
-INSTALL, START, TELL = yaml.safe_load(ACTION.read_text(encoding="utf-8"))["runs"]["steps"][1:]
+ALLOW, INSTALL, START, TELL = yaml.safe_load(ACTION.read_text(encoding="utf-8"))["runs"]["steps"]
 
 
 @pytest.fixture
@@ -83,6 +83,40 @@ def test_later_steps_reach_it_by_the_jobs_variables(environment: dict[str, str])
         aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
     )
     assert sts.get_caller_identity()["Account"] == "444455556666"
+
+
+def test_what_the_job_had_set_for_aws_itself_does_not_win(environment: dict[str, str]) -> None:
+    before = {"AWS_SESSION_TOKEN": "token", "AWS_REGION": "eu-west-3"}
+    before |= {"AWS_ENDPOINT_URL_STS": "https://sts.example", "AWS_ENDPOINT_URL_S3": "https://s3"}
+    started, told = run(START, environment), run(TELL, environment | before)
+    assert (started.returncode, told.returncode) == (0, 0), started.stderr + told.stderr
+    lines = Path(environment["GITHUB_ENV"]).read_text().splitlines()
+    variables = dict(line.split("=", 1) for line in lines)
+    assert [variables[name] for name in before] == [
+        "",
+        "us-east-1",
+        "",
+        variables["AWS_ENDPOINT_URL"],
+    ]
+
+
+def test_a_profile_of_the_job_is_refused(environment: dict[str, str]) -> None:
+    """An empty one is no way out: boto3 looks for a profile without a name."""
+    process = run(START, environment | {"AWS_PROFILE": "production"})
+    assert (process.returncode, "AWS_PROFILE" in process.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(("setting", "changed"), [("1", True), ("0", False), ("", False)])
+def test_the_kernels_setting_is_changed_only_where_it_refuses_namespaces(
+    environment: dict[str, str], tmp_path: Path, setting: str, changed: bool
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, script in {"sysctl": f"echo {setting}", "sudo": f"touch {tmp_path}/changed"}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    process = run(ALLOW, environment | {"PATH": f"{programs}:{environment['PATH']}"})
+    assert (process.returncode, (tmp_path / "changed").exists()) == (0, changed)
 
 
 def test_one_that_does_not_start_fails_the_step_with_its_reason(

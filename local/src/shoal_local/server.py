@@ -291,7 +291,12 @@ class Emulator:
         return f"http://localhost:{self._port}"
 
     def start(self) -> None:
-        """Answer requests from a thread, and write the address into the state directory."""
+        """Write the address into the state directory, and answer requests from a thread.
+
+        In this order, because containers that are resumed hide the file, with its secret, as it is
+        when they start.
+        """
+        self.state.write({**self.description(), "secret_access_key": self.secret})
         if self.restored is not None:
             # requests wait at the port until everything has a true status
             for account in self._all:
@@ -303,7 +308,6 @@ class Emulator:
             name="http",
         )
         self._thread.start()
-        self.state.write({**self.description(), "secret_access_key": self.secret})
 
     def description(self) -> dict[str, Any]:
         """Return the ready line; emulator.json, which only its owner reads, has the secret too."""

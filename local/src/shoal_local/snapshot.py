@@ -8,8 +8,8 @@ A snapshot is a folder `kept/N` of the state directory:
 - `snapshot.json`, written last: without it there is no snapshot, so that a kill at any time leaves
   the one before.
 
-Pickle runs what a file says, so a snapshot is as trusted as the emulator's own folder, which only
-its owner can write.
+Pickle runs what a file says. So everything is written for its owner alone, and a snapshot that
+belongs to another user, or that others can write, is refused.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ import hashlib
 import io
 import json
 import marshal
+import os
 import pickle
 import pkgutil
 import shutil
+import stat
 import sys
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -33,7 +36,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, BinaryIO
 
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -66,6 +69,11 @@ _UNREADABLE = (
     TypeError,
     ValueError,
 )
+_UNPICKLABLE = (*_UNREADABLE, pickle.PicklingError, RecursionError)
+_RECURSION = 10_000
+"""pickle takes two levels for each of a template, and what json reads is at most 1000 deep."""
+_PART_KEYS = 4
+"""As many keys say where something lies: accounts, account and region, part, container."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +85,18 @@ class Snapshots:
     def header(self) -> dict[str, Any] | None:
         """Return what the latest snapshot says of itself; None without one.
 
-        Raises EmulatorError when it cannot be read or was written by another version.
+        Raises EmulatorError when it cannot be read, was written by another version, or may be
+        another user's.
         """
         folder = self._latest()
         if folder is None:
             return None
         try:
+            _check_owner(folder)
             header = dict(json.loads((folder / HEADER).read_text()))
             versions = header["versions"]
+        except PermissionError as error:
+            raise self._unusable(folder, "is not used:", [str(error)]) from error
         except (OSError, ValueError, KeyError) as error:
             raise self._damaged(folder, error) from error
         if versions != _versions():
@@ -126,15 +138,21 @@ class Snapshots:
         earlier = self._latest()
         folder = self.state_dir / KEPT / str(int(earlier.name) + 1 if earlier else 1)
         shutil.rmtree(folder, ignore_errors=True)
-        (folder / "objects").mkdir(mode=0o700, parents=True)
+        for each in (folder.parent, folder, folder / "objects", folder / "files"):
+            each.mkdir(mode=0o700, exist_ok=True)
         buffer = io.BytesIO()
         pickler = _Pickler(buffer, self.state_dir, folder / "objects")
         try:
-            pickler.dump(objects)
-        except (*_UNREADABLE, pickle.PicklingError, RecursionError) as error:
+            with _deep_recursion():
+                pickler.dump(objects)
+        except _UNPICKLABLE as error:
+            part = _unpicklable_part(objects, self.state_dir, folder / "objects")
             shutil.rmtree(folder if earlier else folder.parent)
-            raise EmulatorError(f"the state of this start could not be kept: {error}") from error
-        (folder / "state.pickle").write_bytes(buffer.getvalue())
+            raise EmulatorError(
+                f"the state of this start could not be kept: {part}: {error}"
+            ) from error
+        with _open_private(folder / "state.pickle") as file:
+            file.write(buffer.getvalue())
         for each in folders:
             target = folder / "files" / each.relative_to(self.state_dir)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +165,8 @@ class Snapshots:
             "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
         }
         partial = folder / f".{HEADER}"
-        partial.write_text(json.dumps(header, indent=1))
+        with _open_private(partial) as file:
+            file.write(json.dumps(header, indent=1).encode())
         partial.replace(folder / HEADER)
         for each in (self.state_dir / KEPT).iterdir():
             if each != folder:
@@ -167,6 +186,21 @@ class Snapshots:
             f"the state in {folder} {what} {', '.join(details)}. Delete {folder.parent} to begin"
             " without it"
         )
+
+
+def _open_private(path: Path) -> BinaryIO:
+    """Open a new file that only its owner reads and writes, whatever the umask says."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+
+
+def _check_owner(folder: Path) -> None:
+    """Raise PermissionError for a snapshot of another user, or one that others can write."""
+    for path in (folder.parent, folder, *folder.iterdir()):
+        status = path.lstat()
+        if status.st_uid != os.geteuid():
+            raise PermissionError(f"{path} belongs to the user {status.st_uid}")
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(f"others can write {path}")
 
 
 def _versions() -> dict[str, str]:
@@ -195,7 +229,7 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, value: Any) -> tuple[str, str, int] | None:
         if isinstance(value, Body):
             self._bodies += 1
-            with (self._objects / str(self._bodies)).open("wb") as file:
+            with _open_private(self._objects / str(self._bodies)) as file:
                 file.writelines(value)
             value.close()  # it was opened for this; all of them at once may be too many files
             return "body", str(self._bodies), len(value)
@@ -251,6 +285,33 @@ class _KeptBody(Body):
     def __iter__(self) -> Iterator[bytes]:
         with self._path.open("rb") as file:
             yield from iter(partial(file.read, BLOCK), b"")
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _unpicklable_part(objects: Any, state_dir: Path, folder: Path) -> str:
+    """Return the keys of the first part of `objects` that cannot be pickled."""
+    keys: list[str] = []
+    while isinstance(objects, dict) and len(keys) < _PART_KEYS:
+        for key, value in objects.items():
+            try:
+                with _deep_recursion():
+                    _Pickler(io.BytesIO(), state_dir, folder).dump(value)
+            except _UNPICKLABLE:
+                keys.append(" ".join(key) if isinstance(key, tuple) else str(key))
+                objects = value
+                break
+        else:
+            break
+    return " / ".join(keys) or type(objects).__name__
 
 
 def _nothing() -> None:

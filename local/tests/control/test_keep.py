@@ -5,6 +5,7 @@ known at the last stop; and what cannot be used is one line.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ from botocore.exceptions import ClientError
 from local.tests.control.account import Account, eventually
 from local.tests.control.test_codebuild import project
 from local.tests.control.test_serve import emulator
-from shoal_local.control.state import MARKER
+from shoal_local.control.cloudformation.template import parse
+from shoal_local.control.state import MARKER, State
 from shoal_local.errors import EmulatorError
 from shoal_local.snapshot import HEADER, Snapshots
 from shoal_local.testing import LocalEmulator
 
 LARGE = bytes(range(256)) * 4096 * 6
+DEPTH = 600
 QUEUE_ARN = "arn:aws:sqs:us-east-1:111122223333:kept"
 ECHO = "def handler(event, context):\n    return event\n"
 MANIFEST = json.dumps(
@@ -312,12 +315,56 @@ def test_a_snapshot_that_is_damaged_or_of_another_version_says_so(
         snapshots.load()
 
 
+@pytest.mark.parametrize("name", ["", "1", "1/state.pickle", f"1/{HEADER}"])
+def test_state_that_others_can_write_is_not_read(tmp_path: Path, name: str) -> None:
+    """Reading a pickle runs it."""
+    snapshots = Snapshots(tmp_path)
+    snapshots.save("mine", [], {})
+    (tmp_path / "kept" / name).chmod(0o777)
+    with pytest.raises(EmulatorError, match="others can write"):
+        snapshots.load()
+
+
+def test_state_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshots = Snapshots(tmp_path)
+    snapshots.save("theirs", [], {})
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(EmulatorError, match="belongs to the user"):
+        snapshots.load()
+    with pytest.raises(EmulatorError, match="belongs to the user"):
+        State(tmp_path).claim(keep=True)
+
+
+def test_what_is_kept_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Snapshots(tmp_path).save("mine", [], {})
+    finally:
+        os.umask(before)
+    modes = {each.stat().st_mode & 0o077 for each in (tmp_path / "kept").rglob("*")}
+    assert modes == {0}
+
+
 def test_what_cannot_be_kept_is_named_and_the_earlier_snapshot_stays(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path)
     snapshots.save("first", [], {})
     with pytest.raises(EmulatorError, match="cannot pickle 'generator' object"):
         snapshots.save((each for each in "second"), [], {})
     assert snapshots.load() == "first"
+
+
+def test_an_error_names_the_part_that_cannot_be_kept(tmp_path: Path) -> None:
+    parts = {"functions": {}, "cloudformation": {"stacks": {"one": (each for each in "second")}}}
+    with pytest.raises(EmulatorError, match="accounts / 1 eu / cloudformation / stacks: cannot"):
+        Snapshots(tmp_path).save({"moto": [], "accounts": {("1", "eu"): parts}}, [], {})
+
+
+def test_a_template_is_kept_as_deep_as_it_is_taken(tmp_path: Path) -> None:
+    deep = '{"a":' * DEPTH + "1" + "}" * DEPTH
+    template = parse(f'{{"Metadata": {deep}, "Resources": {{"A": {{"Type": "AWS::SNS::Topic"}}}}}}')
+    Snapshots(tmp_path).save({"template": template}, [], {})
+    assert Snapshots(tmp_path).load()["template"].body == template.body
 
 
 def test_a_snapshot_moves_with_its_folder(tmp_path: Path) -> None:

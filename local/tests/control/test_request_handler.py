@@ -52,3 +52,29 @@ def test_open_connections_end_with_the_emulator(tmp_path: Path) -> None:
         opened = connection.sock
     assert opened.recv(1) == b""
     connection.close()
+
+
+@pytest.mark.parametrize(
+    "lengths", [["5", "50"], ["5", "5"], ["+5"], ["9" * 5000]], ids=["two", "twice", "sign", "long"]
+)
+def test_a_length_that_is_no_single_number_is_refused_and_ends_the_connection(
+    account: LocalAccount, connection: http.client.HTTPConnection, lengths: list[str]
+) -> None:
+    connection.putrequest("POST", "/")
+    for length in lengths:
+        connection.putheader("Content-Length", length)
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("Connection")) == (400, "close")
+    assert b"Content-Length is not a number of bytes" in answer.read()
+
+
+def test_a_body_without_end_that_nobody_reads_is_not_read_to_its_end(
+    account: LocalAccount, connection: http.client.HTTPConnection
+) -> None:
+    connection.putrequest("POST", "/")
+    connection.putheader("Origin", "http://other.example")
+    connection.putheader("Content-Length", str(10**12))
+    connection.endheaders()
+    with pytest.raises(ConnectionError):  # 64 MiB are more than what sockets hold
+        connection.send([bytes(1024 * 1024)] * 64)

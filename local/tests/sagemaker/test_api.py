@@ -366,3 +366,21 @@ def test_an_image_of_another_region_is_refused(
 ) -> None:
     with pytest.raises(ClientError, match=re.escape(message)):
         create(account)
+
+
+def test_an_arn_of_another_region_or_account_is_not_this_ones(account: Account) -> None:
+    """IAM was asked about the ARN's text: what is found must have that ARN."""
+    client = account.sagemaker
+    account.deploy_pipeline("own-arn", [shell_step("A", "true")])
+    group = client.create_model_package_group(ModelPackageGroupName="own-arn")
+    pipeline = client.describe_pipeline(PipelineName="own-arn")["PipelineArn"]
+    arns = {"PipelineName": pipeline, "ModelPackageGroupName": group["ModelPackageGroupArn"]}
+    calls = {
+        "PipelineName": client.describe_pipeline,
+        "ModelPackageGroupName": client.describe_model_package_group,
+    }
+    for field, arn in arns.items():
+        assert calls[field](**{field: arn})
+        for other in (arn.replace("us-east-1", "eu-west-1"), arn.replace("own", "OWN")):
+            with pytest.raises(ClientError, match="does not exist"):
+                calls[field](**{field: other})

@@ -62,6 +62,7 @@ def pod_of(
     folder: Path,
     addresses: dict[str, str] | None = None,
     visible: Sequence[Path] = (),
+    state_dir: Path | None = None,
     **scripts: str,
 ) -> Iterator[tuple[Pod, list[str]]]:
     """A running pod with a host per script, and the lines they have written; $PORT is the
@@ -88,7 +89,7 @@ def pod_of(
         pod = Pod(
             folder,
             hosts,
-            ProcessRegistry(folder),
+            ProcessRegistry(state_dir or folder),
             [Path(sys.base_prefix), *visible],
             server.server_port,
             lambda host, line: lines.append(f"{host}: {line}"),
@@ -152,6 +153,22 @@ def test_a_pod_does_not_see_the_emulators_secret() -> None:
             assert pod.wait(LIMIT_S)
             until(lambda: lines, lambda output: output == ["one: end"])
         assert state_file.read_text() == "the secret"
+
+
+@needs_namespaces
+def test_a_pod_sees_neither_what_was_kept_nor_the_folders_of_other_jobs() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        jobs = Path(folder) / "sagemaker-jobs"
+        secrets = [jobs / "training-other" / "pod.json", Path(folder) / "kept" / "state.pickle"]
+        for file in secrets:
+            file.parent.mkdir(parents=True)
+            file.write_text("the secret")
+        script = f"cat {' '.join(map(str, secrets))}; echo kept > /opt/ml/model"
+        with pod_of(jobs / "training-own", state_dir=Path(folder), one=script) as (pod, lines):
+            assert pod.wait(LIMIT_S)
+            assert pod.exit_codes() == {"one": 0}
+        assert [line for line in lines if "No such file" not in line] == []
+        assert (jobs / "training-own" / "one" / "ml" / "model").read_text() == "kept\n"
 
 
 @needs_namespaces
@@ -230,7 +247,7 @@ def test_ssh_between_hosts_takes_the_jobs_key_and_no_other(runtime: Path, tmp_pa
             f"{shell}; until {knock} 2>&1 | grep AuthenticationException; do sleep 0.3; done"
         ),
     }
-    with pod_of(tmp_path, addresses, [runtime.parents[1]], **scripts) as (_, lines):
+    with pod_of(tmp_path, addresses, [runtime.parents[1]], None, **scripts) as (_, lines):
         write_ssh_client([HostPaths(tmp_path / name) for name in addresses])
         until(
             lambda: lines,

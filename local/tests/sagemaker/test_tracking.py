@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -14,8 +15,11 @@ from botocore.exceptions import ClientError
 
 from local.tests.clients.outcomes import ROOT
 from local.tests.sagemaker.account import BUCKET, Account
+from local.tests.sagemaker.test_store import Core
 from shoal_local.control import mlflow
 from shoal_local.control.authorization.rules import rules_of
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker.store import Store
 from shoal_local.sagemaker.tracking import servers
 
 
@@ -32,6 +36,15 @@ def test_without_mlflow_a_tracking_server_is_refused_with_what_to_install(
     with pytest.raises(ClientError, match=r"pip install 'shoal-local\[mlflow\]'"):
         create(account)
     assert account.sagemaker.list_mlflow_tracking_servers()["TrackingServerSummaries"] == []
+
+
+def test_without_namespaces_a_tracking_server_is_refused(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "isolation_refused", lambda: "the test does not want them")
+    monkeypatch.setattr(servers, "installed_version", lambda: "3.17.2")
+    with pytest.raises(ClientError, match="namespaces are refused"):
+        create(account)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +80,19 @@ def test_a_server_that_there_is_not_is_not_found_by_its_clients_either(account: 
         404,
         b"Tracking server could not be found",
     )
+
+
+def test_a_server_answers_to_its_own_arn_only(tmp_path: Path) -> None:
+    """IAM was asked about the ARN's text: another spelling is another resource."""
+    own = "arn:aws:sagemaker:us-east-1:111122223333:mlflow-tracking-server/runs"
+    document = {"_name": "runs", "TrackingServerArn": own, "TrackingServerStatus": "Stopped"}
+    store = Store(tmp_path)
+    store.create(servers.KIND, "runs", document, ValueError)
+    tracking = servers.TrackingServers(Core(store))  # type: ignore[arg-type]
+    with pytest.raises(AwsError, match="is Stopped"):
+        tracking.call(own, "GET", "/api/2.0/mlflow/runs/get", b"", {})
+    for other in (own.replace("runs", "RUNS"), own.replace("us-east-1", "eu-west-1"), "runs"):
+        assert tracking.call(other, "GET", "/api/2.0/mlflow/runs/get", b"", {})[0] == 404
 
 
 def test_each_request_of_mlflows_api_has_the_action_that_aws_documents() -> None:

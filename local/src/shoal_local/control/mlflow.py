@@ -25,7 +25,6 @@ from shoal_local.errors import AwsError
 SERVICE = "sagemaker-mlflow"
 _API = "/api/"
 _ACTIONS = Path(__file__).with_name("mlflow_actions.yaml")
-_ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:([a-z0-9-]+):(\d{12}):mlflow-tracking-server/([^/]+)")
 
 
 @dataclass(frozen=True)
@@ -46,17 +45,11 @@ class MlflowGateway:
             self.authorizer.check(call)
             _check_path(path)
             status, more, answer = self.sagemaker().call_tracking_server(
-                self._name(arn), method, environ.get("RAW_URI") or path, body, headers
+                arn, method, environ.get("RAW_URI") or path, body, headers
             )
         except AwsError as error:
             return Reply(call, error_answer(error, "rest-json"), error.code)
         return Reply(call, Answer(status, more, answer))
-
-    def _name(self, arn: str) -> str:
-        """Return the name in an ARN of this account; another's answer is as if there were none."""
-        identity = self.authorizer.identity
-        match = _ARN.fullmatch(arn)
-        return match[3] if match and match[2] == identity.account else "-"
 
 
 def _check_path(path: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import select
 import socket
 from collections.abc import Iterable
@@ -19,6 +20,8 @@ from moto.moto_server.werkzeug_app import MotoRequestHandler
 
 log = logging.getLogger(__name__)
 _BLOCK = 256 * 1024
+_LENGTH = re.compile("[0-9]{1,18}")
+_MAX_DISCARDED_BYTES = 1024 * 1024
 _MORE_WITHIN_S = 0.01
 """For the rest of a body that nobody wants, before the connection ends."""
 
@@ -92,13 +95,16 @@ class RequestHandler(MotoRequestHandler):
     def _body(self, environ: dict[str, Any]) -> _Body | None:
         """Let the application read the body of this request and no more.
 
-        None for a chunked one, whose end only its reader finds.
+        None for a chunked one, whose end only its reader finds. Where a length is no single number,
+        the connection ends, and the loopback guard refuses the request.
         """
         if environ.get("wsgi.input_terminated"):
             return None
-        length = environ.get("CONTENT_LENGTH", "")
-        body = _Body(self.rfile, int(length) if length.isascii() and length.isdigit() else 0)
-        environ["wsgi.input"] = body
+        lengths = self.headers.get_all("Content-Length", ["0"])
+        is_number = len(lengths) == 1 and _LENGTH.fullmatch(lengths[0]) is not None
+        self.close_connection = self.close_connection or not is_number
+        body = _Body(self.rfile, int(lengths[0]) if is_number else 0)
+        environ |= {"CONTENT_LENGTH": ",".join(lengths), "wsgi.input": body}
         return body
 
     def _answer(
@@ -136,8 +142,9 @@ class RequestHandler(MotoRequestHandler):
         """Read what the client still sends, so that it sees the answer and no reset connection."""
         poll = select.poll()
         poll.register(self.connection, select.POLLIN)
-        while poll.poll(_MORE_WITHIN_S * 1000) and self.rfile.read1(_BLOCK):
-            pass
+        left = _MAX_DISCARDED_BYTES
+        while left > 0 and poll.poll(_MORE_WITHIN_S * 1000) and (data := self.rfile.read1(_BLOCK)):
+            left -= len(data)
 
 
 def _chunk(part: bytes) -> bytes:

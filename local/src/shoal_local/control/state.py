@@ -36,9 +36,14 @@ class State:
         """Take the folder and empty it, but for what was kept.
 
         Returns when the emulator before this one started, if that one did not end by itself.
-        Raises EmulatorError when an emulator runs in the folder, when it has files of somebody
-        else, or when it has kept state that a start without `keep` would not use.
+        Raises EmulatorError when the folder belongs to another user, when an emulator runs in it,
+        when it has files that no emulator made, or when it has kept state that a start without
+        `keep` would not use.
         """
+        if self.folder.exists() and (owner := self.folder.stat().st_uid) != os.geteuid():
+            raise EmulatorError(
+                f"{self.folder} belongs to the user {owner}; give a folder of your own"
+            )
         running = self.running()
         if running:
             raise EmulatorError(

@@ -159,10 +159,10 @@ class SageMakerService(Keeper):
         return self._endpoints.invoke_asynchronously(name, body, headers)
 
     def call_tracking_server(
-        self, name: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
+        self, arn: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
         """Answer a request of MLflow's own API with status, headers and body."""
-        return self._tracking.call(name, method, target, body, headers)
+        return self._tracking.call(arn, method, target, body, headers)
 
     def close(self) -> None:
         """Stop everything, in the order in which things use each other."""

@@ -1,9 +1,9 @@
 """One host of a pod: its mounts, its first process, and the exit code of its command.
 
 In the container `/opt/ml` is the host's `ml` folder, `/tmp` its `tmp`, and `/opt/emulator` our
-stand-ins. The rest of the machine can be read and not written, but for the emulator's state file,
-whose secret is not a job's. The paths of `visible` stay readable where a mount of ours would hide
-them.
+stand-ins. The rest of the machine can be read and not written, but for what is not a job's: the
+emulator's state file with its secret, the state that it has kept, and the folders of jobs. The
+paths of `visible` stay readable where a mount of ours would hide them.
 """
 
 from __future__ import annotations
@@ -188,11 +188,14 @@ def _mount(host: Host, visible: list[Path]) -> None:
     namespaces.bind(folder / "hosts", Path("/etc/hosts"))
     if (folder / "bin" / "sshd").exists():
         _mount_for_drivers(folder)
-    for file in host["hidden"]:
-        namespaces.bind(Path(os.devnull), Path(file))
     _mount_tmp(
         folder / "tmp", visible
     )  # last of those that need `folder`, which may itself lie in /tmp
+    for path in map(Path, host["hidden"]):
+        if path.is_dir():
+            namespaces.mount("none", path, "tmpfs")
+        elif path.exists():
+            namespaces.bind(Path(os.devnull), path)
     namespaces.mount("none", Path("/dev/shm"), "tmpfs")  # noqa: S108 (the container's own)
     namespaces.mount("proc", Path("/proc"), "proc")
 

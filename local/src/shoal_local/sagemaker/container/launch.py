@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal_local.control.state import STATE_FILE
+from shoal_local.control.state import KEPT, STATE_FILE
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.container.relay import Relay
 
@@ -32,6 +32,8 @@ its own.
 """
 _END_S = 5.0
 """For a pod that is told to end at once, before it is killed."""
+_HIDDEN = (STATE_FILE, KEPT, "sagemaker-jobs", "accounts", "regions")
+"""What containers do not see in the state directory: secrets, also those of other jobs' roles."""
 MAX_LINE_BYTES = 256 * 1024
 """CloudWatch Logs takes 256 KB an event; a longer line is cut into several."""
 
@@ -165,7 +167,8 @@ class Pod:
     def _write_specification(
         self, visible: Sequence[Path], emulator_port: int, outputs: Sequence[int]
     ) -> Path:
-        state_file = self._registry.state_dir / STATE_FILE
+        state_dir = self._registry.state_dir
+        hidden = [each for each in (state_dir / name for name in _HIDDEN) if each.exists()]
         hosts = [
             {
                 "name": host.name,
@@ -175,7 +178,7 @@ class Pod:
                 "working_directory": host.working_directory,
                 "address": host.address,
                 "output_fd": output,
-                "hidden": [str(each) for each in (state_file,) if each.exists()],
+                "hidden": [str(each) for each in hidden],
                 "read_only": [
                     {"source": str(each.source), "at": each.at} for each in host.read_only
                 ],

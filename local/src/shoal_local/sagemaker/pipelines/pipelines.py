@@ -92,13 +92,14 @@ class Pipelines:
             raise invalid(f"{message}: {error}") from error
 
     def find(self, name_or_arn: str) -> Document:
-        """Return the pipeline by name or ARN, in any case; raise ResourceNotFound if there is
-        none.
+        """Return the pipeline by its ARN, or by its name in any case; raise ResourceNotFound if
+        there is none.
         """
-        name = names.last_part(name_or_arn)
+        name = names.name_in(self._core.context, KIND, name_or_arn)
         document = self._core.store.get(KIND, name.lower())
         if document is None:
-            raise not_found(f"Pipeline '{self._core.arn('pipeline', name)}' does not exist.")
+            arn = name if name.startswith("arn:") else self._core.arn(KIND, name)
+            raise not_found(f"Pipeline '{arn}' does not exist.")
         return document
 
     def update(self, request: Document) -> Document:

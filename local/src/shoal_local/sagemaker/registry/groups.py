@@ -47,12 +47,11 @@ class ModelPackageGroups:
         return {"ModelPackageGroupArn": document["ModelPackageGroupArn"]}
 
     def describe(self, request: Document) -> Document:
-        name = names.last_part(request["ModelPackageGroupName"])
+        name = names.name_in(self._core.context, KIND, request["ModelPackageGroupName"])
         document = self._core.store.get(KIND, name)
         if document is None:
-            raise invalid(
-                f"ModelPackageGroup {self._core.arn('model-package-group', name)} does not exist."
-            )
+            arn = name if name.startswith("arn:") else self._core.arn(KIND, name)
+            raise invalid(f"ModelPackageGroup {arn} does not exist.")
         return document
 
     def list(self, request: Document) -> Document:

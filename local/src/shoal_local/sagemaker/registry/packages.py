@@ -90,7 +90,9 @@ class ModelPackages:
         return self._find(request["ModelPackageName"])
 
     def list(self, request: Document) -> Document:
-        group = names.last_part(request.get("ModelPackageGroupName", ""))
+        group = names.name_in(
+            self._core.context, groups.KIND, request.get("ModelPackageGroupName", "")
+        )
         approval = request.get("ModelApprovalStatus")
 
         def entry(package: Document) -> Document | None:

@@ -12,16 +12,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from shoal_local.context import RoleCredentials
-from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
+from shoal_local.sagemaker.container.launch import Host, Pod
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting.connections import Connections
-from shoal_local.sagemaker.hosting.server import free_port
 from shoal_local.sagemaker.jobs import containers
 from shoal_local.sagemaker.jobs.paths import JobPaths
 from shoal_local.sagemaker.shapes import Document
 
 _HOST = "tracking-server"
 _PORT = 8080
+_DATABASE = "mlflow.db"
+"""In the folder that the container sees as /opt/ml."""
 _LOOK_EVERY_S = 0.1
 _ANSWER_S = 60.0
 _FORWARDED_HEADERS = ("content-type", "accept", "user-agent")
@@ -46,7 +47,6 @@ class ServerProcess:
     def __init__(self, core: Core, server: Document) -> None:
         self._core, self._server = core, server
         self._paths = JobPaths.of(core.context.state_dir, "tracking", server["_name"])
-        self._port = free_port() if isolation_refused() else _PORT
         self._pod: Pod | None = None
         self._starting, self._closing = threading.Lock(), threading.Event()
         self._connections = Connections(self._dial)
@@ -54,11 +54,7 @@ class ServerProcess:
     @property
     def has_database(self) -> bool:
         """Return whether the runs of an earlier process are there."""
-        return self._database.exists()
-
-    @property
-    def _database(self) -> Path:
-        return self._paths.host(_HOST).ml / "mlflow.db"
+        return (self._paths.host(_HOST).ml / _DATABASE).exists()
 
     def start(self, credentials: RoleCredentials) -> None:
         """Start the process with the role's credentials, and return when it answers.
@@ -67,12 +63,11 @@ class ServerProcess:
         """
         paths = self._paths.host(_HOST)
         paths.make([_HOST])
-        database = self._database if isolation_refused() else Path("/opt/ml", self._database.name)
         options = {
-            "--backend-store-uri": f"sqlite:///{database}",
+            "--backend-store-uri": f"sqlite:////opt/ml/{_DATABASE}",
             "--default-artifact-root": self._server["ArtifactStoreUri"],
             "--host": "127.0.0.1",
-            "--port": str(self._port),
+            "--port": str(_PORT),
             "--workers": "1",
         }
         command = [sys.executable, "-m", "mlflow", "server", "--no-serve-artifacts"]
@@ -91,10 +86,10 @@ class ServerProcess:
         self._wait()
 
     def _environment(self, credentials: RoleCredentials) -> dict[str, str]:
-        context, folder = self._core.context, self._paths.host(_HOST).folder
+        context = self._core.context
         return {
             "PATH": f"{sys.prefix}/bin:{os.defpath}",
-            "HOME": str(folder / "tmp") if isolation_refused() else "/tmp",  # noqa: S108 (its own)
+            "HOME": "/tmp",  # noqa: S108 (its own)
             "AWS_REGION": context.region,
             "AWS_DEFAULT_REGION": context.region,
             "AWS_ENDPOINT_URL": context.endpoint_url(),
@@ -136,7 +131,7 @@ class ServerProcess:
     def _dial(self) -> socket.socket:
         if self._pod is None:
             raise ConnectionError("the server has ended")
-        return self._pod.dial(self._port)
+        return self._pod.dial(_PORT)
 
     def close(self) -> None:
         """End the process, whether it serves or is being started."""

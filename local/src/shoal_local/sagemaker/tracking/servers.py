@@ -19,7 +19,7 @@ from pathlib import Path
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.container.launch import PodError
+from shoal_local.sagemaker.container.launch import PodError, isolation_refused
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import conflict, not_emulated, not_found
 from shoal_local.sagemaker.jobs.paths import JobPaths
@@ -122,6 +122,7 @@ class TrackingServers:
         if not request["ArtifactStoreUri"].startswith("s3://"):
             raise not_emulated("an ArtifactStoreUri that does not begin with s3://")
         assume(self._core, request["RoleArn"], request["TrackingServerName"])
+        _check_isolation()
         return version
 
     def describe(self, request: Document) -> Document:
@@ -140,6 +141,7 @@ class TrackingServers:
         return _LISTING.page(documents, filters)
 
     def start(self, request: Document) -> Document:
+        _check_isolation()  # `serve --keep` may have restored a server that another machine made
         document = self._enter(request, ("Stopped", "StartFailed"), "Starting")
         self._run(document, "Started", "StartFailed")
         return {"TrackingServerArn": document["TrackingServerArn"]}
@@ -155,19 +157,20 @@ class TrackingServers:
         return {"TrackingServerArn": document["TrackingServerArn"]}
 
     def call(
-        self, name: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
+        self, arn: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
     ) -> Answer:
         """Return the answer of a server's own API.
 
+        IAM was asked about the text of `arn`, so it must be the server's own in every letter.
         The words about a server that does not exist are AWS's, as people report them.
         """
-        document = self._core.store.get(KIND, name)
-        if document is None:
+        document = self._core.store.get(KIND, names.last_part(arn))
+        if document is None or document["TrackingServerArn"] != arn:
             return 404, {"Content-Type": "text/plain"}, b"Tracking server could not be found"
         process = self._processes.get(document["_name"])
         if process is None or document["TrackingServerStatus"] not in _RUNS:
             raise conflict(
-                f"The tracking server {name} is {document['TrackingServerStatus']}; it answers when"
+                f"The tracking server {arn} is {document['TrackingServerStatus']}; it answers when"
                 " it is Created or Started."
             )
         try:
@@ -259,6 +262,14 @@ class TrackingServers:
         thread = threading.Thread(target=work, name="tracking-server", daemon=True)
         self._threads.append(thread)
         thread.start()
+
+
+def _check_isolation() -> None:
+    if reason := isolation_refused():
+        raise not_emulated(
+            "MLflow's tracking servers on this machine: they have no access control, so they need a"
+            f" network of their own, and namespaces are refused ({reason})"
+        )
 
 
 def _name_in_use(existing: Document) -> AwsError:
