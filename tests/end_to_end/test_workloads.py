@@ -87,7 +87,7 @@ def test_a_language_model_passes_its_gate_and_completes_sentences(
     assert measured["xz_bits_per_byte"] < measured["gzip_bits_per_byte"] < 1.5
     assert measured["bits_per_byte"] < 2.5
     shown = {each["request"]: each["shown"]["text"] for each in summary["endpoint_answers"]}
-    assert shown["resource-name.json"] == "ARN)"
+    assert shown["resource-name.json"] == "ARN"
     assert (own.root / "demo-out" / "bits-per-byte.png").is_file()
     assert summary["left_behind"] == []
 
