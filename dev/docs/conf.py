@@ -22,6 +22,7 @@ include_patterns = [
     "examples/README.md",
     "images/README.md",
     "local/*.md",
+    "local/docs/*.md",
 ]
 myst_heading_anchors = 4
 html_theme = "furo"

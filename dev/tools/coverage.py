@@ -268,7 +268,7 @@ def _head(services: list[Coverage]) -> list[str]:
         for effect in (RUNS, KEPT, REFUSED)
     }
     rows = (
-        f"| [{each.title}](#{each.service}) | "
+        f"| [{each.title}](#{each.title.lower().replace(' ', '-')}) | "
         + " | ".join(f"{len(each.those(effect)):,}" for effect in (RUNS, KEPT, REFUSED))
         + " |"
         for each in services
@@ -285,7 +285,7 @@ def _head(services: list[Coverage]) -> list[str]:
 
 
 def _section(each: Coverage, tests: Mapping[Operation, list[str]]) -> Iterator[str]:
-    yield f'## <a id="{each.service}"></a>{each.title}'
+    yield f"## {each.title}"
     yield ""
     if each.about:
         yield each.about
