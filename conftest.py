@@ -17,7 +17,7 @@ _QUIET = (
 )
 settings.register_profile(
     "gate",
-    max_examples=20,
+    max_examples=10,
     derandomize=True,
     deadline=None,
     database=None,
@@ -25,7 +25,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "fuzz",
-    max_examples=int(os.environ.get("SHOAL_FUZZ", "20")),
+    max_examples=int(os.environ.get("SHOAL_FUZZ", "10")),
     deadline=None,
     print_blob=True,
     suppress_health_check=_QUIET,

@@ -14,7 +14,7 @@ import pytest
 from shoal.verbs.new_workload import write_workload
 from tests.repository import CHECKOUT
 
-DAILY = (
+READ_ENVIRONMENTS = (
     "tests/config/test_own_files.py",
     "tests/config/test_schema.py",
     "tests/config/test_workload.py",
@@ -22,8 +22,11 @@ DAILY = (
     "tests/docs/test_paths.py",
     "tests/cli/test_plan.py",
     "tests/test_architecture.py",
+    "tests/config",
+    "tests/cli/test_strategies.py",
+    "tests/pipelines",
+    "tests/stacks",
 )
-NIGHTLY = ("tests/config", "tests/cli/test_strategies.py", "tests/pipelines", "tests/stacks")
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +82,8 @@ def test_its_environments_are_checked(fork: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "tests", [DAILY, pytest.param(NIGHTLY, marks=pytest.mark.nightly)], ids=["daily", "nightly"]
-)
-def test_the_tests_pass(fork: Path, tests: tuple[str, ...]) -> None:
+@pytest.mark.nightly
+def test_the_tests_pass(fork: Path) -> None:
     options = ["-p", "no:cacheprovider", "-m", "not nightly and not registry"]
-    result = run([sys.executable, "-m", "pytest", *options, *tests], fork)
+    result = run([sys.executable, "-m", "pytest", *options, *READ_ENVIRONMENTS], fork)
     assert result.returncode == 0, result.stdout

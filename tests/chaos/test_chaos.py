@@ -73,11 +73,13 @@ def require_survival(result: Result) -> None:
     assert (result.problems, result.left) == ([], [])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", FAST)
 def test_a_case_ends_as_documented_and_leaves_nothing(attack: Attack, name: str) -> None:
     require_survival(attack.results[name])
 
 
+@pytest.mark.nightly
 def test_bystanders_leave_nothing_when_they_are_stopped_and_the_account_is_as_before(
     attack: Attack, world: World
 ) -> None:
@@ -85,12 +87,14 @@ def test_bystanders_leave_nothing_when_they_are_stopped_and_the_account_is_as_be
     assert world.dead_letters() == 0
 
 
+@pytest.mark.nightly
 def test_a_deleter_that_takes_somebody_elses_endpoint_is_reported(attack: Attack) -> None:
     (endpoint,) = [line for line in attack.touched if "model of" not in line]
     assert endpoint.startswith("a bystander was touched: ")
     assert "Could not find endpoint" in endpoint
 
 
+@pytest.mark.nightly
 def test_a_package_that_no_gate_let_through_and_another_end_than_the_documented_one_are_reported(
     attack: Attack,
 ) -> None:
@@ -99,6 +103,7 @@ def test_a_package_that_no_gate_let_through_and_another_end_than_the_documented_
     assert packages == "1 packages registered, 0 to 0 expected"
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("attack")
 def test_without_deleter_and_sweeper_cases_fail_whether_the_step_is_there_or_not(
     world: World,

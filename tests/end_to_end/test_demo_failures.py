@@ -59,6 +59,7 @@ def test_a_failed_demo_leaves_nothing(failed: Finished, checkout: Checkout) -> N
     assert checkout.leftovers(failed.output) == []
 
 
+@pytest.mark.nightly
 def test_an_interrupted_demo_ends_with_exit_code_130(
     interrupted: Finished, checkout: Checkout
 ) -> None:
@@ -66,6 +67,7 @@ def test_an_interrupted_demo_ends_with_exit_code_130(
     assert checkout.summary("interrupted")["status"] == "Interrupted"
 
 
+@pytest.mark.nightly
 def test_an_interrupted_demo_leaves_nothing(interrupted: Finished, checkout: Checkout) -> None:
     assert checkout.summary("interrupted")["left_behind"] == []
     assert checkout.leftovers(interrupted.output) == []

@@ -31,6 +31,8 @@ from tests.config.environment_file import link_workloads  # noqa: E402
 from tests.functions.test_start import PIPELINE, executions, make_pipeline  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 
+pytestmark = pytest.mark.nightly
+
 OFTEN = Schedule(
     name="often", expression="rate(1 minute)", parameters={"Epochs": 3, "Seconds": "2.5"}
 )

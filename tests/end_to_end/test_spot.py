@@ -156,6 +156,7 @@ def test_an_interrupted_spot_job_goes_on_from_its_checkpoint_to_the_bits_of_an_u
     assert market.weights(disturbed) == undisturbed
 
 
+@pytest.mark.nightly
 def test_a_job_that_was_interrupted_waits_and_trains_no_longer_than_it_may(market: Market) -> None:
     limits: dict[str, Any] = {
         "StoppingCondition": {"MaxRuntimeInSeconds": 20, "MaxWaitTimeInSeconds": 20}

@@ -187,6 +187,7 @@ def test_only_what_brings_archives_reads_those_of_dev(world: World) -> None:
             assert not allows(s3.get_object, Bucket=ARTIFACTS, Key=key), (actor, key)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("served")
 def test_when_everything_of_dev_is_gone_staging_deploys_rolls_back_and_starts_again(
     world: World,

@@ -88,6 +88,7 @@ def test_synth_without_network_and_credentials_gives_every_stack_of_every_enviro
     assert len(templates) == 4 * len(list((ROOT / "environments").glob("*.yaml")))
 
 
+@pytest.mark.nightly
 def test_another_synth_in_another_folder_gives_the_same_bytes(
     assembly: Path, tmp_path: Path
 ) -> None:

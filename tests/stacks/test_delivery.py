@@ -222,6 +222,7 @@ def test_it_passes_cfn_lint(document: dict[str, Any], tmp_path: Path) -> None:
     assert (process.stdout + process.stderr, process.returncode) == ("", 0)
 
 
+@pytest.mark.nightly
 def test_the_app_adds_it_for_a_file_that_wants_it(tmp_path: Path) -> None:
     checkout = copied(tmp_path / "clone")
     for file in (checkout / "environments").glob("[ps]*.yaml"):

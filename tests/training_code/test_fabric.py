@@ -115,6 +115,7 @@ def test_a_fall_back_shows_the_line_that_says_so() -> None:
     assert nccl_log.parse(FALLS_BACK).evidence.endswith("Using network Socket")
 
 
+@pytest.mark.nightly
 def test_ranks_on_one_host_report_loopback_and_a_speed(
     runtime: Runtime, dataset: Path, tmp_path: Path
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_job_that_requires_efa_fails_on_tcp_before_it_trains(
     assert "epoch=" not in outcome.output
 
 
+@pytest.mark.nightly
 def test_beside_smddp_no_group_is_opened_and_what_was_asked_before_the_job_proves_efa(
     runtime: Runtime, tmp_path: Path
 ) -> None:

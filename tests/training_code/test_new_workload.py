@@ -12,9 +12,8 @@ from shoal.verbs.new_workload import write_workload
 from tests.training_code.table_job import train
 
 
-@pytest.mark.parametrize(
-    "task", ["regression", pytest.param("classification", marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("task", ["regression", "classification"])
 def test_it_works_at_once(runtime: Runtime, tmp_path: Path, task: str) -> None:
     write_workload(tmp_path, "fresh", "pytorch", task)
     (tmp_path / "job").mkdir()

@@ -10,6 +10,8 @@ import pytest
 from local.tests.smddp.runtime import Runtime
 from tests.training_code.training import CODE, Job
 
+pytestmark = pytest.mark.nightly
+
 SCRIPT = Path(__file__).with_name("scripts") / "choose_precision.py"
 
 

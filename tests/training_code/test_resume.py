@@ -86,6 +86,7 @@ def test_sigterm_ends_the_ranks_of_mpirun_with_a_checkpoint(
     )
 
 
+@pytest.mark.nightly
 def test_a_job_that_was_stopped_by_sigterm_resumes_to_the_bits_of_an_undisturbed_one(
     runtime: Runtime, dataset: Path, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_checkpoint_of_other_settings_is_refused(
     assert "is from a run with other settings: seed 1 (now 2)" in outcome.output.splitlines()[-1]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.nightly), "bf16"])
 def test_a_job_that_chooses_its_precision_keeps_that_of_its_checkpoint(
     runtime: Runtime, dataset: Path, tmp_path: Path, precision: str

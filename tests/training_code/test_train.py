@@ -16,7 +16,13 @@ from tests.training_code.conftest import GLOBAL_BATCH, STEPS, Trained
 from tests.training_code.training import CODE, EPOCH, PROGRESS, Job, accuracies, losses
 
 
-@pytest.fixture(scope="module", params=["mpirun", "torchrun", "mpirun ddp"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "mpirun",
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in ("torchrun", "mpirun ddp")),
+    ],
+)
 def two_ranks(
     request: pytest.FixtureRequest,
     runtime: Runtime,
@@ -121,6 +127,7 @@ def test_weights_of_two_ranks_load_without_the_names_of_data_parallelism(
     assert outcome.output == "conv1.bias {'cpu'}\n"
 
 
+@pytest.mark.nightly
 def test_more_ranks_at_the_same_batch_per_rank_raise_the_learning_rate_linearly(
     runtime: Runtime, dataset: Path, tmp_path: Path
 ) -> None:

@@ -17,6 +17,8 @@ import pytest
 
 from local.tests.control.account import ROOT, Account, running
 
+pytestmark = pytest.mark.nightly
+
 APP = Path(__file__).parent / "cdk_app" / "app.py"
 CDK = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 STACKS = ("checked-network", "checked-data", "checked-compute")

@@ -12,6 +12,8 @@ import pytest
 from local.tests.smddp.conftest import LEGACY_KERAS
 from local.tests.smddp.runtime import find_runtime
 
+pytestmark = pytest.mark.nightly
+
 SCRIPT = Path(__file__).with_name("scripts") / "tensorflow_training.py"
 
 

@@ -194,6 +194,7 @@ def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(
     back(account)
 
 
+@pytest.mark.nightly
 def test_linear_steps_go_up_to_everything(account: Account, blue: str) -> None:
     step = {"Type": "LINEAR", "LinearStepSize": percent(40), "WaitIntervalInSeconds": 360}
     update(account, "green", guarded(step))
@@ -314,6 +315,7 @@ def test_traffic_sizes_that_aws_does_not_allow_are_refused(
     assert account.sagemaker.describe_endpoint(EndpointName=blue)["EndpointStatus"] == "InService"
 
 
+@pytest.mark.nightly
 def test_a_model_that_never_answers_ping_is_rolled_back(account: Account, silent: str) -> None:
     endpoint = settled(account, silent)
     assert (endpoint["EndpointStatus"], endpoint["EndpointConfigName"]) == ("InService", silent)

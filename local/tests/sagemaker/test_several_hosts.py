@@ -141,6 +141,7 @@ def test_mpirun_starts_ranks_on_the_other_host_at_its_own_address(two: Account) 
     assert two.model_files(job) == {"model.txt": f"{first} {first} {second} {second}"}
 
 
+@pytest.mark.nightly
 @needs_networks
 def test_smddp_runs_under_mpirun_with_half_of_its_ranks_on_each_host(two: Account) -> None:
     job = two.train("smddp-two", "ranks.py", hyperparameters=SMDDP, ResourceConfig=TWO_P4D)
@@ -177,6 +178,7 @@ def test_where_networks_are_refused_launchers_that_need_them_are_refused_by_name
         two.sagemaker.create_training_job(**request)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("shared_network")
 def test_where_networks_are_refused_torchrun_still_runs_on_two_hosts_and_the_log_says_how(
     two: Account,

@@ -65,6 +65,7 @@ def log_of(account: Account, job: str) -> list[str]:
     return account.log("/aws/sagemaker/TrainingJobs", f"{job}/")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("mirrored")
 def test_multi_worker_mirrored_strategy_reduces_across_two_hosts(tensorflow: Account) -> None:
     cluster = "{'worker': ['algo-1:8890', 'algo-2:8890']}"
@@ -73,6 +74,7 @@ def test_multi_worker_mirrored_strategy_reduces_across_two_hosts(tensorflow: Acc
     ] * 2
 
 
+@pytest.mark.nightly
 def test_parameter_servers_on_two_hosts_hold_the_variables_that_a_worker_updates(
     tensorflow: Account,
 ) -> None:

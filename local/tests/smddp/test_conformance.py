@@ -11,7 +11,7 @@ import pytest
 from local.tests.smddp.conftest import Probe
 
 JOBS = [("mpirun", 1), ("mpirun", 2), ("mpirun", 4), ("torchrun", 2)]
-DAILY = ("mpirun", 2), ("torchrun", 2)
+DAILY = (("mpirun", 2),)
 
 
 @pytest.fixture(
@@ -89,6 +89,7 @@ def test_the_pytorch_part_does_not_import_tensorflow(job: dict[str, Any]) -> Non
     assert job["tensorflow"] is False
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["FullyShardedDataParallel", "fully_shard"])
 def test_fully_sharded_training_equals_one_process_with_the_whole_batch(
     fully_sharded: dict[str, Any], name: str
@@ -96,5 +97,6 @@ def test_fully_sharded_training_equals_one_process_with_the_whole_batch(
     assert fully_sharded[name] < 1e-6
 
 
+@pytest.mark.nightly
 def test_fully_sharded_ranks_hold_a_part_of_the_weights(fully_sharded: dict[str, Any]) -> None:
     assert fully_sharded["shard"] < 1 / fully_sharded["ranks"] + 0.1

@@ -13,6 +13,8 @@ import pytest
 from local.tests.smddp.conftest import SCRIPTS, Probe
 from local.tests.smddp.runtime import Runtime
 
+pytestmark = pytest.mark.nightly
+
 # Source: SageMaker Python SDK documentation, "PyTorch API" of the library 1.2: its arguments and
 # defaults, in its order.
 GROUP = "group=group.WORLD"

@@ -11,6 +11,8 @@ import pytest
 
 from local.tests.smddp.conftest import Probe
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def torch_example(probe: Probe) -> dict[str, Any]:

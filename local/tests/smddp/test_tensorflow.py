@@ -13,6 +13,8 @@ import pytest
 from local.tests.smddp.conftest import LEGACY_KERAS, Probe
 from local.tests.smddp.runtime import Outcome, Runtime
 
+pytestmark = pytest.mark.nightly
+
 IMPORT = "import smdistributed.dataparallel.tensorflow as sdp"
 STRICT = {"SMDDP_LOCAL_STRICT": "1"}
 

@@ -12,6 +12,8 @@ import pytest
 from local.tests.smddp.conftest import Probe
 from local.tests.smddp.runtime import Runtime
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module", params=["mpi", "gloo"])
 def answer(request: pytest.FixtureRequest, probe: Probe) -> dict[str, Any]:

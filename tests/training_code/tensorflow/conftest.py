@@ -84,17 +84,7 @@ def alone(undisturbed: Callable[[str], Trained]) -> Trained:
     return undisturbed("none")
 
 
-NIGHTLY = pytest.mark.nightly
-
-
-@pytest.fixture(
-    params=[
-        "smddp",
-        pytest.param("horovod", marks=NIGHTLY),
-        pytest.param("mirrored", marks=NIGHTLY),
-        pytest.param("multi_worker_mirrored", marks=NIGHTLY),
-    ]
-)
+@pytest.fixture(params=["smddp", "horovod", "mirrored", "multi_worker_mirrored"])
 def two_replicas(request: pytest.FixtureRequest, undisturbed: Callable[[str], Trained]) -> Trained:
     """Run two epochs of a strategy on two replicas."""
     return undisturbed(request.param)

@@ -17,23 +17,27 @@ from tests.training_code.tensorflow.strategies import parameter_server
 from tests.training_code.training import PROGRESS, accuracies, losses
 
 
+@pytest.mark.nightly
 def test_two_replicas_give_the_loss_curve_of_one(alone: Trained, two_replicas: Trained) -> None:
     expected = losses(alone.outcome.output)
     assert len(expected) == 2 * STEPS
     assert losses(two_replicas.outcome.output) == pytest.approx(expected, rel=2e-3, abs=2e-4)
 
 
+@pytest.mark.nightly
 def test_two_replicas_reach_the_accuracy_of_one(alone: Trained, two_replicas: Trained) -> None:
     assert accuracies(two_replicas.outcome.output) == pytest.approx(
         accuracies(alone.outcome.output), abs=0.003
     )
 
 
+@pytest.mark.nightly
 def test_only_one_process_prints_metrics_and_says_how_many_compute(two_replicas: Trained) -> None:
     lines = PROGRESS.findall(two_replicas.outcome.output)
     assert (len(lines), {match[-1] for match in lines}) == (2 * STEPS, {"2"})
 
 
+@pytest.mark.nightly
 def test_the_model_is_saved_once_with_the_number_of_replicas(two_replicas: Trained) -> None:
     metadata = json.loads((two_replicas.job.model_dir / "model.json").read_text())
     assert metadata["world_size"] == 2
