@@ -1,6 +1,6 @@
 """Writes docs/reference: every command, as click has it, every key of the YAML files that people
 write, as their schemas have it, and pictures of the stacks, as a synth has them. Writes
-shoal-local's page of operations, too.
+shoal-local's page of operations and a column of docs/verification.md, too.
 
 .venv/bin/python -m dev.tools.reference
 """
@@ -19,6 +19,7 @@ import click
 from config.loader import load_environment
 from config.schema import schema
 from config.workload import Workload
+from dev.tools import verification
 from dev.tools.pictures.page import stacks_page
 from shoal.cli.lazy import Deferred
 from shoal.cli.main import shoal
@@ -40,6 +41,7 @@ def main() -> None:
     from dev.tools import coverage  # starts an emulator, which the other pages do not need
 
     coverage.main()
+    verification.main()
     FOLDER.mkdir(exist_ok=True)
     for name, text in (pages() | {STACKS: _stacks_page()}).items():
         (FOLDER / name).write_text(text, encoding="utf-8")
