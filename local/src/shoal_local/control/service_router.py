@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from wsgiref.util import FileWrapper
 
+from moto.core.request import Request
+
 from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.guards import Guard, each_of
 from shoal_local.control.identity import Identity
@@ -212,14 +214,28 @@ class ServiceRouter:
                 Reply(call, error_answer(error, protocol_of(environ)), error.code), start_response
             )
         operation, request = match_operation(call.service, environ)
-        if operation is None:
-            if service is not None and service.complete:
-                what = (
-                    f"{call.service} has no operation {environ['REQUEST_METHOD']}"
-                    f" {environ['PATH_INFO']}"
-                )
-                return self._refuse(environ, start_response, call, what)
+        if operation is not None:
+            return self._perform(environ, start_response, call, operation, request, body)
+        if service is None or not service.complete:
             return self._unknown(environ, start_response, call)
+        what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+        return self._refuse(
+            environ, start_response, call, f"{call.service} has no operation {what}"
+        )
+
+    def _perform(
+        self,
+        environ: dict[str, Any],
+        start_response: StartResponse,
+        call: ApiCall,
+        operation: Operation,
+        request: Request,
+        body: bytes,
+    ) -> Iterable[bytes]:
+        """Check a request for a known operation, and answer it here or leave it to moto.
+
+        `body` is empty for S3, whose requests are read here.
+        """
         call = replace(call, operation=operation.name, parameters=dict(operation.path_parameters))
         streamed = call.service == "s3" and call.operation in STREAMED
         try:

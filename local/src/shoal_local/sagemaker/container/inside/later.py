@@ -23,7 +23,7 @@ class _Later(types.ModuleType):
 
 @contextmanager
 def imported_later(name: str) -> Iterator[None]:
-    """Let whoever imports the module in this block get it when it is used.
+    """Let anything that imports the module in this block get it when it is used.
 
     After the block everybody imports the module itself, so that its submodules have one parent.
     """
