@@ -136,6 +136,7 @@ def test_the_cli_runs_the_app_with_the_installed_python() -> None:
     assert json.loads((ROOT / "cdk.json").read_text())["app"] == ".venv/bin/python app.py"
 
 
+@pytest.mark.nightly
 def test_a_mistake_in_an_environment_file_is_one_line_without_traceback(tmp_path: Path) -> None:
     checkout = _checkout(tmp_path / "clone")
     file = checkout / "environments" / "dev.yaml"
@@ -147,6 +148,7 @@ def test_a_mistake_in_an_environment_file_is_one_line_without_traceback(tmp_path
     assert "smddp" in line
 
 
+@pytest.mark.nightly
 def test_no_template_names_an_account_from_documentation_and_a_line_says_who_is_left_out(
     tmp_path: Path,
 ) -> None:

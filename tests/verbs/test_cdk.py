@@ -62,6 +62,7 @@ def test_a_synth_needs_no_home_to_write_to(homeless: Path) -> None:
     assert (homeless / "manifest.json").is_file()
 
 
+@pytest.mark.nightly
 def test_a_synth_that_fails_shows_why(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"cdk synth failed with exit code 1") as caught:
         cdk(tmp_path).synth("nowhere")

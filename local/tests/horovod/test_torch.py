@@ -11,6 +11,8 @@ import pytest
 
 from local.tests.smddp.runtime import find_runtime
 
+pytestmark = pytest.mark.nightly
+
 SCRIPT = Path(__file__).with_name("scripts") / "torch_training.py"
 
 

@@ -60,6 +60,7 @@ def test_a_second_build_does_nothing(cache: Path, tmp_path: Path) -> None:
     assert (word(runtime, cache), lines) == ("hello", [f"small: ready in {runtime.folder(cache)}"])
 
 
+@pytest.mark.nightly
 @pytest.mark.registry
 def test_a_package_that_is_not_what_was_locked_is_not_installed(tmp_path: Path) -> None:
     runtime = small_runtime(tmp_path)
@@ -69,6 +70,7 @@ def test_a_package_that_is_not_what_was_locked_is_not_installed(tmp_path: Path) 
         building.build(runtime, tmp_path / "cache", lambda _line: None)
 
 
+@pytest.mark.nightly
 @pytest.mark.registry
 def test_a_changed_local_package_is_all_that_is_installed_again(
     cache: Path, tmp_path: Path
@@ -97,6 +99,7 @@ def test_a_missing_compiler_is_one_clear_sentence(
         building.build(runtime, cache, lambda _line: None)
 
 
+@pytest.mark.nightly
 @pytest.mark.registry
 def test_a_runtime_that_does_not_import_is_not_built(cache: Path, tmp_path: Path) -> None:
     runtime = small_runtime(tmp_path)

@@ -24,9 +24,12 @@ REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 TRAINING = f"{REGISTRY}/tensorflow-training:2.19.0-cpu-py312-ubuntu22.04-sagemaker"
 INFERENCE = f"{REGISTRY}/tensorflow-inference:2.19.0-cpu"
 TWO_HOSTS = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
-pytestmark = pytest.mark.skipif(
-    networks_refused() is not None, reason="this machine gives hosts no networks of their own"
-)
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(
+        networks_refused() is not None, reason="this machine gives hosts no networks of their own"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +68,6 @@ def log_of(account: Account, job: str) -> list[str]:
     return account.log("/aws/sagemaker/TrainingJobs", f"{job}/")
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("mirrored")
 def test_multi_worker_mirrored_strategy_reduces_across_two_hosts(tensorflow: Account) -> None:
     cluster = "{'worker': ['algo-1:8890', 'algo-2:8890']}"
@@ -74,7 +76,6 @@ def test_multi_worker_mirrored_strategy_reduces_across_two_hosts(tensorflow: Acc
     ] * 2
 
 
-@pytest.mark.nightly
 def test_parameter_servers_on_two_hosts_hold_the_variables_that_a_worker_updates(
     tensorflow: Account,
 ) -> None:

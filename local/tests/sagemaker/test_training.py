@@ -207,6 +207,7 @@ def test_smddp_runs_two_ranks_through_mpirun_and_smddprun(account: Account) -> N
     assert account.model_files(job) == {"model.txt": "2 3"}
 
 
+@pytest.mark.nightly
 def test_a_rank_that_is_killed_fails_the_job(account: Account) -> None:
     job = account.train(
         "killed-rank", "ranks.py", hyperparameters=SMDDP | {"kill-rank": "1"}, ResourceConfig=P4D

@@ -8,6 +8,8 @@ import pytest
 
 from local.tests.smddp.conftest import Probe
 
+pytestmark = pytest.mark.nightly
+
 DOCUMENTED = [
     "all_reduce",
     "broadcast",
@@ -38,12 +40,10 @@ def strict_torchrun(probe: Probe) -> dict[str, Any]:
     return probe("primitives", "torchrun", SMDDP_LOCAL_STRICT="1")
 
 
-@pytest.mark.nightly
 def test_the_backend_is_named_smddp(lenient: dict[str, Any], strict: dict[str, Any]) -> None:
     assert (lenient["backend"], strict["backend"]) == ("smddp", "smddp")
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     "primitive",
     [*DOCUMENTED, *UNDOCUMENTED, *REDUCE_SCATTER, *GROUPS, "DistributedDataParallel"],
@@ -84,7 +84,6 @@ def test_strict_mode_refuses_reduce_scatter_where_allreduce_is_accelerated(
     assert "start FSDP with torchrun" in strict[primitive]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("primitive", REDUCE_SCATTER)
 def test_strict_mode_allows_reduce_scatter_under_torchrun_as_fsdp_needs(
     strict_torchrun: dict[str, Any], primitive: str
@@ -92,14 +91,12 @@ def test_strict_mode_allows_reduce_scatter_under_torchrun_as_fsdp_needs(
     assert strict_torchrun[primitive] == "ok"
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("strict", [pytest.param("0", marks=pytest.mark.nightly), "1"])
+@pytest.mark.parametrize("strict", ["0", "1"])
 def test_no_collective_waits_for_the_thread_that_waits_for_it(probe: Probe, strict: str) -> None:
     answer = probe("locks", "mpirun", SMDDP_LOCAL_STRICT=strict)
     assert answer["right"] == answer["of"]
 
 
-@pytest.mark.nightly
 def test_strict_mode_warns_that_torchrun_does_not_accelerate_gradients(
     strict: dict[str, Any], strict_torchrun: dict[str, Any]
 ) -> None:

@@ -32,6 +32,7 @@ def evaluate(tensorflow: Runtime, dataset: Path, tmp_path: Path) -> Callable[[],
     return lambda: tensorflow.run(tensorflow.alone(CODE / "evaluate.py", *options), tmp_path)
 
 
+@pytest.mark.nightly
 def test_the_report_holds_the_accuracy_that_training_measured(
     evaluate: Callable[[], Outcome], alone: Trained, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def is_stopped(job: Job, outcome: Outcome) -> bool:
     )
 
 
+@pytest.mark.nightly
 # Each of mpirun's ranks gets the signal, not mpirun, which would kill them about a second later.
 @pytest.mark.parametrize("strategy", SIGTERM)
 def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
@@ -170,6 +171,7 @@ def test_a_checkpoint_of_other_settings_is_refused(alone: Trained) -> None:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("files", "content", "message"),
     [
