@@ -22,7 +22,7 @@ from pipelines.launch import launch_of
 from tests.repository import ROOT
 from tests.training_code.mnist import write_subset
 
-SERVED = "mirrored"
+SERVED = "tensorflow-smddp"
 """The overlay whose pipeline is executed to its endpoint; of the others the training job."""
 IMAGES, TEST_IMAGES, BATCH = 256, 50, 64
 _LONGEST_S = 400

@@ -139,13 +139,18 @@ def test_the_job_after_one_that_was_stopped_goes_on_to_the_bits_of_an_undisturbe
     assert market.weights(job) == undisturbed
 
 
-def test_an_interrupted_spot_job_goes_on_from_its_checkpoint_to_the_bits_of_an_undisturbed_one(
-    market: Market, undisturbed: bytes
-) -> None:
+@pytest.fixture(scope="module")
+def disturbed(market: Market) -> dict[str, Any]:
+    """A spot job whose capacity is taken away after some steps."""
     market.start("disturbed")
     until(lambda: market.log("disturbed"), lambda text: "step=4/" in text, 120)
     market.interrupt("disturbed")
-    disturbed = market.account.training_ended("disturbed")
+    return market.account.training_ended("disturbed")
+
+
+def test_an_interrupted_spot_job_goes_on_from_its_checkpoint(
+    market: Market, disturbed: dict[str, Any]
+) -> None:
     assert disturbed["TrainingJobStatus"] == "Completed", disturbed.get("FailureReason")
     begins = ["Starting", "Downloading", "Training"]
     assert statuses(disturbed) == [*begins, "Interrupted", *begins, "Uploading", "Completed"]
@@ -153,6 +158,12 @@ def test_an_interrupted_spot_job_goes_on_from_its_checkpoint_to_the_bits_of_an_u
     assert "resumed at epoch=1 step=" in market.log(
         "disturbed"
     )  # there is no checkpoint but the one that SIGTERM made
+
+
+@pytest.mark.nightly
+def test_an_interrupted_spot_job_ends_with_the_bits_of_an_undisturbed_one(
+    market: Market, disturbed: dict[str, Any], undisturbed: bytes
+) -> None:
     assert market.weights(disturbed) == undisturbed
 
 

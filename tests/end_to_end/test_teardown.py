@@ -211,6 +211,7 @@ def test_an_endpoint_that_is_coming_up_is_come_back_for(ended: Ended) -> None:
     assert len(ended.tries) > 1
 
 
+@pytest.mark.nightly
 def test_an_endpoint_that_is_being_updated_is_come_back_for_and_its_next_configuration_goes_too(
     ended: Ended,
 ) -> None:

@@ -57,7 +57,9 @@ def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
     ).read_bytes()
 
 
-@pytest.mark.parametrize(("launcher", "ranks"), [("alone", 1), ("torchrun", 2)])
+@pytest.mark.parametrize(
+    ("launcher", "ranks"), [("alone", 1), pytest.param("torchrun", 2, marks=pytest.mark.nightly)]
+)
 def test_sigterm_ends_the_job_with_a_checkpoint_and_without_a_model(
     runtime: Runtime, dataset: Path, tmp_path: Path, launcher: str, ranks: int
 ) -> None:

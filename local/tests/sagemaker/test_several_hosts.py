@@ -106,13 +106,8 @@ DYING: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
 
 
 @needs_networks
-@pytest.mark.parametrize(
-    "launcher",
-    [
-        each if each.startswith("smddp") else pytest.param(each, marks=pytest.mark.nightly)
-        for each in DYING
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("launcher", DYING)
 def test_a_host_that_dies_fails_the_job_under_every_launcher_and_leaves_no_process(
     two: Account, launcher: str
 ) -> None:

@@ -71,7 +71,11 @@ def test_the_metadata_names_the_job_and_its_settings(alone: Trained) -> None:
             ("--batch-size", "5000"),
             "ValueError: global batch size 5000 is larger than the training set (2560 images)",
         ),
-        (("--learning-rate", "1e37", "--log-every", "1"), "try a smaller --learning-rate"),
+        pytest.param(
+            ("--learning-rate", "1e37", "--log-every", "1"),
+            "try a smaller --learning-rate",
+            marks=pytest.mark.nightly,
+        ),
         (("--epochs", "0"), "train.py: error: argument --epochs: 0 is not a positive number"),
     ],
 )
