@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,34 +22,37 @@ from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 PIPELINE = "shoal-mnist-dev"
 PARAMETERS = [
     {"Name": "Epochs", "Type": "Integer", "DefaultValue": 1},
-    {"Name": "Seconds", "Type": "String", "DefaultValue": "0"},
+    {"Name": "Until", "Type": "String", "DefaultValue": "/"},
 ]
-SLEEP = (
-    "import time\ndef handler(event, context):\n    time.sleep(float(event['seconds']))\n    return"
-    " {}\n"
-)
+WAIT = """
+import os, time
+def handler(event, context):
+    while not os.path.exists(event["until"]):
+        time.sleep(0.05)
+    return {}
+"""
 
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    """An account with a pipeline that does nothing, for as many seconds as its parameter says."""
+    """An account with a pipeline that waits until the file that its parameter names is there."""
     with running(tmp_path_factory.mktemp("emulator")) as emulator:
         make_pipeline(emulator)
         yield emulator
 
 
 def make_pipeline(account: Account) -> None:
-    name = account.function(SLEEP)
+    name = account.function(WAIT)
     role = account.role({"Service": "sagemaker.amazonaws.com"})
     policy = json.dumps(allow("lambda:InvokeFunction"))
     account.client("iam").put_role_policy(
         RoleName=role.rpartition("/")[2], PolicyName="p", PolicyDocument=policy
     )
     step = {
-        "Name": "Sleep",
+        "Name": "Wait",
         "Type": "Lambda",
         "FunctionArn": f"arn:aws:lambda:us-east-1:111122223333:function:{name}",
-        "Arguments": {"seconds": {"Get": "Parameters.Seconds"}},
+        "Arguments": {"until": {"Get": "Parameters.Until"}},
         "OutputParameters": [],
     }
     definition = {"Version": "2020-12-01", "Parameters": PARAMETERS, "Steps": [step]}
@@ -154,43 +158,52 @@ def test_the_execution_says_by_which_schedule_and_for_when(account: Account) -> 
     ended(account)
 
 
-def test_a_running_execution_is_not_overtaken(account: Account) -> None:
-    first = deliver(account, "2026-11-22T03:00:00Z", Seconds="5").result["execution"]
+@pytest.fixture
+def release(account: Account, tmp_path: Path) -> Iterator[Path]:
+    """The file for which executions wait; they end after the test."""
+    yield tmp_path / "release"
+    (tmp_path / "release").touch()
+    ended(account)
+
+
+def test_a_running_execution_is_not_overtaken(account: Account, release: Path) -> None:
+    first = deliver(account, "2026-11-22T03:00:00Z", Until=str(release)).result["execution"]
     assert deliver(account, "2026-11-23T03:00:00Z").result == {
         "status": "overlap",
         "execution": first,
     }
     assert len(executions(account, "Executing")) == 1
-    ended(account)
 
 
-def test_of_two_schedules_that_start_in_the_same_moment_one_goes_on(account: Account) -> None:
+def test_of_two_schedules_that_start_in_the_same_moment_one_goes_on(
+    account: Account, release: Path
+) -> None:
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(
             pool.map(
                 lambda name: (
-                    deliver(account, "2026-11-27T03:00:00Z", schedule=name, Seconds="6").result
+                    deliver(
+                        account, "2026-11-27T03:00:00Z", schedule=name, Until=str(release)
+                    ).result
                 ),
                 ("one", "other"),
             )
         )
     assert sorted(result["status"] for result in outcomes) == ["overlap", "started"]
     assert len({result["execution"] for result in outcomes}) == 1
-    ended(account)
 
 
 def test_the_younger_of_two_that_nobody_saw_coming_is_stopped(
-    account: Account, monkeypatch: pytest.MonkeyPatch
+    account: Account, release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stretches the moment between looking and starting: the first look finds nothing."""
-    first = deliver(account, "2026-11-28T03:00:00Z", Seconds="6").result["execution"]
+    first = deliver(account, "2026-11-28T03:00:00Z", Until=str(release)).result["execution"]
     monkeypatch.setenv("PIPELINE_NAME", PIPELINE)
     handler = load("start")
     request = handler.of_schedule(event("other", "2026-11-28T03:00:00Z", {}))
     outcome = handler.start(BlindAtFirst(account.client("sagemaker")), request)
     assert (outcome.status, outcome.execution) == ("overlap", first)
     assert [each["PipelineExecutionArn"] for each in executions(account, "Executing")] == [first]
-    ended(account)
 
 
 def test_a_second_delivery_of_one_time_starts_nothing_even_when_the_first_has_ended(
