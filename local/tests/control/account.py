@@ -34,9 +34,10 @@ def eventually(look: Callable[[], Any], limit_s: float = 15.0) -> Any:
     """Call `look` until its answer is true, and return that; return the last answer when the limit
     is over.
     """
-    deadline = time.monotonic() + limit_s
+    deadline, pause_s = time.monotonic() + limit_s, 0.05
     while not (answer := look()) and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, 0.4)
     return answer
 
 

@@ -274,12 +274,13 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 
 def until(look: Callable[[], Any], done: Callable[[Any], bool], timeout_s: float = 60) -> Any:
-    """What `look` sees once `done` is satisfied by it."""
-    deadline = time.monotonic() + timeout_s
+    """What `look` sees once `done` is satisfied by it; looks become rarer, up to 0.4 s apart."""
+    deadline, pause_s = time.monotonic() + timeout_s, 0.05
     while not done(value := look()):
         if time.monotonic() > deadline:
             raise TimeoutError(str(value))
-        time.sleep(0.05)
+        time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, 0.4)
     return value
 
 
