@@ -15,9 +15,6 @@ from shoal.verbs.new_workload import write_workload
 from tests.repository import CHECKOUT
 
 READ_ENVIRONMENTS = (
-    "tests/config/test_own_files.py",
-    "tests/config/test_schema.py",
-    "tests/config/test_workload.py",
     "tests/workflows",
     "tests/docs/test_paths.py",
     "tests/cli/test_plan.py",
