@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-
 from shoal_local.context import ServiceContext
 from shoal_local.control import metric_store, mlflow, unsupported_requests
 from shoal_local.control.alarms import Alarms
@@ -37,6 +35,7 @@ from shoal_local.control.identity import Identity
 from shoal_local.control.image_layers import Layers
 from shoal_local.control.image_registries import Registries
 from shoal_local.control.log_search import filter_log_events
+from shoal_local.control.moto_routing import MotoApplication
 from shoal_local.control.object_guards import ObjectGuards
 from shoal_local.control.policy_guards import PolicyGuards
 from shoal_local.control.protocol import Answer
@@ -80,9 +79,7 @@ class Shared:
     schedule_speed: float
     enforce_iam: bool
     paths: Callable[[dict[str, Any]], Answer | None]
-    moto: DomainDispatcherApplication = field(
-        default_factory=lambda: DomainDispatcherApplication(create_backend_app)
-    )
+    moto: MotoApplication = field(default_factory=MotoApplication)
 
 
 class Account:

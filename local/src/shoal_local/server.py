@@ -33,6 +33,7 @@ from shoal_local.control.moto_patches import (
     patch_s3,
     patch_sns,
 )
+from shoal_local.control.moto_routing import patch_responses
 from shoal_local.control.object_bodies import stream_objects
 from shoal_local.control.object_events import send_object_events
 from shoal_local.control.part_checksums import patch_uploads
@@ -144,6 +145,7 @@ class Emulator:
         patch_ecr()
         patch_kms()
         patch_iam()
+        patch_responses()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
         self.secret = secrets.token_urlsafe(30)
