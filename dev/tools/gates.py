@@ -1,6 +1,6 @@
 """The tiers of the gate: check, changed, test, all.
 
-    .venv/bin/python dev/tools/gates.py TIER [further arguments for pytest]
+    .venv/bin/python -m dev.tools.gates TIER [further arguments for pytest]
 
 check    what one runs while editing: linters, types, layers, environments, tests without AWS
 changed  check, and the tests of what differs from main, with those of the layers above it
@@ -41,6 +41,8 @@ WITHOUT_AWS = (
 )
 """Folders whose tests start neither shoal-local nor a training job."""
 NEEDS_A_RUNTIME = "tests/pipelines/launch/test_toolkit.py"
+WITH_PACKAGES = ("local/tests", "tests/workflows")
+"""Folders with tests that install from the package registry."""
 _WORKERS = str((os.cpu_count() or 1) + 1)
 """One more than cores: tests of the command line and of endpoints wait a lot."""
 _KEEP_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
@@ -97,7 +99,7 @@ def pytest_gate(marks: str, *arguments: str, environment: dict[str, str] | None 
 
 def registry_gate(marks: str) -> Gate:
     """Return a run of the tests that install packages, on a machine with a network."""
-    command = (PYTHON, "-m", "pytest", "-rsEf", "-m", marks, "local/tests")
+    command = (PYTHON, "-m", "pytest", "-rsEf", "-m", marks, *WITH_PACKAGES)
     return Gate("pytest, package registry", command)
 
 

@@ -1,7 +1,7 @@
-"""Writes the last column of docs/verification.md's tables: when the tests that a row names run.
+"""Writes the last column of docs/verification.md's tables: which command runs a row's tests.
 
-It is read in the tests' sources, from `@pytest.mark.nightly`. A row without a test is checked by
-nobody, and its cell is empty.
+It is read in the tests' sources, from `@pytest.mark.nightly`. The cell is empty where a row names
+no test, and where AWS's side was read and not run.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "verification.md"
 HEAD = "| claim | how | where |"
-EVERY_CHANGE, PARTLY, NIGHT = "every change", "in part at night", "night"
-_COLUMN = " tests run |"
-_TESTS = re.compile(r"(?<![\w/])((?:local/)?tests(?:/[\w*]+)+(?:\.py)?)|(?<![\w/])(test_\w+\.py)")
+EVERY_CHANGE, PARTLY, NIGHT = "`make test`", "both", "`make test-all`"
+_COLUMN = " tests are in |"
+_NOT_RUN = ("read", "not run", "not tested", "neither", "never run", "kept")
+_TESTS = re.compile(
+    r"(?<![\w/])((?:local/)?tests(?:/[\w*]+)+(?:\.py)?|test_\w+\.py)(?:::(test_\w+))?"
+)
 
 
 def page(text: str) -> str:
@@ -30,7 +33,8 @@ def page(text: str) -> str:
             line = "| --- | --- | --- | --- |"
         elif inside and line.startswith("|"):
             claim, how, where = cells(line)[:3]
-            line = f"| {claim} | {how} | {where} | {when(files_of(where))} |"
+            tests = "" if how.startswith(_NOT_RUN) else when(tests_of(where))
+            line = f"| {claim} | {how} | {where} | {tests} |"
         else:
             inside = False
         lines.append(line)
@@ -43,36 +47,40 @@ def cells(row: str) -> list[str]:
 
 
 def files_of(where: str) -> set[Path]:
-    """Return the test files that a cell names: by file, by folder, by pattern, and by a name alone,
-    which lies beside the one before.
+    """Return the test files that a cell names, as `tests_of` finds them."""
+    return {file for file, _ in tests_of(where)}
+
+
+def tests_of(where: str) -> set[tuple[Path, str]]:
+    """Return the files and tests (`FILE::TEST`, else "") that a cell names: by file, by folder, by
+    pattern, and by a name alone, which lies beside the one before.
     """
-    found: set[Path] = set()
+    found: set[tuple[Path, str]] = set()
     folder = ROOT
-    for named, beside in _TESTS.findall(where):
-        for path in ROOT.glob(named) if named else (folder / beside,):
+    for named, test in _TESTS.findall(where):
+        for path in ROOT.glob(named) if "/" in named else (folder / named,):
             folder = path if path.is_dir() else path.parent
-            found.update(path.rglob("test_*.py") if path.is_dir() else (path,))
+            files = path.rglob("test_*.py") if path.is_dir() else (path,)
+            found.update((file, test) for file in files)
     return found
 
 
-def when(files: Iterable[Path]) -> str:
-    """Return when the tests of `files` run: `night`, where no one of them is in `make test`."""
-    nights = {each for file in files for each in nights_of(file)}
+def when(tests: Iterable[tuple[Path, str]]) -> str:
+    """Return which command runs the tests, `PARTLY` if some are in `make test-all` only."""
+    nights = {each for file, test in tests for each in nights_of(file, test)}
     if not nights:
         return ""
-    if nights == {NIGHT}:
-        return NIGHT
-    return EVERY_CHANGE if nights == {EVERY_CHANGE} else PARTLY
+    return nights.pop() if len(nights) == 1 else PARTLY
 
 
 @cache
-def nights_of(file: Path) -> frozenset[str]:
-    """Return when the tests of a file run, each once."""
+def nights_of(file: Path, name: str = "") -> frozenset[str]:
+    """Return when the tests of a file run, or the one with this name."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     ours = [each.value for each in tree.body if isinstance(each, ast.Assign) and _is_ours(each)]
     if any(_is_mark(part) for each in ours for part in ast.walk(each)):
         return frozenset({NIGHT})
-    return frozenset(_night_of(test) for test in _tests(tree))
+    return frozenset(_night_of(test) for test in _tests(tree) if name in {"", test.name})
 
 
 def _tests(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -97,8 +105,8 @@ def _is_ours(assignment: ast.Assign) -> bool:
 
 
 def _is_mark(node: ast.AST) -> bool:
-    """Whether `node` is `pytest.mark.nightly`, or a name for it."""
-    return isinstance(node, ast.expr) and ast.unparse(node) in {"pytest.mark.nightly", "NIGHTLY"}
+    """Whether `node` is `pytest.mark.nightly`."""
+    return isinstance(node, ast.expr) and ast.unparse(node) == "pytest.mark.nightly"
 
 
 def main() -> None:

@@ -307,7 +307,6 @@ def test_a_rule_that_was_disabled_differs(look: Callable[[], list[Item]], target
     assert {'-  "State": "ENABLED",', '+  "State": "DISABLED",'} <= set(item.diff)
 
 
-@pytest.mark.nightly
 def test_the_command_ends_with_1_and_prints_the_differences(
     mine: Checkout, target: Target, names: Names
 ) -> None:

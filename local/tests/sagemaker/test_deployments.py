@@ -115,7 +115,7 @@ def stage(account: Account, status: str) -> dict[str, Any]:
 
 
 def share_is(count: int, total: int, share: float) -> bool:
-    """Whether `found` of `of` fits `wanted`: within five standard deviations of the binomial
+    """Whether `count` of `total` fits `share`: within five standard deviations of the binomial
     distribution, wrong once in a million.
     """
     return abs(count - total * share) <= 5 * math.sqrt(total * share * (1 - share))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from dev.tools.gate_report import TOGETHER, unit_of
-from dev.tools.gates import Gate, failures, gates_of, main
+from dev.tools.gates import ROOT, WITH_PACKAGES, Gate, failures, gates_of, main
+from dev.tools.verification import EVERY_CHANGE, cells, files_of, nights_of
 
 MEETS = """
 import pathlib, sys, time
@@ -28,6 +30,7 @@ mark.touch(exist_ok=False)
 time.sleep(0.1)
 mark.unlink()
 """
+INSTALLS = re.compile(r"^(@|pytestmark = ).*pytest\.mark\.registry", re.MULTILINE)
 
 
 def _gate(name: str, program: str, *arguments: Path) -> Gate:
@@ -86,6 +89,24 @@ def test_every_tier_has_the_linters_and_names_tests_that_exist(tier: str) -> Non
 def test_only_the_last_tier_runs_what_is_nightly() -> None:
     marks = {tier: gates_of(tier, [])[1][0].command for tier in ("check", "test", "all")}
     assert [tier for tier, words in marks.items() if "not registry" in words] == ["all"]
+
+
+def test_tests_that_install_packages_are_collected_by_the_gate_that_has_a_network() -> None:
+    files = [path for root in ("tests", "local/tests") for path in Path(root).rglob("test_*.py")]
+    marked = [path for path in files if INSTALLS.search(path.read_text(encoding="utf-8"))]
+    assert len(marked) > 2
+    assert [
+        path for path in marked if not any(path.is_relative_to(folder) for folder in WITH_PACKAGES)
+    ] == []
+
+
+def test_what_runs_at_night_only_is_in_the_list_with_what_make_test_keeps() -> None:
+    page = (ROOT / "docs" / "decisions" / "gate.md").read_text(encoding="utf-8")
+    rows = [cells(line) for line in page.splitlines() if line.startswith("| ")]
+    listed = {file for row in rows for file in files_of(row[0])}
+    files = {path for root in ("tests", "local/tests") for path in (ROOT / root).rglob("test_*.py")}
+    nightly = {path for path in files if nights_of(path) - {EVERY_CHANGE}}
+    assert sorted(nightly - listed) == []
 
 
 def test_files_that_share_a_fixture_exist_and_stay_together() -> None:

@@ -62,7 +62,22 @@ def test_when_tests_run_is_read_from_their_marks(
     files = [tmp_path / f"test_{number}.py" for number in range(len(sources))]
     for file, source in zip(files, sources, strict=True):
         file.write_text(source)
-    assert when(files) == said
+    assert when((file, "") for file in files) == said
+
+
+def test_a_test_that_is_named_counts_alone(tmp_path: Path) -> None:
+    file = tmp_path / "test_both.py"
+    file.write_text(DAILY + NIGHTLY.replace("test_it", "test_more"))
+    assert [when([(file, name)]) for name in ("", "test_it", "test_more")] == [
+        PARTLY,
+        EVERY_CHANGE,
+        NIGHT,
+    ]
+
+
+def test_what_was_only_read_has_no_tests() -> None:
+    table = f"{HEAD}\n| --- | --- | --- |\n| c | read (a page) | tests/config |\n"
+    assert page(table).splitlines()[-1] == "| c | read (a page) | tests/config |  |"
 
 
 def test_a_name_alone_lies_beside_the_one_before() -> None:
@@ -76,6 +91,6 @@ def test_other_tables_stay_as_they_are() -> None:
     other = "| strategy | s |\n| --- | --- |\n| none | 1 |\n"
     table = f"{HEAD}\n| --- | --- | --- |\n| two \\| bars | read | nowhere |\n"
     assert page(f"{other}\n{table}\n{other}") == (
-        f"{other}\n{HEAD} tests run |\n| --- | --- | --- | --- |\n"
+        f"{other}\n{HEAD} tests are in |\n| --- | --- | --- | --- |\n"
         f"| two \\| bars | read | nowhere |  |\n\n{other}"
     )

@@ -46,10 +46,6 @@ def killed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPath
     return job.checkpoint_dir
 
 
-NIGHTLY = pytest.mark.nightly
-SIGTERM = ["none", pytest.param("smddp", marks=NIGHTLY), pytest.param("horovod", marks=NIGHTLY)]
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("strategy", START)
 def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
@@ -83,7 +79,7 @@ def is_stopped(job: Job, outcome: Outcome) -> bool:
 
 @pytest.mark.nightly
 # Each of mpirun's ranks gets the signal, not mpirun, which would kill them about a second later.
-@pytest.mark.parametrize("strategy", SIGTERM)
+@pytest.mark.parametrize("strategy", ["none", "smddp", "horovod"])
 def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
     tensorflow: Runtime,
     dataset: Path,
@@ -102,7 +98,7 @@ def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit
     assert job.weights == expected.job.weights
 
 
-@NIGHTLY
+@pytest.mark.nightly
 def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(
     tensorflow: Runtime, dataset: Path, tmp_path: Path
 ) -> None:
@@ -114,7 +110,7 @@ def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(
     assert not job.model_dir.exists()
 
 
-@NIGHTLY
+@pytest.mark.nightly
 def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoint(
     tensorflow: Runtime, dataset: Path, tmp_path: Path
 ) -> None:
@@ -126,7 +122,7 @@ def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoi
     assert not job.model_dir.exists()
 
 
-@NIGHTLY
+@pytest.mark.nightly
 @pytest.mark.parametrize("strategy", ["mirrored", "multi_worker_mirrored"])
 def test_replicas_continue_where_one_process_was_killed(
     tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path, alone: Trained, strategy: str
@@ -139,7 +135,7 @@ def test_replicas_continue_where_one_process_was_killed(
     assert (job.checkpoint_dir / f"ckpt-{LAST_STEP}.index").is_file()
 
 
-@NIGHTLY
+@pytest.mark.nightly
 def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(
     tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path
 ) -> None:
