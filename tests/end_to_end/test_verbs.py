@@ -343,6 +343,7 @@ def test_a_second_up_finds_the_running_emulator(
     )
 
 
+@pytest.mark.nightly
 def test_after_a_deployment_there_are_no_differences(
     emulator: dict[str, str], checkout: Checkout
 ) -> None:
@@ -350,20 +351,36 @@ def test_after_a_deployment_there_are_no_differences(
     assert (result.exit_code, "no differences" in result.output) == (0, True), result.output
 
 
-@pytest.mark.nightly
-def test_after_an_edit_the_differences_are_shown_and_the_command_that_deploys_them(
-    emulator: dict[str, str], checkout: Checkout
-) -> None:
+@pytest.fixture
+def edited(checkout: Checkout) -> Iterator[None]:
+    """The environment's file, with another number of epochs."""
     file = checkout.root / "environments" / "dev.yaml"
     before = file.read_text()
     file.write_text(before.replace("epochs: 2", "epochs: 3"))
-    try:
-        result = checkout.run("diff", "dev", "--local")
-    finally:
-        file.write_text(before)
+    yield
+    file.write_text(before)
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("emulator", "edited")
+def test_after_an_edit_the_differences_are_shown_and_the_command_that_deploys_them(
+    checkout: Checkout,
+) -> None:
+    result = checkout.run("diff", "dev", "--local")
     assert result.exit_code == 1
     assert "Number of stacks with differences: " in result.output
     assert "`shoal deploy dev --local` changes that" in result.output
+
+
+@pytest.mark.usefixtures("edited")
+def test_an_edit_is_deployed(emulator: dict[str, str], checkout: Checkout) -> None:
+    result = checkout.run("deploy", "dev", "--local")
+    assert result.exit_code == 0, result.output
+    described = target_of(emulator).client("sagemaker").describe_pipeline(PipelineName=PIPELINE)
+    parameters = json.loads(described["PipelineDefinition"])["Parameters"]
+    assert {"Epochs": 3}.items() <= {
+        each["Name"]: each.get("DefaultValue") for each in parameters
+    }.items()
 
 
 def test_another_account_than_the_emulators_is_refused(

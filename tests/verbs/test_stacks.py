@@ -7,15 +7,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from config.names import Names
 from config.settings import Environment
+from local.tests.control.account import eventually
 from shoal.verbs.errors import CommandError, LeftBehindError
 from shoal.verbs.events import Event, Note
 from shoal.verbs.inventory import Resource
@@ -262,10 +263,16 @@ def test_the_network_waits_for_the_interfaces_of_jobs(place: Place) -> None:
     interface = ec2.create_network_interface(SubnetId=place.id_of("network", "Subnet"))[
         "NetworkInterface"
     ]["NetworkInterfaceId"]
-    threading.Timer(0.5, lambda: ec2.delete_network_interface(NetworkInterfaceId=interface)).start()
-    begun = time.monotonic()
-    place.stacks.wait_for_interfaces(timeout_s=60)
-    assert time.monotonic() - begun >= 0.4
+
+    def delete_once_it_is_waited_for() -> None:
+        eventually(lambda: place.notes)
+        ec2.delete_network_interface(NetworkInterfaceId=interface)
+
+    with ThreadPoolExecutor(1) as pool:
+        deletion = pool.submit(delete_once_it_is_waited_for)
+        place.stacks.wait_for_interfaces(timeout_s=60)
+        assert ec2.describe_network_interfaces()["NetworkInterfaces"] == []
+        deletion.result()
     assert place.notes == [f"waiting for network interfaces to go: {interface}"]
 
 
