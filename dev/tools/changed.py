@@ -7,14 +7,21 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+ALWAYS = "tests/test_architecture.py"
 PAGES = ("tests/test_readme.py", "tests/docs")
 OPERATIONS = "tests/dev/tools/test_coverage.py"
 """Of the page local/docs/coverage.md, which names the tests of each operation."""
 TESTS = {
     "config": ("tests/config", "tests/bad_input"),
     "pipelines": ("tests/pipelines", "tests/seeds", "tests/matrix"),
-    "stacks": ("tests/stacks", "tests/functions", "tests/identity"),
-    "shoal.verbs": ("tests/verbs", "tests/end_to_end/test_verbs.py"),
+    "stacks": (
+        "tests/stacks",
+        "tests/functions",
+        "tests/identity",
+        "tests/end_to_end/test_teardown.py",  # what functions do in a running account
+        "tests/end_to_end/test_sweep.py",
+    ),
+    "shoal.verbs": ("tests/verbs", "tests/browser", "tests/end_to_end/test_verbs.py"),
     "shoal.demo": ("tests/demo", "tests/end_to_end/test_demo.py"),
     "shoal.cli": ("tests/cli",),
     "dev": (
@@ -28,7 +35,7 @@ ELSEWHERE = {
     "local/src": ("local/tests", OPERATIONS, "tests/end_to_end/test_spot.py"),
     "local/stand_ins": ("local/tests/smddp", "local/tests/horovod"),
     "training_code": ("tests/training_code", "tests/end_to_end/test_demo.py"),
-    "environments": ("tests/config",),
+    "environments": ("tests/config", "tests/workflows", "tests/cli/test_plan.py"),
     "images": ("tests/images", "tests/pipelines/launch"),
     "examples": ("tests/examples",),
     "docs": PAGES,
@@ -40,7 +47,8 @@ EVERYTHING = ("tests", "local/tests")
 
 def tests_of_changes(root: Path) -> list[str]:
     """Return the tests of what differs from main, committed or not."""
-    return sorted(set(needed_tests(changed_files(root), layers(root), root)))
+    needed = set(needed_tests(changed_files(root), layers(root), root))
+    return sorted(needed | {ALWAYS}) if needed else []
 
 
 def changed_files(root: Path) -> list[str]:

@@ -22,6 +22,8 @@ def _tests_of(*files: str) -> set[str]:
         ("shoal/cli/plan.py", "tests/cli", "tests/verbs"),
         ("shoal/verbs/logs.py", "tests/cli", "tests/pipelines"),
         ("stacks/app.py", "tests/identity", "local/tests"),
+        ("stacks/functions/teardown/handler.py", "tests/end_to_end/test_sweep.py", "local/tests"),
+        ("shoal/verbs/runs/page.py", "tests/browser", "tests/pipelines"),
         ("pipelines/graph.py", "tests/stacks", "tests/config"),
         ("config/rules.py", "tests/cli", "local/tests"),
         ("local/src/shoal_local/server.py", "local/tests", "tests/cli"),
