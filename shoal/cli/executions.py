@@ -205,10 +205,13 @@ def logs(
     if location is None:
         raise NotFoundError(f"step {step} ({match.type}) runs no code that could log")
     log = LogTail(session.target.client("logs"), location)
+    ranks: set[int | None] = set()
 
     def wanted() -> Iterator[str]:
         for line in log.read():
-            if host in (None, line.host) and (rank is None or rank_of(line.text) == rank):
+            line_rank = None if rank is None else rank_of(line.text)
+            ranks.add(line_rank)
+            if host in (None, line.host) and line_rank == rank:
                 yield line.text
 
     for text in deque(wanted(), tail):
@@ -218,6 +221,10 @@ def logs(
         match = session.pipeline.look(arn).step(step) or match
         for text in wanted():
             click.echo(text)
+    if rank is not None and ranks == {None}:
+        click.echo(
+            "no line of this log names a rank; without --rank all lines are printed", err=True
+        )
 
 
 def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from shoal.verbs.runs.server import Pages
 from shoal.verbs.workspace import Session
 
 _MAX_WIDTH = 500
+_warn = partial(click.echo, err=True)
 
 
 @click.command()
@@ -136,7 +138,7 @@ def export(session: Session, run: str, uri: str) -> None:
 )
 def ui(session: Session, port: int) -> None:
     """Serve the pages of ENV's runs on this machine, live, until Ctrl-C."""
-    with Pages(session, port) as pages:
+    with Pages(session, port, say=_warn) as pages:
         click.echo(f"the runs of {session.title}: {pages.address}")
         click.echo("only who has this address gets an answer; Ctrl-C ends it")
         pages.serve_forever()
@@ -148,7 +150,7 @@ def ui(session: Session, port: int) -> None:
 def watch(session: Session, run: str) -> None:
     """Serve the page of RUN (an ARN, an id, or `latest`) on this machine, live, until Ctrl-C."""
     found = session.pipeline.find(run).rpartition("/")[2]
-    with Pages(session) as pages:
+    with Pages(session, say=_warn) as pages:
         click.echo(f"run {found}: {pages.address_of(session.environment.workload, found)}")
         click.echo("only who has this address gets an answer; Ctrl-C ends it")
         pages.serve_forever()

@@ -266,7 +266,8 @@ def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
     monkeypatch.setattr(history, "whole", lambda *_: next(looks, ended))
     monkeypatch.setattr(history, "others_of", lambda *_: [])
     pipeline = SimpleNamespace(find=lambda run: run)
-    kept = []
+    kept: list[str] = []
+    told: list[str] = []
     s3 = SimpleNamespace(put_object=lambda **request: kept.append(request["Key"]))
     session = SimpleNamespace(
         environment=SimpleNamespace(workload="mine"),
@@ -278,7 +279,7 @@ def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
         workspace=SimpleNamespace(root=ROOT),
     )
     session.each = (session,)
-    with Pages(cast("Session", session)) as pages:
+    with Pages(cast("Session", session), say=told.append) as pages:
         Thread(target=pages.serve_forever, daemon=True).start()
         address = pages.address_of("mine", "abc")
         (seen,) = look(
@@ -291,4 +292,4 @@ def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
         )
         pages.shutdown()
     assert (seen["found"], seen["said"]) == (["mine in dev failed", "search", True], [])
-    assert kept == ["runs/abc/run.json", "runs/abc/run.html"]
+    assert (kept, told) == (["runs/abc/run.json", "runs/abc/run.html"], [])

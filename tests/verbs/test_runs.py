@@ -13,6 +13,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from botocore.exceptions import ClientError
 
 from config.metrics import Metric
 from shoal.cli.executions import keep_page
@@ -91,7 +92,7 @@ def test_a_page_without_its_library_is_refused(tmp_path: Path) -> None:
 
 def test_pages_answer_only_who_has_the_address(tmp_path: Path) -> None:
     session = SimpleNamespace(each=(), title="dev")
-    with Pages(cast("Session", session)) as pages:
+    with Pages(cast("Session", session), say=print) as pages:
         Thread(target=pages.serve_forever, daemon=True).start()
         place = f"127.0.0.1:{pages.server_port}"
         asked = [
@@ -103,6 +104,36 @@ def test_pages_answer_only_who_has_the_address(tmp_path: Path) -> None:
         ]
         assert [status(address, host) for address, host in asked] == [200, 404, 404, 404, 404]
         pages.shutdown()
+
+
+def test_who_may_not_keep_the_page_of_a_followed_run_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running: dict[str, Any] = {"run": {"id": "abc", "ended_at": None}, "made": []}
+    ended = {**running, "run": {"id": "abc", "ended_at": BEGAN.isoformat()}}
+    looks = iter((running, ended))
+    monkeypatch.setattr(Pages, "page_of", lambda *_: next(looks))
+    session = SimpleNamespace(
+        environment=SimpleNamespace(workload="mine"),
+        pipeline=SimpleNamespace(find=str),
+        names=SimpleNamespace(bucket=str, folder=str),
+        target=SimpleNamespace(client=lambda _: SimpleNamespace(put_object=denied)),
+        poll_s=0.01,
+        title="dev",
+        workspace=SimpleNamespace(root=ROOT),
+    )
+    session.each = (session,)
+    told: list[str] = []
+    with Pages(cast("Session", session), say=told.append) as pages:
+        Thread(target=pages.serve_forever, daemon=True).start()
+        with urlopen(f"{pages.address_of('mine', 'abc')}events") as events:
+            assert "event: ended" in events.read().decode()
+        pages.shutdown()
+    assert told == ["the page of run abc is not kept: PutObject was refused: AccessDenied: no"]
+
+
+def denied(**_request: object) -> None:
+    raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
 
 
 def status(address: str, host: str) -> int:

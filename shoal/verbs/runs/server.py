@@ -10,7 +10,7 @@ import html
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,12 +28,16 @@ Record = Mapping[str, Any]
 
 
 class Pages(ThreadingHTTPServer):
-    """Serves the list of runs at `address`, and each run's page below it."""
+    """Serves the list of runs at `address`, and each run's page below it.
+
+    `say` gets a line for each page that could not be kept.
+    """
 
     daemon_threads = True
 
-    def __init__(self, session: Session, port: int = 0) -> None:
+    def __init__(self, session: Session, port: int = 0, *, say: Callable[[str], None]) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
+        self.say = say
         self.sessions = {each.environment.workload: each for each in session.each}
         self.title = session.title
         self.secret = secrets.token_urlsafe(24)
@@ -113,8 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
             while True:
                 found = self.server.page_of(session, arn)
                 if ran and _is_over(found):
-                    with suppress(ShoalError, *AWS_ERRORS):  # who may only read goes on reading
-                        keep(session, found)
+                    self._keep(session, found)
                 text = json.dumps({**found, "observed_at": None})
                 if text != last:
                     self.wfile.write(f"data: {json.dumps(found)}\n\n".encode())
@@ -126,6 +129,13 @@ class _Handler(BaseHTTPRequestHandler):
                     return
                 ran = True
                 time.sleep(session.poll_s)
+
+    def _keep(self, session: Session, run: Record) -> None:
+        """Keep the page; who may only read goes on reading, and is told."""
+        try:
+            keep(session, run)
+        except (ShoalError, *AWS_ERRORS) as error:
+            self.server.say(f"the page of run {run['run']['id']} is not kept: {refusal(error)}")
 
     def _answer(self, text: str, kind: str = "text/plain", status: int = 200) -> None:
         body = text.encode()
