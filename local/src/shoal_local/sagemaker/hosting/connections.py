@@ -11,6 +11,27 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+
+class _Connection(http.client.HTTPConnection):
+    """Sends the head of a request with its body, so that the container is woken once."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__("localhost")
+        self.auto_open = 0  # it leads into the container or nowhere
+        self.sock = sock
+        self._parts: list[bytes] = []
+
+    def send(self, data: Any) -> None:
+        """Keep a part of the request until its answer is asked for."""
+        self._parts.append(bytes(data))
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        """Send the request, and return its answer."""
+        request, self._parts = b"".join(self._parts), []
+        super().send(request)
+        return super().getresponse()
 
 
 class Connections:
@@ -60,9 +81,7 @@ class Connections:
             connection.close()
 
     def _new(self) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection("localhost")
-        connection.auto_open = 0  # it leads into the container or nowhere
-        connection.sock = self._dial()
+        connection = _Connection(self._dial())
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
