@@ -22,11 +22,13 @@ from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 PIPELINE = "shoal-mnist-dev"
 PARAMETERS = [
     {"Name": "Epochs", "Type": "Integer", "DefaultValue": 1},
+    {"Name": "Seconds", "Type": "String", "DefaultValue": "0"},
     {"Name": "Until", "Type": "String", "DefaultValue": "/"},
 ]
 WAIT = """
 import os, time
 def handler(event, context):
+    time.sleep(float(event["seconds"]))
     while not os.path.exists(event["until"]):
         time.sleep(0.05)
     return {}
@@ -35,7 +37,7 @@ def handler(event, context):
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    """An account with a pipeline that waits until the file that its parameter names is there."""
+    """An account with a pipeline that waits for seconds and for a file, as its parameters say."""
     with running(tmp_path_factory.mktemp("emulator")) as emulator:
         make_pipeline(emulator)
         yield emulator
@@ -52,7 +54,10 @@ def make_pipeline(account: Account) -> None:
         "Name": "Wait",
         "Type": "Lambda",
         "FunctionArn": f"arn:aws:lambda:us-east-1:111122223333:function:{name}",
-        "Arguments": {"until": {"Get": "Parameters.Until"}},
+        "Arguments": {
+            "seconds": {"Get": "Parameters.Seconds"},
+            "until": {"Get": "Parameters.Until"},
+        },
         "OutputParameters": [],
     }
     definition = {"Version": "2020-12-01", "Parameters": PARAMETERS, "Steps": [step]}
