@@ -24,10 +24,10 @@ import pytest
 from local.tests.control.account import eventually
 from shoal.verbs.target import Target
 from tests.end_to_end.conftest import Checkout, Finished
-from tests.repository import ROOT
+from tests.repository import CHECKOUT, ROOT
 
 PIPELINE = "shoal-mnist-dev"
-MLFLOW = ROOT / ".shoal" / "mlflow" / "bin" / "python"
+MLFLOW = CHECKOUT / ".shoal" / "mlflow" / "bin" / "python"
 """Installed by `python3 dev/tools/install.py sdks`."""
 
 
