@@ -37,10 +37,9 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (files / "prod.yaml").unlink()
     write_workload(folder, "own", "pytorch", "regression")
     script = folder / "training_code" / "own" / "pytorch" / "table.py"
-    future = "from __future__ import annotations\n"
-    script.write_text(
-        script.read_text().replace(future, f"{future}\nimport a_package_of_theirs\n", 1)
-    )
+    imports = "from pathlib import Path\n"
+    theirs = f"{imports}\nimport a_package_of_theirs  # noqa: F401\n"
+    script.write_text(script.read_text().replace(imports, theirs, 1))
     run(["git", "init", "--quiet"], folder)
     run(["git", "add", "--all"], folder)
     return folder
