@@ -50,19 +50,47 @@ def line(text: str, seconds: int, stream: str = "job/algo-1-1795489693") -> LogL
             Cause("ValueError: the loss is nan", "algo-2", 3),
         ),
         (
-            [line("[1,mpirank:1,algo-2]<stderr>: [rank1]: KeyError: 'x'", 1, SECOND_HOST)],
+            [line("[1,mpirank:1,algo-2]<stderr>: [rank1]: KeyError: 'x'", 1)],
             Cause("KeyError: 'x'", "algo-2", 1),
         ),
         (
             [
-                line("step=3/10 train_loss=0.5", 1),
-                line("  exitcode  : -9 (pid: 51)", 2),
+                line("[1,mpirank:0,algo-1]<stderr>: RuntimeError: Connection closed by peer", 1),
+                line("mpirun noticed that process rank 3 with PID 55 on node algo-2 exited on", 2),
+                line("signal 9 (Killed).", 2),
             ],
-            Cause("exitcode  : -9 (pid: 51)", "algo-1"),
+            Cause(
+                "mpirun noticed that process rank 3 with PID 55 on node algo-2 exited on"
+                " signal 9 (Killed).",
+                "algo-2",
+                3,
+            ),
+        ),
+        (
+            [
+                line("SM_HP_NAME=killed", 0),
+                line("[rank0]: RuntimeError: Connection reset by peer", 1),
+                line("  rank      : 0 (local_rank: 0)", 2, SECOND_HOST),
+                line("  exitcode  : -15 (pid: 50)", 2, SECOND_HOST),
+                line("  rank      : 1 (local_rank: 0)", 2, SECOND_HOST),
+                line("  exitcode  : -9 (pid: 51)", 2, SECOND_HOST),
+            ],
+            Cause("rank : 1 (local_rank: 0) exitcode : -9 (pid: 51)", "algo-2", 1),
+        ),
+        (
+            [line("ConnectionError: Connection reset by peer", 1)],
+            Cause("ConnectionError: Connection reset by peer", "algo-1"),
         ),
         ([line("step=3/10 train_loss=0.5 no Error here", 1)], None),
     ],
-    ids=["first-of-two-hosts", "mpirun", "killed", "nothing-said"],
+    ids=[
+        "first-of-two-hosts",
+        "mpirun",
+        "killed-under-mpirun",
+        "killed-under-torchrun",
+        "only-a-peer-is-named",
+        "nothing-said",
+    ],
 )
 def test_the_cause_is_the_first_line_that_says_why(
     lines: list[LogLine], cause: Cause | None

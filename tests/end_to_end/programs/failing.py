@@ -1,0 +1,41 @@
+"""Ranks that meet; then the last one ends as it is told, and the others wait for it.
+
+`--meet`: by a backend of torch.distributed, by MPI, or nobody (hosts without ranks).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import time
+from collections.abc import Callable
+
+
+def met(how: str) -> tuple[bool, Callable[[], object]]:
+    """Return whether this is the last rank, and how to wait for the others."""
+    if how == "nobody":
+        return os.environ["SM_CURRENT_HOST"] != "algo-1", lambda: time.sleep(600)
+    if how == "MPI":
+        world = importlib.import_module("mpi4py.MPI").COMM_WORLD
+        return world.rank == world.size - 1, world.Barrier
+    distributed = importlib.import_module("torch.distributed")
+    if how == "smddp":
+        importlib.import_module("smdistributed.dataparallel.torch.torch_smddp")
+    distributed.init_process_group(backend=how)
+    return distributed.get_rank() == distributed.get_world_size() - 1, distributed.barrier
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--meet", required=True)
+parser.add_argument("--end", choices=("raises", "is-killed"), required=True)
+options, _ = parser.parse_known_args()
+is_last, wait = met(options.meet)
+if options.meet != "nobody":
+    wait()
+if is_last and options.end == "is-killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if is_last:
+    raise ValueError("the loss is nan")
+wait()
