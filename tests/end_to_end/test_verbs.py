@@ -25,6 +25,7 @@ from local.tests.control.account import eventually
 from shoal.verbs.target import Target
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.repository import CHECKOUT, ROOT
+from tests.training_code.mnist import write_subset
 
 PIPELINE = "shoal-mnist-dev"
 MLFLOW = CHECKOUT / ".shoal" / "mlflow" / "bin" / "python"
@@ -68,11 +69,27 @@ def uploads(failed: Finished, checkout: Checkout) -> tuple[Finished, Finished]:
 
 
 @pytest.fixture(scope="module")
-def trained(uploads: tuple[Finished, Finished], checkout: Checkout) -> Finished:
-    """An execution that ends well."""
+def fewer_digits(
+    uploads: tuple[Finished, Finished],
+    emulator: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> str:
+    """A version of the dataset that is trained in some seconds; its place in S3."""
     assert uploads[0].exit_code == 0, uploads[0].output
-    short = ("--parameter", "Epochs=1", "--parameter", "MinAccuracy=0.5", "--follow")
-    finished = checkout.run("run", "dev", "--local", *short)
+    folder, place = tmp_path_factory.mktemp("digits"), "datasets/mnist.fewer/train"
+    write_subset(folder, train=16_000, test=1)
+    client, bucket = target_of(emulator).client("s3"), f"{PIPELINE}-data-111122223333-us-east-1"
+    for file in (folder / "train").iterdir():
+        client.upload_file(str(file), bucket, f"{place}/{file.name}")
+    return f"s3://{bucket}/{place}/"
+
+
+@pytest.fixture(scope="module")
+def trained(fewer_digits: str, checkout: Checkout) -> Finished:
+    """An execution that ends well."""
+    given = ("Epochs=1", "MinAccuracy=0.5", f"TrainDataUri={fewer_digits}")
+    short = [word for each in given for word in ("--parameter", each)]
+    finished = checkout.run("run", "dev", "--local", *short, "--follow")
     assert finished.exit_code == 0, finished.output
     return finished
 
