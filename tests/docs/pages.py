@@ -19,6 +19,7 @@ TAKES_A_MINUTE = "# takes a minute"
 """A block that begins so is run nightly."""
 _FENCE = re.compile(r"^([ \t]*)```(\w*)\n(.*?)^[ \t]*```$", re.DOTALL | re.MULTILINE)
 _HEREDOC = re.compile(r"<<'(\w+)'\n.*?^\1$", re.DOTALL | re.MULTILINE)
+_ANYTHING = re.escape("...")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -90,6 +91,38 @@ def unmarked(text: str, *marks: str) -> str:
 
 def _page(blocks: Iterable[str]) -> str:
     return "".join(f"```sh\n{block}```\n" for block in blocks)
+
+
+def sessions(text: str) -> list[list[tuple[str, list[str]]]]:
+    """Return the blocks of `console`: each command after a prompt, and the lines shown below it."""
+    found = []
+    for _, language, block in _FENCE.findall(text):
+        if language == "console" and "$ " in block:
+            parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)[1:]
+            found.append(
+                [
+                    (command, shown.splitlines())
+                    for command, shown in zip(parts[::2], parts[1::2], strict=True)
+                ]
+            )
+    return found
+
+
+def missing(shown: Iterable[str], printed: str) -> list[str]:
+    """Return the lines that a page shows and a program did not print.
+
+    Numbers, hashes and ids of 12 characters may be others; `...` stands for anything.
+    """
+    lines = "\n".join(map(_masked, printed.splitlines()))
+    return [
+        line
+        for line in shown
+        if not re.search(f"^{re.escape(_masked(line)).replace(_ANYTHING, '.*')}$", lines, re.M)
+    ]
+
+
+def _masked(line: str) -> str:
+    return re.sub(r"\b[0-9a-f-]{7,}\b|\b(?=\w*[0-9A-Z])\w{12}\b|\d+", "0", line.rstrip())
 
 
 def shown(text: str) -> list[str]:

@@ -24,6 +24,10 @@ from tests.docs.pages import (
 from tests.docs.tutorials import typed, writable_checkout
 
 ELSEWHERE = {
+    "README.md": "tests/docs/test_on_aws.py",
+    "docs/first-aws-run.md": "tests/docs/test_on_aws.py",
+    "docs/gitops.md": "tests/docs/test_gitops_page.py",
+    "docs/operate.md": "tests/docs/test_on_aws.py",
     "docs/guides/clients.md": "local/tests/clients/test_page.py",
     "docs/guides/language-model.md": "tests/docs/test_language_model.py",
     "docs/guides/your-own-model.md": "tests/docs/test_your_own_model.py",
@@ -42,10 +46,6 @@ SESSIONS = {
 END = ".venv/bin/shoal destroy "
 NOT_TYPED = {
     "CONTRIBUTING.md": "the gates run these tests and linters",
-    "README.md": "`Deploy to AWS` needs an account; docs/first-run.md has the same commands here",
-    "docs/first-aws-run.md": "CloudTrail needs an account",
-    "docs/gitops.md": "one run of `shoal demo --gitops`, as tests/end_to_end/test_gitops.py has it",
-    "docs/operate.md": "bootstrapping and protected stacks need an account",
 }
 """Pages whose commands are parsed only (tests/docs/test_commands.py), and why."""
 

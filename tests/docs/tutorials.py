@@ -22,7 +22,8 @@ def writable_checkout(folder: Path) -> Path:
     for entry in (CHECKOUT / "training_code").iterdir():
         (folder / "training_code" / entry.name).symlink_to(entry)
     (folder / ".venv" / "bin").mkdir()
-    (folder / ".venv" / "bin" / "hadolint").symlink_to(Path(sys.executable).parent / "hadolint")
+    for name in ("aws", "hadolint"):
+        (folder / ".venv" / "bin" / name).symlink_to(Path(sys.executable).parent / name)
     for name, arguments in (("python", ""), ("shoal", f" -m shoal.cli --root '{folder}'")):
         program = folder / ".venv" / "bin" / name
         program.write_text(f"#!/bin/sh\nexec '{sys.executable}'{arguments} \"$@\"\n")
