@@ -42,9 +42,9 @@ KILLED = {
 pytestmark = [pytest.mark.nightly, needs_networks]
 
 
-def cause(account: Account, launcher: str, end: str) -> tuple[Cause | None, int, int | None]:
-    """Run a job whose last rank ends so; return what a page says of it, and what is true."""
-    hyperparameters, hosts, rank = LAUNCHERS[launcher]
+def cause(account: Account, launcher: str, end: str) -> Cause | None:
+    """Run a job whose last rank ends so; return what a run's page says of it."""
+    hyperparameters, hosts, _ = LAUNCHERS[launcher]
     account.put("code/failing.py.tar.gz", archive({"failing.py": PROGRAM.read_bytes()}))
     machines: dict[str, Any] = {"InstanceType": "ml.p4d.24xlarge", "VolumeSizeInGB": 1}
     name = f"{launcher}-{end}".replace(" ", "-")
@@ -58,18 +58,20 @@ def cause(account: Account, launcher: str, end: str) -> tuple[Cause | None, int,
     log = LogTail(
         account.client("logs"), LogLocation("/aws/sagemaker/TrainingJobs", f"{name}/algo")
     )
-    return cause_in(list(log.read())), hosts, rank
+    return cause_in(list(log.read()))
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_an_error_is_quoted_with_host_and_rank(account: Account, launcher: str) -> None:
-    found, hosts, rank = cause(account, launcher, "raises")
+    _, hosts, rank = LAUNCHERS[launcher]
+    found = cause(account, launcher, "raises")
     assert found == Cause("ValueError: the loss is nan", f"algo-{hosts}", rank)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_killed_rank_is_named_by_host_and_rank(account: Account, launcher: str) -> None:
-    found, hosts, rank = cause(account, launcher, "is-killed")
+    _, hosts, rank = LAUNCHERS[launcher]
+    found = cause(account, launcher, "is-killed")
     assert found
     assert KILLED[launcher] in found.line
     assert (found.host, found.rank) == (f"algo-{hosts}", rank)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
 SECOND_HOST = "job/algo-2-1795489693"
+OPEN_MPI_4 = (
+    "mpirun noticed that process rank 1 with PID 0 on node algo-2 exited on signal 9 (Killed)."
+)
 
 
 def line(text: str, seconds: int, stream: str = "job/algo-1-1795489693") -> LogLine:
@@ -55,41 +58,70 @@ def line(text: str, seconds: int, stream: str = "job/algo-1-1795489693") -> LogL
         ),
         (
             [
-                line("[1,mpirank:0,algo-1]<stderr>: RuntimeError: Connection closed by peer", 1),
-                line("mpirun noticed that process rank 3 with PID 55 on node algo-2 exited on", 2),
+                line("[1,mpirank:0,algo-1]<stderr>:RuntimeError: Connection closed by peer", 1),
+                line("prterun noticed that process rank 3 with PID 55 on node algo-2 exited on", 2),
                 line("signal 9 (Killed).", 2),
             ],
             Cause(
-                "mpirun noticed that process rank 3 with PID 55 on node algo-2 exited on"
+                "prterun noticed that process rank 3 with PID 55 on node algo-2 exited on"
                 " signal 9 (Killed).",
                 "algo-2",
                 3,
             ),
         ),
+        ([line(OPEN_MPI_4, 1)], Cause(OPEN_MPI_4, "algo-2", 1)),
         (
             [
                 line("SM_HP_NAME=killed", 0),
                 line("[rank0]: RuntimeError: Connection reset by peer", 1),
                 line("  rank      : 0 (local_rank: 0)", 2, SECOND_HOST),
-                line("  exitcode  : -15 (pid: 50)", 2, SECOND_HOST),
+                line("  exitcode  : -6 (pid: 50)", 2, SECOND_HOST),
+                line("Root Cause (first observed failure):", 2, SECOND_HOST),
+                line("[0]:", 2, SECOND_HOST),
+                line("  time      : 2026-11-25_00:47:40", 2, SECOND_HOST),
+                line("  host      : algo-2", 2, SECOND_HOST),
                 line("  rank      : 1 (local_rank: 0)", 2, SECOND_HOST),
                 line("  exitcode  : -9 (pid: 51)", 2, SECOND_HOST),
             ],
             Cause("rank : 1 (local_rank: 0) exitcode : -9 (pid: 51)", "algo-2", 1),
         ),
         (
+            [
+                line("  rank      : 0 (local_rank: 0)", 1),
+                line("  exitcode  : -15 (pid: 50)", 1),
+                line("ExitCode -9", 2, SECOND_HOST),
+            ],
+            Cause("ExitCode -9", "algo-2"),
+        ),
+        (
+            [line("[1,mpirank:3,algo-2]<stderr>:Out of memory: Killed process 7 (python)", 1)],
+            Cause(
+                "[1,mpirank:3,algo-2]<stderr>:Out of memory: Killed process 7 (python)", "algo-2", 3
+            ),
+        ),
+        (
             [line("ConnectionError: Connection reset by peer", 1)],
             Cause("ConnectionError: Connection reset by peer", "algo-1"),
         ),
+        (
+            [line("[default1]:[rank3]: ValueError: process rank 0 on node algo-1 is silent", 1)],
+            Cause("ValueError: process rank 0 on node algo-1 is silent", "algo-1", 3),
+        ),
         ([line("step=3/10 train_loss=0.5 no Error here", 1)], None),
+        ([line("Allocator ran out of memory; this is not a failure", 1)], None),
     ],
     ids=[
         "first-of-two-hosts",
         "mpirun",
-        "killed-under-mpirun",
-        "killed-under-torchrun",
+        "killed-under-mpirun-5",
+        "killed-under-mpirun-4",
+        "root-cause-of-torchrun",
+        "killed-without-a-launcher",
+        "killed-by-the-kernel",
         "only-a-peer-is-named",
+        "words-of-the-error-itself",
         "nothing-said",
+        "memory-that-was-not-needed",
     ],
 )
 def test_the_cause_is_the_first_line_that_says_why(
@@ -220,17 +252,28 @@ def test_a_curve_is_of_the_rank_that_a_launcher_puts_in_front() -> None:
         "milliseconds of a step: forward=1.2.3",
         f"milliseconds of a step: forward={'1' * 400}",
         f"mpirank:{'1' * 5000}",
+        f"[{'[' * 5000}",
+        "A." * 5000,
         f"loss=1 step={'1' * 400}/1",
         f"loss=1 epoch=1 step={'1' * 400}/1",
     ],
-    ids=["repeated", "two-points", "long-time", "long-rank", "long-step", "long-step-of-an-epoch"],
+    ids=[
+        "repeated",
+        "two-points",
+        "long-time",
+        "long-rank",
+        "brackets",
+        "dots",
+        "long-step",
+        "long-step-of-an-epoch",
+    ],
 )
 def test_a_line_that_looks_like_progress_and_is_none_is_passed_over(text: str) -> None:
     lines = [line(text, 1)]
     metrics = {"train:loss": Metric(regex="loss=([0-9.]+)")}
     points = [each["points"] for each in curves_of(lines, metrics, BEGAN)]
     assert points in ([], [[[1.0, 1.0, 1.0]]])
-    assert (rank_of(text), list(parts_of({"Train": lines}))) == (None, [])
+    assert (rank_of(text), cause_in(lines), list(parts_of({"Train": lines}))) == (None, None, [])
 
 
 def test_the_parts_of_a_step_are_of_the_last_line_of_each_host() -> None:

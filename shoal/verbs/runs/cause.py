@@ -4,46 +4,56 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shoal.verbs.logs import LogLine
 from shoal.verbs.metrics import MAX_LINE
 
-# The last line of a Python traceback, below anything that launchers put in front.
+_PREFIXES = r"^(?:\[[^\]]*\](?:<\w+>)?:?\s*)*"
+"""What launchers put in front of a line: `[1,mpirank:3,algo-2]<stderr>: [rank3]: `."""
+# The last line of a Python traceback.
 _ERROR = re.compile(
-    r"^(?:\[[^\]]*\](?:<\w+>)?:?\s*)*((?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b.*)$"
+    rf"{_PREFIXES}((?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b.*)$"
 )
-# What a rank says that lost another one, and what a launcher says of its ranks.
-_OF_OTHERS = re.compile(
-    r"Connection (?:closed|reset) by peer|Broken pipe|remote process|ChildFailedError"
+# What a rank says that lost another one, or that its launcher ends.
+_LOST_PEER = re.compile(
+    r"Connection (?:closed|reset) by|Broken pipe|Socket closed|remote process|ChildFailedError"
+    r"|Dist(?:Backend|Network)Error|HorovodInternalError|UnavailableError"
+    r"|SignalException\b.*signal: 15"
 )
-# What launchers and SageMaker's toolkit say of a process that said nothing itself. They end the
-# ranks that are left with SIGTERM (15), which is no cause.
+# What launchers, SageMaker's toolkit and the kernel say of a process that said nothing itself.
+# Launchers end the ranks that are left with SIGTERM (15), which is no cause.
 _SIGNAL = re.compile(
-    r"signal (?!15\b)\d+ \(.*|^exitcode\s*: -(?!15\b)\d+.*|ExitCode -(?!15\b)\d+|^Killed$"
-    r"|[Oo]ut of memory.*"
+    rf"\bsignal (?!15\b)\d+ \(|{_PREFIXES}(?:exitcode\s*: -(?!15\b)\d|ExitCode -(?!15\b)\d"
+    r"|Killed$|Out of memory)"
 )
-_LINES_OF_A_REPORT = 4
-"""Open MPI and torchrun name the rank up to three lines above the signal."""
+_ROOT_CAUSE = "Root Cause (first observed failure)"
+_LINES_OF_A_REPORT = 6
+"""torchrun says that it is the root cause, and of which rank, up to five lines above the signal;
+Open MPI 5 names the rank one line above.
+"""
 _RANK = r"(\d{1,6})(?!\d)"
-_IN_FRONT = (
-    re.compile(rf"mpirank:{_RANK}"),  # SageMaker's toolkit, around mpirun
+_RANKS_IN_FRONT = (
+    re.compile(rf"^\[\d+,mpirank:{_RANK}"),  # SageMaker's toolkit, around mpirun
     re.compile(rf"^\[\d+,{_RANK}\]<"),  # mpirun --tag-output: [job,rank]<stdout>
-    re.compile(rf"^\[rank{_RANK}\]"),  # torch.distributed's excepthook
-    re.compile(rf"^\[default{_RANK}\]:"),  # torchrun --log-prefix
+    # torch.distributed's excepthook; what torchrun --tee puts before it is a host's own count
+    re.compile(rf"^(?:\[default\d+\]:)?\[rank{_RANK}\]"),
 )
-_REPORTED = (
-    re.compile(rf"PRTERUN.*rank {_RANK}|process rank {_RANK}"),  # mpirun
+_RANKS_IN_REPORTS = (
+    re.compile(rf"process rank {_RANK}"),  # mpirun
     re.compile(rf"^\s*rank\s*: {_RANK} \(local_rank"),  # torchrun
 )
 # mpirun prints what the ranks of all hosts say into the stream of its own host.
-_HOST = re.compile(r"mpirank:\d{1,6},(algo-\d+)\]|on node (algo-\d+)\b")
+_HOST_IN_FRONT = re.compile(r"^\[\d+,mpirank:\d{1,6},(algo-\d+)\]")
+_HOST_IN_A_REPORT = re.compile(r"on node (algo-\d+)\b")
 
 
 @dataclass(frozen=True)
 class Cause:
-    """The line that says why, and whose it is; "" and None are what it does not say."""
+    """The line that says why (a launcher's report in one line), and whose it is; "" and None are
+    what it does not say.
+    """
 
     line: str
     host: str = ""
@@ -52,14 +62,7 @@ class Cause:
 
 def rank_of(text: str) -> int | None:
     """Return the rank that a launcher put into a line; None where it puts none."""
-    return _rank(text, (*_IN_FRONT, *_REPORTED))
-
-
-def _rank(text: str, patterns: Sequence[re.Pattern[str]]) -> int | None:
-    for pattern in patterns:
-        if match := pattern.search(text[:MAX_LINE]):
-            return int(next(group for group in match.groups() if group))
-    return None
+    return _rank(text, (*_RANKS_IN_FRONT, *_RANKS_IN_REPORTS))
 
 
 def cause_in(lines: Sequence[LogLine]) -> Cause | None:
@@ -70,34 +73,47 @@ def cause_in(lines: Sequence[LogLine]) -> Cause | None:
     """
     in_order = sorted(lines, key=lambda line: line.at)  # stable: within a stream as printed
     errors = [
-        (Cause(match[1].strip(), _host(line, line.text), rank_of(line.text)), match[1])
+        Cause(match[1].strip(), _host_in_front(line), _rank(line.text, _RANKS_IN_FRONT))
         for line in in_order
         if (match := _ERROR.search(line.text[:MAX_LINE]))
     ]
-    of_the_rank_itself = (cause for cause, text in errors if not _OF_OTHERS.search(text))
-    of_others = (cause for cause, _ in errors)
-    for found in (of_the_rank_itself, _killed(in_order), of_others):
-        if cause := next(found, None):
-            return cause
+    own = [each for each in errors if not _LOST_PEER.search(each.line)]
+    return next(iter([*own, *_reports(in_order), *errors]), None)
+
+
+def _reports(in_order: Sequence[LogLine]) -> list[Cause]:
+    """Return the reports of processes that a signal ended, those of a root cause first."""
+    last_lines: dict[str, list[str]] = defaultdict(list)
+    reports: list[tuple[bool, Cause]] = []
+    for line in in_order:
+        window = last_lines[line.stream]
+        window.append(line.text[:MAX_LINE].strip())
+        del window[:-_LINES_OF_A_REPORT]
+        if _SIGNAL.search(window[-1]):
+            is_root = any(_ROOT_CAUSE in text for text in window)
+            reports.append((is_root, _report(line, window)))
+    return [cause for _, cause in sorted(reports, key=lambda each: not each[0])]
+
+
+def _report(line: LogLine, window: Sequence[str]) -> Cause:
+    """Return the report that ends with this line: from the last line that names a rank."""
+    ranks = [_rank(text, _RANKS_IN_REPORTS) for text in window]
+    named = [at for at, rank in enumerate(ranks) if rank is not None]
+    if not named:
+        return Cause(window[-1], _host_in_front(line), _rank(line.text, _RANKS_IN_FRONT))
+    words = " ".join(" ".join(window[named[-1] :]).split())
+    host = _HOST_IN_A_REPORT.search(words)
+    return Cause(words, host[1] if host else line.host, ranks[named[-1]])
+
+
+def _rank(text: str, patterns: Sequence[re.Pattern[str]]) -> int | None:
+    for pattern in patterns:
+        if match := pattern.search(text[:MAX_LINE]):
+            return int(match[1])
     return None
 
 
-def _killed(in_order: Sequence[LogLine]) -> Iterator[Cause]:
-    """Yield the reports of processes that a signal ended, with the lines that name the rank."""
-    before: dict[str, list[str]] = defaultdict(list)
-    for line in in_order:
-        report = before[line.stream]
-        report.append(line.text[:MAX_LINE].strip())
-        del report[:-_LINES_OF_A_REPORT]
-        if match := _SIGNAL.search(report[-1]):
-            ranks = [_rank(text, _REPORTED) for text in report]
-            named = max((at for at, rank in enumerate(ranks) if rank is not None), default=None)
-            told = [match[0]] if named is None else report[named:]
-            rank = None if named is None else ranks[named]
-            yield Cause(" ".join(" ".join(told).split()), _host(line, told[0]), rank)
-
-
-def _host(line: LogLine, text: str) -> str:
-    """Return the host that a launcher names, otherwise the one whose stream has the line."""
-    match = _HOST.search(text[:MAX_LINE])
-    return next(filter(None, match.groups())) if match else line.host
+def _host_in_front(line: LogLine) -> str:
+    """Return the host that a launcher puts in front of a line, or the one of its stream."""
+    match = _HOST_IN_FRONT.search(line.text[:MAX_LINE])
+    return match[1] if match else line.host

@@ -1,4 +1,4 @@
-"""Ranks that meet; then the last one ends as it is told, and the others wait for it.
+"""Ranks that meet; then the last one ends as it is told, while the others wait.
 
 `--meet`: by a backend of torch.distributed, by MPI, or nobody (hosts without ranks).
 """
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 
-def met(how: str) -> tuple[bool, Callable[[], object]]:
+def join(how: str) -> tuple[bool, Callable[[], object]]:
     """Return whether this is the last rank, and how to wait for the others."""
     if how == "nobody":
         return os.environ["SM_CURRENT_HOST"] != "algo-1", lambda: time.sleep(600)
@@ -31,7 +31,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--meet", required=True)
 parser.add_argument("--end", choices=("raises", "is-killed"), required=True)
 options, _ = parser.parse_known_args()
-is_last, wait = met(options.meet)
+is_last, wait = join(options.meet)
 if options.meet != "nobody":
     wait()
 if is_last and options.end == "is-killed":
