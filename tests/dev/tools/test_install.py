@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.tools.install import compile_cdk, compile_programs, launcher_text
+from dev.tools.install import cdk_text, compile_cdk, compile_programs, launcher_text
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -123,3 +124,14 @@ def test_the_shoal_command_starts_from_a_folder_with_a_space_in_its_name(tmp_pat
     launcher.chmod(0o755)
     result = _run(str(launcher), "--help")
     assert result.returncode == 0, result.stderr
+
+
+def test_the_cdk_command_needs_no_node_on_the_path(tmp_path: Path) -> None:
+    launcher = tmp_path / "cdk"
+    launcher.write_text(cdk_text(ROOT / ".venv" / "bin" / "python", ROOT))
+    launcher.chmod(0o755)
+    result = subprocess.run(
+        [launcher, "--version"], env={}, capture_output=True, text=True, check=True
+    )
+    locked = json.loads((ROOT / "package-lock.json").read_text())["packages"]
+    assert result.stdout.startswith(locked["node_modules/aws-cdk"]["version"])
