@@ -31,6 +31,7 @@ from shoal.verbs.target import Target
 
 MIN_BOOTSTRAP_VERSION = 6
 """The version that the templates' own rule demands (aws-cdk-lib, DefaultStackSynthesizer)."""
+_CHOSEN = "executions that choose it need it"
 _ENABLED_STATUSES = ("opt-in-not-required", "opted-in")
 _REGION_OFF_CODES = (
     "InvalidClientTokenId",
@@ -177,7 +178,9 @@ class Doctor:
             says = (
                 f"version {version} is older than {MIN_BOOTSTRAP_VERSION}, which the templates need"
             )
-            yield Finding("bootstrap", State.FAILED, says, "bootstrap again: npx cdk bootstrap")
+            yield Finding(
+                "bootstrap", State.FAILED, says, "bootstrap again: .venv/bin/cdk bootstrap"
+            )
             return
         mistakes = list(asset_mistakes(self.target, self.environment))
         for says, advice in mistakes:
@@ -193,7 +196,7 @@ class Doctor:
                 State.FAILED,
                 f"the CDK is bootstrapped with the qualifier {', '.join(others)} only; Shoal uses"
                 f" {QUALIFIER}",
-                f"bootstrap a second time: npx cdk bootstrap {place} --toolkit-stack-name"
+                f"bootstrap a second time: .venv/bin/cdk bootstrap {place} --toolkit-stack-name"
                 f" CDKToolkit-shoal --qualifier {QUALIFIER}",
             )
         advice = (
@@ -226,17 +229,19 @@ class Doctor:
 
     def _offerings(self) -> Iterator[Finding]:
         network, environment = self.environment.network, self.environment
-        requirements = [(environment.training.instance_type, network.training_az_id)]
-        requirements += [
-            (environment.evaluation.instance_type, network.training_az_id)
-        ]  # it runs in the training subnet
+        # the evaluation runs in the training subnet
+        kinds = (environment.training.instance_type, environment.evaluation.instance_type)
+        trained = [(kind, network.training_az_id) for kind in kinds]
         if endpoint := environment.endpoint:
-            requirements += [(endpoint.instance_type, zone) for zone in network.hosting_az_ids]
-        for instance_type, zone in dict.fromkeys(requirements):
-            yield self._offering(instance_type, zone)
+            trained += [(endpoint.instance_type, zone) for zone in network.hosting_az_ids]
+        served = [(kind, zone) for kind in self._served() for zone in network.hosting_az_ids]
+        for instance_type, zone in dict.fromkeys((*trained, *served)):
+            finding = self._offering(instance_type, zone)
+            yield finding if (instance_type, zone) in served else self._of_a_training(finding)
         for instance_type in self._optional_types():
-            if (instance_type, network.training_az_id) not in requirements:
-                yield _as_optional(self._offering(instance_type, network.training_az_id))
+            if (instance_type, network.training_az_id) not in trained:
+                offering = self._offering(instance_type, network.training_az_id)
+                yield _as_optional(offering, _CHOSEN)
 
     def _optional_types(self) -> tuple[str, ...]:
         """Return the types that train only in an execution whose parameters choose them."""
@@ -271,12 +276,34 @@ class Doctor:
             .paginate(ServiceCode="sagemaker")
         )
         quotas = {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
-        for name, needed in self._instance_counts().items():
-            yield _quota(name, quotas.get(name.lower()), needed)
+        served = {f"{kind} for endpoint usage": count for kind, count in self._served().items()}
+        trained = self._instance_counts()
+        for name in dict.fromkeys((*trained, *served)):
+            needed = served.get(name, 0) + trained.get(name, 0)
+            finding = _quota(name, quotas.get(name.lower()), needed)
+            yield finding if name in served else self._of_a_training(finding)
         training = self.environment.training
         for instance_type in self._optional_types():
             name = f"{instance_type} for {self._training_use()}"
-            yield _as_optional(_quota(name, quotas.get(name.lower()), training.instance_count))
+            quota = _quota(name, quotas.get(name.lower()), training.instance_count)
+            yield _as_optional(quota, _CHOSEN)
+
+    def _of_a_training(self, finding: Finding) -> Finding:
+        """Return a finding about what only executions use, as a warning where releases come from
+        another environment.
+        """
+        source = self.environment.promoted_from
+        if source is None:
+            return finding
+        return _as_optional(finding, f"a training needs it; releases come from {source}")
+
+    def _served(self) -> dict[str, int]:
+        """Return the number of instances that serve a release while the next one comes, by type."""
+        serving = self.environment.serving
+        if not serving or serving.serverless:
+            return {}
+        most = serving.autoscaling.max if serving.autoscaling else serving.instance_count
+        return {serving.instance_type: 2 * most}
 
     def _training_use(self) -> str:
         return "spot training job usage" if self.environment.training.spot else "training job usage"
@@ -453,18 +480,11 @@ def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
     return Finding(question, State.FAILED, says, f"{advice} --desired-value {needed}")
 
 
-def _as_optional(finding: Finding) -> Finding:
-    """Return the finding about one of training.other_instance_types, as a warning if it failed.
-
-    An execution with the usual type can run all the same.
-    """
+def _as_optional(finding: Finding, who: str) -> Finding:
+    """Return the finding about what only some need, as a warning if it failed."""
     if finding.state is not State.FAILED:
         return finding
-    return replace(
-        finding,
-        state=State.WARNING,
-        says=f"{finding.says} (only executions that choose it need it)",
-    )
+    return replace(finding, state=State.WARNING, says=f"{finding.says} (only {who})")
 
 
 def _split(image: str) -> tuple[str, str, str]:

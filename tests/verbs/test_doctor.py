@@ -21,6 +21,7 @@ from shoal.verbs.doctor import Doctor, Finding, Needs, State
 from shoal.verbs.image import Image
 from shoal.verbs.target import Target
 from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT
 
 
 def changed(**sections: dict[str, Any]) -> Environment:
@@ -112,6 +113,24 @@ def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
         in findings["quota: ml.p3dn.24xlarge for training job usage"].says
     )
     assert "ml.p3dn.24xlarge in use1-az4" in findings
+
+
+def test_what_serves_needs_a_quota_for_two_fleets_and_training_only_where_it_trains(
+    target: Target,
+) -> None:
+    staging = load_environment("staging", ROOT).model_copy(update={"account": ACCOUNT})
+    training, hosting = (
+        f"{each} usage"
+        for each in ("ml.p4d.24xlarge for training job", "ml.m5.xlarge for endpoint")
+    )
+    with quota(target, training, 0), quota(target, hosting, 4):
+        findings = examined(target, staging)
+    assert findings[f"quota: {hosting}"].says.startswith("4, and 5 needed; ")
+    assert findings[f"quota: {hosting}"].state is State.FAILED
+    assert findings[f"quota: {training}"].says.endswith(
+        "(only a training needs it; releases come from dev)"
+    )
+    assert findings[f"quota: {training}"].state is State.WARNING
 
 
 def test_the_evaluations_type_is_looked_for_in_the_training_zone(target: Target) -> None:
