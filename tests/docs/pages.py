@@ -20,6 +20,7 @@ TAKES_A_MINUTE = "# takes a minute"
 _FENCE = re.compile(r"^([ \t]*)```(\w*)\n(.*?)^[ \t]*```$", re.DOTALL | re.MULTILINE)
 _HEREDOC = re.compile(r"<<'(\w+)'\n.*?^\1$", re.DOTALL | re.MULTILINE)
 _ANYTHING = re.escape("...")
+_CHANGES = r"(\b\d{12}\b)|\b[0-9a-f-]{7,}\b|\b(?=\w*[0-9A-Z])\w{12}\b|\d+"
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -97,21 +98,18 @@ def sessions(text: str) -> list[list[tuple[str, list[str]]]]:
     """Return the blocks of `console`: each command after a prompt, and the lines shown below it."""
     found = []
     for _, language, block in _FENCE.findall(text):
-        if language == "console" and "$ " in block:
-            parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)[1:]
-            found.append(
-                [
-                    (command, shown.splitlines())
-                    for command, shown in zip(parts[::2], parts[1::2], strict=True)
-                ]
-            )
+        parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)[1:]
+        if language == "console" and parts:
+            shown = (each.splitlines() for each in parts[1::2])
+            found.append(list(zip(parts[::2], shown, strict=True)))
     return found
 
 
 def missing(shown: Iterable[str], printed: str) -> list[str]:
     """Return the lines that a page shows and a program did not print.
 
-    Numbers, hashes and ids of 12 characters may be others; `...` stands for anything.
+    `...` stands for anything. Numbers and hashes may be others, but for account ids, and so may
+    names that are made up: 12 characters with a digit or a capital letter.
     """
     lines = "\n".join(map(_masked, printed.splitlines()))
     return [
@@ -122,7 +120,7 @@ def missing(shown: Iterable[str], printed: str) -> list[str]:
 
 
 def _masked(line: str) -> str:
-    return re.sub(r"\b[0-9a-f-]{7,}\b|\b(?=\w*[0-9A-Z])\w{12}\b|\d+", "0", line.rstrip())
+    return re.sub(_CHANGES, lambda found: found[1] or "0", line.rstrip())
 
 
 def shown(text: str) -> list[str]:

@@ -20,7 +20,7 @@ from shoal.demo.gitops.checkout import GitCheckout
 from shoal.verbs.local_server import LocalServer
 from shoal.verbs.target import Target
 from tests.cli.conftest import PROD, STAGING
-from tests.docs.pages import missing, sessions, text_of
+from tests.docs.pages import blocks, missing, sessions, text_of
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT, REGION
 
@@ -32,7 +32,7 @@ TRAIN, REFUSED, APPROVE, PROMOTE, AGAIN, LOOK, ALONE, REJECTED = sessions(
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reader:
     """Somebody with a checkout of three environments, whose `shoal` speaks to shoal-local."""
 
@@ -47,9 +47,9 @@ class Reader:
                 self.missed.extend([f"$ {command}", *lines, "was not printed:", printed])
 
     def run(self, command: str) -> str:
-        words = ("shoal", f"{sys.executable} -m shoal.cli --root {self.checkout.root}")
+        shoal = f"{sys.executable} -m shoal.cli --root {self.checkout.root}"
         return subprocess.run(
-            ["bash", "-c", re.sub(rf"^{words[0]}\b", words[1], command)],
+            ["bash", "-c", re.sub(r"^shoal\b", shoal, command)],
             cwd=self.checkout.root,
             env=self.checkout.environment | {"PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -94,6 +94,11 @@ def judge(target: Target, status: str) -> None:
     sagemaker.update_model_package(
         ModelPackageArn=package["ModelPackageArn"], ModelApprovalStatus=status
     )
+
+
+def test_all_commands_of_the_page_are_in_blocks_with_prompts() -> None:
+    page = text_of("docs/gitops.md")
+    assert len(blocks(page)) == len(sessions(page))
 
 
 @pytest.mark.nightly

@@ -74,7 +74,7 @@ def fewer_digits(
     emulator: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> str:
-    """A version of the dataset that is trained in some seconds; its place in S3."""
+    """Upload the first 16,000 training digits; return their URI."""
     assert uploads[0].exit_code == 0, uploads[0].output
     folder, place = tmp_path_factory.mktemp("digits"), "datasets/mnist.fewer/train"
     write_subset(folder, train=16_000, test=1)
