@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shoal.verbs.logs import LogLine
 from shoal.verbs.metrics import MAX_LINE
@@ -15,6 +15,10 @@ _PREFIXES = r"^(?:\[[^\]]*\](?:<\w+>)?:?\s*)*"
 # The last line of a Python traceback.
 _ERROR = re.compile(
     rf"{_PREFIXES}((?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b.*)$"
+)
+# The same without its message, which Python writes after it, and the toolkit may read after it.
+_CUT_ERROR = re.compile(
+    rf"{_PREFIXES}(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt):?$"
 )
 # What a rank says that lost another one, or that its launcher ends.
 _LOST_PEER = re.compile(
@@ -71,7 +75,7 @@ def cause_in(lines: Sequence[LogLine]) -> Cause | None:
     An error of one rank ends the others, whose own errors come after it. A rank that is killed says
     nothing, so that only its launcher knows; what the others say of it counts last.
     """
-    in_order = sorted(lines, key=lambda line: line.at)  # stable: within a stream as printed
+    in_order = _whole(sorted(lines, key=lambda line: line.at))  # stable: in a stream as printed
     errors = [
         Cause(match[1].strip(), _host_in_front(line), _rank(line.text, _RANKS_IN_FRONT))
         for line in in_order
@@ -79,6 +83,27 @@ def cause_in(lines: Sequence[LogLine]) -> Cause | None:
     ]
     own = [each for each in errors if not _LOST_PEER.search(each.line)]
     return next(iter([*own, *_reports(in_order), *errors]), None)
+
+
+def _whole(in_order: Sequence[LogLine]) -> list[LogLine]:
+    """Return the lines, an error and its message in one where they are two of a stream.
+
+    SageMaker's toolkit prints what it has read so far as a line of its own (`watch` in its
+    process.py).
+    """
+    whole: list[LogLine] = []
+    last: dict[str, int] = {}
+    for line in in_order:
+        text, at = line.text.strip(), last.get(line.stream)
+        before = "" if at is None else whole[at].text[:MAX_LINE].strip()
+        is_rest = before.endswith(":") or text.startswith(":")
+        if at is not None and is_rest and _CUT_ERROR.search(before):
+            separator = "" if text.startswith(":") else " "
+            whole[at] = replace(whole[at], text=f"{before}{separator}{text}")
+        else:
+            last[line.stream] = len(whole)
+            whole.append(line)
+    return whole
 
 
 def _reports(in_order: Sequence[LogLine]) -> list[Cause]:
