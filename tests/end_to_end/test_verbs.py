@@ -99,6 +99,11 @@ def executions(emulator: dict[str, str]) -> list[str]:
     return [each["PipelineExecutionArn"] for each in found["PipelineExecutionSummaries"]]
 
 
+def run_id(followed: Finished) -> str:
+    """The id of the execution that `shoal run --follow` started."""
+    return re.findall(r"^started: \S+/(\w+)$", followed.output, re.MULTILINE)[0]
+
+
 def target_of(emulator: dict[str, str]) -> Target:
     """The account of the variables."""
     return Target(
@@ -171,7 +176,7 @@ def run_json(checkout: Checkout, run: str, folder: Path) -> dict[str, Any]:
 def test_the_report_of_a_run_has_its_measurements_costs_and_origin(
     emulator: dict[str, str], trained: Finished, checkout: Checkout, tmp_path: Path
 ) -> None:
-    record = run_json(checkout, "latest", tmp_path)
+    record = run_json(checkout, run_id(trained), tmp_path)
     assert record["verdict"]["outcome"] == "Succeeded"
     assert {step["status"] for step in record["steps"]} == {"Succeeded", "NotStarted"}
     assert [each["holds"] for each in record["lineage"]] == [None] + [True] * 5  # no git here
@@ -234,12 +239,12 @@ def with_mlflow(checkout: Checkout, *command: str) -> str:
 def test_a_run_that_is_exported_twice_is_one_run_of_mlflow_with_one_version(
     mlflow_server: str, trained: Finished, checkout: Checkout, tmp_path: Path
 ) -> None:
-    export = ("--root", str(checkout.root), "export", "dev", "latest", "--local")
+    export = ("--root", str(checkout.root), "export", "dev", run_id(trained), "--local")
     for _ in range(2):
         with_mlflow(checkout, "-m", "shoal.cli", *export, "--mlflow", mlflow_server)
     reader = str(Path(__file__).with_name("mlflow_reader.py"))
     read = json.loads(with_mlflow(checkout, reader, mlflow_server, PIPELINE))
-    record = run_json(checkout, "latest", tmp_path)
+    record = run_json(checkout, run_id(trained), tmp_path)
     (run,), ((version, source, _),) = read["runs"], read["versions"]
     losses = next(each["points"] for each in record["curves"] if each["name"] == "train:loss")
     assert (run["name"], run["status"]) == (record["run"]["id"], "FINISHED")
@@ -253,15 +258,17 @@ def test_a_run_that_is_exported_twice_is_one_run_of_mlflow_with_one_version(
 def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
     failed: Finished, trained: Finished, checkout: Checkout, tmp_path: Path
 ) -> None:
+    good, bad = run_id(trained), run_id(failed)
     listed = json.loads(checkout.run("runs", "dev", "--local", "--json").output)
-    assert [each["status"] for each in listed] == ["Succeeded", "Failed"]
+    status = {each["run"]: each["status"] for each in listed}
+    assert (status[good], status[bad]) == ("Succeeded", "Failed")
     shown = checkout.run("runs", "dev", "--local").output
-    assert all(each["run"] in shown for each in listed), shown
-    verdict = run_json(checkout, listed[1]["run"], tmp_path)["verdict"]
+    assert all(each in shown for each in status), shown
+    verdict = run_json(checkout, bad, tmp_path)["verdict"]
     assert (verdict["step"], verdict["host"]) == ("Train", "algo-1"), failed.output
-    assert verdict["next"] == f"shoal logs dev --local {listed[1]['run']} Train"
+    assert verdict["next"] == f"shoal logs dev --local {bad} Train"
     assert " does not exist; the folder holds of-nobody.txt" in verdict["line"]
-    compared = checkout.run("compare", "dev", listed[0]["run"], listed[1]["run"], "--local")
+    compared = checkout.run("compare", "dev", good, bad, "--local")
     assert re.search(r"status +Succeeded +Failed", compared.output), compared.output
     assert re.search(r"Epochs +1 ", compared.output), compared.output
 
@@ -271,30 +278,26 @@ def test_who_follows_a_run_keeps_its_page_however_it_ends(
 ) -> None:
     s3, bucket = target_of(emulator).client("s3"), f"{PIPELINE}-artifacts-111122223333-us-east-1"
     listed = s3.list_objects_v2(Bucket=bucket, Prefix="runs/")["Contents"]
-    for arn, followed in zip(executions(emulator), (trained, failed), strict=True):
-        folder = f"runs/{arn.rpartition('/')[2]}"
+    for followed in (trained, failed):
+        folder = f"runs/{run_id(followed)}"
         assert f"page: s3://{bucket}/{folder}/run.html" in followed.output
         assert {f"{folder}/run.html", f"{folder}/run.json"} <= {each["Key"] for each in listed}
 
 
 def test_a_failed_run_says_that_the_teardown_function_looked(
-    failed: Finished,
-    trained: Finished,
-    emulator: dict[str, str],
-    checkout: Checkout,
-    tmp_path: Path,
+    failed: Finished, checkout: Checkout, tmp_path: Path
 ) -> None:
-    first = executions(emulator)[-1].rpartition("/")[2]
-    cleanups = run_json(checkout, first, tmp_path)["cleanups"]
-    assert ("teardown", "nothing left, deleted nothing") in {
-        (each["by"], each["text"]) for each in cleanups
-    }
+    def cleanups() -> list[tuple[str, str]]:
+        found = run_json(checkout, run_id(failed), tmp_path)["cleanups"]
+        return [(each["by"], each["text"]) for each in found]
+
+    assert eventually(lambda: ("teardown", "nothing left, deleted nothing") in cleanups(), 60)
 
 
 def test_the_status_of_a_run_says_its_version_and_what_to_do_next(
     trained: Finished, checkout: Checkout
 ) -> None:
-    status = checkout.run("status", "dev", "latest", "--local").output
+    status = checkout.run("status", "dev", run_id(trained), "--local").output
     for output in (trained.output, status):
         assert "gate: accuracy " in output
         assert (
@@ -306,7 +309,7 @@ def test_the_page_of_a_run_is_shown_beside_the_run_before(
     trained: Finished, checkout: Checkout, tmp_path: Path
 ) -> None:
     file = tmp_path / "run.html"
-    finished = checkout.run("report", "dev", "latest", "--local", "-o", str(file))
+    finished = checkout.run("report", "dev", run_id(trained), "--local", "-o", str(file))
     assert (finished.exit_code, finished.output.count("Succeeded")) == (0, 1), finished.output
     text = file.read_text()
     assert len(text) < 400_000
@@ -418,35 +421,21 @@ def test_a_wrong_parameter_starts_nothing(emulator: dict[str, str], checkout: Ch
 
 
 def test_an_execution_that_fails_is_told_by_run_and_status(
-    failed: Finished, emulator: dict[str, str], checkout: Checkout
+    failed: Finished, checkout: Checkout
 ) -> None:
     told = failed.output
     assert (failed.exit_code, "step Train failed" in told) == (1, True), told
-    first = executions(emulator)[-1].rpartition("/")[2]
-    status = checkout.run("status", "dev", first, "--local").output
+    status = checkout.run("status", "dev", run_id(failed), "--local").output
     assert re.search(r"Train +Training +Failed", status), status
 
 
-@pytest.mark.usefixtures("trained")
-def test_the_status_of_an_execution_has_its_gates(
-    emulator: dict[str, str], checkout: Checkout
-) -> None:
-    found = target_of(emulator).client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)
-    (trained,) = [
-        each["PipelineExecutionArn"].rpartition("/")[2]
-        for each in found["PipelineExecutionSummaries"]
-        if each["PipelineExecutionStatus"] == "Succeeded"
-    ]
-    status = checkout.run("status", "dev", trained, "--local").output
+def test_the_status_of_an_execution_has_its_gates(trained: Finished, checkout: Checkout) -> None:
+    status = checkout.run("status", "dev", run_id(trained), "--local").output
     assert re.search(r"gate: accuracy 0\.\d+, must be at least 0.5$", status, re.M), status
 
 
-@pytest.mark.usefixtures("failed")
-def test_an_execution_that_has_ended_is_not_stopped(
-    emulator: dict[str, str], checkout: Checkout
-) -> None:
-    first = executions(emulator)[-1].rpartition("/")[2]
-    result = checkout.run("stop", "dev", first, "--local")
+def test_an_execution_that_has_ended_is_not_stopped(failed: Finished, checkout: Checkout) -> None:
+    result = checkout.run("stop", "dev", run_id(failed), "--local")
     assert (
         result.exit_code,
         "has ended already as Failed: there is nothing to stop" in result.output,
