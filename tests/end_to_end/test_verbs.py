@@ -101,7 +101,9 @@ def executions(emulator: dict[str, str]) -> list[str]:
 
 def run_id(followed: Finished) -> str:
     """The id of the execution that `shoal run --follow` started."""
-    return re.findall(r"^started: \S+/(\w+)$", followed.output, re.MULTILINE)[0]
+    started = re.search(r"^started: \S+/(\w+)$", followed.output, re.MULTILINE)
+    assert started, followed.output
+    return started[1]
 
 
 def target_of(emulator: dict[str, str]) -> Target:

@@ -205,7 +205,7 @@ def test_the_younger_of_two_that_nobody_saw_coming_is_stopped(
     first = deliver(account, "2026-11-28T03:00:00Z", Until=str(release)).result["execution"]
     monkeypatch.setenv("PIPELINE_NAME", PIPELINE)
     handler = load("start")
-    request = handler.of_schedule(event("other", "2026-11-28T03:00:00Z", {}))
+    request = handler.of_schedule(event("other", "2026-11-28T03:00:00Z", {"Until": str(release)}))
     outcome = handler.start(BlindAtFirst(account.client("sagemaker")), request)
     assert (outcome.status, outcome.execution) == ("overlap", first)
     assert [each["PipelineExecutionArn"] for each in executions(account, "Executing")] == [first]

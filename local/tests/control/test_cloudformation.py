@@ -385,11 +385,21 @@ def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> N
     before = limit()
     account.update(name, resources(200))
     assert (before, limit()) == (100, 200)
-    account.client("cloudformation").delete_stack(StackName=name)
-    assert eventually(
-        lambda: not account.client("budgets").describe_budgets(AccountId=ACCOUNT_ID).get("Budgets")
-    )
-    assert eventually(lambda: not account.client("sns").list_subscriptions()["Subscriptions"])
+    cloudformation = account.client("cloudformation")
+    topic_arn = cloudformation.describe_stack_resource(StackName=name, LogicalResourceId="Topic")[
+        "StackResourceDetail"
+    ]["PhysicalResourceId"]
+
+    def left() -> list[str]:
+        budgets = account.client("budgets").describe_budgets(AccountId=ACCOUNT_ID)
+        names = [each["BudgetName"] for each in budgets.get("Budgets", [])]
+        mailed = account.client("sns").list_subscriptions()["Subscriptions"]
+        return [each for each in (*names, *(m["TopicArn"] for m in mailed)) if each in made]
+
+    made = {budget, topic_arn}
+    assert {*left()} == made
+    cloudformation.delete_stack(StackName=name)
+    assert eventually(lambda: not left())
 
 
 def test_tags_of_a_stack_are_on_its_resources_and_follow_a_change(account: Account) -> None:
