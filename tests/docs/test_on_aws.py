@@ -83,9 +83,12 @@ def test_a_protected_environment_is_deployed_and_taken_away_but_for_its_data(
 ) -> None:
     edit(checkout, {"protect": True}, {})
     asked = """
+BUCKET=$(aws s3 ls | grep -o 'shoal-mnist-dev-data-.*')
 aws cloudformation list-stacks --query "StackSummaries[].[StackName,StackStatus]" --output text
 aws sagemaker list-model-packages --model-package-group-name shoal-mnist-dev --output text
-aws kms list-aliases --query "Aliases[].AliasName" --output text
+rule="ServerSideEncryptionConfiguration.Rules[0].ApplyServerSideEncryptionByDefault.KMSMasterKeyID"
+key=$(aws s3api get-bucket-encryption --bucket $BUCKET --query $rule --output text)
+aws kms describe-key --key-id $key --query "['key', KeyMetadata.KeyState]" --output text
 """
     text = page(*OPERATE).replace("PROJECT-ENV", "mnist-dev")
     assert " succeeded" in typed(checkout, text.rpartition("\naws s3 ls")[0] + "\n```\n", 1100)
@@ -96,4 +99,4 @@ aws kms list-aliases --query "Aliases[].AliasName" --output text
     assert len(stacks) == 4
     assert {status for _, status in stacks} == {"DELETE_COMPLETE"}
     assert ":model-package/shoal-mnist-dev/1" in printed
-    assert "alias/shoal-mnist-dev" in printed
+    assert "key\tEnabled" in printed

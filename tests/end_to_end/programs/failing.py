@@ -14,17 +14,24 @@ from collections.abc import Callable
 
 
 def join(how: str) -> tuple[bool, Callable[[], object]]:
-    """Return whether this is the last rank, and how to wait for the others."""
+    """Meet the others; return whether this is the last rank, and how to wait."""
     if how == "nobody":
-        return os.environ["SM_CURRENT_HOST"] != "algo-1", lambda: time.sleep(600)
+        return os.environ["SM_CURRENT_HOST"] != "algo-1", sleep
     if how == "MPI":
         world = importlib.import_module("mpi4py.MPI").COMM_WORLD
-        return world.rank == world.size - 1, world.Barrier
+        world.Barrier()
+        # In MPI itself a rank that loses its peer may abort before the launcher sees who died.
+        return world.rank == world.size - 1, sleep
     distributed = importlib.import_module("torch.distributed")
     if how == "smddp":
         importlib.import_module("smdistributed.dataparallel.torch.torch_smddp")
     distributed.init_process_group(backend=how)
+    distributed.barrier()
     return distributed.get_rank() == distributed.get_world_size() - 1, distributed.barrier
+
+
+def sleep() -> None:
+    time.sleep(600)
 
 
 parser = argparse.ArgumentParser()
@@ -32,8 +39,6 @@ parser.add_argument("--meet", required=True)
 parser.add_argument("--end", choices=("raises", "is-killed"), required=True)
 options, _ = parser.parse_known_args()
 is_last, wait = join(options.meet)
-if options.meet != "nobody":
-    wait()
 if is_last and options.end == "is-killed":
     os.kill(os.getpid(), signal.SIGKILL)
 if is_last:
