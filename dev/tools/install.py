@@ -277,7 +277,7 @@ def launcher_text(python: Path, root: Path) -> str:
 
 
 def cdk_text(python: Path, root: Path) -> str:
-    """A script that runs the installed CDK CLI."""
+    """Return a script that runs the installed CDK CLI."""
     words = (
         str(python),
         "-m",

@@ -12,14 +12,11 @@ from shoal.verbs.metrics import MAX_LINE
 
 _PREFIXES = r"^(?:\[[^\]]*\](?:<\w+>)?:?\s*)*"
 """What launchers put in front of a line: `[1,mpirank:3,algo-2]<stderr>: [rank3]: `."""
+_CLASS = r"(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)"
 # The last line of a Python traceback.
-_ERROR = re.compile(
-    rf"{_PREFIXES}((?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b.*)$"
-)
+_ERROR = re.compile(rf"{_PREFIXES}({_CLASS}\b.*)$")
 # The same without its message, which Python writes after it, and the toolkit may read after it.
-_CUT_ERROR = re.compile(
-    rf"{_PREFIXES}(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt):?$"
-)
+_CUT_ERROR = re.compile(rf"{_PREFIXES}{_CLASS}:?$")
 # What a rank says that lost another one, or that its launcher ends.
 _LOST_PEER = re.compile(
     r"Connection (?:closed|reset) by|Broken pipe|Socket closed|remote process|ChildFailedError"
