@@ -82,7 +82,7 @@ def test_a_protected_environment_is_deployed_and_taken_away_but_for_its_data(
     checkout: Path,
 ) -> None:
     edit(checkout, {"protect": True}, {})
-    asked = """
+    questions = """
 BUCKET=$(aws s3 ls | grep -o 'shoal-mnist-dev-data-.*')
 aws cloudformation list-stacks --query "StackSummaries[].[StackName,StackStatus]" --output text
 aws sagemaker list-model-packages --model-package-group-name shoal-mnist-dev --output text
@@ -92,7 +92,7 @@ aws kms describe-key --key-id $key --query "['key', KeyMetadata.KeyState]" --out
 """
     text = page(*OPERATE).replace("PROJECT-ENV", "mnist-dev")
     assert " succeeded" in typed(checkout, text.rpartition("\naws s3 ls")[0] + "\n```\n", 1100)
-    printed = typed(checkout, page("aws s3 ls", asked))
+    printed = typed(checkout, page("aws s3 ls", questions))
     kept = re.findall(r"^[-\d]+ [:\d]+ shoal-mnist-dev-(data|artifacts|logs)-\S+$", printed, re.M)
     assert {*kept} == {"data", "artifacts", "logs"}
     stacks = re.findall(r"^(shoal-\S+)\s+(\w+)$", printed, re.M)

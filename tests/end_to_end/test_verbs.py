@@ -100,7 +100,7 @@ def executions(emulator: dict[str, str]) -> list[str]:
 
 
 def run_id(followed: Finished) -> str:
-    """The id of the execution that `shoal run --follow` started."""
+    """Return the id of the execution that `shoal run --follow` started."""
     started = re.search(r"^started: \S+/(\w+)$", followed.output, re.MULTILINE)
     assert started, followed.output
     return started[1]

@@ -340,10 +340,11 @@ def test_a_role_whose_boundary_is_not_there_fails_with_its_stack(account: Accoun
 
 def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> None:
     name, budget, topic = unique("stack"), unique("budget"), {"Type": "AWS::SNS::Topic"}
+    mail = f"{name}@example.com"
     subscription = {
         "TopicArn": {"Ref": "Topic"},
         "Protocol": "email",
-        "Endpoint": "team@example.com",
+        "Endpoint": mail,
     }
 
     def resources(amount: int) -> dict[str, Any]:
@@ -385,20 +386,15 @@ def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> N
     before = limit()
     account.update(name, resources(200))
     assert (before, limit()) == (100, 200)
-    cloudformation = account.client("cloudformation")
-    topic_arn = cloudformation.describe_stack_resource(StackName=name, LogicalResourceId="Topic")[
-        "StackResourceDetail"
-    ]["PhysicalResourceId"]
 
-    def left() -> list[str]:
+    def left() -> set[str]:
         budgets = account.client("budgets").describe_budgets(AccountId=ACCOUNT_ID)
-        names = [each["BudgetName"] for each in budgets.get("Budgets", [])]
-        mailed = account.client("sns").list_subscriptions()["Subscriptions"]
-        return [each for each in (*names, *(m["TopicArn"] for m in mailed)) if each in made]
+        names = {each["BudgetName"] for each in budgets.get("Budgets", [])}
+        mails = account.client("sns").list_subscriptions()["Subscriptions"]
+        return {budget, mail} & {*names, *(each["Endpoint"] for each in mails)}
 
-    made = {budget, topic_arn}
-    assert {*left()} == made
-    cloudformation.delete_stack(StackName=name)
+    assert left() == {budget, mail}
+    account.client("cloudformation").delete_stack(StackName=name)
     assert eventually(lambda: not left())
 
 
