@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Reversible
 from dataclasses import dataclass
 from itertools import islice
 
@@ -53,7 +53,7 @@ class Listing:
 
     def page(
         self,
-        documents: Collection[Document],
+        documents: Reversible[Document],
         request: Document,
         entry: Callable[[Document], Document | None] = lambda document: document,
         *,
@@ -69,9 +69,8 @@ class Listing:
             raise not_emulated(f"the list filter {sorted(unknown)[0]}")
         is_descending = request.get("SortOrder", self.default_order) == "Descending"
         by_creation = in_order and request.get("SortBy", "CreationTime") == "CreationTime"
-        if by_creation and is_descending:
-            documents = list(documents)[::-1]
-        entries = (each for each in map(entry, documents) if each is not None)
+        ordered = reversed(documents) if by_creation and is_descending else iter(documents)
+        entries = (each for each in map(entry, ordered) if each is not None)
         matches: Iterable[Document] = (each for each in entries if self._matches(each, request))
         if not by_creation:
             matches = sorted(matches, key=self._sort_key(request), reverse=is_descending)

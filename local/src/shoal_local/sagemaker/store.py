@@ -11,7 +11,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Reversible
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -75,7 +75,7 @@ class Store:
     def all(self, kind: str) -> list[Document]:
         return self.select(kind, lambda _document: True)
 
-    def listed(self, kind: str, page: Callable[[Collection[Document]], Document]) -> Document:
+    def listed(self, kind: str, page: Callable[[Reversible[Document]], Document]) -> Document:
         """Return a copy of the page that `page` makes of all documents, in order of creation.
 
         `page` sees the documents themselves and must not change them.
