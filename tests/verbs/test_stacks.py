@@ -271,7 +271,8 @@ def test_the_network_waits_for_the_interfaces_of_jobs(place: Place) -> None:
     with ThreadPoolExecutor(1) as pool:
         deletion = pool.submit(delete_once_it_is_waited_for)
         place.stacks.wait_for_interfaces(timeout_s=60)
-        assert ec2.describe_network_interfaces()["NetworkInterfaces"] == []
+        own = [{"Name": "network-interface-id", "Values": [interface]}]
+        assert ec2.describe_network_interfaces(Filters=own)["NetworkInterfaces"] == []
         deletion.result()
     assert place.notes == [f"waiting for network interfaces to go: {interface}"]
 
