@@ -150,6 +150,11 @@ def test_the_command_says_how_to_build_what_is_not_built(
         ("sagemaker-xgboost:latest", "training", False),
         ("pytorch-training:1.8.0-cpu-py3", "training", True),
         ("pytorch-inference:1.12-cpu-py38", "inference", True),
+        ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker-v1.2", "training", True),
+        (f"pytorch-training@sha256:{64 * '0'}", "training", True),
+        (f"tensorflow-inference@sha256:{64 * '0'}", "inference", True),
+        ("pytorch-training:latest", "training", False),
+        ("tensorflow-training:latest", "training", False),
         ("mxnet-training:1.9.0-gpu-py38-cu112-ubuntu20.04-sagemaker", "training", False),
     ],
 )
@@ -170,6 +175,11 @@ def test_an_image_is_known_for_its_uses_only(tag: str, use: str, known: bool) ->
         ("sagemaker-scikit-learn:1.2-1-cpu-py3", "scikit-learn 1.4.2 stands for the image's 1.2."),
         ("sagemaker-scikit-learn:1.4-2-cpu-py3", ""),
         ("sagemaker-xgboost:1.7-1", "xgboost 3.2.0 stands for the image's 1.7."),
+        (
+            f"pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker@sha256:{64 * '0'}",
+            "pytorch 2.13.0 stands for the image's 2.3.0.",
+        ),
+        (f"pytorch-training@sha256:{64 * '0'}", ""),
     ],
 )
 def test_a_job_is_told_which_version_stands_for_its_images(tag: str, said: str) -> None:

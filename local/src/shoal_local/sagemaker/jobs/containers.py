@@ -75,10 +75,10 @@ def image_notice(uri: str, entry: Image) -> str:
             f"{uri} is an image of your own: the runtime {entry.runtime.name} stands for it, as for"
             " AWS's; what your image adds to that is not here."
         )
-    tagged = re.match(r"\d+(\.\d+)+", uri.rpartition(":")[2])
-    if tagged is None or f"{entry.framework_version}.".startswith(f"{tagged[0]}."):
+    tagged = re.search(r":(\d+(?:\.\d+)+)-", uri)
+    if tagged is None or f"{entry.framework_version}.".startswith(f"{tagged[1]}."):
         return ""
-    return f"{entry.framework} {entry.framework_version} stands for the image's {tagged[0]}."
+    return f"{entry.framework} {entry.framework_version} stands for the image's {tagged[1]}."
 
 
 @dataclass(frozen=True)
