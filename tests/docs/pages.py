@@ -96,13 +96,32 @@ def _page(blocks: Iterable[str]) -> str:
 
 def sessions(text: str) -> list[list[tuple[str, list[str]]]]:
     """Return the blocks of `console`: each command after a prompt, and the lines shown below it."""
-    found = []
-    for _, language, block in _FENCE.findall(text):
-        parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)[1:]
-        if language == "console" and parts:
-            shown = (each.splitlines() for each in parts[1::2])
-            found.append(list(zip(parts[::2], shown, strict=True)))
-    return found
+    blocks = (block for _, language, block in _FENCE.findall(text) if language == "console")
+    return [session for session in map(typed, blocks) if session]
+
+
+def typed(text: str) -> list[tuple[str, list[str]]]:
+    """Return each command of a block or a transcript, and the lines below it."""
+    parts = re.split(r"^\$ (.*)\n", text, flags=re.MULTILINE)[1:]
+    printed = (each.splitlines() for each in parts[1::2])
+    return list(zip(parts[::2], printed, strict=True))
+
+
+def astray(page: Iterable[tuple[str, list[str]]], transcript: str) -> list[str]:
+    """Return the first command of a page, with its lines, that a transcript does not have after
+    those before it; nothing if it has them all.
+
+    Lines are compared as `missing` does it.
+    """
+    left = iter(typed(transcript))
+    for command, shown in page:
+        words = _masked(" ".join(shlex.split(command)))
+        if not any(
+            _masked(one) == words and not missing(shown, "\n".join(printed))
+            for one, printed in left
+        ):
+            return [command, *shown]
+    return []
 
 
 def missing(shown: Iterable[str], printed: str) -> list[str]:
