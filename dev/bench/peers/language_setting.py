@@ -115,6 +115,13 @@ def new_optimizer(model: Any, setting: Setting) -> tuple[torch.optim.Optimizer, 
 
 
 Add = Callable[..., list[float]]
+SAME_STEPS = 20
+"""So long the contenders' losses are the same but for rounding.
+
+Later bf16 drives them apart, as far as other seeds would.
+"""
+LAST_STEPS = 50
+"""Steps whose mean is the loss at the end."""
 
 
 class Clock:
@@ -124,28 +131,32 @@ class Clock:
     """
 
     def __init__(self, setting: Setting, add: Add | None = None) -> None:
-        self._setting, self._done, self._add = setting, 0, add or add_over_ranks
+        self._setting, self._add = setting, add or add_over_ranks
+        self._losses: list[torch.Tensor] = []
         self._wall_s = self._cpu_s = 0.0
 
     def step_ended(self, loss: torch.Tensor) -> None:
         """Count a step; after the last one, rank 0 reports. `loss` is the mean of this rank's
         sequences.
         """
-        self._done += 1
-        if self._done == self._setting.warm_up:
+        self._losses.append(loss.detach())
+        if len(self._losses) == self._setting.warm_up:
             self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
-        elif self._done == self._setting.total:
+        elif len(self._losses) == self._setting.total:
             wall_s = time.perf_counter() - self._wall_s
-            self._report(wall_s, time.process_time() - self._cpu_s, float(loss.detach()))
+            self._report(wall_s, time.process_time() - self._cpu_s)
 
-    def _report(self, wall_s: float, cpu_s: float, loss: float) -> None:
+    def _report(self, wall_s: float, cpu_s: float) -> None:
         setting = self._setting
-        cpu_s, loss = self._add(cpu_s, loss)
+        early = float(self._losses[:SAME_STEPS][-1])
+        last = self._losses[-LAST_STEPS:]
+        cpu_s, early, late = self._add(cpu_s, early, float(sum(last)) / len(last))
         if dist.get_rank() == 0:
             report(
                 tokens_per_s=setting.steps * setting.batch * setting.context / wall_s,
                 cpu_ms=1000 * cpu_s / setting.steps,
-                loss=loss / dist.get_world_size(),
+                early_loss=early / dist.get_world_size(),
+                late_loss=late / dist.get_world_size(),
             )
 
 
