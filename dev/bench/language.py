@@ -20,6 +20,7 @@ WORKLOAD = REPOSITORY / "training_code" / "language"
 TEXT = REPOSITORY / ".shoal" / "bench-text"
 
 SHOAL, SHOAL_FSDP, SHOAL_PHASES = "Shoal, DDP", "Shoal, FSDP2", "Shoal, DDP, in phases"
+SHOAL_LARGE_PHASES = "Shoal, DDP, in phases, 8192 tokens a step"
 SHOAL_COMPILED = "Shoal, DDP, compiled"
 DDP, FSDP, DDP_COMPILED = "PyTorch's DDP", "PyTorch's FSDP2", "PyTorch's DDP, compiled"
 TRAINER, LIGHTNING = "Hugging Face Trainer", "Lightning Trainer"
@@ -66,12 +67,18 @@ def require_equal_losses(result: Result) -> None:
         raise RunFailedError(f"the losses differ by more than {LOSS_BAND}: {losses}")
 
 
-def scaling(phases: Phases) -> Contender:
-    """Return Shoal's script as it measures how well its ranks scale."""
-    return _contender(SHOAL_PHASES, SHOAL, _text(), phases)
+def scaling(phases: Phases) -> list[Contender]:
+    """Return Shoal's script as it measures how well its ranks scale, with the demo's batch and one
+    that is four times as large: a message costs the same for both.
+    """
+    large = ("--batch", "32")
+    return [
+        _contender(SHOAL_PHASES, SHOAL, _text(), phases),
+        _contender(SHOAL_LARGE_PHASES, SHOAL, _text(), phases, *large),
+    ]
 
 
-def _contender(name: str, kind: str, text: Path, length: Length | Phases) -> Contender:
+def _contender(name: str, kind: str, text: Path, length: Length | Phases, *more: str) -> Contender:
     script, *words = _SCRIPTS[kind]
     ours = script == "language_shoal.py"
     python = environments.shipped("pytorch") if ours else environments.peers()
@@ -84,7 +91,9 @@ def _contender(name: str, kind: str, text: Path, length: Length | Phases) -> Con
     }
 
     def measure() -> Metrics:
-        return dict(start([*command, *length.words], RANKS, variables, timeout_s=1200).result)
+        return dict(
+            start([*command, *length.words, *more], RANKS, variables, timeout_s=1200).result
+        )
 
     return Contender(name, measure, start=str(python.parent))
 

@@ -54,7 +54,8 @@ def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> 
 
     `step` does one step; its argument says whether the ranks average its gradients. Efficiency is
     images/s of all ranks over the sum of what each of them reaches alone: `efficiency` of ranks
-    that communicate, `efficiency_apart` of ranks that do not.
+    that communicate, `efficiency_apart` of ranks that do not; `over_apart` is the one over the
+    other, what communication leaves.
     """
     kinds: list[str | int] = [TOGETHER, APART, *range(job.world_size)]
     own: dict[str | int, list[float]] = {kind: [] for kind in kinds}
@@ -85,9 +86,11 @@ def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> 
         )
         return float(statistics.median(ratios))
 
+    over_apart = (apart / together for together, apart in zip(*slowest.values(), strict=True))
     return {
         "efficiency": efficiency(TOGETHER),
         "efficiency_apart": efficiency(APART),
+        "over_apart": statistics.median(over_apart),
         "together_ms": 1000 * statistics.median(slowest[TOGETHER]),
         "apart_ms": 1000 * statistics.median(slowest[APART]),
         "alone_ms": 1000 * statistics.median(statistics.mean(each) for each in alone),

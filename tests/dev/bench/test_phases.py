@@ -87,5 +87,6 @@ def test_efficiency_is_the_rate_of_all_over_the_sum_of_each_alone_whatever_spell
     alone = 1 / 2.0 + 1 / 4.0  # steps per second
     assert first["efficiency"] == pytest.approx(2 / 5.0 / alone)
     assert first["efficiency_apart"] == pytest.approx(2 / 4.4 / alone)
+    assert first["over_apart"] == pytest.approx(4.4 / 5.0)
     assert first["together_ms"] == pytest.approx(1000 * 5.0 * 1.5)  # the median of the spells
     assert first == second
