@@ -23,7 +23,7 @@ from shoal.verbs.target import Target
 from tests.config.releases import RELEASE
 
 STACK, ENDPOINT = "drifting", "drifting-endpoint"
-REPOSITORY, TAG = "pytorch-inference", "drifting-sagemaker"
+REPOSITORY, TAG = "pytorch-inference", "2.3.0-drifting-sagemaker"
 IMAGE = f"{ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com/{REPOSITORY}:{TAG}"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 WEIGHTS = "0a" * 32

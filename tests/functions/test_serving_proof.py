@@ -274,7 +274,7 @@ def test_an_image_of_another_digest_is_not_the_pinned_one(live: Live) -> None:
 
 def test_an_image_that_is_told_without_a_digest_is_not_compared(live: Live) -> None:
     """It is a serverless variant as well, which is described in other words."""
-    live.model("untold", image=f"{OWN_REPOSITORY}:never-pushed-sagemaker")
+    live.model("untold", image=f"{OWN_REPOSITORY}:2.3.0-never-pushed-sagemaker")
     live.config("untold", "untold", ServerlessConfig={"MemorySizeInMB": 1024, "MaxConcurrency": 2})
     live.client("sagemaker").create_endpoint(EndpointName="untold", EndpointConfigName="untold")
     archived = {
@@ -508,11 +508,11 @@ def test_a_stack_whose_new_model_answers_wrongly_is_rolled_back_by_its_proof(
 def test_a_stack_whose_image_was_moved_between_promotion_and_deployment_is_rolled_back_by_its_proof(
     live: Live, proven: Proven
 ) -> None:
-    image = f"{OWN_REPOSITORY}:moved-sagemaker"
-    live.push("moved-sagemaker", "reviewed")
+    image = f"{OWN_REPOSITORY}:2.3.0-moved-sagemaker"
+    live.push("2.3.0-moved-sagemaker", "reviewed")
     pinned = live.digest(image)
     body = proven.body("stack-moved", pinned, image=image)
-    live.push("moved-sagemaker", "not reviewed")
+    live.push("2.3.0-moved-sagemaker", "not reviewed")
     ((resource, why),) = proven.rolled_back(body)
     assert resource == "Proof"
     failure = (

@@ -155,6 +155,12 @@ def test_the_command_says_how_to_build_what_is_not_built(
         (f"tensorflow-inference@sha256:{64 * '0'}", "inference", True),
         ("pytorch-training:latest", "training", False),
         ("tensorflow-training:latest", "training", False),
+        ("tensorflow-training:2.10.0-cpu-py39-ubuntu20.04-ec2", "training", False),
+        ("tensorflow-training:2.19.0-cpu-py312", "training", True),
+        ("pytorch-training:1.8.1-gpu-py36-cu111-ubuntu18.04", "training", True),
+        (f"pytorch@sha256:{64 * '0'}", "training", True),
+        (f"sagemaker-scikit-learn@sha256:{64 * '0'}", "inference", True),
+        (f"sagemaker-xgboost@sha256:{64 * '0'}", "training", True),
         ("mxnet-training:1.9.0-gpu-py38-cu112-ubuntu20.04-sagemaker", "training", False),
     ],
 )

@@ -250,6 +250,20 @@ def test_xgboost_without_a_script_is_refused_by_name(account: Account) -> None:
         account.sagemaker.create_training_job(**request)
 
 
+def test_a_script_imports_what_awss_image_brings_and_its_requirements_are_met(
+    account: Account,
+) -> None:
+    script = (
+        "import os, packaging, pandas, PIL, requests, sklearn, tqdm, yaml\n"
+        "open(os.environ['SM_MODEL_DIR'] + '/model.txt', 'w').write(pandas.__name__)\n"
+    )
+    files = {"imports.py": script.encode(), "requirements.txt": b"pandas\nrequests>=2\n"}
+    uri = account.put("code/imports.tar.gz", archive(files))
+    changed = {"sagemaker_program": "imports.py", "sagemaker_submit_directory": uri}
+    job = account.train("imports", hyperparameters=changed)
+    assert account.model_files(job) == {"model.txt": "pandas"}
+
+
 def test_two_jobs_at_once_do_not_see_each_other(account: Account) -> None:
     code = archive({"train.py": (PROGRAMS / "port.py").read_bytes()})
     uri = account.put("code/port.tar.gz", code)
