@@ -314,7 +314,7 @@ def isolate() -> None:
 
 
 def env(options: argparse.Namespace) -> int:
-    """Print `export` lines for a shell: `eval "$(shoal-local env)"`."""
+    """Print `export` lines for a shell: `variables=$(shoal-local env) && eval "$variables"`."""
     state = State(options.state_dir.resolve())
     running = state.running()
     if running is None:
