@@ -32,6 +32,7 @@ from shoal_local.control.moto_patches import (
     patch_kms,
     patch_s3,
     patch_sns,
+    patch_sqs,
 )
 from shoal_local.control.moto_routing import patch_responses
 from shoal_local.control.object_bodies import stream_objects
@@ -141,6 +142,7 @@ class Emulator:
         patch_uploads()
         patch_digests()
         patch_sns()
+        patch_sqs()
         patch_cloudwatch()
         patch_ecr()
         patch_kms()

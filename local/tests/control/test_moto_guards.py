@@ -82,3 +82,11 @@ def test_an_alarm_without_what_it_is_evaluated_by_is_refused(
             **alarm,
         )
     assert cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"] == []
+
+
+def test_a_prefix_of_queues_is_no_regular_expression(account: Account) -> None:
+    sqs, name = account.client("sqs"), unique("queue")
+    url = sqs.create_queue(QueueName=name)["QueueUrl"]
+    assert sqs.list_queues(QueueNamePrefix=name[:-1])["QueueUrls"] == [url]
+    assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix=f"{name[:-1]}.")
+    assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix="?")

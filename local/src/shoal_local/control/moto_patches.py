@@ -3,6 +3,7 @@
 - Bucket policies: moto cannot read their conditions.
 - Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
 - Topics: moto sends to a queue whatever the queue's policy says.
+- Queues: moto reads the prefix of a list as a regular expression.
 - Metrics have no percentiles, images no digest of their manifest, and keys no defaults.
 - IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from typing import Any
 
@@ -21,7 +23,7 @@ from moto.iam.models import IAMBackend, ManagedPolicy
 from moto.kms.models import Key
 from moto.s3.models import FakeBucket, S3Backend
 from moto.sns.models import Subscription
-from moto.sqs.models import sqs_backends
+from moto.sqs.models import Queue, SQSBackend, sqs_backends
 
 from shoal_local.control.metric_store import nearest_rank
 from shoal_local.control.policies import Principal, allows, decision
@@ -38,6 +40,7 @@ RESULTS = {
 _aws_policies_of_moto = IAMBackend._init_aws_policies
 _key_of_moto = Key.to_dict
 _publish_by_moto = Subscription.publish
+_queues_of_moto = SQSBackend.list_queues
 _statistic_of_moto = Statistics.get_statistics_for_type
 
 
@@ -80,6 +83,16 @@ def _queue_allows(subscription: Subscription) -> bool:
 def patch_sns() -> None:
     """Make moto's SNS ask the policies of queues."""
     Subscription.publish = publish  # type: ignore[method-assign,assignment]
+
+
+def queues_with_prefix(backend: SQSBackend, queue_name_prefix: str) -> list[Queue]:
+    """Return the queues whose names begin so; moto takes the prefix for a regular expression."""
+    return _queues_of_moto(backend, re.escape(queue_name_prefix or ""))
+
+
+def patch_sqs() -> None:
+    """Make moto's SQS look for the prefix as it stands."""
+    SQSBackend.list_queues = queues_with_prefix  # type: ignore[method-assign,assignment]
 
 
 def statistic(statistics: Statistics, name: str) -> Any:
