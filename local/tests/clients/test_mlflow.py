@@ -54,7 +54,10 @@ def created(account: Account) -> str:
 
 
 def settled(account: Account) -> str:
-    """Return the server's status when it is not on its way to another; "" without a server."""
+    """Return the server's status when it is not on its way to another; "" without a server.
+
+    Where it failed, fail with what it printed.
+    """
     client = account.sagemaker
 
     def status() -> str:
@@ -63,7 +66,10 @@ def settled(account: Account) -> str:
         except client.exceptions.ResourceNotFound:
             return ""
 
-    return str(until(status, lambda each: not each.endswith("ing"), timeout_s=600))
+    found = str(until(status, lambda each: not each.endswith("ing"), timeout_s=600))
+    printed = [log.read_text() for log in account.state_dir.rglob("tracking-*/*.log*")]
+    assert not found.endswith("Failed"), "\n".join([found, *printed])
+    return found
 
 
 def servers_of(account: Account) -> list[str]:
