@@ -448,6 +448,7 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter(target: Target, names: N
     assert json.loads(message["Body"])["detail"]["object"]["key"] == "datasets/late/manifest.json"
 
 
+@pytest.mark.usefixtures("target")
 def test_the_templates_ask_for_events_only_where_manifests_start_something(mine: Checkout) -> None:
     folder: Path = mine.root / ".shoal" / "cdk" / "mine" / "cdk.out"
     (data,) = [stack for stack in stacks_of(folder, "mine") if stack.name.endswith("-data")]
