@@ -1,6 +1,6 @@
 """Replay requests whose answers by AWS are known, and print how many of a server's answers agree.
 
-    eval "$(.venv/bin/shoal-local env)"
+    variables=$(.venv/bin/shoal-local env) && eval "$variables"
     .venv/bin/python -m dev.tools.replay [--under PERCENT]
 
 The requests are in `aws_answers.yaml`: by service and by what AWS does, the operation, its
