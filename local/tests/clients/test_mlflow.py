@@ -67,7 +67,7 @@ def settled(account: Account) -> str:
             return ""
 
     found = str(until(status, lambda each: not each.endswith("ing"), timeout_s=600))
-    printed = [log.read_text() for log in account.state_dir.rglob("tracking-*/*.log*")]
+    printed = [log.read_text() for log in account.state_dir.rglob("tracking-*/*log*")]
     assert not found.endswith("Failed"), "\n".join([found, *printed])
     return found
 

@@ -120,6 +120,18 @@ def test_each_host_has_its_name_its_files_and_its_processes(tmp_path: Path) -> N
 
 
 @needs_namespaces
+def test_a_pod_starts_again_in_its_folder_where_a_link_leads_to_what_it_sees(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "link").symlink_to("/usr")
+    for _ in range(2):
+        pod_again = pod_of(tmp_path / "pod", visible=[tmp_path / "link"], one=f"ls {tmp_path}/link")
+        with pod_again as (pod, lines):
+            assert pod.wait(LIMIT_S)
+            assert pod.exit_codes() == {"one": 0}, lines
+
+
+@needs_namespaces
 def test_a_host_with_an_sshd_has_it_where_drivers_look_beside_the_machines_programs(
     tmp_path: Path,
 ) -> None:

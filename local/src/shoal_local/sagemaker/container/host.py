@@ -262,6 +262,7 @@ def _mount_tmp(folder: Path, visible: list[Path]) -> None:
 def _show(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_symlink():
+        target.unlink(missing_ok=True)  # of an earlier start in the same folder
         target.symlink_to(source.readlink())
         return
     if source.is_dir():
