@@ -136,7 +136,7 @@ def check_size(environ: dict[str, Any]) -> None:
     service = signature.service if signature else "s3"
     max_bytes = (
         MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
-        if service != "s3" or environ["REQUEST_METHOD"] == "PUT"
+        if service != "s3" or (signature and environ["REQUEST_METHOD"] == "PUT")
         else DEFAULT_MAX_BYTES
     )
     if environ.get("wsgi.input_terminated"):
