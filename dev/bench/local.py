@@ -371,7 +371,7 @@ LISTS = {
 
 
 def _lists(records: int, rounds: int) -> Goal:
-    """Measure the first page of every list with many records against that with a hundred.
+    """Measure the first page of these lists with many records against that with a hundred.
 
     One record of each kind is made over the API; the others are copies of it with other names.
     """

@@ -251,10 +251,10 @@ def _mount_for_drivers(folder: Path) -> None:
 
 
 def _mount_tmp(folder: Path, visible: list[Path]) -> None:
-    hidden = [path for path in visible if path.is_relative_to(_TMP)]
+    below_tmp = [path for path in visible if path.is_relative_to(_TMP)]
     namespaces.bind(folder, folder)
     namespaces.make_writable(folder)
-    for path in hidden:
+    for path in below_tmp:
         _show(path, folder / path.relative_to(_TMP))
     namespaces.bind(folder, _TMP)
 

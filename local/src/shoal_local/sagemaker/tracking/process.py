@@ -79,7 +79,7 @@ class ServerProcess:
                 self._paths.folder,
                 [Host(_HOST, paths.folder, command, self._environment(credentials))],
                 self._core.registry,
-                [Path(sys.prefix), Path(sys.base_prefix)],
+                [Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix)],
                 containers.endpoint_port(self._core.context),
                 self._write_line,
             )
