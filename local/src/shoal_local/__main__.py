@@ -188,7 +188,9 @@ def duration(text: str) -> tuple[str, float]:
 
 def serve(options: argparse.Namespace) -> int:
     """Serve until a signal, and print one JSON line when requests are answered."""
-    on_signals(lambda: sys.exit(0))  # until the server runs: the import below takes seconds
+    # Until the server runs, because the import below takes seconds. At once: what is being imported
+    # might take an exception for a failure of its own.
+    on_signals(lambda: os._exit(0))
     if options.enforce_iam:
         require_evaluator()
     state = State(options.state_dir.resolve())
@@ -313,8 +315,22 @@ def isolate() -> None:
     time.tzset()
 
 
+READ_FIRST = (
+    "AWS_DEFAULT_PROFILE",
+    "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_SECURITY_TOKEN",
+    "AWS_SESSION_TOKEN",
+)
+"""Variables with which a client would miss shoal-local, or reach it with another account's keys."""
+
+
 def env(options: argparse.Namespace) -> int:
-    """Print `export` lines for a shell: `variables=$(shoal-local env) && eval "$variables"`."""
+    """Print lines for a shell: `variables=$(shoal-local env) && eval "$variables"`.
+
+    What the caller has set and clients would read first is unset.
+    """
     state = State(options.state_dir.resolve())
     running = state.running()
     if running is None:
@@ -331,6 +347,9 @@ def env(options: argparse.Namespace) -> int:
         "AWS_SECRET_ACCESS_KEY": running["secret_access_key"],
         "AWS_DEFAULT_REGION": running["region"],
     }
+    for name in sorted(os.environ.keys() - variables.keys()):
+        if name in READ_FIRST or name.startswith("AWS_ENDPOINT_URL_"):
+            print(f"unset {name}")
     for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}")
     return 0

@@ -67,6 +67,19 @@ def test_env_says_how_to_use_it_and_only_its_accounts(served: LocalEmulator) -> 
     assert (code, "does not play account 999988887777" in output) == (1, True)
 
 
+def test_env_unsets_what_clients_would_read_first(
+    served: LocalEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_SQS", "AWS_PAGER"):
+        monkeypatch.setenv(name, "of-another-account")
+    _, output = emulator("env", "--state-dir", str(served.account.state_dir))
+    assert [line for line in output.splitlines() if line.startswith("unset ")] == [
+        "unset AWS_ENDPOINT_URL_SQS",
+        "unset AWS_PROFILE",
+        "unset AWS_SESSION_TOKEN",
+    ]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_with_exit_code_zero_and_status_finds_none(
     served: LocalEmulator, number: signal.Signals
