@@ -18,8 +18,9 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local.tests.control.account import Account
-from shoal_local.control.loopback_guard import DEFAULT_MAX_BYTES, MAX_BYTES
+from shoal_local.control.loopback_guard import DEFAULT_MAX_BYTES, MAX_BYTES, check_size
 from shoal_local.control.request_handler import RequestHandler
+from shoal_local.errors import AwsError
 from shoal_local.testing import REGION, in_process
 
 FORM = "Action=GetCallerIdentity&Version=2011-06-15"
@@ -434,3 +435,14 @@ def test_half_a_request_keeps_no_connection(
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
             connection.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-")
             assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_only_a_signed_put_may_have_a_large_body(signed: bool) -> None:
+    scope = "AWS4-HMAC-SHA256 Credential=AKIA/20261125/us-east-1/s3/aws4_request"
+    large = {"REQUEST_METHOD": "PUT", "CONTENT_LENGTH": str(DEFAULT_MAX_BYTES + 1)}
+    if signed:
+        check_size(large | {"HTTP_AUTHORIZATION": scope})
+        return
+    with pytest.raises(AwsError, match="exceeds the maximum allowed size"):
+        check_size(large)
