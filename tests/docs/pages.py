@@ -97,23 +97,23 @@ def _page(blocks: Iterable[str]) -> str:
 def sessions(text: str) -> list[list[tuple[str, list[str]]]]:
     """Return the blocks of `console`: each command after a prompt, and the lines shown below it."""
     blocks = (block for _, language, block in _FENCE.findall(text) if language == "console")
-    return [session for session in map(typed, blocks) if session]
+    return [session for session in map(typed_commands, blocks) if session]
 
 
-def typed(text: str) -> list[tuple[str, list[str]]]:
+def typed_commands(text: str) -> list[tuple[str, list[str]]]:
     """Return each command of a block or a transcript, and the lines below it."""
     parts = re.split(r"^\$ (.*)\n", text, flags=re.MULTILINE)[1:]
     printed = (each.splitlines() for each in parts[1::2])
     return list(zip(parts[::2], printed, strict=True))
 
 
-def astray(page: Iterable[tuple[str, list[str]]], transcript: str) -> list[str]:
+def first_mismatch(page: Iterable[tuple[str, list[str]]], transcript: str) -> list[str]:
     """Return the first command of a page, with its lines, that a transcript does not have after
     those before it; nothing if it has them all.
 
     Lines are compared as `missing` does it.
     """
-    left = iter(typed(transcript))
+    left = iter(typed_commands(transcript))
     for command, shown in page:
         words = _masked(" ".join(shlex.split(command)))
         if not any(

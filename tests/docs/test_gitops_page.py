@@ -20,7 +20,7 @@ from shoal.demo.gitops.checkout import GitCheckout
 from shoal.verbs.local_server import LocalServer
 from shoal.verbs.target import Target
 from tests.cli.conftest import PROD, STAGING
-from tests.docs.pages import blocks, missing, sessions, text_of
+from tests.docs.pages import blocks, first_mismatch, missing, sessions, text_of
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT, REGION
 
@@ -99,6 +99,14 @@ def judge(target: Target, status: str) -> None:
 def test_all_commands_of_the_page_are_in_blocks_with_prompts() -> None:
     page = text_of("docs/gitops.md")
     assert len(blocks(page)) == len(sessions(page))
+
+
+def test_commands_in_another_order_or_with_other_output_are_a_mismatch() -> None:
+    transcript = "$ shoal deploy prod\nserving: 1\n\n$ shoal drift prod\nok\n"
+    deploy, drift = ("shoal deploy prod", ["serving: 1"]), ("shoal drift prod", ["ok"])
+    assert first_mismatch([deploy, drift], transcript) == []
+    assert first_mismatch([drift, deploy], transcript) == ["shoal deploy prod", "serving: 1"]
+    assert first_mismatch([("shoal deploy prod", ["ok"])], transcript) != []
 
 
 @pytest.mark.nightly

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shoal.verbs.processes import mentioning
-from tests.docs.pages import astray, sessions, text_of
+from tests.docs.pages import first_mismatch, sessions, text_of
 from tests.end_to_end.conftest import Checkout, Finished
 
 _TIMEOUT_S = 2400
@@ -185,7 +185,7 @@ def test_the_page_shows_its_commands_in_their_order_and_what_they_print(transcri
     typed = [each for block in blocks if "--serving" not in block[-1][0] for each in block]
     ours = [(command, shown) for command, shown in typed if command.startswith("shoal ")]
     assert len(ours) > 10
-    assert astray(ours, transcript) == []
+    assert first_mismatch(ours, transcript) == []
 
 
 def test_it_leaves_no_process_port_or_folder(gitops: Finished, checkout: Checkout) -> None:
