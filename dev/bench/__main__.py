@@ -165,7 +165,7 @@ def _scaling(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> C
     columns = [
         Column("efficiency at 2", "efficiency", digits=3),
         Column("of two that do not communicate", "efficiency_apart", digits=3),
-        Column("the one over the other", "over_apart", digits=3),
+        Column("together over apart", "over_apart", digits=3),
         Column("a step together, ms", "together_ms", digits=1),
         Column("apart, ms", "apart_ms", digits=1),
         Column("alone, ms", "alone_ms", digits=1),
@@ -268,7 +268,7 @@ def _language(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
         Column("mean loss of the last 50", "late_loss", digits=3),
         Column("efficiency at 2", "efficiency", digits=3),
         Column("of two that do not communicate", "efficiency_apart", digits=3),
-        Column("the one over the other", "over_apart", digits=3),
+        Column("together over apart", "over_apart", digits=3),
     ]
     title = (
         "Training the language demo's model (1.8 M parameters) on 2 ranks, bf16, 2048 tokens a"

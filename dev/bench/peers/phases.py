@@ -54,8 +54,8 @@ def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> 
 
     `step` does one step; its argument says whether the ranks average its gradients. Efficiency is
     images/s of all ranks over the sum of what each of them reaches alone: `efficiency` of ranks
-    that communicate, `efficiency_apart` of ranks that do not; `over_apart` is the one over the
-    other, what communication leaves.
+    that communicate, `efficiency_apart` of ranks that do not; `over_apart` is the first
+    divided by the second.
     """
     kinds: list[str | int] = [TOGETHER, APART, *range(job.world_size)]
     own: dict[str | int, list[float]] = {kind: [] for kind in kinds}
