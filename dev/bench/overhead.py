@@ -10,7 +10,6 @@ shoal-local, no container. Then the model is asked at its own port and through I
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import os
 import sys
 import tarfile
@@ -18,8 +17,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import yaml
 
 from dev.bench import environments, invocations
 from dev.bench.deployed import Deployment, deploy_dev
@@ -31,8 +28,8 @@ from dev.bench.processes import end_on_sigterm, plain_environment, run
 from dev.bench.report import Column, Comparison
 from dev.bench.training import CODE, DATA, RANKS, mpirun, request_body
 from shoal.verbs.execution import Execution
+from shoal_local.runtimes.catalog import image
 
-IMAGES = REPOSITORY / "local" / "src" / "shoal_local" / "images.yaml"
 PIPELINE, BARE = "the pipeline in the emulator", "its processes alone"
 STEPS = {
     "train_s": ("Train",),
@@ -249,11 +246,10 @@ def _evaluate(deployment: Deployment, python: Path, folder: Path) -> float:
 
 def _image_variables(uri: str, use: str) -> dict[str, str]:
     """Return the environment variables that shoal-local gives a container of this image."""
-    for entry in yaml.safe_load(IMAGES.read_text(encoding="utf-8"))["images"]:
-        patterns = [entry["image"]] if isinstance(entry["image"], str) else entry["image"]
-        if use in entry["uses"] and any(fnmatch.fnmatchcase(uri, each) for each in patterns):
-            return dict(entry["environment"])
-    raise LookupError(f"{IMAGES.name} has no image {uri}")
+    entry = image(uri, use)
+    if entry is None:
+        raise LookupError(f"shoal-local has no image {uri}")
+    return dict(entry.environment)
 
 
 def _threads(python: Path, ranks: int) -> dict[str, str]:

@@ -22,7 +22,7 @@ CATALOG = """
 runtimes:
   little: {{build: on first use, lock: {lock}, stand_ins: [], framework: {{little: setuptools}}, check: import setuptools}}
 images:
-  - {{image: "*/little:1", uses: [training], runtime: little, program: start_training.py, environment: {{}}}}
+  - {{image: "*/little", tags: [":1"], uses: [training], runtime: little, program: start_training.py, environment: {{}}}}
 accelerators: {{}}
 """  # noqa: E501
 

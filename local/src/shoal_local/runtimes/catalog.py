@@ -229,8 +229,7 @@ def image_patterns(use: str) -> list[str]:
 
 
 def _patterns(entry: Mapping[str, Any]) -> list[str]:
-    image = entry["image"]
-    return [image] if isinstance(image, str) else list(image)
+    return [entry["image"] + tag for tag in entry["tags"]]
 
 
 def accelerators(instance_type: str) -> int:
