@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 from local.tests.control.account import Account, eventually
 from local.tests.control.test_codebuild import project
 from local.tests.control.test_serve import emulator
+from shoal_local.__main__ import main
 from shoal_local.control.cloudformation.template import parse
 from shoal_local.control.state import MARKER, State
 from shoal_local.errors import EmulatorError
@@ -334,6 +335,19 @@ def test_state_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.M
         snapshots.load()
     with pytest.raises(EmulatorError, match="belongs to the user"):
         State(tmp_path).claim(keep=True)
+
+
+def test_what_another_user_says_of_an_emulator_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names an endpoint to send data to, and a process to end."""
+    State(tmp_path).write({"pid": 1})
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(EmulatorError, match="belongs to the user"):
+        State(tmp_path).running()
+    for verb in ("env", "status", "down"):
+        assert main([verb, "--state-dir", str(tmp_path)]) == 1
 
 
 def test_what_is_kept_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:

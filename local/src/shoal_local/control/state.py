@@ -40,10 +40,6 @@ class State:
         when it has files that no emulator made, or when it has kept state that a start without
         `keep` would not use.
         """
-        if self.folder.exists() and (owner := self.folder.stat().st_uid) != os.geteuid():
-            raise EmulatorError(
-                f"{self.folder} belongs to the user {owner}; give a folder of your own"
-            )
         running = self.running()
         if running:
             raise EmulatorError(
@@ -93,7 +89,10 @@ class State:
         (self.folder / STATE_FILE).unlink(missing_ok=True)
 
     def running(self) -> dict[str, Any] | None:
-        """Return the description of the emulator that runs with this folder, or None."""
+        """Return the description of the emulator that runs with this folder, or None.
+
+        Raises EmulatorError when the folder belongs to another user.
+        """
         description = self.description()
         if description is None:
             return None
@@ -108,7 +107,15 @@ class State:
         return str(description["secret_access_key"])
 
     def description(self) -> dict[str, Any] | None:
-        """Return what the last emulator wrote, whether it runs or not."""
+        """Return what the last emulator wrote, whether it runs or not.
+
+        Raises EmulatorError when the folder belongs to another user, who could name any endpoint
+        and any process.
+        """
+        if self.folder.exists() and (owner := self.folder.stat().st_uid) != os.geteuid():
+            raise EmulatorError(
+                f"{self.folder} belongs to the user {owner}; give a folder of your own"
+            )
         try:
             return dict(json.loads((self.folder / STATE_FILE).read_text()))
         except (FileNotFoundError, ValueError):
