@@ -84,7 +84,7 @@ def test_a_changed_local_package_is_all_that_is_installed_again(
 
 
 @pytest.mark.registry
-def test_a_missing_compiler_is_one_clear_sentence(
+def test_a_missing_compiler_is_one_clear_sentence_before_what_pip_printed(
     cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     runtime = small_runtime(tmp_path)
@@ -94,7 +94,8 @@ def test_a_missing_compiler_is_one_clear_sentence(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
         EmulatorError,
-        match="needs a C compiler, because sagemaker-training builds a small extension",
+        match=r"(?s)^The runtime needs a C compiler, because sagemaker-training builds a small"
+        r" extension: .*pip's last lines:.*command gcc failed",
     ):
         building.build(runtime, cache, lambda _line: None)
 

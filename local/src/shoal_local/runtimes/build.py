@@ -34,7 +34,7 @@ _TAIL_LINES = 15
 def build(runtime: Runtime, cache: Path | None, progress: Progress) -> Path:
     """Return the interpreter of the runtime, and build it first where that is missing.
 
-    Raises EmulatorError, which says in one sentence what is missing.
+    Raises EmulatorError, which says what is missing, and what pip printed last.
     """
     cache = cache or default_cache()
     folder = runtime.folder(cache)
@@ -136,12 +136,13 @@ def _pip(folder: Path, arguments: list[str], progress: Progress) -> None:
 
 
 def _why_pip_failed(lines: list[str]) -> str:
+    reason = "pip could not install the runtime"
     if not (shutil.which("cc") or shutil.which("gcc")):
-        return (
-            "The runtime needs a C compiler, because sagemaker-training builds a small extension: "
-            "install one (Debian and Ubuntu: apt-get install gcc python3-dev) and run this again."
+        reason = (
+            "The runtime needs a C compiler, because sagemaker-training builds a small extension:"
+            " install one (Debian and Ubuntu: apt-get install gcc python3-dev) and run this again"
         )
-    return "pip could not install the runtime; its last lines:\n" + "\n".join(lines[-_TAIL_LINES:])
+    return f"{reason}; pip's last lines:\n" + "\n".join(lines[-_TAIL_LINES:])
 
 
 def _run(command: list[str], environment: dict[str, str], failure: str) -> None:
