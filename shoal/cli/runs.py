@@ -14,7 +14,7 @@ from rich.table import Table
 
 from shoal.cli.options import session_command, whole_command
 from shoal.verbs.runs import history
-from shoal.verbs.runs.kept import keep
+from shoal.verbs.runs.kept import keep, keep_missing
 from shoal.verbs.runs.mlflow_client import connected
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.server import Pages
@@ -28,9 +28,15 @@ _warn = partial(click.echo, err=True)
 @session_command
 @click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
-def runs(session: Session, limit: int, as_json: bool) -> None:
+@click.option(
+    "--keep", "is_kept", is_flag=True, help="Keep the page of each that has ended and has none."
+)
+def runs(session: Session, limit: int, as_json: bool, is_kept: bool) -> None:
     """List the runs of ENV's pipeline: what each measured, took and cost."""
-    rows = [history.row_of(each) for each in history.runs(session, limit)]
+    found = list(history.runs(session, limit))
+    for uri in keep_missing(session, found) if is_kept else ():
+        click.echo(f"page: {uri}", err=as_json)
+    rows = [history.row_of(each) for each in found]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
