@@ -35,11 +35,13 @@ SMALL: dict[str, str | int] = {
 
 @dataclass(frozen=True)
 class Signal:
-    """What all ranks of a job get, so long after its first lines with a loss."""
+    """What the ranks of a job get, so long after its first lines with a loss."""
 
     number: int
     line: int
     after_s: float = 0.0
+    rank: int | None = None
+    """The only one that gets it; None: all."""
 
 
 @dataclass(frozen=True)

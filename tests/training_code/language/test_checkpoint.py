@@ -43,7 +43,7 @@ def job(folder: Path, shape: str, sent: Signal | None = None, **options: int) ->
 
 
 def longer_job(folder: Path, shape: str, sent: Signal | None = None) -> Job:
-    return job(folder, shape, sent, steps=60, checkpoint_every=1)
+    return job(folder, shape, sent, steps=100, checkpoint_every=1)
 
 
 def flip_a_byte(file: Path) -> None:
@@ -73,15 +73,33 @@ def test_a_job_passes_over_a_damaged_checkpoint_and_goes_on_in_another_shape(
     assert difference(second.job.weights(), alone.job.weights()) < TOLERANCE
 
 
-def test_sigterm_ends_a_job_with_a_checkpoint_and_without_a_model(
+def test_sigterm_ends_a_job_with_a_checkpoint_and_without_a_model_between_two_lines(
     runtime: Runtime, text: Path, tmp_path: Path
 ) -> None:
-    sent = Signal(signal.SIGTERM, line=1)
-    (stopped,) = run(runtime, text, job(tmp_path, "fsdp on 2", sent, steps=100_000))
+    sent, never = Signal(signal.SIGTERM, line=1), 100_000
+    lines = {"log_every": never, "checkpoint_every": never}
+    (stopped,) = run(runtime, text, job(tmp_path, "fsdp on 2", sent, steps=never, **lines))
     assert stopped.status == STOPPED
     assert "stopped on SIGTERM at step=" in stopped.output
     assert [each.name for each in stopped.job.checkpoints][-1] == f"step-{max(stopped.curve):08d}"
     assert not (tmp_path / "model").exists()
+
+
+def test_a_checkpoint_is_kept_though_damaged_ones_have_higher_numbers(
+    runtime: Runtime, text: Path, tmp_path: Path
+) -> None:
+    def stopped(line: int) -> Job:
+        return job(tmp_path, "alone", Signal(signal.SIGTERM, line), steps=100_000)
+
+    first = stopped(40)
+    run(runtime, text, first)
+    damaged = first.checkpoints
+    for each in damaged:
+        flip_a_byte(each / "__0_0.distcp")
+    second, third = run(runtime, text, stopped(5), stopped(1))
+    assert len(damaged) == 2
+    assert second.output.count("passed over checkpoint") == 2
+    assert f"resumed at step={max(second.curve)} " in third.output
 
 
 def test_training_goes_on_while_a_checkpoint_of_its_past_is_written(
@@ -163,17 +181,21 @@ def test_a_job_killed_at_five_moments_has_the_curve_of_an_undisturbed_one(
 ) -> None:
     moments = random.Random(seed)
 
-    def killed() -> Signal:
-        # before the third line a checkpoint may have been written, after it one has its name
-        return Signal(signal.SIGKILL, moments.choice((2, 3, 4)), moments.uniform(0, 0.1))
+    def killed() -> Job:
+        shape = moments.choice(list(SHAPES))
+        rank = moments.choice([None, *range(SHAPES[shape][0])])
+        moment = Signal(signal.SIGKILL, moments.randint(1, 6), moments.uniform(0, 0.1), rank)
+        return longer_job(tmp_path, shape, moment)
 
-    def shape() -> str:
-        return moments.choice(list(SHAPES))
-
-    jobs = [longer_job(tmp_path, shape(), killed()) for _ in range(5)]
-    *kills, last = run(runtime, text, *jobs, longer_job(tmp_path, shape()))
-    assert [each.status for each in kills] == 5 * [-signal.SIGKILL]
+    *kills, last = run(
+        runtime,
+        text,
+        *(killed() for _ in range(5)),
+        longer_job(tmp_path, moments.choice(list(SHAPES))),
+    )
     for each in kills:
+        assert -signal.SIGKILL in each.statuses
+        assert 0 not in each.statuses
         assert each.curve == {
             step: pytest.approx(undisturbed.curve[step], abs=TOLERANCE, rel=0)
             for step in each.curve

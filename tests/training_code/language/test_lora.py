@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -148,12 +149,17 @@ def test_a_checkpoint_has_the_adapters_and_goes_on_with_the_same_base_only(
     (size,) = (sum(file.stat().st_size for file in each.iterdir()) for each in same.checkpoints)
     assert size < (base / "model.safetensors").stat().st_size / 2
     other = Job(tmp_path / "other", LORA | {"base-dir": str(tmp_path / "other_base")})
-    resumed, refused = run(runtime, text, same, other)
+    whole = Job(other.folder, {name: LORA[name] for name in LORA if "lora" not in name})
+    resumed, refused, without = run(runtime, text, same, other, whole)
     assert "resumed at step=2" in resumed.output
     assert_same_curve(resumed, results["alone"])
     assert difference(resumed.job.weights(), results["alone"].job.weights()) < TOLERANCE
     assert refused.status == 1
     assert "is from a run with other settings: base_sha256 " in refused.output
+    assert without.status == 1
+    assert re.search(
+        r"other settings: .*base_sha256 \w+ \(now None\), .*lora_rank ", without.output
+    )
 
 
 def test_options_that_cannot_be_are_refused(answers: dict[str, Any]) -> None:

@@ -136,7 +136,8 @@ class Store:
     def finish(self) -> None:
         """Wait for what is being written, and give it its name; all ranks call this.
 
-        Then remove all but the newest `KEPT`. Raise OSError on all ranks if one could not write.
+        Then remove older ones, so that `KEPT` stay. Raise OSError on all ranks if one could not
+        write.
         """
         writing, self._writing = self._writing, None
         if writing is None:
@@ -192,7 +193,8 @@ class Store:
     def _complete(self, partial: Path, final: Path) -> None:
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
-        for old in self._folders()[KEPT:]:
+        # What was passed over may have a higher number. It does not count, and is replaced later.
+        for old in [each for each in self._folders() if each.name <= final.name][KEPT:]:
             shutil.rmtree(old)
 
     def read(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Position:
@@ -289,9 +291,9 @@ def _load(state: dict[str, Any], folder: Path, ranks: Ranks) -> None:
 def require_same_run(folder: Path, settings: dict[str, Any], expected: dict[str, Any]) -> None:
     """Raise ValueError if a checkpoint's run had other settings."""
     differences = [
-        f"{key} {settings.get(key)} (now {value})"
-        for key, value in expected.items()
-        if settings.get(key) != value
+        f"{key} {settings.get(key)} (now {expected.get(key)})"
+        for key in dict.fromkeys((*expected, *settings))
+        if settings.get(key) != expected.get(key)
     ]
     if differences:
         raise ValueError(

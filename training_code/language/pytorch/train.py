@@ -11,6 +11,7 @@ and saves the model.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -40,6 +41,10 @@ WEIGHT_DECAY = 0.1
 MAX_GRADIENT_NORM = 1.0
 """These three are Llama 2's (arXiv 2307.09288, section 2.2)."""
 WARM_UP_SHARE = 0.05
+AGREED_EVERY_S = 5.0
+"""The ranks ask each other for a SIGTERM at least so often, if a step is not longer: torchrun kills
+them 30 s after it, SageMaker 120 s.
+"""
 SERVED_FILES = ("inference.py", "model.py", "tokenizer.py")
 
 
@@ -249,6 +254,12 @@ class Clock:
     first_started_at: float
     productive_s: float
     held_s: float = 0.0
+    step_s: float = math.inf
+    """Time of a step, by `trained_s`."""
+
+    def is_due(self, step: int) -> bool:
+        """Return whether so many steps are over that the ranks should hear of a SIGTERM again."""
+        return (step + 1 - self.logged_step) * self.step_s > AGREED_EVERY_S
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -353,10 +364,13 @@ def identity(
     names = ("depth", "context", "batch_size", "steps", "learning_rate", "precision", "seed")
     settings = {name: getattr(options, name) for name in names}
     settings |= {"vocab_size": config.vocab_size, "text_sha256": corpus.sha256}
+    if options.max_seconds < math.inf:  # by which the rate falls, too
+        settings["max_seconds"] = options.max_seconds
     if tokenizer.sha256:
         settings["tokenizer_sha256"] = tokenizer.sha256
     if base:
         settings["base_sha256"] = base.sha256
+        settings["base_config_sha256"] = hashlib.sha256(config.to_json().encode()).hexdigest()
     if options.lora:
         settings |= {"lora_rank": options.lora_rank, "lora_alpha": options.lora_alpha}
         settings["lora_targets"] = ",".join(options.lora_targets)
@@ -394,7 +408,7 @@ def train(run: Run, position: Position) -> bool:
         checkpoint_due = last or step % options.checkpoint_every == 0
         if step == position.step + 1:
             say_bytes(run)
-        if not checkpoint_due and step % options.log_every:
+        if not (checkpoint_due or step % options.log_every == 0 or clock.is_due(step)):
             continue
         # The only points where the ranks agree on loss, time and stopping, so that no step pays
         # for it.
@@ -501,6 +515,7 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
         f" checkpoint_held_s={held_s:.3f} elapsed_s={now - clock.started_at:.1f}"
         f" world_size={ranks.world_size}"
     )
+    clock.step_s = (first_trained_s - clock.trained_s) / (step - clock.logged_step)
     clock.logged_at, clock.logged_step, clock.trained_s = now, step, first_trained_s
     clock.held_s = held_s
     return bool(stops)

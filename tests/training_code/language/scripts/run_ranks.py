@@ -3,8 +3,8 @@
 A JOB is JSON: {"ranks", "hosts", "arguments", "signal", "max_file_bytes"}; `hosts` are the folders
 of their checkpoints. The ranks are forks of a process that has imported torch and joins no job
 itself, so that ten jobs pay for one import. FILE gets [exit statuses, what rank 0 printed] of each
-job. The last rank's files have at most `max_file_bytes`. A signal {"number", "line", "after_s"}
-goes to all ranks so long after rank 0 has printed so many lines with a loss.
+job. The last rank's files have at most `max_file_bytes`. A signal {"number", "line", "after_s",
+"rank"} goes to one rank, or to all, so long after rank 0 has printed so many lines with a loss.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def read(descriptor: int, children: list[int], signal: dict[str, Any] | None) ->
             losses += "train_loss=" in line
             if signal and losses == signal["line"]:
                 time.sleep(signal["after_s"])
-                for child in children:
+                rank = signal["rank"]
+                for child in children if rank is None else [children[rank]]:
                     os.kill(child, signal["number"])
                 signal = None
     return "".join(lines)
