@@ -32,11 +32,14 @@ region: us-east-1
 protect: false
 network: {training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}
 training:
-  strategy: torchrun
-  instance_type: ml.m5.xlarge
+  strategy: smddp
+  collective: allgather
+  framework_version: "2.5.1"
+  instance_type: ml.p4d.24xlarge
   instance_count: 2
   hyperparameters:
-    {sharding: fsdp, batch-size: 8, steps: 500, learning-rate: 0.003, precision: auto}
+    {backend: smddp, sharding: fsdp, context: 128, batch-size: 16, steps: 500,
+      learning-rate: 0.003, precision: auto}
 """
 
 

@@ -36,7 +36,8 @@ class Model(lightning.LightningModule):  # type: ignore[misc, unused-ignore]
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Return the optimizer, and the schedule that moves with each step."""
-        optimizer, schedule = new_optimizer(self.network, self._setting)
+        # its Trainer refuses to clip the gradients of a fused one
+        optimizer, schedule = new_optimizer(self.network, self._setting, fused=False)
         interval = {"scheduler": schedule, "interval": "step"}
         return {"optimizer": optimizer, "lr_scheduler": interval}
 

@@ -101,13 +101,15 @@ class Sequences(Dataset[dict[str, torch.Tensor]]):  # type: ignore[misc, unused-
         return {"input_ids": tokens[0], "labels": targets[0]}
 
 
-def new_optimizer(model: Any, setting: Setting) -> tuple[torch.optim.Optimizer, Any]:
+def new_optimizer(
+    model: Any, setting: Setting, *, fused: bool = True
+) -> tuple[torch.optim.Optimizer, Any]:
     """Return AdamW with Shoal's settings, and the schedule of its rate."""
     groups: list[dict[str, Any]] = [
         {"params": [each for each in model.parameters() if each.ndim > 1], "weight_decay": 0.1},
         {"params": [each for each in model.parameters() if each.ndim == 1], "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=setting.rate, betas=train.BETAS)
+    optimizer = torch.optim.AdamW(groups, lr=setting.rate, betas=train.BETAS, fused=fused)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: train.cosine(min(step / setting.total, 1))
     )
@@ -121,7 +123,7 @@ SAME_STEPS = 20
 Later bf16 drives them apart, as far as other seeds would.
 """
 LAST_STEPS = 50
-"""Steps whose mean is the loss at the end."""
+"""Steps whose mean is the loss at the end; a run of fewer steps takes all but the warm-up."""
 
 
 class Clock:
@@ -149,7 +151,7 @@ class Clock:
     def _report(self, wall_s: float, cpu_s: float) -> None:
         setting = self._setting
         early = float(self._losses[:SAME_STEPS][-1])
-        last = self._losses[-LAST_STEPS:]
+        last = self._losses[-min(LAST_STEPS, setting.steps) :]
         cpu_s, early, late = self._add(cpu_s, early, float(sum(last)) / len(last))
         if dist.get_rank() == 0:
             report(
