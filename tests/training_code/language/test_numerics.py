@@ -86,11 +86,13 @@ def test_zero_is_refused_with_what_shards_the_same(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("way", MORE_WAYS)
-def test_more_ranks_and_layers_compute_the_steps_of_one(
+def test_more_ranks_and_layers_compute_the_steps_of_one_with_their_share(
     deeper_alone: Result, runtime: Runtime, text: Path, tmp_path: Path, way: str
 ) -> None:
     ranks, options = MORE_WAYS[way]
+    parts = {"ddp": 1, "fsdp": ranks, "hsdp": 2}[str(options["sharding"])]
     (result,) = run(runtime, text, Job(tmp_path, DEEPER | options, ranks))
+    assert {name: parts * size for name, size in result.kept.items()} == deeper_alone.kept
     assert_same_curve(result, deeper_alone)
     assert difference(result.job.weights(), deeper_alone.job.weights()) < TOLERANCE
 
