@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import tomllib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 ALWAYS = "tests/test_architecture.py"
@@ -33,8 +35,8 @@ TESTS = {
 """Package of a layer -> its tests."""
 ELSEWHERE = {
     "local/src": ("local/tests", OPERATIONS, "tests/end_to_end/test_spot.py"),
-    "local/stand_ins": ("local/tests/smddp", "local/tests/horovod"),
-    "training_code": ("tests/training_code", "tests/end_to_end/test_demo.py"),
+    "local/stand_ins": ("local/tests/smddp", "local/tests/horovod", "tests/training_code"),
+    "training_code": ("tests/training_code", "tests/config", "tests/end_to_end/test_demo.py"),
     "environments": ("tests/config", "tests/workflows", "tests/cli/test_plan.py"),
     "images": ("tests/images", "tests/pipelines/launch"),
     "examples": ("tests/examples",),
@@ -101,8 +103,34 @@ def _of_a_test(file: str, root: Path) -> Iterable[str]:
     path = Path(file)
     if path.name.startswith("test_"):
         yield from [file] if (root / file).is_file() else []
-    else:  # a fixture or a helper: all tests of its folder
-        yield path.parent.as_posix()
+    else:  # a fixture or a helper: all tests of the nearest folder that has some
+        folders = (each for each in path.parents if any((root / each).glob("test_*.py")))
+        yield next(folders).as_posix()
+    for user in _users(path, root):
+        yield (user.parent if user.name == "conftest.py" else user).as_posix()
+
+
+def _users(imported: Path, root: Path) -> set[Path]:
+    """Return the tests, and the `conftest.py`, that import a file, also through other files."""
+    places = ("tests", "local/tests", "dev")
+    files = {path.relative_to(root) for place in places for path in (root / place).rglob("*.py")}
+    users, new = set[Path](), {imported}
+    while new:
+        modules = {".".join(path.with_suffix("").parts) for path in new}
+        new = {path for path in files - users if modules & _imports(root / path)}
+        users |= new
+    return {path for path in users if path.name.startswith(("test_", "conftest"))}
+
+
+@cache
+def _imports(file: Path) -> frozenset[str]:
+    """Return the modules that a Python file imports, and the names that it takes from them."""
+    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    names = {name.name for each in nodes if isinstance(each, ast.Import) for name in each.names}
+    for each in nodes:
+        if isinstance(each, ast.ImportFrom) and each.module:
+            names |= {each.module, *(f"{each.module}.{name.name}" for name in each.names)}
+    return frozenset(names)
 
 
 def _git(root: Path, *arguments: str) -> list[str]:
