@@ -21,12 +21,14 @@ def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(
 ) -> None:
     session = Workspace(released.root, dict(os.environ)).open("staging", local=True)
     cloudformation, stack = session.target.client("cloudformation"), session.names.stack("serving")
-    body = json.dumps({"Resources": {"One": slow(session.target)}})
+    until = released.root / "until"
+    body = json.dumps({"Resources": {"One": slow(session.target, until)}})
     capsys.readouterr()
     cloudformation.create_stack(StackName=stack, TemplateBody=body)
     with pytest.raises(KeyboardInterrupt), interrupted_once(), reporting_unfinished_work(session):
         os.kill(os.getpid(), signal.SIGTERM)
     lines = capsys.readouterr().err.splitlines()
+    until.touch()
     cloudformation.get_waiter("stack_create_complete").wait(
         StackName=stack, WaiterConfig={"Delay": 1}
     )

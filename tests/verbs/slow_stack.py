@@ -1,19 +1,19 @@
-"""A resource that takes its time, so that a test sees its stack in the middle of an operation."""
+"""A resource that waits for a file, so that a test sees its stack in the middle of an operation."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from local.tests.control.account import trust, zipped
 from shoal.verbs.target import Target
 
-# Asked for a stack that it is working on, the emulator answers after three seconds or when it is
-# done; this is time enough for two answers.
 _SLOW = """
-import json, time, urllib.request
+import json, os, time, urllib.request
 
 def handler(event, context):
-    time.sleep(8 if event["RequestType"] == "Create" else 0)
+    while not os.path.exists(event["ResourceProperties"]["Until"]):
+        time.sleep(0.05)
     same = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
     answer = json.dumps({**same, "Status": "SUCCESS", "PhysicalResourceId": "slow"}).encode()
     request = urllib.request.Request(event["ResponseURL"], data=answer, method="PUT", headers={"Content-Type": ""})
@@ -21,8 +21,10 @@ def handler(event, context):
 """  # noqa: E501
 
 
-def slow(target: Target) -> dict[str, Any]:
-    """Return a custom resource, with a function and a role of its own."""
+def slow(target: Target, until: Path) -> dict[str, Any]:
+    """Return a custom resource, with a function and a role of its own, which is there once the file
+    `until` is.
+    """
     role = target.client("iam").create_role(
         RoleName="slow", AssumeRolePolicyDocument=trust({"Service": "lambda.amazonaws.com"})
     )
@@ -30,9 +32,10 @@ def slow(target: Target) -> dict[str, Any]:
         "Runtime": "python3.12",
         "Handler": "main.handler",
         "Role": role["Role"]["Arn"],
-        "Timeout": 15,
+        "Timeout": 60,
     }
     function = target.client("lambda").create_function(
         FunctionName="slow", Code={"ZipFile": zipped(_SLOW)}, **settings
     )
-    return {"Type": "Custom::Slow", "Properties": {"ServiceToken": function["FunctionArn"]}}
+    properties = {"ServiceToken": function["FunctionArn"], "Until": str(until)}
+    return {"Type": "Custom::Slow", "Properties": properties}

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,10 +135,12 @@ def test_it_goes_on_where_it_was_interrupted(target: Target, at: str) -> None:
 
 
 def test_what_is_being_done_to_a_stack_is_waited_for_before_its_environment_is_destroyed(
-    target: Target,
+    target: Target, tmp_path: Path
 ) -> None:
-    place = Place(target, slow(target), part="pipeline", protect=False)
-    destroyed = Teardown(target, place.names, place.removal().report, poll_s=0.05).destroy(Cdk())
+    until = tmp_path / "until"
+    place = Place(target, slow(target, until), part="pipeline", protect=False)
+    report = place.removal(lambda _: until.touch()).report
+    destroyed = Teardown(target, place.names, report, poll_s=0.05).destroy(Cdk())
     assert (place.status, destroyed.left) == (None, ())
     assert place.notes == [
         f"waiting for stack {place.stack}, which is CREATE_IN_PROGRESS",
