@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from local.tests.control.test_cdk import node
+from local.tests.ports import unused_ports
 
 LOCAL = Path(__file__).resolve().parents[1]
 CDK = LOCAL.parent / "node_modules" / ".bin"
@@ -72,9 +72,7 @@ def typed(commands: str, shell: dict[str, str], folder: Path) -> str:
 @contextmanager
 def served(command: str, shell: dict[str, str]) -> Iterator[str]:
     """Run `shoal-local serve` at a free port until it answers; yield the line that it printed."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    words = command.replace(PORT, port).split()
+    words = command.replace(PORT, str(next(unused_ports()))).split()
     with subprocess.Popen(words, env=shell, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

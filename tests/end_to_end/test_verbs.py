@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -22,6 +21,7 @@ import jsonschema
 import pytest
 
 from local.tests.control.account import eventually
+from local.tests.ports import unused_ports
 from shoal.verbs.target import Target
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.repository import CHECKOUT, ROOT
@@ -195,8 +195,7 @@ def test_the_report_of_a_run_has_its_measurements_costs_and_origin(
 @pytest.fixture
 def mlflow_server(tmp_path: Path) -> Iterator[str]:
     """The address of a real tracking server with an empty database."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = next(unused_ports())
     options = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     store = ["--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db"]
     process = subprocess.Popen(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+from local.tests.ports import unused_ports
 from local.tests.smddp.runtime import ROOT, Outcome, Runtime
 
 CODE = ROOT / "training_code" / "mnist" / "tensorflow"
@@ -113,11 +114,7 @@ class Job:
 
 def free_addresses(count: int) -> list[str]:
     """Return addresses on this machine with different ports that nobody listens at."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"localhost:{server.getsockname()[1]}" for server in sockets]
-    for server in sockets:
-        server.close()
-    return addresses
+    return [f"localhost:{port}" for port in islice(unused_ports(), count)]
 
 
 def end(process: subprocess.Popen[str]) -> None:
