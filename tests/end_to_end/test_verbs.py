@@ -394,7 +394,6 @@ def edited(checkout: Checkout) -> Iterator[None]:
     file.write_text(before)
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("emulator", "edited")
 def test_after_an_edit_the_differences_are_shown_and_the_command_that_deploys_them(
     checkout: Checkout,
