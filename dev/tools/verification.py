@@ -58,7 +58,8 @@ def tests_of(where: str) -> set[tuple[Path, str]]:
     found: set[tuple[Path, str]] = set()
     folder = ROOT
     for named, test in _TESTS.findall(where):
-        for path in ROOT.glob(named) if "/" in named else (folder / named,):
+        place = ROOT if "/" in named else folder
+        for path in place.glob(named) if "*" in named else (place / named,):
             folder = path if path.is_dir() else path.parent
             files = path.rglob("test_*.py") if path.is_dir() else (path,)
             found.update((file, test) for file in files)
