@@ -24,6 +24,7 @@ TESTS = {
         "tests/end_to_end/test_sweep.py",
     ),
     "shoal.verbs": ("tests/verbs", "tests/browser", "tests/end_to_end/test_verbs.py"),
+    "images": ("tests/images",),
     "shoal.demo": ("tests/demo", "tests/end_to_end/test_demo.py"),
     "shoal.cli": ("tests/cli",),
     "dev": (
