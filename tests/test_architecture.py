@@ -115,6 +115,26 @@ def test_import_linter_sees_every_folder_with_python() -> None:
     assert [folder for folder, some in listed.items() if not some] == []
 
 
+def test_the_page_says_what_each_place_imports() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([\w/.]+?)/?` \| .+ \| (.*?) ?\|$", page, re.MULTILINE))
+    said = {place: set(re.findall(r"\w+", re.sub(r"\(.*?\)", "", rows[place]))) for place in rows}
+    imports: dict[str, set[str]] = {place: set() for place in rows}
+    code = [place for place in OF_ANY_WORKLOAD if not place.endswith(".json")]
+    for name in _tracked(*code, "dev", "examples", "local/stand_ins", "training_code"):
+        path = ROOT / name
+        if name.endswith(".py") and (roots := {each.split(".")[0] for each in _imports(path)}):
+            place = max((each for each in rows if path.is_relative_to(ROOT / each)), key=len)
+            own = {*place.split("/"), *name.split("/")[:-2]}
+            if not (path.parent / "__init__.py").exists():  # a program: its neighbours are modules
+                own |= {file.stem for file in path.parent.glob("*.py")}
+            imports[place] |= roots - sys.stdlib_module_names - own
+    exact = [place for place in rows if said[place] != {"anything"}]
+    assert {place: imports[place] for place in exact} == {
+        place: said[place] - {"and"} for place in exact
+    }
+
+
 def test_tests_of_shoal_local_import_nothing_of_the_product() -> None:
     ours = {"app", "config", "dev", "examples", "images", "pipelines", "shoal", "stacks", "tests"}
     wrong = [
