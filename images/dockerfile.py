@@ -70,16 +70,6 @@ class Dockerfile:
                     }
         return variables
 
-    def default_arguments(self) -> dict[str, str]:
-        """Return the default of every ARG that has one."""
-        return self.arguments | {
-            name: default
-            for stage in self.stages
-            for instruction in stage.of("ARG")
-            for name, _, default in [instruction.value.partition("=")]
-            if default
-        }
-
 
 def parse(text: str) -> Dockerfile:
     """Read a Dockerfile. Raises DockerfileError."""
