@@ -1,5 +1,5 @@
-"""The definition is the graph of DESIGN section 4, and equal to what SageMaker's own SDK makes of
-it.
+"""The definition is the graph of docs/architecture.md, and equal to what SageMaker's own SDK makes
+of it.
 """
 
 from __future__ import annotations
