@@ -23,6 +23,7 @@ include_patterns = [
     "images/README.md",
     "local/*.md",
     "local/docs/*.md",
+    "tests/red_team/README.md",
 ]
 myst_heading_anchors = 4
 html_theme = "furo"

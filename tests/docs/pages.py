@@ -26,8 +26,10 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def pages() -> list[str]:
-    """Return the paths of all pages but notebooks, relative to the checkout."""
-    folders = (*ROOT.glob("docs/**/*.md"), ROOT / "images/README.md", ROOT / "examples/README.md")
+    """Return the paths of all pages but notebooks and coverage.md, relative to the checkout."""
+    places = ("examples", "images", "local", "tests/red_team")
+    readmes = (ROOT / place / "README.md" for place in places)
+    folders = (*ROOT.glob("docs/**/*.md"), *readmes)
     found = (*ROOT.glob("*.md"), *(page for page in folders if NOTEBOOK not in page.parents))
     return sorted(page.relative_to(ROOT).as_posix() for page in found)
 
