@@ -18,7 +18,7 @@ def unused_ports() -> Iterator[int]:
     """
     lowest = int(_RANGE.read_text().split()[0])
     numbers = range(1024, lowest) or range(1024, 65_536)
-    for port in random.sample(numbers, len(numbers)):
+    for port in random.SystemRandom().sample(numbers, len(numbers)):
         try:
             socket.create_server(("127.0.0.1", port)).close()
         except OSError:
