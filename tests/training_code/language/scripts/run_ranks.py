@@ -13,17 +13,18 @@ import contextlib
 import json
 import os
 import resource
-import socket
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
-CODE = Path(__file__).parents[4] / "training_code" / "language" / "pytorch"
-sys.path.insert(0, str(CODE))
+ROOT = Path(__file__).parents[4]
+sys.path[:0] = [str(ROOT / "training_code" / "language" / "pytorch"), str(ROOT)]
 import torch._dynamo  # noqa: E402, F401 (which each rank would import)
 import train  # noqa: E402
+
+from local.tests.ports import unused_ports  # noqa: E402
 
 
 def main(arguments: list[str]) -> None:
@@ -40,8 +41,7 @@ def run(
     max_file_bytes: int,
 ) -> tuple[list[int], str]:
     """Return the exit statuses of the ranks, and what rank 0 printed."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = next(unused_ports())
     reading, writing = os.pipe()
     children, ranks_per_host = [], ranks // len(hosts)
     for rank in range(ranks):
