@@ -101,6 +101,8 @@ class Serving(Settings):
 
     With autoscaling, those of the start.
     """
+    inference_ami_version: str | None = None
+    """Version of the instances' own image, as of the endpoint; not with serverless."""
     serverless: Serverless | None = None
     """Serve without instances instead; excludes instances, autoscaling, data_capture, a VPC, and
     traffic in steps.

@@ -19,7 +19,13 @@ MIN_LINEAR_PERCENT = 10
 _ZONES = 2
 # API reference, TrafficRoutingConfig: a canary or a step is at most 50 % of the variant's instances
 _DIVISIBLE = 2
-_INSTANCES_ONLY = ("instance_type", "instance_count", "autoscaling", "data_capture")
+_INSTANCES_ONLY = (
+    "instance_type",
+    "instance_count",
+    "inference_ami_version",
+    "autoscaling",
+    "data_capture",
+)
 
 
 def _serving(environment: Environment) -> Iterator[Problem]:

@@ -264,6 +264,10 @@ class Endpoint(Settings):
     """Environment variables of that container, as `HF_MODEL_ID: /opt/ml/model`; only with
     image_uri.
     """
+    inference_ami_version: str | None = None
+    """Version of the instances' own image, which has the GPUs' driver, as
+    al2023-ami-sagemaker-inference-gpu-4-1 for CUDA 13. Left out, that of the instance type.
+    """
     ttl_minutes: Annotated[int, Field(ge=10, le=1440)] = 60
     """Age in minutes after which the endpoint may be removed by anyone who finds it."""
     teardown_step: TeardownStep = TeardownStep.AFTER_SUCCESS

@@ -72,6 +72,7 @@ def check(
     problems = [
         *unknown,
         *_other_architectures(environment, {problem.key for problem in unknown}),
+        *_unknown_inference_amis(environment),
         *capacity.problems(environment),
         *pins.problems(environment, root),
     ]
@@ -303,7 +304,7 @@ def _unknown_instance_types(environment: Environment) -> Iterator[Problem]:
         if getattr(environment, section)
     }
     for section, instance_type in instance_types.items():
-        allowed = shapes.instance_types(_INSTANCE_TYPE_SHAPES[section])
+        allowed = shapes.values_of(_INSTANCE_TYPE_SHAPES[section])
         if instance_type not in allowed:
             near = ", ".join(
                 difflib.get_close_matches(instance_type, allowed, n=5, cutoff=0.5)
@@ -312,6 +313,16 @@ def _unknown_instance_types(environment: Environment) -> Iterator[Problem]:
             yield Problem(
                 f"{section}.instance_type", message, f"choose one, such as {near}", instance_type
             )
+
+
+def _unknown_inference_amis(environment: Environment) -> Iterator[Problem]:
+    allowed = shapes.values_of("ProductionVariantInferenceAmiVersion")
+    for section in ("endpoint", "serving"):
+        settings = getattr(environment, section)
+        if settings and settings.inference_ami_version not in (None, *allowed):
+            key, advice = f"{section}.inference_ami_version", f"choose one: {', '.join(allowed)}"
+            message = "is not one of the versions that SageMaker has"
+            yield Problem(key, message, advice, settings.inference_ami_version)
 
 
 def _built_image(environment: Environment) -> str | None:

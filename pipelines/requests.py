@@ -293,6 +293,8 @@ class Requests:
             "InitialInstanceCount": settings.instance_count,
             "InitialVariantWeight": 1.0,
         }
+        if settings.inference_ami_version:
+            variant["InferenceAmiVersion"] = settings.inference_ami_version
         key = (
             {"KmsKeyId": self.infrastructure.kms_key_arn}
             if takes_volume_key(settings.instance_type)

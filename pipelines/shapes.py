@@ -115,10 +115,8 @@ def _input_shape(operation: str) -> StructureShape:
     return shape
 
 
-def instance_types(shape_name: str) -> tuple[str, ...]:
-    """Return the instance types of TrainingInstanceType, ProcessingInstanceType or
-    ProductionVariantInstanceType.
-    """
+def values_of(shape_name: str) -> tuple[str, ...]:
+    """Return the values of an enumeration, such as TrainingInstanceType."""
     shape: Any = _service_model().shape_for(shape_name)
     return tuple(shape.enum)
 

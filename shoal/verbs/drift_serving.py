@@ -18,6 +18,7 @@ _VARIANT = (
     "VariantName",
     "InstanceType",
     "InitialInstanceCount",
+    "InferenceAmiVersion",
     "InitialVariantWeight",
     "ServerlessConfig",
     "RoutingConfig",

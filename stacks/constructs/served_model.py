@@ -87,6 +87,7 @@ class ServedModel(Construct):
             initial_variant_weight=1.0,
             instance_type=None if serverless else settings.instance_type,
             initial_instance_count=None if serverless else settings.instance_count,
+            inference_ami_version=settings.inference_ami_version,
             serverless_config=(
                 sizes(
                     memory_size_in_mb=serverless.memory_mb,

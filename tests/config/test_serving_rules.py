@@ -87,6 +87,10 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
         'serving.instance_type = "ml.m5.large": serverless inference has none',
     ),
     (
+        {"serverless": {}, "inference_ami_version": "any", **AT_ONCE},
+        "serving.inference_ami_version: serverless inference has none",
+    ),
+    (
         {"serverless": {}, "autoscaling": SCALING, **AT_ONCE},
         "serving.autoscaling: serverless inference has none",
     ),

@@ -212,6 +212,27 @@ def test_a_container_that_serves_by_itself_gets_its_variables_and_no_words_on_aw
     assert registered == steps["CreateModel"]["PrimaryContainer"]
     assert (registered["Image"], registered["Environment"]) == (server, variables)
     assert steps["SmokeTest"]["sealed_archive"] == registered["ModelDataUrl"]
+    assert "InferenceAmiVersion" not in json.dumps(checked.definition)
+
+
+def test_an_endpoints_instances_have_the_driver_that_is_asked_for() -> None:
+    ami = "al2023-ami-sagemaker-inference-gpu-4-1"
+    keys = {"instance_type": "ml.g5.xlarge", "inference_ami_version": ami}
+    assert f'"InferenceAmiVersion": "{ami}"' in json.dumps(check(changed(endpoint=keys)).definition)
+
+
+@pytest.mark.parametrize("section", ["endpoint", "serving"])
+def test_a_driver_that_sagemaker_lacks_names_those_it_has(section: str) -> None:
+    settings = serving().model_copy(
+        update={
+            section: getattr(serving(), section).model_copy(update={"inference_ami_version": "4"})
+        }
+    )
+    line = (
+        f'{section}\\.inference_ami_version = "4": is not one of .* choose one: al2-ami-sagemaker'
+    )
+    with pytest.raises(ConfigError, match=line):
+        check(settings)
 
 
 def test_an_image_that_may_change_does_not_evaluate() -> None:

@@ -65,6 +65,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
                 "autoscaling": SCALING,
                 "data_capture": {"percent": 20},
                 "instance_type": "ml.g5.xlarge",
+                "inference_ami_version": "al2023-ami-sagemaker-inference-gpu-4-1",
             }
         },
         "serverless": {"serving": SERVERLESS},
@@ -442,6 +443,11 @@ def test_what_is_captured_lies_encrypted_in_the_artifact_bucket_where_the_role_m
         f"arn:aws:s3:::{bucket}/captured/*",
     )
     assert "KeepCaptured" not in allowed_to_serve(templates["plain"])
+
+
+def test_instances_have_the_driver_that_is_asked_for(templates: dict[str, Template]) -> None:
+    (variant,) = only(templates["scaled"], "AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert variant["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
 
 
 def test_instances_with_local_storage_get_no_key_and_the_role_lends_none(

@@ -21,6 +21,7 @@ from local.tests.sagemaker.hosted import (
 from local.tests.sagemaker.test_deployments import share_is
 
 TWO = "two-variants"
+AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
 CAPTURE = {
     "InitialSamplingPercentage": 100,
     "DestinationS3Uri": f"s3://{BUCKET}/captured",
@@ -39,7 +40,7 @@ def variant(name: str, weight: float, count: int = 1, **more: Any) -> dict[str, 
 
 
 def configure_two(account: Account, name: str, **more: Any) -> None:
-    variants = [variant("three", 1), variant("five", 3)]
+    variants = [variant("three", 1, InferenceAmiVersion=AMI), variant("five", 3)]
     account.sagemaker.create_endpoint_config(
         EndpointConfigName=name, ProductionVariants=variants, **more
     )
@@ -93,6 +94,11 @@ def test_data_capture_is_described_and_nothing_is_captured(account: Account, two
     kept = account.sagemaker.describe_endpoint_config(EndpointConfigName=two)["DataCaptureConfig"]
     assert kept == CAPTURE
     assert account.keys("captured/") == []
+
+
+def test_the_image_of_the_instances_is_kept(account: Account, two: str) -> None:
+    kept = account.sagemaker.describe_endpoint_config(EndpointConfigName=two)
+    assert [each.get("InferenceAmiVersion") for each in kept["ProductionVariants"]] == [AMI, None]
 
 
 def test_weights_and_instances_change_without_a_failed_invocation_and_outlive_an_update(

@@ -12,7 +12,7 @@ from config.file_system import DeploymentType, FileSystem
 from config.file_system_rules import THROUGHPUTS
 from config.regions import az_id_prefixes
 from pipelines.costs import prices
-from pipelines.shapes import instance_types
+from pipelines.shapes import values_of
 from tests.repository import ROOT
 
 GROUPS = [
@@ -34,7 +34,7 @@ def test_every_price_has_a_source_a_date_and_regions_that_exist(group: dict[str,
 
 def test_every_priced_instance_type_is_one_of_sagemakers() -> None:
     priced = {name for group in GROUPS for name in group["usd"] if name.startswith("ml.")}
-    assert priced - set(instance_types("TrainingInstanceType")) == set()
+    assert priced - set(values_of("TrainingInstanceType")) == set()
 
 
 def test_a_price_of_another_regions_list_is_an_estimate() -> None:

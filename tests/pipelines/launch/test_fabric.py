@@ -9,7 +9,7 @@ import pytest
 from config.settings import Framework, Strategy, Training
 from pipelines.launch import fabric
 from pipelines.launch.source_code import SourceCode, read
-from pipelines.shapes import instance_types
+from pipelines.shapes import values_of
 from tests.pipelines.launch.shipped import shipped
 from tests.repository import ROOT
 
@@ -17,7 +17,7 @@ EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
 
 
 def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
-    assert set(fabric.efa_instance_types()) - set(instance_types("TrainingInstanceType")) == set()
+    assert set(fabric.efa_instance_types()) - set(values_of("TrainingInstanceType")) == set()
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,7 @@ def test_every_former_release_of_smddp_is_before_the_first_row_and_has_its_page(
 
 
 def test_every_type_whose_gpus_are_counted_has_gpus() -> None:
-    counted = [
-        name for name in shapes.instance_types("TrainingInstanceType") if tables.gpu_count(name)
-    ]
+    counted = [name for name in shapes.values_of("TrainingInstanceType") if tables.gpu_count(name)]
     assert len(counted) == 28
     assert all(tables.has_gpus(name) for name in counted)
 
@@ -174,9 +172,7 @@ def test_every_strategy_has_a_row_with_a_source() -> None:
 def test_the_families_whose_gpus_are_known_are_families_with_gpus_that_sagemaker_trains_on() -> (
     None
 ):
-    with_gpus = {
-        name for name in shapes.instance_types("TrainingInstanceType") if tables.gpus(name)
-    }
+    with_gpus = {name for name in shapes.values_of("TrainingInstanceType") if tables.gpus(name)}
     assert [name for name in with_gpus if not tables.has_gpus(name)] == []
     assert {"p3", "p4d", "p5", "g5", "p6-b200"} <= {name.split(".")[1] for name in with_gpus}
 
@@ -198,7 +194,7 @@ def test_versions_compare_as_numbers() -> None:
 
 
 def test_instance_types_of_smddp_are_ones_that_sagemaker_trains_on() -> None:
-    assert set(tables.smddp_instance_types()) <= set(shapes.instance_types("TrainingInstanceType"))
+    assert set(tables.smddp_instance_types()) <= set(shapes.values_of("TrainingInstanceType"))
 
 
 @pytest.mark.parametrize(
