@@ -116,17 +116,16 @@ def check(
 
 
 def _needs(environment: Environment, root: Path, where: Mapping[str, str]) -> Iterator[Risk]:
-    """Yield a risk if a rank may not fit into its GPU; raise ConfigError if it cannot."""
+    """Yield what may be too little, memory or time; raise ConfigError if a rank cannot fit."""
     file = environment_file(environment.name)
     try:
         too_large = list(needs.problems(environment, root, check))
-        risk = needs.tight(environment, root)
+        risks = list(needs.risks(environment, root))
     except ConfigError as error:
         raise ConfigError(error.file or file, error.problems, where) from error
     if too_large:
         raise ConfigError(file, too_large, where)
-    if risk:
-        yield Risk(risk)
+    yield from map(Risk, risks)
 
 
 def _fabric(environment: Environment, root: Path | None) -> Iterator[Problem]:

@@ -45,6 +45,11 @@ class Need(Settings):
     """Hyperparameters that need less memory, the best first."""
 
     @property
+    def seconds(self) -> float | None:
+        """All steps, without starting and saving; None where a step's time is not known."""
+        return self.step_s * self.steps if self.step_s and self.steps else None
+
+    @property
     def gib(self) -> float:
         return sum(self.memory.values()) / 2**30
 
@@ -125,13 +130,20 @@ def problems(environment: Environment, root: Path, runs: Runs) -> Iterator[Probl
         yield Problem(KEY, _message(place), advice, environment.training.instance_type)
 
 
-def tight(environment: Environment, root: Path) -> str | None:
-    """Return a line if only a run can tell whether a rank fits."""
+def risks(environment: Environment, root: Path) -> Iterator[str]:
+    """Yield a line if only a run can tell whether a rank fits, or has the time for its steps."""
     try:
         place = place_of(environment, root)
     except Unknown:
-        return None
-    return None if place.fits else f"{KEY}: {_message(place)}; the estimate may be 10 % off"
+        return
+    if not place.fits:
+        yield f"{KEY}: {_message(place)}; the estimate may be 10 % off"
+    seconds, limit = place.need.seconds, environment.training.max_runtime_s
+    if seconds and seconds > limit:
+        yield (
+            f"training.max_runtime_s: the steps alone take about {seconds:,.0f} s, and SageMaker"
+            f" stops the job after {limit:,}; set more than {seconds:.0f}, or fewer steps"
+        )
 
 
 def _message(place: Place) -> str:

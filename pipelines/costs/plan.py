@@ -80,8 +80,8 @@ class Run:
     @property
     def hours(self) -> float | None:
         """All steps, without starting and saving; None where a step's time is not known."""
-        need = self.place.need
-        return need.step_s * need.steps / 3600 if need.step_s and need.steps else None
+        seconds = self.place.need.seconds
+        return seconds / 3600 if seconds else None
 
     @property
     def usd(self) -> float | None:

@@ -99,6 +99,20 @@ def test_what_may_fit_is_a_risk(tmp_path: Path) -> None:
     assert risk.endswith("ml.p4d.24xlarge has 40; the estimate may be 10 % off")
 
 
+@pytest.mark.parametrize(("max_runtime_s", "is_told"), [(7199, True), (7200, False)])
+def test_steps_that_take_longer_than_the_job_may_are_a_risk(
+    tmp_path: Path, max_runtime_s: int, is_told: bool
+) -> None:
+    environment = load_environment("lab", repository(tmp_path, 1))
+    training = environment.training.model_copy(update={"max_runtime_s": max_runtime_s})
+    notices = check(environment.model_copy(update={"training": training}), tmp_path).notices
+    told = (
+        "training.max_runtime_s: the steps alone take about 7,200 s, and SageMaker stops the job"
+        " after 7,199; set more than 7200, or fewer steps"
+    )
+    assert (told in notices) is is_told
+
+
 @pytest.mark.parametrize(
     ("gib", "plan", "says"),
     [
@@ -148,11 +162,9 @@ def test_the_plan_says_where_it_would_run_how_long_and_for_how_much(
 ) -> None:
     root = repository(tmp_path, 30)
     assert main(["--root", str(root), "plan", "lab"]) == 0
-    rows = {
-        line.split()[0]: line.split()[1:]
-        for line in capsys.readouterr().out.splitlines()
-        if line.strip()
-    }
+    printed = capsys.readouterr().out.splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in printed if line.strip()}
+    assert any(line.startswith("note: training.max_runtime_s: the steps") for line in printed)
     assert rows["together"] == ["31.0"]
     assert rows["ml.g5.48xlarge"] == ["A10G", "22", "31.0", "too", "small"]
     assert rows["ml.p4d.24xlarge"] == ["A100", "40", "31.0", "2.00", "~101.01"]  # 2 h of 2 nodes
