@@ -12,7 +12,15 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from config.base import InstanceType, MediaType, OrNone, PythonVersion, Settings, Slug
+from config.base import (
+    FrameworkVersion,
+    InstanceType,
+    MediaType,
+    OrNone,
+    PythonVersion,
+    Settings,
+    Slug,
+)
 from config.channels import EVALUATED, ChannelName, PlacedChannel, default_placed_channels
 from config.delivery import Delivery
 from config.file_system import FileSystem
@@ -131,7 +139,7 @@ class Training(Settings):
     """Framework of the training image."""
     strategy: Strategy = Strategy.SMDDP
     """How training is distributed."""
-    framework_version: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")] = Field(
+    framework_version: FrameworkVersion = Field(
         default_factory=lambda keys: _defaults(keys).framework_version
     )
     """Framework version; chooses the image from the compatibility table.
@@ -190,6 +198,10 @@ class Training(Settings):
     min_python: PythonVersion | None = None
     """The oldest Python that the scripts run with, as in "3.10": images with an older one are
     refused. Left out, that of the workload's file.
+    """
+    min_framework_version: FrameworkVersion | None = None
+    """The oldest version of the framework that the scripts run with: an older `framework_version`
+    is refused. Left out, that of the workload's file.
     """
     hyperparameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Command line arguments of the entry point (`name: value` becomes `--name value`).

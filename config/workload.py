@@ -14,7 +14,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from config import channel_rules, gates, metrics, secrets
-from config.base import InstanceType, MediaType, PythonVersion, Settings, Slug
+from config.base import (
+    FrameworkVersion,
+    InstanceType,
+    MediaType,
+    PythonVersion,
+    Settings,
+    Slug,
+)
 from config.channels import EVALUATED, Channel, ChannelName, default_channels
 from config.errors import ConfigError, Problem, shorten
 from config.gates import Gate
@@ -28,6 +35,8 @@ from config.yaml_file import parse_file
 
 FOLDER = "training_code"
 FILE = "workload.yaml"
+_OLDEST = ("min_python", "min_framework_version")
+"""What the scripts need of an image."""
 
 
 class Source(Settings):
@@ -39,6 +48,8 @@ class Source(Settings):
     """Script that the toolkit starts on every rank; left out, that of the strategy."""
     min_python: PythonVersion | None = None
     """The oldest Python that the scripts run with, as in "3.10"; left out, any."""
+    min_framework_version: FrameworkVersion | None = None
+    """The oldest version of the framework that the scripts run with; left out, any."""
 
 
 class EvaluationJob(Settings):
@@ -216,8 +227,8 @@ def beneath(document: dict[str, Any], root: Path) -> tuple[dict[str, Any], list[
     workload = load_workload(name, root)
     training = training if isinstance(training, dict) else {}
     source = _source(workload, training.get("framework"))
-    if "source_dir" in training:  # other scripts, which may run with another Python
-        source.pop("min_python", None)
+    if "source_dir" in training:  # other scripts, which may run with older ones
+        source = {key: value for key, value in source.items() if key not in _OLDEST}
     layer = {
         "project": workload.name,
         "data": {"dataset": workload.name, "channels": _given_channels(workload, document)},
@@ -280,7 +291,7 @@ def _source(workload: Workload, framework: str | None) -> dict[str, str]:
     if name not in known:
         return _unknown_framework(workload, name)
     folder = f"{FOLDER}/{workload.name}/{known[name].source_dir or name}"
-    own = known[name].model_dump(include={"entry_point", "min_python"}, exclude_none=True)
+    own = known[name].model_dump(include={"entry_point", *_OLDEST}, exclude_none=True)
     return {"framework": name, "source_dir": folder} | own
 
 

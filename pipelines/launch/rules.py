@@ -274,6 +274,14 @@ def _version(case: Case) -> Iterator[Problem]:
         yield case.problem("framework_version", message, advice)
 
 
+def _min_version(case: Case) -> Iterator[Problem]:
+    """The scripts may need what only later versions of the framework have."""
+    oldest, source_dir = case.training.min_framework_version, case.training.source_dir
+    if oldest and tables.is_older(case.version, oldest):
+        message = f"{source_dir} needs {case.title} {oldest} or later"
+        yield case.problem("framework_version", message, f"use {oldest} or later")
+
+
 def _requirement(case: Case) -> Iterator[Problem]:
     if case.tags is None or case.has_unknown_image:
         return
@@ -508,6 +516,7 @@ RULES = (
     Rule(_hosts, _ANY),
     Rule(_script, _ANY),
     Rule(_version),
+    Rule(_min_version),
     Rule(_requirement),
     Rule(_gpus),
     Rule(_region),

@@ -81,6 +81,25 @@ def test_smddp_on_p5_is_one_line_that_says_what_can_run() -> None:
     assert [name for name in expected if name not in line] == []
 
 
+@pytest.mark.parametrize(
+    ("training", "line"),
+    [
+        (
+            {"collective": "allgather"},
+            '"2.3.0": training_code/language/pytorch needs PyTorch 2.4.0 or later',
+        ),
+    ],
+)
+def test_what_the_language_models_scripts_lack_is_one_line(
+    tmp_path: Path, training: dict[str, Any], line: str
+) -> None:
+    keys = {"workload": "language", "training": training}
+    with pytest.raises(LaunchError) as caught:
+        check(load(write(tmp_path, json.dumps(VALID | keys)), root=ROOT))
+    (told,) = str(caught.value).splitlines()
+    assert line in told
+
+
 def test_an_arm_type_that_sagemaker_does_not_have_is_one_line() -> None:
     with pytest.raises(ConfigError) as caught:
         check(changed(training={"instance_type": "ml.g5g.xlarge"}))

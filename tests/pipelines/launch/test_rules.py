@@ -176,6 +176,14 @@ def test_versions_whose_images_are_too_old_are_refused_for_that(
     assert reason in refusal
 
 
+def test_versions_before_what_the_scripts_need_are_refused_in_an_image_of_ones_own_too() -> None:
+    keys = {"min_framework_version": "2.4.0", "strategy": Strategy.TORCHRUN, "source_dir": "mine"}
+    assert launch(**keys, framework_version="2.4.0").image_uri
+    for image in ({}, {"image_uri": "mine/image:1"}):
+        (refusal,) = refusals(**keys, framework_version="2.3.0", **image)
+        assert '"2.3.0": mine needs PyTorch 2.4.0 or later; use 2.4.0 or later' in refusal
+
+
 @pytest.mark.parametrize(
     ("framework", "version"), [(Framework.PYTORCH, "1.13.1"), (Framework.PYTORCH, "1.11.0")]
 )
