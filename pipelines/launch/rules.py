@@ -485,6 +485,17 @@ def _backend(case: Case) -> Iterator[Problem]:
         yield Problem(key, message, "use gloo, or remove it", backend)
 
 
+def _sharding(case: Case) -> Iterator[Problem]:
+    """FSDP gathers weights and scatters gradients; smddp's AllReduce and AllGather exclude each
+    other (developer guide, launching with smddp).
+    """
+    training, asked = case.training, case.training.hyperparameters.get("sharding")
+    if asked == "fsdp" and training.collective is Collective.ALLREDUCE:
+        message = f"is FSDP, of which {case.contract.label} accelerates nothing"
+        advice = "set strategy: smddp with collective: allgather, or strategy: torchrun"
+        yield Problem("training.hyperparameters.sharding", message, advice, asked)
+
+
 def _torchrun_words(case: Case) -> Iterator[Problem]:
     """torchrun reads the script's options too, and ends the job for an ambiguous one."""
     if case.contract.launcher != "torchrun":
@@ -529,6 +540,7 @@ RULES = (
     Rule(_ranks),
     Rule(_hidden_allgather),
     Rule(_backend),
+    Rule(_sharding, SMDDP),
     Rule(_torchrun_words),
 )
 """The rules, in the order in which their problems are reported."""

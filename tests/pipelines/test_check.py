@@ -88,6 +88,11 @@ def test_smddp_on_p5_is_one_line_that_says_what_can_run() -> None:
             {"collective": "allgather"},
             '"2.3.0": training_code/language/pytorch needs PyTorch 2.4.0 or later',
         ),
+        (
+            {"framework_version": "2.5.1", "hyperparameters": {"sharding": "fsdp"}},
+            '.sharding = "fsdp": is FSDP, of which smddp with AllReduce accelerates nothing; set'
+            " strategy: smddp with collective: allgather, or strategy: torchrun",
+        ),
     ],
 )
 def test_what_the_language_models_scripts_lack_is_one_line(
