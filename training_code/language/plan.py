@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 MAX_DEPTH = 64
@@ -135,7 +136,13 @@ def _norm(shape: Shape, numbers: Numbers) -> int:
 
 
 def memory(
-    shape: Shape, numbers: Numbers, ranks: int, tokens: int, kept: int, again: int = 0
+    shape: Shape,
+    numbers: Numbers,
+    ranks: int,
+    tokens: int,
+    kept: int,
+    again: int = 0,
+    passes: int = 1,
 ) -> dict[str, int]:
     """Return the bytes of a rank when it needs most, by what they are for.
 
@@ -144,7 +151,8 @@ def memory(
     needed when backward begins with the loss, or with the last layer. Weights in use are FSDP2's
     (`torch/distributed/fsdp/_fully_shard`): those outside the layers, two layers, and the
     all-gather's own buffer in a stream of its own. Gradients of the last step count too: their
-    memory belongs to the reduce-scatter's stream.
+    memory belongs to the reduce-scatter's stream. Before the last of several `passes` nothing is
+    reduced, and each rank keeps the gradients of all weights (`unsharded_accumulated_grad`).
     """
     parts = {
         "weights": numbers.kept * shape.weights // ranks,
@@ -155,6 +163,8 @@ def memory(
     if ranks > 1:
         gathered = other + 2 * layer + max(other, 2 * layer)
         parts["gathered weights"] = numbers.computed * gathered
+        if passes > 1:
+            parts["whole gradients"] = numbers.kept * shape.weights
     elif numbers.cast:
         parts["weights in bf16"] = numbers.computed * shape.weights
     ends = _norm(shape, numbers) + numbers.computed * shape.hidden_size
@@ -235,32 +245,39 @@ def plan(job: Mapping[str, Any]) -> dict[str, Any]:
     for name, allowed in CHOICES.items():
         if options[name] not in allowed:
             raise ValueError(f"{name} {options[name]} is not one of {', '.join(allowed)}")
-    shape = Shape.of_depth(options["depth"])
-    sharding, precision = options["sharding"], options["precision"]
-    checkpointing = str(options["checkpointing"]).lower() in ("true", "1")
+    options["checkpointing"] = str(options["checkpointing"]).lower() in ("true", "1")
     passes = job["ranks"] * options["accumulation"]
     if options["batch-size"] % passes:
         raise ValueError(
             f"batch-size {options['batch-size']} is not divisible by {job['ranks']} ranks times"
             f" accumulation {options['accumulation']}"
         )
-    fused = tuple(map(int, job["framework_version"].split(".")[:2])) >= FIRST_WITH_FUSED_NORM
-    numbers = Numbers.of(precision, sharding, fused_norm=fused)
-    tokens = options["batch-size"] // passes * options["context"]
-    whole = kept_by_layer(shape, numbers)
-    kept, again = (numbers.hidden * shape.hidden_size, whole) if checkpointing else (whole, 0)
-    row = published(shape, options["context"], job, checkpointing=checkpointing)
+    needed = _needed(options, job)
+    shape = Shape.of_depth(options["depth"])
+    row = published(shape, options["context"], job, checkpointing=options["checkpointing"])
     step_s = None
-    if row and sharding == "fsdp" and precision in ("auto", "bf16"):
+    if row and options["sharding"] == "fsdp" and options["precision"] in ("auto", "bf16"):
         flops = options["batch-size"] * options["context"] * shape.flops_per_token(row.context)
         step_s = flops / (row.mfu * PEAK_FLOPS[row.gpu] * job["ranks"])
     return {
-        "memory": memory(shape, numbers, _sharing(options, job), tokens, kept, again),
+        "memory": needed,
         "steps": options["steps"],
         "step_s": step_s,
         "source": _source(row) if row and step_s else "",
-        "smaller": list(_smaller(options, tokens // options["context"])),
+        "smaller": list(_smaller(options, job, sum(needed.values()))),
     }
+
+
+def _needed(options: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, int]:
+    """Return the bytes of a rank; raise ValueError if a model or its parts cannot be so."""
+    shape, passes = Shape.of_depth(options["depth"]), options["accumulation"]
+    fused = tuple(map(int, job["framework_version"].split(".")[:2])) >= FIRST_WITH_FUSED_NORM
+    numbers = Numbers.of(options["precision"], options["sharding"], fused_norm=fused)
+    tokens = options["batch-size"] // (job["ranks"] * passes) * options["context"]
+    kept, again = kept_by_layer(shape, numbers), 0
+    if options["checkpointing"]:
+        kept, again = numbers.hidden * shape.hidden_size, kept
+    return memory(shape, numbers, _sharing(options, job), tokens, kept, again, passes)
 
 
 def _source(row: Published) -> str:
@@ -282,16 +299,23 @@ def _sharing(options: Mapping[str, Any], job: Mapping[str, Any]) -> int:
     return int(size)
 
 
-def _smaller(options: Mapping[str, Any], sequences: int) -> Iterator[dict[str, Any]]:
-    """Yield hyperparameters that need less memory and learn the same, those that cost least time
-    first; `sequences` are computed at a time.
+def _smaller(
+    options: Mapping[str, Any], job: Mapping[str, Any], least: int
+) -> Iterator[dict[str, Any]]:
+    """Yield hyperparameters that learn the same, those that cost least time first: each needs less
+    than all before it, and less than `least` bytes.
     """
-    sharding = {} if options["sharding"] == "fsdp" else {"sharding": "fsdp"}
-    bf16 = {} if options["precision"] in ("auto", "bf16") else {"precision": "bf16"}
-    divided = {"accumulation": options["accumulation"] * sequences} if sequences > 1 else {}
-    again = {"checkpointing": True}
-    if sharding:
-        yield sharding
-    for change in (divided, again, divided | again, bf16 | divided | again):
-        if change:
-            yield sharding | change
+    single, most = 1, options["batch-size"] // job["ranks"]
+    precision = options["precision"]
+    choices = {
+        "sharding": ("fsdp",),
+        "precision": (precision,) if precision == "auto" else (precision, "bf16"),
+        "checkpointing": (options["checkpointing"], True),
+        "accumulation": (options["accumulation"], single, most),
+    }
+    for values in product(*choices.values()):
+        changed = dict(zip(choices, values, strict=True))
+        needed = sum(_needed({**options, **changed}, job).values())
+        if needed < least:
+            least = needed
+            yield {name: value for name, value in changed.items() if value != options[name]}

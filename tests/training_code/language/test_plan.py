@@ -1,4 +1,4 @@
-"""What `plan.py` counts is what torchtitan measured on GPUs, and what autograd keeps on a CPU.
+"""What `plan.py` counts is what torchtitan measured on GPUs, and what torch keeps on a CPU.
 
 torchtitan's tables (read): github.com/pytorch/torchtitan at 820504e, in benchmarks/
 llama3_h100_202412_torchtitan.md, and at 4a61bd8, llama3-8b_h200_202506_trainy-whitefiber.md. Memory
@@ -18,6 +18,7 @@ import pytest
 
 from local.tests.smddp.runtime import Runtime
 from tests.repository import CHECKOUT
+from tests.training_code.language.jobs import SMALL, Job, run
 
 FOLDER = CHECKOUT / "training_code" / "language"
 SCRIPT = Path(__file__).with_name("scripts") / "count_numbers.py"
@@ -133,14 +134,24 @@ def test_what_ranks_could_not_start_with_is_refused(changes: dict[str, Any], say
         answer(**changes)
 
 
-def test_each_way_out_needs_less() -> None:
-    large = {"sharding": "ddp", "precision": "float32", "depth": 34, "context": 2048}
-    needs = answer(hyperparameters=large)
-    ways = [answer(hyperparameters=large | change) for change in needs["smaller"]]
+@pytest.mark.parametrize(
+    ("now", "names"),
+    [
+        (
+            {"sharding": "ddp", "precision": "float32", "depth": 34, "context": 2048},
+            ["sharding", "precision", "checkpointing"],
+        ),
+        ({"depth": 34, "context": 2048}, ["checkpointing"]),
+        ({"depth": 34, "context": 2048, "accumulation": 2}, ["checkpointing", "accumulation"]),
+        ({"depth": 8, "context": 2048, "batch-size": 512}, ["checkpointing", "accumulation"]),
+    ],
+)
+def test_each_way_out_needs_less_than_those_before(now: dict[str, Any], names: list[str]) -> None:
+    needs = answer(hyperparameters=now)
+    ways = [answer(hyperparameters=now | change) for change in needs["smaller"]]
     sizes = [sum(each["memory"].values()) for each in (needs, *ways)]
-    assert sizes[0] == max(sizes)
-    assert sizes[-1] == min(sizes)
-    assert list(needs["smaller"][-1]) == ["sharding", "precision", "accumulation", "checkpointing"]
+    assert sizes == sorted(set(sizes), reverse=True)
+    assert list(needs["smaller"][-1]) == names
 
 
 def test_defaults_are_those_of_the_script() -> None:
@@ -189,3 +200,20 @@ def test_activations_are_those_that_autograd_keeps(
 def test_checkpointing_keeps_what_comes_into_a_layer(counted: dict[str, Any]) -> None:
     width, tokens = counted["shape"]["hidden_size"], counted["tokens"]
     assert counted["kept by a layer"]["checkpointing"] == 2 * width * tokens
+
+
+def test_ranks_that_share_weights_keep_whole_gradients_between_passes(
+    runtime: Runtime, text: Path, tmp_path: Path
+) -> None:
+    options = SMALL | {"accumulation": 2, "steps": 1}
+    jobs = [
+        Job(tmp_path / "bf16", options | {"sharding": "fsdp", "precision": "bf16"}, 2),
+        Job(tmp_path / "float64", options | {"sharding": "hsdp", "shard-size": 2}, 2),
+    ]
+    for result in run(runtime, text, *jobs, script="count_gradients.py"):
+        assert result.status == 0, result.output
+        changes = {"hyperparameters": result.job.options, "ranks": 2, "ranks_per_node": 2}
+        memory = answer(**changes)["memory"]
+        assert result.bytes_of("kept behind a pass: whole") == {"whole": memory["whole gradients"]}
+        assert result.bytes_of("kept behind a pass: last") == {"last": 0}
+        assert result.kept.items() <= memory.items()
