@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from config.base import Settings
 from config.errors import ConfigError, Problem
 from config.hyperparameters import HyperparameterValue, as_text
-from config.settings import Environment, Training
+from config.settings import Environment
 from config.workload import FOLDER, load_workload, workload_file, workload_folder
 from pipelines.launch import tables
 
@@ -86,14 +86,16 @@ def place_of(environment: Environment, root: Path) -> Place:
     script = load_workload(environment.workload, root).plan
     if script is None:
         raise Unknown(f"{file} names no `plan`, which says what a rank needs")
-    answer = _ask(workload_folder(environment.workload, root) / script, training, gpu)
+    answer = _ask(workload_folder(environment.workload, root) / script, environment, gpu)
     return Place(training.instance_type, gpu, answer)
 
 
-def _ask(script: Path, training: Training, gpu: tables.GpuMemory) -> Need:
+def _ask(script: Path, environment: Environment, gpu: tables.GpuMemory) -> Need:
+    training = environment.training
     per_node = training.processes_per_host or gpu.count
     job: dict[str, Any] = {
         "hyperparameters": dict(training.hyperparameters),
+        "channels": list(environment.data.channels),
         "ranks": training.instance_count * per_node,
         "ranks_per_node": per_node,
         "gpu": gpu.gpu,
@@ -107,6 +109,8 @@ def _ask(script: Path, training: Training, gpu: tables.GpuMemory) -> Need:
         where = ".".join(map(str, error.errors()[0]["loc"])) or "the answer"
         message = f"returned something else than it should at {where}: {error.errors()[0]['msg']}"
         raise ConfigError(shown, [Problem(NAME, message, "correct it")]) from error
+    except NotImplementedError as error:
+        raise Unknown(str(error)) from error
     except ValueError as error:
         key, advice = "training.hyperparameters", "correct them, or the number of ranks"
         raise ConfigError("", [Problem(key, str(error), advice)]) from error

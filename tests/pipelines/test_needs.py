@@ -157,6 +157,17 @@ def test_what_no_table_has_is_unknown(tmp_path: Path, changes: dict[str, object]
         place_of(environment.model_copy(update={"training": training}), tmp_path)
 
 
+def test_what_a_plan_does_not_count_is_unknown_and_not_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = "def plan(job): raise NotImplementedError(f'none counts {job[\"channels\"]}')"
+    root = repository(tmp_path, 900, plan=plan)
+    assert not any("GiB" in each for each in check(load_environment("lab", root), root).notices)
+    assert main(["--root", str(root), "plan", "lab"]) == 0
+    told = "memory of each GPU\n  unknown: none counts ['pages', 'holdout']\n"
+    assert told in capsys.readouterr().out
+
+
 def test_the_plan_says_where_it_would_run_how_long_and_for_how_much(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,8 +1,8 @@
 """What a rank of the training job needs of its GPU, and how long a step takes, without torch.
 
 `shoal plan` and `shoal check` ask it (`plan` in workload.yaml). Memory is counted, tensor by
-tensor, from what `pytorch/` keeps; no number here is fitted. Time is that of another model of the
-same size, where somebody published one.
+tensor, from what `pytorch/` keeps; no number here is fitted. Tokens are taken to be bytes. Time is
+that of another model of the same size, where somebody published one.
 """
 
 from __future__ import annotations
@@ -235,10 +235,11 @@ def published(
 
 
 def plan(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a rank of `job` needs; raise ValueError if its ranks could not start.
+    """Return what a rank of `job` needs; raise ValueError if its ranks could not start, and
+    NotImplementedError for a base model.
 
-    `job` has `hyperparameters`, `ranks`, `ranks_per_node`, `gpu` and `gpu_gib` of each rank, and
-    `framework_version`.
+    `job` has `hyperparameters`, `channels`, `ranks`, `ranks_per_node`, `gpu` and `gpu_gib` of each
+    rank, and `framework_version`.
     """
     options = DEFAULTS | dict(job["hyperparameters"])
     options |= {name: int(options[name]) for name in WHOLE}
@@ -252,6 +253,8 @@ def plan(job: Mapping[str, Any]) -> dict[str, Any]:
             f"batch-size {options['batch-size']} is not divisible by {job['ranks']} ranks times"
             f" accumulation {options['accumulation']}"
         )
+    if "base" in job["channels"] or options.get("base-dir") or options.get("lora-rank"):
+        raise NotImplementedError("the base's size is not known here")
     needed = _needed(options, job)
     shape = Shape.of_depth(options["depth"])
     row = published(shape, options["context"], job, checkpointing=options["checkpointing"])

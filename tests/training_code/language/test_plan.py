@@ -49,13 +49,6 @@ COVERED = (
     Row("3, compiled, Float8", 128, 2 * 8192, "selective", 61.8),
 )
 """Neither compiling nor Float8 is counted: both publish less than a tenth of difference."""
-NOT_COVERED = {
-    "2, other rows": "context parallelism",
-    "4": "tensor parallelism",
-    "5": "pipelines and tensor parallelism",
-    "6": "pipelines, tensor and context parallelism",
-    "H200": "weights are gathered in Float8, and the loss is compiled",
-}
 
 
 def kept_selectively(shape: Any) -> int:
@@ -82,6 +75,7 @@ def test_memory_is_within_a_twentieth_of_what_torchtitan_published(row: Row) -> 
 def answer(**changes: Any) -> dict[str, Any]:
     job = {
         "hyperparameters": {"sharding": "fsdp", "precision": "bf16", "batch-size": 16},
+        "channels": ["train", "test"],
         "ranks": 8,
         "ranks_per_node": 8,
         "gpu": "H100",
@@ -131,6 +125,19 @@ def test_a_step_has_a_time_only_where_one_of_its_size_was_published() -> None:
 )
 def test_what_ranks_could_not_start_with_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
+        answer(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"channels": ["train", "test", "base"]},
+        {"hyperparameters": {"lora-rank": 8}},
+        {"hyperparameters": {"base-dir": "/opt/ml/code/base"}},
+    ],
+)
+def test_what_a_base_needs_is_not_known(changes: dict[str, Any]) -> None:
+    with pytest.raises(NotImplementedError, match="the base's size is not known here"):
         answer(**changes)
 
 
