@@ -19,6 +19,7 @@ import hashlib
 import html
 import json
 import re
+import runpy
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -63,6 +64,8 @@ TEST_EVERY = 10
 """Of your own documents, which are taken in the order of their files."""
 MIN_VOCAB_SIZE = 257
 """All bytes, and the end of a text."""
+DOCUMENTS = Path(__file__).parent / "pytorch" / "documents.py"
+"""By which the jobs read text too."""
 
 _BREAK = re.compile(r"</?(?:p|li|ul|ol|dl|dt|dd|br|h[1-6]|tr|table|note|important)\b[^>]*>")
 _TAG = re.compile(r"<[^>]+>")
@@ -159,12 +162,7 @@ def own_text(folder: Path) -> dict[str, dict[str, str]]:
 
     Raise ValueError if there are fewer than two, or for a file that is not what it should be.
     """
-    documents = [
-        document
-        for file in sorted(folder.rglob("*"))
-        if file.suffix in (".txt", ".jsonl") and file.is_file()
-        for document in _documents(file)
-    ]
+    documents = list(runpy.run_path(str(DOCUMENTS))["documents"](folder))
     if len(documents) < 2:
         raise ValueError(
             f"{folder} has {len(documents)} documents in *.txt and *.jsonl: at least 2 are needed,"
@@ -205,7 +203,11 @@ def tokenizer(files: dict[str, str], vocab_size: int) -> str:
     documents = [
         document
         for name, text in files.items()
-        for document in ([text] if name.endswith(".txt") else map(_text, text.splitlines()))
+        for document in (
+            [text]
+            if name.endswith(".txt")
+            else (json.loads(line)["text"] for line in text.splitlines())
+        )
     ]
     bpe.train_from_iterator(documents, trainer)
     if bpe.get_vocab_size() < vocab_size:
@@ -213,34 +215,6 @@ def tokenizer(files: dict[str, str], vocab_size: int) -> str:
             f"--vocab-size {vocab_size}: the text has only {bpe.get_vocab_size()} tokens to learn"
         )
     return str(bpe.to_str(pretty=True))
-
-
-def _text(line: str) -> str:
-    return str(json.loads(line)["text"])
-
-
-def _documents(file: Path) -> Iterator[str]:
-    try:
-        text = file.read_bytes().decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not UTF-8 at byte {error.start}: convert it") from error
-    if file.suffix == ".txt":
-        if text:
-            yield text
-        return
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            yield _field(line, f"{file} line {number}")
-
-
-def _field(line: str, place: str) -> str:
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{place} is not JSON: {error}") from error
-    if isinstance(value, dict) and isinstance(value.get("text"), str):
-        return str(value["text"])
-    raise ValueError(f'{place} has no string "text"')
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ def test_each_tenth_document_of_ones_own_is_for_the_test(
     mine = tmp_path / "mine"
     (mine / "old").mkdir(parents=True)
     (mine / "a.txt").write_text("first\n")
+    (mine / "a.jsonl").write_text('{"text": ""}\n')
     (mine / "old" / "b.jsonl").write_text("".join(f'{{"text": "é{n}"}}\n' for n in range(11)))
     (mine / "notes.md").write_text("no document")
     assert prepare.main(["--out", str(tmp_path), "--text", str(mine)]) is None
@@ -79,6 +80,14 @@ def test_each_tenth_document_of_ones_own_is_for_the_test(
         ("a.txt", b"na\xefve", "a.txt is not UTF-8 at byte 2: convert it"),
         ("a.jsonl", b'{"text": "x"}\n{', "a.jsonl line 2 is not JSON: "),
         ("a.jsonl", b'{"txt": "x"}', 'a.jsonl line 1 has no string "text"'),
+        ("a.txt", b"x\0y", "a.txt has a zero byte, which ends a text here: remove it"),
+        ("a.jsonl", b'\n{"text": "x\\u0000y"}', "a.jsonl line 2 has a zero byte, which ends"),
+        (
+            "a.jsonl",
+            b'{"text": "\\ud800"}',
+            "line 1 has a lone surrogate, which is no text: remove",
+        ),
+        ("a.jsonl", b"[" * 100_000, "a.jsonl line 1 is not JSON: "),
         ("a.txt", b"alone", "has 1 documents in *.txt and *.jsonl: at least 2 are needed"),
     ],
 )

@@ -1,20 +1,18 @@
 """Text to learn from, as one row of tokens that is cut into sequences.
 
-A channel is a folder of UTF-8 files: each `*.txt` is a document, and so is the `text` of each line
-of a `*.jsonl`. A batch depends on seed and step alone, not on the number of ranks, so that a step
-is all that a run needs to go on.
+A batch depends on seed and step alone, not on the number of ranks, so that a step is all that a run
+needs to go on.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import torch
+from documents import documents
 from model import END_OF_TEXT
 from tokenizer import Tokenizer
 from torch import Tensor
@@ -29,46 +27,10 @@ def read_channel(folder: Path) -> bytes:
     """
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
-    row = b"".join(
-        _SEPARATOR + document
-        for file in sorted(folder.rglob("*"))
-        if file.suffix in (".txt", ".jsonl") and file.is_file()
-        for document in _documents(file)
-    )
+    row = b"".join(_SEPARATOR + document.encode() for document in documents(folder))
     if not row:
         raise ValueError(f"{folder} has no *.txt or *.jsonl with text")
     return row
-
-
-def _documents(file: Path) -> Iterator[bytes]:
-    try:
-        text = file.read_bytes().decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not UTF-8 at byte {error.start}: convert it") from error
-    if file.suffix == ".txt":
-        documents = [(str(file), text)]
-    else:
-        lines = enumerate(text.split("\n"), start=1)
-        documents = [
-            (f"{file} line {number}", _text(f"{file} line {number}", line))
-            for number, line in lines
-            if line.strip()
-        ]
-    for place, document in documents:
-        if "\0" in document:
-            raise ValueError(f"{place} has a zero byte, which ends a text here: remove it")
-        if document:
-            yield document.encode()
-
-
-def _text(place: str, line: str) -> str:
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{place} is not JSON: {error}") from error
-    if isinstance(value, dict) and isinstance(value.get("text"), str):
-        return str(value["text"])
-    raise ValueError(f'{place} has no string "text"')
 
 
 @dataclass(frozen=True)

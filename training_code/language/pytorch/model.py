@@ -24,8 +24,8 @@ from torch.utils.checkpoint import checkpoint
 VOCAB_SIZE = 256
 """Of a model whose tokens are the bytes of UTF-8."""
 END_OF_TEXT = 0
-"""The byte between two documents: text has none of it, `data.py` refuses it. Where tokens are no
-bytes, `eos_token_id` stands for it.
+"""The byte between two documents: text has none of it, `documents.py` refuses it. Where tokens are
+no bytes, `eos_token_id` stands for it.
 """
 MAX_DEPTH = 64
 MAX_LENGTH_OF_PRODUCTS = 1024
