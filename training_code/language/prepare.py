@@ -9,6 +9,9 @@ The first writes a file for each service, those of `TEST` to FOLDER/test, the ot
 FOLDER/train. The second takes all `*.txt` and the field `text` of all `*.jsonl` below TEXTS; each
 tenth document is for the test. The third also writes FOLDER/train/tokenizer.json: the tokens that a
 model learns instead of bytes, found in the documents for training alone.
+
+FOLDER/.prepared lists the files that were written. A later run removes those first, and nothing
+else: it refuses a channel that has others.
 """
 
 from __future__ import annotations
@@ -64,6 +67,8 @@ TEST_EVERY = 10
 """Of your own documents, which are taken in the order of their files."""
 MIN_VOCAB_SIZE = 257
 """All bytes, and the end of a text."""
+CHANNELS = ("train", "test")
+WRITTEN = ".prepared"
 DOCUMENTS = Path(__file__).parent / "pytorch" / "documents.py"
 """By which the jobs read text too."""
 
@@ -80,16 +85,44 @@ def main(arguments: Sequence[str]) -> str | None:
     parser.add_argument("--vocab-size", type=int, default=4096, help="tokens of bpe")
     options = parser.parse_args(arguments)
     try:
+        earlier = files_of_before(options.out, options.text)
         channels = own_text(options.text) if options.text else documentation()
         if options.tokenizer == "bpe":
             channels["train"]["tokenizer.json"] = tokenizer(channels["train"], options.vocab_size)
     except ValueError as error:
         return str(error)
-    for channel, files in channels.items():
+    for file in earlier:
+        file.unlink()
+    written = {
+        f"{channel}/{name}": text
+        for channel in CHANNELS
+        for name, text in channels[channel].items()
+    }
+    for channel in CHANNELS:
         (options.out / channel).mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (options.out / channel / name).write_bytes(text.encode())
+    (options.out / WRITTEN).write_text("".join(f"{name}\n" for name in written))
+    for name, text in written.items():
+        (options.out / name).write_bytes(text.encode())
     return None
+
+
+def files_of_before(out: Path, texts: Path | None) -> list[Path]:
+    """Return what an earlier run wrote into the channels of a folder.
+
+    Raise ValueError if they hold another file, or would lie in the folder with the text.
+    """
+    if texts and any((out / name).resolve().is_relative_to(texts.resolve()) for name in CHANNELS):
+        raise ValueError(f"the channels of --out {out} would lie in --text {texts}: take another")
+    listed = out / WRITTEN
+    names = listed.read_text().splitlines() if listed.is_file() else []
+    files = [file for channel in CHANNELS for file in (out / channel).glob("*")]
+    for file in files:
+        if file.relative_to(out).as_posix() not in names or not file.is_file():
+            raise ValueError(
+                f"{file} was not written by this script, and would be learned from too: move it, or"
+                " take another --out"
+            )
+    return files
 
 
 def documentation() -> dict[str, dict[str, str]]:

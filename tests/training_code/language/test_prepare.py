@@ -101,6 +101,37 @@ def test_text_that_cannot_be_used_is_named_and_nothing_is_written(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_later_run_leaves_nothing_of_an_earlier_one_and_removes_nothing_else(
+    prepare: ModuleType, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    out = tmp_path / "out"
+    assert prepare.main(["--out", str(out)]) is None
+    assert prepare.main(["--out", str(out), "--text", str(tmp_path / "mine")]) is None
+    left = sorted(file.relative_to(out).as_posix() for file in out.glob("*/*"))
+    assert left == ["test/text.jsonl", "train/text.jsonl"]
+    (out / "train" / "tokenizer.json").write_text("mine")
+    wrong = prepare.main(["--out", str(out)])
+    assert wrong == (
+        f"{out}/train/tokenizer.json was not written by this script, and would be learned from too:"
+        " move it, or take another --out"
+    )
+    assert left == sorted(
+        file.relative_to(out).as_posix() for file in out.glob("*/*") if file.suffix == ".jsonl"
+    )
+
+
+def test_channels_are_not_written_into_the_text(prepare: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "text.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    for texts in (tmp_path, tmp_path / "train"):
+        wrong = prepare.main(["--out", str(tmp_path), "--text", str(texts)])
+        assert (
+            wrong == f"the channels of --out {tmp_path} would lie in --text {texts}: take another"
+        )
+
+
 def test_bpe_says_what_it_needs_before_anything_is_written(
     prepare: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
