@@ -23,7 +23,7 @@ _DPI = 150
 _COLUMNS = 5
 _MAX_CURVES = 4
 LOSS = "train:loss"
-"""In nats per byte, where a language model is trained."""
+"""In nats per token, where a language model is trained."""
 Pixels = Sequence[Sequence[int]]
 
 
@@ -101,12 +101,16 @@ def draw_curve(
 def draw_bits(metrics: Sequence[Metrics], measured: Mapping[str, float], path: Path) -> None:
     """Draw how many bits a byte of text costs the model while it learns, with lines for what the
     evaluation measured on text that it never saw: the model, gzip and xz.
+
+    The loss is per token: a token is taken to have as many bytes as in that text, or one byte where
+    the evaluation counted no tokens.
     """
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     figure.suptitle("Bits for a byte of text")
     axis = figure.subplots()
     steps, losses = _columns(curves(metrics).get(LOSS, []))
-    axis.plot(steps, [nats / math.log(2) for nats in losses], color=_CURVE, label="while learning")
+    bits_per_nat = measured.get("tokens", measured["bytes"]) / measured["bytes"] / math.log(2)
+    axis.plot(steps, [nats * bits_per_nat for nats in losses], color=_CURVE, label="while learning")
     for name, label, color in (
         ("bits_per_byte", "held-out text", _RIGHT),
         ("gzip_bits_per_byte", "gzip -9, the same text", _OTHER),
