@@ -86,11 +86,11 @@ def test_a_bad_request_is_told_what_to_send(results: dict[str, Any]) -> None:
     not_json, *others = results["refusals"]
     assert not_json.startswith("the request is not JSON: ")
     assert others == [
-        'send {"inputs": TEXT}, a text without zero bytes',
-        'send {"inputs": TEXT}, a text without zero bytes',
+        *3 * ['send {"inputs": TEXT}, a text without zero bytes or lone surrogates'],
         "there is no parameter 'top_k'; there are: max_new_tokens, temperature, seed",
         "parameter max_new_tokens must be a whole number from 1 to 1024, not 0",
-        "parameter temperature must be a number from 0 to 10, not -1",
+        "parameter temperature must be 0, or a number from 0.001 to 10, not -1",
+        "parameter temperature must be 0, or a number from 0.001 to 10, not 1e-310",
         "parameter seed must be a whole number from 0 to 2^63 - 1, not True",
         "stream must be true or false, not 1",
     ]

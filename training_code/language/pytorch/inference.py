@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,9 @@ JSON = "application/json"
 JSON_LINES = "application/jsonlines"
 MAX_NEW_TOKENS = 1024
 """More take longer than an endpoint may."""
-MAX_TEMPERATURE = 10
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.001, 10
+"""The least above 0: divided by 1e-310, logits are infinite."""
+_NO_TEXT = re.compile(f"[{chr(END_OF_TEXT)}\ud800-\udfff]")
 MIN_WIDTH_FOR_THREADS = 1024
 """Narrower models give a CPU's threads so little that they wait for each other most of the time."""
 
@@ -81,8 +84,8 @@ def input_fn(body: bytes | bytearray | str, content_type: str) -> Request:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the request is not JSON: {error}") from error
     text = request.get("inputs") if isinstance(request, dict) else None
-    if not isinstance(text, str) or chr(END_OF_TEXT) in text:
-        raise ValueError('send {"inputs": TEXT}, a text without zero bytes')
+    if not isinstance(text, str) or _NO_TEXT.search(text):
+        raise ValueError('send {"inputs": TEXT}, a text without zero bytes or lone surrogates')
     stream = request.get("stream", False)
     if not isinstance(stream, bool):
         raise ValueError(  # noqa: TRY004 (of the request, as all others)
@@ -140,8 +143,11 @@ def _parameters(parameters: Any) -> dict[str, Any]:
             f"a whole number from 1 to {MAX_NEW_TOKENS}",
         ),
         "temperature": (
-            lambda value: isinstance(value, int | float) and 0 <= value <= MAX_TEMPERATURE,
-            f"a number from 0 to {MAX_TEMPERATURE}",
+            lambda value: (
+                isinstance(value, int | float)
+                and (value == 0 or MIN_TEMPERATURE <= value <= MAX_TEMPERATURE)
+            ),
+            f"0, or a number from {MIN_TEMPERATURE} to {MAX_TEMPERATURE}",
         ),
         "seed": (
             lambda value: isinstance(value, int) and 0 <= value < 2**63,

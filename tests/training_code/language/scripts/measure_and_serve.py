@@ -29,9 +29,11 @@ BAD_REQUESTS = (
     "{",
     '{"prompt": "x"}',
     '{"inputs": "a\\u0000"}',
+    '{"inputs": "\\ud800"}',
     '{"inputs": "", "parameters": {"top_k": 1}}',
     '{"inputs": "", "parameters": {"max_new_tokens": 0}}',
     '{"inputs": "", "parameters": {"temperature": -1}}',
+    '{"inputs": "", "parameters": {"temperature": 1e-310}}',
     '{"inputs": "", "parameters": {"seed": true}}',
     '{"inputs": "", "stream": 1}',
 )
