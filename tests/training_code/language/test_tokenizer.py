@@ -59,7 +59,7 @@ def test_a_model_is_served_with_its_tokenizer(answers: dict[str, Any]) -> None:
 
 
 def test_a_tokenizer_that_cannot_be_read_is_refused(answers: dict[str, Any]) -> None:
-    unigram, metaspace, split, without, larger, another, fitting = answers["errors"]
+    unigram, metaspace, split, without, larger, another, fitting, *ends = answers["errors"]
     assert "is no byte-level BPE, as `prepare.py --tokenizer bpe` writes" in unigram
     assert "cuts text by Metaspace, which is not read here" in metaspace
     assert "is no byte-level BPE" in split
@@ -67,6 +67,13 @@ def test_a_tokenizer_that_cannot_be_read_is_refused(answers: dict[str, Any]) -> 
     assert "tokenizer.json has 1000 tokens, and the model 261: put there the file that" in larger
     assert "is not the base's, which reads text in its own tokens: remove the file" in another
     assert fitting == ""
+    of_bytes, of_another, of_its_own = ends
+    assert of_bytes == (
+        "config.json has eos_token_id 2: a model that reads bytes needs 0, another one its"
+        " tokenizer.json"
+    )
+    assert "tokenizer.json has the text b'<|endoftext|>' as token 0, by which the" in of_another
+    assert of_its_own == ""
 
 
 @pytest.fixture(scope="module")

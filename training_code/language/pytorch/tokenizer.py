@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from model import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
+from model import CONFIG_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from torch import Tensor
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -47,8 +47,15 @@ class Bytes:
         return bytes(tokens)
 
     def row(self, documents: bytes, end: int) -> Tensor:
-        """Return all tokens of documents that stand after a zero byte each, `end` in its place."""
-        assert end == 0
+        """Return all tokens of documents that stand after a zero byte each, `end` in its place.
+
+        Raise ValueError if the model ends a text with another byte.
+        """
+        if end:
+            raise ValueError(
+                f"{CONFIG_FILE} has eos_token_id {end}: a model that reads bytes needs 0, another"
+                f" one its {TOKENIZER_FILE}"
+            )
         return torch.frombuffer(bytearray(documents), dtype=torch.uint8)
 
     def save(self, folder: Path) -> None:
@@ -63,7 +70,7 @@ class Bpe:
 
     def __init__(self, file: Path) -> None:
         """Read the file. Raise ValueError if it is no byte-level BPE."""
-        self._content = file.read_bytes()
+        self._file, self._content = file, file.read_bytes()
         self.sha256 = hashlib.sha256(self._content).hexdigest()
         values = json.loads(self._content)
         model = values["model"]
@@ -114,7 +121,16 @@ class Bpe:
         return b"".join(self._parts.get(token, b"") for token in tokens)
 
     def row(self, documents: bytes, end: int) -> Tensor:
-        """Return all tokens of documents that stand after a zero byte each, `end` in its place."""
+        """Return all tokens of documents that stand after a zero byte each, `end` in its place.
+
+        Raise ValueError if that token stands for text.
+        """
+        if end in self._parts:
+            raise ValueError(
+                f"{self._file} has the text {self._parts[end]!r} as token {end}, by which the model"
+                " ends a document: needed is one where that is an added token, as `prepare.py"
+                " --tokenizer bpe` writes"
+            )
         row = array("i")
         for document in documents.decode().split("\0")[1:]:
             row.append(end)

@@ -85,6 +85,7 @@ def say_errors(model: Path, folder: Path) -> list[str]:
     bpe = tokenizer.read_tokenizer(write(folder / "own"))
     other = tokenizer.read_tokenizer(write(folder / "other", truncation=None))
     same = train.require_same_tokenizer
+    theirs = write(folder / "theirs", added_tokens=[{"id": 261, "content": "<|end|>"}])
     return [
         error(tokenizer.read_tokenizer, write(folder / "a", model={"type": "Unigram"})),
         error(tokenizer.read_tokenizer, write(folder / "b", pre_tokenizer={"type": "Metaspace"})),
@@ -93,6 +94,9 @@ def say_errors(model: Path, folder: Path) -> list[str]:
         error(base.Base.read, write(folder / "base", added_tokens=[{"id": 999, "content": "x"}])),
         error(same, folder / "own", bpe, other),
         error(same, folder / "own", tokenizer.Bytes(), other) + error(same, folder, bpe, bpe),
+        error(tokenizer.Bytes().row, b"\0a", 2),
+        error(tokenizer.read_tokenizer(theirs).row, b"\0a", 0),
+        error(tokenizer.read_tokenizer(theirs).row, b"\0a", 261),
     ]
 
 
