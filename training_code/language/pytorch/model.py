@@ -44,7 +44,7 @@ CONTENT = (
     TOKENIZER_FILE,
     TOKENIZER_CONFIG_FILE,
 )
-"""What an archive of a model has at its top, and nothing else; only some have the last two."""
+"""What an archive of a model has at its top, and nothing else; only some have the last three."""
 _BLOCK_BYTES = 1024 * 1024
 _FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
 _DEFAULTS = {**_FIXED, "model_type": None, "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
@@ -272,7 +272,7 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
 
 
 class Transformer(nn.Module):  # type: ignore[misc, unused-ignore]
-    """The whole model. Its weights are PyTorch's own draw until `initialize` or `load` sets them.
+    """The whole model. Its weights are PyTorch's own draw until `spread` or `load` sets them.
 
     A tied head has no weight of its own: neither here nor in the file.
     """
@@ -311,21 +311,14 @@ def seeded(seed: int, name: str) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
-def generate(
-    model: Transformer, prompt: Sequence[int], count: int, seed: int = 1, temperature: float = 0.8
-) -> list[int]:
-    """Return up to `count` tokens that follow the prompt; fewer, where the text ends.
+def continuation(
+    model: Transformer, prompt: Sequence[int], count: int, seed: int, temperature: float
+) -> Iterator[int]:
+    """Yield up to `count` tokens that follow the prompt; fewer, where the text ends.
 
     The same seed gives the same tokens; temperature 0 takes the likeliest one each time. What is
     farther back than `max_position_embeddings` tokens is forgotten.
     """
-    return list(continuation(model, prompt, count, seed, temperature))
-
-
-def continuation(
-    model: Transformer, prompt: Sequence[int], count: int, seed: int, temperature: float
-) -> Iterator[int]:
-    """Yield the tokens of `generate`, each when it is chosen."""
     device, end = model.model.embed_tokens.weight.device, model.config.eos_token_id
     generator = torch.Generator().manual_seed(seed)
     tokens = [end, *prompt]

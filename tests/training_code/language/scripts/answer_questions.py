@@ -118,7 +118,7 @@ def ask_model(folder: Path) -> dict[str, Any]:
     file = folder / "model" / "model.safetensors"
     content = file.read_bytes()
     texts = [
-        language.generate(read, b"fish", 9, seed, share)
+        list(language.continuation(read, b"fish", 9, seed, share))
         for seed, share in ((1, 1), (1, 1), (2, 1), (1, 0), (2, 0))
     ]
     file.write_bytes(content[:-1])
