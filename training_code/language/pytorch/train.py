@@ -124,7 +124,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
         default="float32",
         help="auto: bf16 where every device has instructions for it, else float32",
     )
-    add("--accumulation", type=_positive, default=1, help="passes of a step, for less memory")
+    add("--accumulation", type=_positive, default=1, help="passes of a step")
     for name, effect in (
         ("--checkpointing", "compute layers again in backward, for less memory"),
         ("--compile", "compile layers"),
