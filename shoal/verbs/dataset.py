@@ -192,7 +192,29 @@ def upload_folder(
     count = _upload(target, sources, uri, report)
     for name in empty:
         report(Note(f"no files are at {uri}/{name}/ yet; `--from` a folder with {name}/ has some"))
+    for name in (each for each in channels if each not in absent):
+        mine = {file.name for file in files if file.channel == name}
+        if others := _names_at(target, f"{uri}/{name}/") - mine:
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            report(
+                Note(
+                    f"the job will also read {min(others)}{more}, which was at {uri}/{name}/"
+                    " before: delete what it should not read, or name another `data.dataset`"
+                )
+            )
     return count
+
+
+def _names_at(target: Target, uri: str) -> set[str]:
+    """Return the names of the objects below a prefix, relative to it."""
+    place = urlsplit(uri)
+    prefix = place.path.lstrip("/")
+    pages = target.client("s3").get_paginator("list_objects_v2")
+    return {
+        each["Key"].removeprefix(prefix)
+        for page in pages.paginate(Bucket=place.netloc, Prefix=prefix)
+        for each in page.get("Contents", ())
+    }
 
 
 def _has_files(target: Target, uri: str) -> bool:

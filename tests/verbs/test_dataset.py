@@ -76,6 +76,20 @@ def test_a_workloads_script_writes_what_is_uploaded(target: Target) -> None:
     assert keys == {f"{prefix}/{channel}/people.csv" for channel in ("train", "test")}
 
 
+def test_what_was_uploaded_before_and_is_read_too_is_told(target: Target) -> None:
+    bucket, events = Names(houses()).bucket("data"), list[Event]()
+    prefix = Names(houses()).dataset_uri.removeprefix(f"s3://{bucket}/")
+    s3 = target.client("s3")
+    s3.create_bucket(Bucket=bucket)
+    s3.put_object(Bucket=bucket, Key=f"{prefix}/train/more/old.csv", Body=b"1")
+    dataset.upload_workload(target, houses(), ROOT, events.append)
+    s3.delete_object(Bucket=bucket, Key=f"{prefix}/train/more/old.csv")
+    assert events[-1] == Note(
+        f"the job will also read more/old.csv, which was at s3://{bucket}/{prefix}/train/ before:"
+        " delete what it should not read, or name another `data.dataset`"
+    )
+
+
 def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Path) -> None:
     for name in ("train/a.csv", "train/more/b.csv", "test/c.csv"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
