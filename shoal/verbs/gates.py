@@ -49,7 +49,13 @@ def gates_of(target: Target, execution: Execution) -> tuple[GateResult, ...]:
         client.describe_pipeline_definition_for_execution(**request)["PipelineDefinition"]
     )
     pages = client.get_paginator("list_pipeline_parameters_for_execution").paginate(**request)
+    # whether AWS lists those that nobody gave a value is not documented
     parameters = {
+        each["Name"]: str(each["DefaultValue"])
+        for each in definition.get("Parameters", ())
+        if "DefaultValue" in each
+    }
+    parameters |= {
         each["Name"]: str(each["Value"]) for page in pages for each in page["PipelineParameters"]
     }
     metrics = _metrics(target, execution)

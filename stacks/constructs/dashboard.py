@@ -3,9 +3,9 @@ costs.
 
 Namespaces, metrics and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in
 Amazon CloudWatch". Training's metrics are those of the workload and
-`pipelines.requests.FABRIC_METRICS`, the sweeper's are our own. SageMaker generates the names of
-jobs, so their metrics are found by SEARCH: it shows every pipeline job of this account and region
-that has such metrics. A line says so.
+`pipelines.requests.FABRIC_METRICS`, the sweeper's are our own. The definition leaves the names of
+jobs to SageMaker, so their metrics are found by SEARCH: it shows every pipeline job of this account
+and region that has such metrics. A line says so.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ _ALARMS, _NUMBERS, _NOTE = 3, 3, 1
 """Heights of what stands above graphs."""
 _WHOSE = (
     "Below, up to the calls of functions: jobs of **every** pipeline in this account and region,"
-    " because SageMaker names jobs without their pipeline."
+    " because the names of jobs do not tell the pipeline."
 )
 _MINUTE, _QUARTER, _DAY = 60, 900, 86_400
+_LOOKED_BACK = "-P14D"
+"""Where a point is a day."""
 Series = list[Any]
 
 
@@ -126,11 +128,12 @@ class Dashboard(Construct):
         return [
             *self._workload(),
             *self._devices(),
-            self._graph(
-                "CPU and disk (%)",
-                [_host_metric("CPUUtilization"), _host_metric("DiskUtilization")],
-                "Average",
-                _MINUTE,
+            *(
+                self._graph(title, [_host_metric(name)], "Average", _MINUTE)
+                for title, name in (
+                    ("CPU (%, 100 per core)", "CPUUtilization"),
+                    ("Disk (%)", "DiskUtilization"),
+                )
             ),
             self._graph("Calls of functions", functions, "Sum"),
         ]
@@ -205,11 +208,13 @@ class Dashboard(Construct):
             ("Unremoved", "not removed"),
         )
         trained = {"training": [*pipeline, "StepName", "Train"]}
+        training = self._graph(
+            "Training time a day (s)", _in_seconds("StepDuration", trained, "Sum"), "Sum", _DAY
+        )
+        training["properties"]["start"] = _LOOKED_BACK
         return [
             self._graph("Endpoints that exist", self._own(*endpoints), "Maximum"),
-            self._graph(
-                "Training time a day (s)", _in_seconds("StepDuration", trained, "Sum"), "Sum", _DAY
-            ),
+            training,
             self._graph("Sweeps", sweeps, "Sum"),
         ]
 
