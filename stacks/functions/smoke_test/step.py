@@ -5,7 +5,8 @@ The Lambda step sends `endpoint_name`, `training_job_name`, `content_sha256` (of
 model; the container must answer with the same) and `max_latency_ms`. With `sealed_archive` the
 container is one whose answers name no model: then the endpoint's only archive must be that.
 It gets `status`, `answers` (JSON list of request, passed, shown), `slowest_ms` and
-`content_sha256`. A problem raises SmokeTestError, which fails the step.
+`content_sha256` (as the answers name it; empty with `sealed_archive`). A problem raises
+SmokeTestError, which fails the step.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         "status": "Passed",
         "answers": _report(answers),
         "slowest_ms": slowest_ms,
-        "content_sha256": expected.content_sha256,
+        "content_sha256": "" if expected.sealed_archive else _contents(answers).pop(),
     }
 
 
@@ -106,13 +107,18 @@ def _wrong_source(answers: list[Answer], expected: Expected) -> list[str]:
             f"the model comes from training job {sorted(models)}, not from this execution's"
             f" {expected.training_job_name}"
         )
-    content = {str(source.content_sha256) for source in sources(answers)}
+    content = _contents(answers)
     if content != {expected.content_sha256}:
         problems.append(
             f"the container serves a model with the content {sorted(content)}, evaluated was"
             f" {expected.content_sha256}"
         )
     return problems
+
+
+def _contents(answers: list[Answer]) -> set[str]:
+    """Return the digests that the answers name."""
+    return {str(source.content_sha256) for source in sources(answers)}
 
 
 def _wrong_archive(endpoint_name: str, expected: str) -> list[str]:
