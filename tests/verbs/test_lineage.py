@@ -59,7 +59,7 @@ def links(**changes: str) -> dict[str, Any]:
 
 def test_every_link_of_a_run_whose_places_agree_holds() -> None:
     chain = ("commit", "code", "training job", "model archive", "model package")
-    assert links() == dict.fromkeys((*chain, "endpoint's weights"), True)
+    assert links() == dict.fromkeys((*chain, "package's archive", "endpoint's weights"), True)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,8 @@ def test_every_link_of_a_run_whose_places_agree_holds() -> None:
         ("sealed_sha256", "model archive"),
         ("evaluated_sha256", "model archive"),
         ("execution_id", "model package"),
+        ("registered", "package's archive"),
+        ("sealed", "package's archive"),
         ("evaluated_content", "endpoint's weights"),
         ("answered", "endpoint's weights"),
     ],

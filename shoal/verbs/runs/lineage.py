@@ -59,6 +59,8 @@ def lineage_of(
         same = package.metadata.get("execution_id") == execution.id
         text = f"version {package.version}, {package.approval}"
         yield Link("model package", text, same, "the registry names this execution")
+        same = package.model_data_url == archive if archive else None
+        yield Link("package's archive", package.model_data_url, same, "registry and sealed copy")
     answered = _outputs(execution, "SmokeTest").get("content_sha256")
     if answered:
         same = answered == evaluation["content_sha256"] if evaluation else None
