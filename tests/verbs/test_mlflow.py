@@ -26,7 +26,7 @@ BEGAN_MS = 1_795_489_200_000
 
 def record(**changes: Any) -> dict[str, Any]:
     """Return run.json of a run that succeeded, as far as MLflow gets to see it."""
-    curve = {"step": "Train", "name": "train:loss", "unit": "", "direction": "lower"}
+    curve = {"step": "Train", "name": "train:loss", "rank": None, "unit": "", "direction": "lower"}
     found: dict[str, Any] = {
         "observed_at": "2026-11-24T03:01:00.000+00:00",
         "run": {
@@ -73,6 +73,22 @@ def test_curves_keep_steps_and_times_and_each_further_host_has_its_own() -> None
         Point(0.25, BEGAN_MS + 20_500, 2),
     )
     assert metrics["train:loss/algo-2"] == (Point(0.6, BEGAN_MS + 11_000, 1),)
+
+
+def test_rank_0_has_the_name_and_each_further_rank_its_own() -> None:
+    (curve, _) = record()["curves"]
+    lanes = [(0, "algo-2", 0.5), (1, "algo-2", 0.6), (2, "algo-1", 0.7), (None, "algo-2", 0.8)]
+    curves = [
+        {**curve, "rank": rank, "host": host, "points": [[1.0, loss, 10.0]]}
+        for rank, host, loss in lanes
+    ]
+    found = mlflow_run(record(curves=curves, run=record()["run"] | {"ended_at": None})).metrics
+    assert {name: each[0].value for name, each in found.items()} == {
+        "train:loss": 0.5,
+        "train:loss/rank-1": 0.6,
+        "train:loss/rank-2": 0.7,
+        "train:loss/algo-2": 0.8,
+    }
 
 
 def test_measurements_of_the_whole_run_come_when_it_has_ended() -> None:

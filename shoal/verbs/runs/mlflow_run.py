@@ -77,7 +77,9 @@ def mlflow_run(record: Mapping[str, Any]) -> MlflowRun:
 
 
 def _curves(record: Mapping[str, Any]) -> dict[str, tuple[Point, ...]]:
-    """Return the points of each number; the first host's has the workload's own name for it."""
+    """Return the points of each number; rank 0's have the workload's own name for it, and so have
+    the first host's where no rank is known.
+    """
     began = _ms(record["run"]["started_at"]) if record["curves"] else 0
     trainings = {step["name"] for step in record["steps"] if step["type"] == "Training"}
     return {
@@ -92,7 +94,10 @@ def _curves(record: Mapping[str, Any]) -> dict[str, tuple[Point, ...]]:
 def _metric_name(curve: Mapping[str, Any], *, several: bool) -> str:
     parts = [curve["step"]] if several else []
     parts += [curve["name"]]
-    parts += [curve["host"]] if curve["host"] not in (None, _FIRST_HOST) else []
+    if curve["rank"]:
+        parts.append(f"rank-{curve['rank']}")
+    elif curve["rank"] is None and curve["host"] not in (None, _FIRST_HOST):
+        parts.append(curve["host"])
     return _key("/".join(parts))
 
 
