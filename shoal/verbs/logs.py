@@ -17,6 +17,8 @@ from shoal.verbs.jobs import job_name
 from shoal.verbs.target import Target
 
 _HOST = re.compile(r"algo-\d+")
+# mpirun prints what the ranks of all hosts say into the stream of its own host.
+_HOST_IN_FRONT = re.compile(r"\[\d+,mpirank:\d{1,6},(algo-\d+)\]")
 _LAMBDA_SLACK = timedelta(seconds=2)
 _GROUPS = {
     "TrainingJob": "/aws/sagemaker/TrainingJobs",
@@ -52,7 +54,11 @@ class LogLine:
 
     @property
     def host(self) -> str:
-        """Return the host of a job as SageMaker names it, such as `algo-2`; "" of other streams."""
+        """Return the host of a job as SageMaker names it, such as `algo-2`: the one that a launcher
+        puts in front of the line, or the stream's; "" of other streams.
+        """
+        if match := _HOST_IN_FRONT.match(self.text):
+            return match[1]
         match = _HOST.search(self.stream)
         return match[0] if match else ""
 

@@ -1,4 +1,4 @@
-"""Which lines `shoal logs --rank` prints, from a log of the test's own."""
+"""Which lines `shoal logs` prints with `--rank` and `--host`, from a log of the test's own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from shoal.verbs.execution import Execution, Step
 from tests.repository import ROOT
 
 NO_RANK = "no line of this log names a rank; without --rank all lines are printed\n"
+FIRST, SECOND = (f"[1,mpirank:{rank},algo-{rank + 1}]<stdout>:a" for rank in (0, 1))
 FUNCTION = "arn:aws:lambda:us-east-1:111122223333:function:shoal-mnist-dev-smoke-test"
 STEP = Step("SmokeTest", "Lambda", "Succeeded", metadata={"Lambda": {"Arn": FUNCTION}})
 
@@ -26,7 +27,7 @@ class Log:
         return self
 
     def paginate(self, **_: str) -> list[dict[str, list[dict[str, str]]]]:
-        return [{"logStreams": [{"logStreamName": "s"}]}]
+        return [{"logStreams": [{"logStreamName": "job/algo-1-1795489693"}]}]
 
     def get_log_events(self, **request: str) -> dict[str, object]:
         events = [] if "nextToken" in request else self._events
@@ -41,10 +42,12 @@ class Log:
         (("[1,0]<stdout>:a", "[1,1]<stdout>:b"), ("--rank", "1"), "[1,1]<stdout>:b\n", ""),
         (("[1,0]<stdout>:a", "plain"), ("--rank", "1"), "", ""),
         ((), ("--rank", "0"), "", ""),
+        ((FIRST, SECOND), ("--host", "algo-1"), f"{FIRST}\n", ""),
+        ((FIRST, SECOND), ("--host", "algo-2"), f"{SECOND}\n", ""),
     ],
-    ids=["no-rank", "not-asked", "a-rank", "another-rank", "empty"],
+    ids=["no-rank", "not-asked", "a-rank", "another-rank", "empty", "own-host", "another-host"],
 )
-def test_a_log_in_which_no_line_names_a_rank_says_so(
+def test_only_lines_of_the_rank_and_host_are_printed_and_a_log_without_ranks_says_so(
     lines: tuple[str, ...], options: tuple[str, ...], printed: str, told: str
 ) -> None:
     execution = Execution("arn:aws:x/abc", "Succeeded", "", None, (STEP,))

@@ -45,8 +45,6 @@ _RANKS_IN_REPORTS = (
     re.compile(rf"process rank {_RANK}"),  # mpirun
     re.compile(rf"^\s*rank\s*: {_RANK} \(local_rank"),  # torchrun
 )
-# mpirun prints what the ranks of all hosts say into the stream of its own host.
-_HOST_IN_FRONT = re.compile(r"^\[\d+,mpirank:\d{1,6},(algo-\d+)\]")
 _HOST_IN_A_REPORT = re.compile(r"on node (algo-\d+)\b")
 
 
@@ -74,7 +72,7 @@ def cause_in(lines: Sequence[LogLine]) -> Cause | None:
     """
     in_order = _whole(sorted(lines, key=lambda line: line.at))  # stable: in a stream as printed
     errors = [
-        Cause(match[1].strip(), _host_in_front(line), _rank(line.text, _RANKS_IN_FRONT))
+        Cause(match[1].strip(), line.host, _rank(line.text, _RANKS_IN_FRONT))
         for line in in_order
         if (match := _ERROR.search(line.text[:MAX_LINE]))
     ]
@@ -122,7 +120,7 @@ def _report(line: LogLine, window: Sequence[str]) -> Cause:
     ranks = [_rank(text, _RANKS_IN_REPORTS) for text in window]
     named = [at for at, rank in enumerate(ranks) if rank is not None]
     if not named:
-        return Cause(window[-1], _host_in_front(line), _rank(line.text, _RANKS_IN_FRONT))
+        return Cause(window[-1], line.host, _rank(line.text, _RANKS_IN_FRONT))
     words = " ".join(" ".join(window[named[-1] :]).split())
     host = _HOST_IN_A_REPORT.search(words)
     return Cause(words, host[1] if host else line.host, ranks[named[-1]])
@@ -133,9 +131,3 @@ def _rank(text: str, patterns: Sequence[re.Pattern[str]]) -> int | None:
         if match := pattern.search(text[:MAX_LINE]):
             return int(match[1])
     return None
-
-
-def _host_in_front(line: LogLine) -> str:
-    """Return the host that a launcher puts in front of a line, or the one of its stream."""
-    match = _HOST_IN_FRONT.search(line.text[:MAX_LINE])
-    return match[1] if match else line.host
