@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +21,10 @@ _HOST = re.compile(r"algo-\d+")
 # mpirun prints what the ranks of all hosts say into the stream of its own host.
 _HOST_IN_FRONT = re.compile(r"\[\d+,mpirank:\d{1,6},(algo-\d+)\]")
 _LAMBDA_SLACK = timedelta(seconds=2)
+_STREAM_SLACK_MS = 24 * 60 * 60 * 1000
+"""A stream's last time "typically updates in less than an hour from ingestion, but in rare
+situations might take longer" (CloudWatch Logs API reference, LogStream; read).
+"""
 _GROUPS = {
     "TrainingJob": "/aws/sagemaker/TrainingJobs",
     "ProcessingJob": "/aws/sagemaker/ProcessingJobs",
@@ -91,7 +96,12 @@ class LogTail:
             pages = self.client.get_paginator("describe_log_streams").paginate(
                 logGroupName=self.location.group, **prefix
             )
-            return [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
+            return [
+                stream["logStreamName"]
+                for page in pages
+                for stream in page["logStreams"]
+                if _may_have_lines(stream, _time_range(self.location))
+            ]
         except ClientError as error:
             if error_code(error) == "ResourceNotFoundException":  # nothing was printed yet
                 return []
@@ -139,6 +149,14 @@ def _lines_of(message: str) -> Iterator[str]:
     """
     for line in message.splitlines() or [""]:
         yield one_line(line.replace("\t", "    ").replace("\xa0", " "))
+
+
+def _may_have_lines(stream: Mapping[str, Any], bounds: Mapping[str, int]) -> bool:
+    """Return whether a stream may have lines of this time; those of a function are many."""
+    last_ms = stream.get("lastEventTimestamp", math.inf)
+    is_before = last_ms < bounds.get("startTime", 0) - _STREAM_SLACK_MS
+    is_after = stream.get("creationTime", 0) > bounds.get("endTime", math.inf) + _STREAM_SLACK_MS
+    return not is_before and not is_after
 
 
 def _time_range(location: LogLocation) -> dict[str, int]:

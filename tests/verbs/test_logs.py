@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -104,6 +104,42 @@ class PagesWithAnEmptyOne:
 def test_an_empty_page_is_not_the_end() -> None:
     tail = LogTail(PagesWithAnEmptyOne(), LogLocation("g"))
     assert (list(tail.new_lines()), list(tail.new_lines())) == (["one", "two"], [])
+
+
+class Streams:
+    """A client of a function's log: streams by name, with creation and last event in days."""
+
+    def __init__(self, **days: tuple[int, int]) -> None:
+        self._days = days
+
+    def get_paginator(self, _: str) -> Streams:
+        return self
+
+    def paginate(self, **_: str) -> list[dict[str, Any]]:
+        times = ("creationTime", "lastEventTimestamp")
+        return [
+            {
+                "logStreams": [
+                    {"logStreamName": name} | dict(zip(times, map(_ms, days), strict=True))
+                    for name, days in self._days.items()
+                ]
+            }
+        ]
+
+    def get_log_events(self, **request: str) -> dict[str, object]:
+        events = [{"message": request["logStreamName"], "timestamp": 0}]
+        return {"events": [] if "nextToken" in request else events, "nextForwardToken": "end"}
+
+
+def _ms(day: int) -> int:
+    return int(datetime(2026, 1, day, tzinfo=UTC).timestamp() * 1000)
+
+
+def test_streams_that_ended_days_before_or_began_days_after_are_not_asked() -> None:
+    streams = Streams(before=(1, 2), lagging=(1, 9), during=(10, 10), after=(15, 15))
+    began = datetime(2026, 1, 10, tzinfo=UTC)
+    location = LogLocation("g", since=began, until=began + timedelta(seconds=9))
+    assert list(LogTail(streams, location).new_lines()) == ["lagging", "during"]
 
 
 def test_a_job_that_does_not_exist_has_no_log(target: Target) -> None:
