@@ -147,6 +147,19 @@ def test_the_cause_is_the_first_line_that_says_why(
     assert cause_in(lines) == cause
 
 
+def test_of_the_errors_of_two_runs_the_one_that_the_step_failed_with_is_the_cause() -> None:
+    lines = [
+        line("[ERROR] SmokeTestError: 2 of 10 requests passed", 1, "of-another-run"),
+        line("[ERROR] SmokeTestError: 3 of 10 requests passed", 2, "of-this-run"),
+    ]
+    reason = "ClientError: Lambda function f failed. SmokeTestError: 3 of 10 requests passed"
+    own, earliest = cause_in(lines, reason), cause_in(lines, "ClientError: no message")
+    assert (own, earliest) == (
+        Cause("SmokeTestError: 3 of 10 requests passed"),
+        Cause("SmokeTestError: 2 of 10 requests passed"),
+    )
+
+
 def test_text_from_outside_stays_in_the_data_of_the_page() -> None:
     hostile = "</script><script>alert(1)</script><!--"
     text = page({"logs": {"Train": {"cut": 0, "lines": [["", hostile, None, hostile]]}}}, ROOT)

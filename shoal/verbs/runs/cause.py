@@ -64,8 +64,9 @@ def rank_of(text: str) -> int | None:
     return _rank(text, (*_RANKS_IN_FRONT, *_RANKS_IN_REPORTS))
 
 
-def cause_in(lines: Sequence[LogLine]) -> Cause | None:
-    """Return the earliest line that says why a job failed.
+def cause_in(lines: Sequence[LogLine], reason: str = "") -> Cause | None:
+    """Return the earliest line that says why a job failed; one whose message is in `reason` before
+    all others, which may be of another run.
 
     An error of one rank ends the others, whose own errors come after it. A rank that is killed says
     nothing, so that only its launcher knows; what the others say of it counts last.
@@ -77,7 +78,8 @@ def cause_in(lines: Sequence[LogLine]) -> Cause | None:
         if (match := _ERROR.search(line.text[:MAX_LINE]))
     ]
     own = [each for each in errors if not _LOST_PEER.search(each.line)]
-    return next(iter([*own, *_reports(in_order), *errors]), None)
+    told = [each for each in own if (said := each.line.partition(": ")[2]) and said in reason]
+    return next(iter([*told, *own, *_reports(in_order), *errors]), None)
 
 
 def _whole(in_order: Sequence[LogLine]) -> list[LogLine]:

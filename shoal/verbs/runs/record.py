@@ -206,7 +206,8 @@ def _verdict(
     verdict |= {"step": step.name, "next": f"shoal {more}"}
     if missed:
         verdict |= {"reason": "; ".join(missed)}
-    cause = cause_in(lines.get(step.name, ())) or Cause("")
+    reason = step.failure_reason if step.type == "Lambda" else ""  # runs share a function's log
+    cause = cause_in(lines.get(step.name, ()), reason) or Cause("")
     return verdict | {"host": cause.host or None, "rank": cause.rank, "line": cause.line or None}
 
 
