@@ -18,7 +18,10 @@ from shoal.verbs.errors import error_code
 _LOOKED_AFTER = timedelta(days=1)
 """A sweep comes every quarter of an hour, and nothing that it has to delete lives for a day."""
 _TORN_DOWN = re.compile(r": (nothing left|to be tried again), deleted \[(.*)\]$")
-_SWEPT = re.compile(r"Report\(.*\bkept=\[(.*?)\].*\bdeleted=\[(.*?)\]")
+_SWEPT = re.compile(
+    r"Report\(dry_run=(?P<dry_run>\w+), kept=\[(?P<kept>.*?)\], past_ttl=\[(?P<past_ttl>.*?)\],"
+    r" deleted=\[(?P<deleted>.*?)\], pending=\[(?P<pending>.*?)\]"
+)
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,19 @@ def cleanups_of(
             if match := _TORN_DOWN.search(message):
                 yield Cleanup(by, at, f"{match[1]}, deleted {_plain(match[2])}")
             elif match := _SWEPT.search(message):
-                running = execution_id in match[1]
-                text = "left what runs or is young" if running else f"deleted {_plain(match[2])}"
-                yield Cleanup(by, at, text)
+                yield Cleanup(by, at, _swept(match, execution_id))
+
+
+def _swept(report: re.Match[str], execution_id: str) -> str:
+    """Return what a sweep did for one execution: its report is of all that left something."""
+    if execution_id in report["kept"]:
+        return "left what runs or is young"
+    if report["dry_run"] == "True":
+        return "dry run: found something past its time, deleted nothing"
+    is_alone = report["past_ttl"] == f"'{execution_id}'"  # then it is all its own, however called
+    deleted = (each for each in report["deleted"].split(", ") if is_alone or execution_id in each)
+    began = "could not delete all yet, " if execution_id in report["pending"] else ""
+    return f"{began}deleted {_plain(', '.join(deleted))}"
 
 
 def _events(
