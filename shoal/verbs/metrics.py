@@ -69,6 +69,10 @@ class Position:
         """Return the steps since the start of training."""
         return max(self.epoch - 1, 0) * self.steps + self.step
 
+    def steps_at(self, per_epoch: int) -> int:
+        """Return the steps done; at the end of an epoch, those of the epochs until then."""
+        return self.steps_done if self.steps else self.epoch * per_epoch
+
     def __str__(self) -> str:
         """Return `epoch 1 step 120/470`, without what is not counted."""
         step = f"step {self.step}/{self.steps}" if self.steps else ""

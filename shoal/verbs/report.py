@@ -172,7 +172,7 @@ def curves(metrics: Sequence[Metrics]) -> dict[str, list[tuple[float, float]]]:
     points: dict[str, list[tuple[float, float]]] = {}
     for number, entry in enumerate(entries, 1):
         position = entry.position
-        x = number if position is None else position.steps_done or position.epoch * per_epoch
+        x = number if position is None else position.steps_at(per_epoch)
         for reading in entry.readings:
             name = f"{reading.name} ({reading.unit})" if reading.unit else reading.name
             points.setdefault(name, []).append((float(x), reading.value))

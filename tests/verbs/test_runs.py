@@ -260,6 +260,7 @@ def test_calls_are_counted_by_role_while_the_run_went_on_the_denied_first(tmp_pa
 
 def test_a_curve_is_of_the_rank_that_a_launcher_puts_in_front() -> None:
     lines = [
+        line("[1,0]<stdout>:epoch=1 step=0/20 train_loss=0.9", 0),
         line("[1,0]<stdout>:epoch=1 step=10/20 train_loss=0.5", 1),
         line("[1,1]<stdout>:epoch=1 step=10/20 train_loss=0.7", 1),
         line("[1,0]<stdout>:epoch=1 train_loss=0.4", 2),
@@ -269,7 +270,7 @@ def test_a_curve_is_of_the_rank_that_a_launcher_puts_in_front() -> None:
     assert [
         (each["host"], each["rank"], each["points"]) for each in curves_of(lines, metrics, BEGAN)
     ] == [
-        ("algo-1", 0, [[10.0, 0.5, 1.0], [20.0, 0.4, 2.0]]),
+        ("algo-1", 0, [[0.0, 0.9, 0.0], [10.0, 0.5, 1.0], [20.0, 0.4, 2.0]]),
         ("algo-1", 1, [[10.0, 0.7, 1.0]]),
         ("algo-2", 2, [[25.0, 0.3, 3.0]]),
     ]

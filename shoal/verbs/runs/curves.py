@@ -28,7 +28,7 @@ def curves_of(
         rank, at = rank_of(line.text), progress.position
         for reading in progress.readings:
             points = curves.setdefault((reading.name, line.host, rank), [])
-            x = at.steps_done or at.epoch * per_epoch if at else len(points) + 1
+            x = at.steps_at(per_epoch) if at else len(points) + 1
             seconds = round((line.at - began).total_seconds(), 3)
             points.append([float(x), reading.value, seconds])
     for (name, host, rank), points in curves.items():
