@@ -155,7 +155,7 @@ def failed_run(points: int = 3) -> dict[str, Any]:
         "lineage": [
             {"what": "commit", "value": "not known", "holds": None, "how": "no commit has it"}
         ],
-        "made": [],
+        "made": [{"kind": "Endpoint", "name": "e", "state": "not known", "gone": None}],
         "calls": [{"role": "r", "call": "s3:GetObject", "count": 2, "denied": True}],
         "logs": {
             "Evaluate": {
@@ -210,9 +210,11 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_p
         "Machines and money",
         "Logs",
         "From commit to endpoint",
+        "Made and gone",
         "Calls of AWS's API",
         "Parameters",
     ]
+    assert "left running\nnot known" in found["text"].lower()
     assert found["text"].count(HOSTILE) == 4
     assert "step Evaluate, host algo-2, rank 3" in found["text"]
     assert (found["bars"], found["canvases"], found["images"], found["log"]) == (2, 1, 0, 2)
@@ -259,7 +261,7 @@ def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
 def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ended = failed_run()
+    ended = {**failed_run(), "made": []}
     running = deepcopy(ended)
     running["run"] |= {"status": "Executing", "ended_at": None}
     looks = iter([running] * 10 + [ended])

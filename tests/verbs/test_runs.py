@@ -24,7 +24,7 @@ from shoal.verbs.runs.cause import Cause, cause_in, rank_of
 from shoal.verbs.runs.curves import curves_of
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.record import Look, parts_of
-from shoal.verbs.runs.server import Pages
+from shoal.verbs.runs.server import Pages, _is_over
 from tests.repository import ROOT
 
 if TYPE_CHECKING:
@@ -220,6 +220,12 @@ def test_who_may_not_keep_the_page_of_a_followed_run_is_told_in_one_line(
             assert "event: ended" in events.read().decode()
         pages.shutdown()
     assert told == ["the page of run abc is not kept: PutObject was refused: AccessDenied: no"]
+
+
+def test_a_run_is_over_when_all_it_made_is_known_to_be_gone() -> None:
+    run = {"ended_at": BEGAN.isoformat()}
+    over = [bool(_is_over({"run": run, "made": [{"gone": gone}]})) for gone in (True, False, None)]
+    assert over == [True, False, False]
 
 
 def denied(**_request: object) -> None:

@@ -31,7 +31,7 @@ from shoal.verbs.runs.cause import Cause, cause_in, rank_of
 from shoal.verbs.runs.cleanups import cleanups_of
 from shoal.verbs.runs.commit import commit_of
 from shoal.verbs.runs.curves import curves_of
-from shoal.verbs.runs.lineage import code_of, lineage_of
+from shoal.verbs.runs.lineage import NOT_KNOWN, code_of, lineage_of
 from shoal.verbs.runs.money import Use, money_of
 from shoal.verbs.workspace import Session
 
@@ -103,7 +103,7 @@ def record(
     training = next((job for job in jobs.values() if job and job["kind"] == "TrainingJob"), None)
     package = look.read("model package", partial(_package, look))
     money = money_of(_uses(look, jobs), session.environment.region)
-    made = look.read("what was made", lambda: list(_made(look, jobs)))
+    made = list(_made(look, jobs))
     commit = look.read("commit", partial(_commit, look, training))
     lineage = lineage_of(execution, training, evaluation, package, commit)
     return {
@@ -130,7 +130,7 @@ def record(
         },
         "money": money.to_dict(),
         "lineage": [asdict(link) for link in lineage],
-        "made": made or [],
+        "made": made,
         "calls": look.read("calls", partial(_calls, look, requests)) if requests else None,
         "logs": {name: _kept(some) for name, some in lines.items() if some},
         "unread": look.unread,
@@ -425,31 +425,27 @@ def _job_uses(look: Look, step: Step, job: Mapping[str, Any]) -> Iterator[Use]:
 
 
 def _made(look: Look, jobs: Mapping[str, Mapping[str, Any] | None]) -> Iterator[dict[str, Any]]:
-    """Yield what the steps made, and whether it is gone: asked now."""
+    """Yield what the steps made, and whether it is gone: asked now, None if that was refused."""
     for step in look.execution.steps:
-        if job := jobs.get(step.name):
-            status = job[f"{job['kind']}Status"]
-            yield {
-                "kind": job["kind"],
-                "name": job["name"],
-                "state": status,
-                "gone": status not in ("InProgress", "Stopping"),
-            }
-        for kind, operation in _RESOURCES.items():
-            if arn := step.resource(kind):
-                found = _find(look, step, kind, operation, arn)
-                yield {
-                    "kind": kind,
-                    "name": found.get(f"{kind}Name", arn.rpartition("/")[2]),
-                    "state": found.get("EndpointStatus", "there") if found else "deleted",
-                    "gone": not found,
-                }
+        for kind in (*_JOBS, *_RESOURCES):
+            if not (arn := step.resource(kind)):
+                continue
+            name, state, is_gone = arn.rpartition("/")[2], NOT_KNOWN, None
+            if kind in _RESOURCES:
+                found = look.read(f"{kind} {name}", partial(_find, look, step, kind, arn))
+                if found is not None:
+                    name, is_gone = found.get(f"{kind}Name", name), not found
+                    state = found.get("EndpointStatus", "there") if found else "deleted"
+            elif job := jobs.get(step.name):
+                name, state = job["name"], job[f"{kind}Status"]
+                is_gone = state not in ("InProgress", "Stopping")
+            yield {"kind": kind, "name": name, "state": state, "gone": is_gone}
 
 
-def _find(look: Look, step: Step, kind: str, operation: str, arn: str) -> Mapping[str, Any]:
+def _find(look: Look, step: Step, kind: str, arn: str) -> Mapping[str, Any]:
     """Return the summary of what has this ARN, which is in lower case; nothing if it is gone."""
     since = {"CreationTimeAfter": step.started_at - _CLOCK_SLACK} if step.started_at else {}
-    for page in look.client.get_paginator(operation).paginate(**since):
+    for page in look.client.get_paginator(_RESOURCES[kind]).paginate(**since):
         for each in page[next(key for key in page if key.startswith(kind))]:
             if each[f"{kind}Arn"].lower() == arn.lower():
                 return dict(each)

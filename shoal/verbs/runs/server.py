@@ -160,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _is_over(run: Record) -> bool:
-    return run["run"]["ended_at"] and all(each["gone"] is not False for each in run["made"])
+    return run["run"]["ended_at"] and all(each["gone"] for each in run["made"])
 
 
 def _list(pages: Pages) -> str:

@@ -75,14 +75,16 @@ function verdict(record) {
   }
   if (why.line) box.append(element("blockquote", { class: "mono" }, why.line));
   if (why.next) box.append(element("p", {}, "next: ", code(why.next)));
-  const left = made.filter((each) => each.gone === false);
+  const left = made.filter((each) => each.gone === false).length;
+  const isKnown = made.every((each) => each.gone !== null);
+  const count = isKnown ? String(left) : left ? `at least ${left}` : "not known";
   const commit = record.lineage.find((link) => link.what === "commit");
   const facts = [["took", duration(run.seconds)], ["cost so far", money(cost.usd)]];
   if (commit) facts.push(["commit", commit.holds ? element("span", {}, code(commit.value.slice(0, 12)), " ", mark(true)) : commit.value]);
   if (cost.usd_per_hour_now > 0) facts.push(["a stop saves", `${money(cost.usd_per_hour_now)} an hour`]);
   for (const gate of gates) facts.push([gate.metric, element("span", {}, number(gate.value), " ", mark(gate.passed))]);
-  facts.push(!run.ended_at ? ["running now", String(left.length)] : left.length ? [`still there at ${record.observed_at.slice(11, 19)}`, element("span", { class: "no" }, String(left.length))]
-    : ["left running", element("span", { class: "yes" }, "nothing")]);
+  facts.push(!run.ended_at ? ["running now", count] : left ? [`still there at ${record.observed_at.slice(11, 19)}`, element("span", { class: "no" }, count)]
+    : ["left running", element("span", { class: isKnown ? "yes" : "unknown" }, isKnown ? "nothing" : count)]);
   box.append(element("dl", { class: "numbers" }, ...facts.map(([name, value]) =>
     element("div", {}, element("dt", {}, name), element("dd", {}, value)))));
   return box;
@@ -331,7 +333,7 @@ function parameters(record) {
 function made(record) {
   if (!record.made.length) return null;
   return section("Made and gone", table(["what", "name", "state", "ended or gone"],
-    record.made.map((each) => [each.kind, code(each.name), each.state, sign(each.gone, ["yes", "no", "kept"])])));
+    record.made.map((each) => [each.kind, code(each.name), each.state, sign(each.gone, ["yes", "no", "not known"])])));
 }
 
 const chosen = { step: null, host: "", search: "" };
@@ -430,7 +432,7 @@ function detailsByName() {
 
 const first = JSON.parse(document.getElementById("run").textContent);
 draw(first);
-if (first.live && !(first.run.ended_at && first.made.every((each) => each.gone !== false))) {
+if (first.live && !(first.run.ended_at && first.made.every((each) => each.gone))) {
   const events = new EventSource("events");
   events.addEventListener("message", (event) => {
     const open = new Map(detailsByName().map(([name, each]) => [name, each.open]));

@@ -1,0 +1,73 @@
+"""What run.json says of a run of which not all can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from botocore.exceptions import ClientError
+
+from shoal.verbs.execution import Execution, Step
+from shoal.verbs.runs.record import Look, _made
+
+if TYPE_CHECKING:
+    from shoal.verbs.workspace import Session
+
+BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
+PLACE = "arn:aws:sagemaker:us-east-1:111122223333"
+DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "List")
+
+
+def at(seconds: int) -> datetime:
+    return BEGAN + timedelta(seconds=seconds)
+
+
+def made_step(name: str, kind: str, **more: Any) -> Step:
+    """Return a step that ended well and made `kind`/a."""
+    arn = {kind: {"Arn": f"{PLACE}:{kind.lower()}/a"}}
+    return Step(name, kind, "Succeeded", at(0), at(60), metadata=arn, **more)
+
+
+def look_at(*steps: Step, status: str = "Failed", client: Any = None, **more: Any) -> Look:
+    """Return a look, an hour after its start, at an execution with these steps."""
+    session = SimpleNamespace(
+        target=SimpleNamespace(client=lambda _: client),
+        environment=SimpleNamespace(region="us-east-1"),
+        arguments="dev",
+    )
+    execution = Execution(f"{PLACE}:pipeline/p/execution/abc", status, "", at(0), steps)
+    given: dict[str, Any] = {"definition": {}, "parameters": {}, "now": at(3600)} | more
+    return Look(cast("Session", session), execution, **given)
+
+
+class Lists:
+    """A client of SageMaker whose lists hold these endpoints; every other list is refused."""
+
+    def __init__(self, *endpoints: dict[str, str]) -> None:
+        self.endpoints = list(endpoints)
+
+    def get_paginator(self, operation: str) -> SimpleNamespace:
+        def paginate(**_: object) -> Iterator[dict[str, Any]]:
+            if operation != "list_endpoints":
+                raise DENIED
+            yield {"Endpoints": self.endpoints}
+
+        return SimpleNamespace(paginate=paginate)
+
+
+def test_what_could_not_be_asked_is_neither_gone_nor_there() -> None:
+    steps = (
+        made_step("Train", "TrainingJob"),
+        made_step("CreateModel", "Model"),
+        made_step("CreateEndpoint", "Endpoint"),
+    )
+    look = look_at(*steps, client=Lists())
+    found = [(each["kind"], each["state"], each["gone"]) for each in _made(look, {"Train": None})]
+    assert found == [
+        ("TrainingJob", "not known", None),
+        ("Model", "not known", None),
+        ("Endpoint", "deleted", True),
+    ]
+    assert look.unread == ["Model a: List was refused: AccessDenied: no"]
