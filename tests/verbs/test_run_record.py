@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
 from botocore.exceptions import ClientError
 
 from shoal.verbs.execution import Execution, Step
-from shoal.verbs.runs.record import Look, _made
+from shoal.verbs.runs.money import Use, money_of
+from shoal.verbs.runs.record import Look, _made, _uses
 
 if TYPE_CHECKING:
     from shoal.verbs.workspace import Session
@@ -71,3 +73,36 @@ def test_what_could_not_be_asked_is_neither_gone_nor_there() -> None:
         ("Endpoint", "deleted", True),
     ]
     assert look.unread == ["Model a: List was refused: AccessDenied: no"]
+
+
+def test_a_job_that_could_not_be_read_leaves_the_cost_unknown() -> None:
+    look = look_at(made_step("Train", "TrainingJob"))
+    money = money_of(_uses(look, {"Train": None}, ()), "us-east-1").to_dict()
+    assert (money["usd"], [each["step"] for each in money["items"]]) == (None, ["Train"])
+
+
+VARIANT = {"InstanceType": {"Get": "Parameters.Kind"}, "InitialInstanceCount": 2}
+CONFIG = {
+    "Name": "Config",
+    "Type": "EndpointConfig",
+    "Arguments": {"ProductionVariants": [VARIANT]},
+}
+ENDPOINT = {"EndpointName": "a", "EndpointConfigName": {"Get": "Steps.Config.EndpointConfigName"}}
+HOSTING = {"Steps": [CONFIG, {"Name": "Host", "Type": "Endpoint", "Arguments": ENDPOINT}]}
+
+
+@pytest.mark.parametrize(("is_gone", "seconds"), [(True, 60.0), (False, 3600.0), (None, None)])
+def test_an_endpoint_costs_what_the_run_had_made_for_as_long_as_it_is_there(
+    is_gone: bool | None, seconds: float | None
+) -> None:
+    step = made_step("Host", "Endpoint")
+    look = look_at(step, definition=HOSTING, parameters={"Kind": "ml.m5.xlarge"})
+    made = [{"kind": "Endpoint", "name": "A", "gone": is_gone}]
+    (use,) = _uses(look, {}, made)
+    assert use == Use("Host", "ml.m5.xlarge", 2, seconds, runs=is_gone is False)
+
+
+def test_the_cost_of_an_endpoint_with_a_configuration_from_elsewhere_is_unknown() -> None:
+    made = [{"kind": "Endpoint", "name": "a", "gone": True}]
+    (use,) = _uses(look_at(made_step("Host", "Endpoint")), {}, made)
+    assert (use.instance_type, use.seconds) == (None, 60.0)

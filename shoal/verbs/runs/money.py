@@ -11,12 +11,12 @@ from pipelines.costs import prices
 
 @dataclass(frozen=True)
 class Use:
-    """Instances that a step has used."""
+    """Instances that a step has used; None is what could not be read."""
 
     step: str
-    instance_type: str
-    instance_count: int
-    seconds: float
+    instance_type: str | None
+    instance_count: int | None
+    seconds: float | None
     runs: bool
     """Whether they run still."""
 
@@ -28,7 +28,7 @@ class Money:
     items: tuple[dict[str, Any], ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return items and sums in US dollars; null where the table has no price of a use."""
+        """Return items and sums in US dollars; null where a use, or its price, is not known."""
         known = [item for item in self.items if item["usd"] is not None]
         running = [item["usd_per_hour"] for item in known if item["runs"]]
         return {
@@ -47,8 +47,8 @@ def money_of(uses: Iterable[Use], region: str) -> Money:
 
 
 def _item(use: Use, region: str) -> dict[str, Any]:
-    price = prices.instance(use.instance_type, region)
-    hourly = price.usd_per_hour * use.instance_count if price else None
+    price = prices.instance(use.instance_type, region) if use.instance_type else None
+    hourly = price.usd_per_hour * use.instance_count if price and use.instance_count else None
     return {
         "step": use.step,
         "instance_type": use.instance_type,
@@ -56,7 +56,9 @@ def _item(use: Use, region: str) -> dict[str, Any]:
         "seconds": use.seconds,
         "runs": use.runs,
         "usd_per_hour": hourly,
-        "usd": None if hourly is None else round(hourly * use.seconds / 3600, 6),
+        "usd": None
+        if hourly is None or use.seconds is None
+        else round(hourly * use.seconds / 3600, 6),
         "source": f"{price.source}, {price.date}{', estimate' if price.is_estimate else ''}"
         if price
         else None,

@@ -102,8 +102,8 @@ def record(
     evaluation = look.read("evaluation", partial(_evaluation, look))
     training = next((job for job in jobs.values() if job and job["kind"] == "TrainingJob"), None)
     package = look.read("model package", partial(_package, look))
-    money = money_of(_uses(look, jobs), session.environment.region)
     made = list(_made(look, jobs))
+    money = money_of(_uses(look, jobs, made), session.environment.region)
     commit = look.read("commit", partial(_commit, look, training))
     lineage = lineage_of(execution, training, evaluation, package, commit)
     return {
@@ -388,19 +388,54 @@ def _gate(gate: GateResult) -> dict[str, Any]:
     return {**asdict(gate), "passed": _passed(gate)}
 
 
-def _uses(look: Look, jobs: Mapping[str, Mapping[str, Any] | None]) -> Iterator[Use]:
+def _uses(
+    look: Look,
+    jobs: Mapping[str, Mapping[str, Any] | None],
+    made: Sequence[Mapping[str, Any]],
+) -> Iterator[Use]:
     """Yield the instances that were used, and for how long."""
     for step in look.execution.steps:
         if job := jobs.get(step.name):
             yield from _job_uses(look, step, job)
-    endpoint = look.session.environment.endpoint
-    made = next((step for step in look.execution.steps if step.resource("Endpoint")), None)
-    if endpoint and made and made.started_at:
-        teardown = look.execution.step("Teardown")
-        until = (teardown and teardown.ended_at) or _ended_at(look.execution) or look.now
-        seconds = (until - made.started_at).total_seconds()
-        runs = not look.execution.has_ended and not (teardown and teardown.has_ended)
-        yield Use(made.name, endpoint.instance_type, endpoint.instance_count, seconds, runs)
+        elif any(step.resource(kind) for kind in _JOBS):
+            yield Use(step.name, None, None, None, not step.has_ended)
+        elif step.resource("Endpoint"):
+            yield from _endpoint_uses(look, step, made)
+
+
+def _endpoint_uses(look: Look, step: Step, made: Sequence[Mapping[str, Any]]) -> Iterator[Use]:
+    """Yield the instances of each variant; those of an endpoint that is gone ran until the
+    teardown's end, or the run's.
+    """
+    name = str(step.resource("Endpoint")).rpartition("/")[2].lower()
+    ours = (each for each in made if each["kind"] == "Endpoint" and each["name"].lower() == name)
+    is_gone = next(ours)["gone"]
+    teardown = look.execution.step("Teardown")
+    ended_at = (teardown and teardown.ended_at) or _ended_at(look.execution)
+    until = (is_gone and ended_at) or look.now
+    seconds = None if is_gone is None else _seconds(step.started_at, until)
+    for variant in _variants(look, step):
+        kind, count = (
+            _resolved(look, variant.get(key)) for key in ("InstanceType", "InitialInstanceCount")
+        )
+        yield Use(step.name, kind, count and int(count), seconds, is_gone is False)
+
+
+def _variants(look: Look, endpoint: Step) -> list[Mapping[str, Any]]:
+    """Return the variants of the configuration that the step names; one of which nothing is known
+    if no step made that.
+    """
+    steps = {item["Name"]: item for item, _ in _walk(look.definition.get("Steps", []), None)}
+    named = _REFERENCE.findall(json.dumps(steps.get(endpoint.name)))
+    configs = (steps[name].get("Arguments", {}) for name in named if name in steps)
+    return [each for config in configs for each in config.get("ProductionVariants", ())] or [{}]
+
+
+def _resolved(look: Look, value: Any) -> Any:
+    """Return a value of the definition, or the parameter's that stands for it."""
+    if isinstance(value, dict):
+        return look.parameters.get(str(value.get("Get")).removeprefix("Parameters."))
+    return value
 
 
 def _job_uses(look: Look, step: Step, job: Mapping[str, Any]) -> Iterator[Use]:
@@ -414,14 +449,13 @@ def _job_uses(look: Look, step: Step, job: Mapping[str, Any]) -> Iterator[Use]:
     ended = (
         job.get("TrainingEndTime") or job.get("ProcessingEndTime") or job.get("TransformEndTime")
     )
-    if not began or "InstanceType" not in place:
+    if not began:
         return
     seconds = job.get("BillableTimeInSeconds") if ended else None
     if seconds is None:
         seconds = _seconds(began, ended or look.now) or 0.0
-    yield Use(
-        step.name, place["InstanceType"], place["InstanceCount"], float(seconds), ended is None
-    )
+    kind, count = place.get("InstanceType"), place.get("InstanceCount")
+    yield Use(step.name, kind, count, float(seconds), ended is None)
 
 
 def _made(look: Look, jobs: Mapping[str, Mapping[str, Any] | None]) -> Iterator[dict[str, Any]]:

@@ -283,10 +283,10 @@ function costs(record) {
   if (!items.length) return null;
   const sources = [...new Set(items.map((item) => item.source).filter(Boolean))];
   return section("Machines and money", table(["step", "machines", "seconds", "an hour", "so far"],
-    items.map((item) => [item.step + (item.runs ? " (running)" : ""), `${item.instance_count} × ${item.instance_type}`,
-      number(Math.round(item.seconds)), money(item.usd_per_hour), money(item.usd)])),
+    items.map((item) => [item.step + (item.runs ? " (running)" : ""), item.instance_type ? `${item.instance_count} × ${item.instance_type}` : "not known",
+      number(item.seconds && Math.round(item.seconds)), money(item.usd_per_hour), money(item.usd)])),
     ...sources.map((source) => element("p", { class: "soft" }, `prices: ${source}`)),
-    element("p", { class: "soft" }, "Not counted: storage and requests. Not measured: use of GPUs and network."),
+    element("p", { class: "soft" }, "Not counted: storage, requests and earlier attempts of a step that was tried again. Not measured: use of GPUs and network."),
     record.run.is_local ? element("p", { class: "soft" }, "shoal-local ran this: the seconds are this machine's, and nothing was billed.") : null);
 }
 
