@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from shoal.verbs.execution import Execution
 from shoal.verbs.report import evaluation_of
 from shoal.verbs.target import Target
 
-_GATE = "Gate"
+GATE = "Gate"
 _WORDS = {"GreaterThanOrEqualTo": "at least", "LessThanOrEqualTo": "at most"}
 _METRIC = re.compile(r"metrics\.(\w+)\.value")
 _COMPARE = "Compare"
@@ -31,6 +32,8 @@ class GateResult:
     """As in `at least 0.98`, or `at least 0.97 (version 3, approved, has 0.98)`."""
     value: int | float | None
     """None where the report cannot be read."""
+    passed: bool | None = None
+    """None where it is not known."""
 
     def __str__(self) -> str:
         value = "not readable" if self.value is None else format(self.value, "g")
@@ -42,7 +45,7 @@ def gates_of(target: Target, execution: Execution) -> tuple[GateResult, ...]:
 
     Empty before that, and for a pipeline of the user's own that has no such step.
     """
-    if execution.step(_GATE) is None:
+    if execution.step(GATE) is None:
         return ()
     client, request = target.client("sagemaker"), {"PipelineExecutionArn": execution.arn}
     definition = json.loads(
@@ -60,22 +63,31 @@ def gates_of(target: Target, execution: Execution) -> tuple[GateResult, ...]:
     }
     metrics = _metrics(target, execution)
     return tuple(
-        GateResult(
-            metric,
-            f"{word} {parameters.get(parameter, '?')}" if word else _compared(execution, metric),
-            metrics.get(metric),
-        )
+        _fixed(metric, word, parameters.get(parameter), metrics.get(metric))
+        if word
+        else _compared(execution, metric, metrics.get(metric))
         for metric, word, parameter in conditions(definition)
     )
 
 
-def _compared(execution: Execution, metric: str) -> str:
-    """Return the limit that the step Compare computed, and from what."""
+def _fixed(metric: str, word: str, limit: str | None, value: float | None) -> GateResult:
+    """Return a gate whose limit is a parameter's value."""
+    passed = None
+    if value is not None and limit is not None:
+        with suppress(ValueError):
+            passed = value >= float(limit) if word == "at least" else value <= float(limit)
+    return GateResult(metric, f"{word} {limit or '?'}", value, passed)
+
+
+def _compared(execution: Execution, metric: str, value: float | None) -> GateResult:
+    """Return a gate whose limit the step Compare computed: it judged, and rounds what it says."""
     step = execution.step(_COMPARE)
-    limit, reason = (
-        step.output(f"{part}_of_{metric}") if step else None for part in ("limit", "reason")
+    limit, reason, margin = (
+        step.output(f"{part}_of_{metric}") if step else None
+        for part in ("limit", "reason", "margin")
     )
-    return f"{limit} ({reason})"
+    passed = None if margin is None else float(margin) >= 0
+    return GateResult(metric, f"{limit} ({reason})", value, passed)
 
 
 def _metrics(target: Target, execution: Execution) -> Mapping[str, int | float]:
@@ -94,7 +106,7 @@ def conditions(definition: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     Words and parameter are empty for a comparison with the approved version.
     """
     steps = {step["Name"]: step for step in definition.get("Steps", [])}
-    for condition in steps.get(_GATE, {}).get("Arguments", {}).get("Conditions", []):
+    for condition in steps.get(GATE, {}).get("Arguments", {}).get("Conditions", []):
         left, right = condition.get("LeftValue"), condition.get("RightValue")
         path = left.get("Std:JsonGet", {}).get("Path", "") if isinstance(left, dict) else ""
         parameter = right.get("Get", "") if isinstance(right, dict) else ""

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from shoal.verbs.gates import GateResult, conditions, gates_of
+from shoal.verbs.execution import Execution, Step
+from shoal.verbs.gates import GateResult, _compared, conditions, gates_of
 from shoal.verbs.target import Target
 from tests.functions.invocation import FUNCTIONS
 from tests.pipelines.inputs import compared, definition, steps_by_name
@@ -121,5 +122,16 @@ def test_a_comparison_with_the_approved_version_decides_and_stands_in_the_status
     )
     assert (good.status, bad.status) == ("Succeeded", "Failed")
     assert "no: version 1, approved, has 0.98" in bad.steps[-1].failure_reason
-    (result,) = gates_of(target, good)
+    (result,), (missed,) = gates_of(target, good), gates_of(target, bad)
     assert result.limit == "at least 0.97 (version 1, approved, has 0.98)"
+    assert (result.passed, missed.passed) == (True, False)
+
+
+def test_a_value_on_a_compared_limit_passes_though_the_limit_is_shown_rounded() -> None:
+    said = {"limit": "at least 0.941235", "reason": "version 1", "margin": "0.0"}
+    outputs = [{"Name": f"{part}_of_accuracy", "Value": value} for part, value in said.items()]
+    step = Step(
+        "Compare", "Lambda", "Succeeded", metadata={"Lambda": {"OutputParameters": outputs}}
+    )
+    gate = _compared(Execution("arn", "Succeeded", "", None, (step,)), "accuracy", 0.9412347)
+    assert (gate.value, gate.passed) == (0.9412347, True)

@@ -11,8 +11,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from shoal.verbs.execution import Execution, Step
+from shoal.verbs.gates import GateResult
 from shoal.verbs.runs.money import Use, money_of
-from shoal.verbs.runs.record import Look, _made, _uses
+from shoal.verbs.runs.record import Look, _made, _uses, _verdict
 
 if TYPE_CHECKING:
     from shoal.verbs.workspace import Session
@@ -106,3 +107,18 @@ def test_the_cost_of_an_endpoint_with_a_configuration_from_elsewhere_is_unknown(
     made = [{"kind": "Endpoint", "name": "a", "gone": True}]
     (use,) = _uses(look_at(made_step("Host", "Endpoint")), {}, made)
     assert (use.instance_type, use.seconds) == (None, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("failed", "reason"),
+    [("GateFailed", "rmse 9, must be at most 5"), ("Seal", "Access Denied")],
+)
+def test_a_missed_gate_is_the_reason_where_the_gates_own_step_failed(
+    failed: str, reason: str
+) -> None:
+    gate = {"ElseSteps": [{"Name": "GateFailed", "Type": "Fail"}]}
+    definition = {"Steps": [{"Name": "Gate", "Type": "Condition", "Arguments": gate}]}
+    step = Step(failed, "", "Failed", ended_at=at(60), failure_reason="Access Denied")
+    missed = GateResult("rmse", "at most 5", 9, passed=False)
+    verdict = _verdict(look_at(step, definition=definition), [missed], {}, None)
+    assert (verdict["step"], verdict["reason"]) == (failed, reason)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from shoal.verbs import registry
 from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.verbs.execution import NOT_STARTED, Execution, Step
-from shoal.verbs.gates import GateResult, gates_of
+from shoal.verbs.gates import GATE, GateResult, gates_of
 from shoal.verbs.jobs import job_name
 from shoal.verbs.logs import LogLine, LogTail, location_of
 from shoal.verbs.metrics import MAX_LINE, progress_metrics
@@ -118,7 +118,7 @@ def record(
         "cleanups": (look.read("cleanups", partial(_cleanups, look)) if with_logs else None) or [],
         "curves": look.read("curves", partial(_curves, look, lines)) or [],
         "parts": look.read("parts of a step", lambda: list(parts_of(lines))) or [],
-        "gates": [_gate(each) for each in gates],
+        "gates": [asdict(each) for each in gates],
         "metrics": evaluation,
         "answers": [asdict(each) for each in answers_of(execution)],
         "package": package
@@ -190,7 +190,6 @@ def _verdict(
         "host": None,
     }
     verdict |= {"rank": None, "line": None, "next": None}
-    missed = [str(each) for each in gates if _passed(each) is False]
     if execution.status == "Succeeded":
         if package and package.approval != registry.APPROVED:
             return verdict | {"next": f"shoal approve {arguments} {package.version}"}
@@ -204,11 +203,18 @@ def _verdict(
     has_log = any(step.resource(kind) for kind in (*_JOBS, "Lambda", "Endpoint"))
     more = f"logs {arguments} {execution.id} {step.name}" if has_log else f"runs {arguments}"
     verdict |= {"step": step.name, "next": f"shoal {more}"}
-    if missed:
+    missed = [str(each) for each in gates if each.passed is False]
+    if missed and step.name in _steps_of_the_gate(look):
         verdict |= {"reason": "; ".join(missed)}
     reason = step.failure_reason if step.type == "Lambda" else ""  # runs share a function's log
     cause = cause_in(lines.get(step.name, ()), reason) or Cause("")
     return verdict | {"host": cause.host or None, "rank": cause.rank, "line": cause.line or None}
+
+
+def _steps_of_the_gate(look: Look) -> set[str]:
+    """Return the steps that run where a gate was missed."""
+    gate = next(each for each in look.definition["Steps"] if each["Name"] == GATE)
+    return {each["Name"] for each in gate["Arguments"].get("ElseSteps", ())}
 
 
 def _all_steps(look: Look) -> Iterator[tuple[Step, tuple[str, ...]]]:
@@ -371,21 +377,6 @@ def _evaluation(look: Look) -> dict[str, Any] | None:
         "content_sha256": evaluation.content_sha256,
         "archive_sha256": evaluation.archive_sha256,
     }
-
-
-def _passed(gate: GateResult) -> bool | None:
-    words = gate.limit.split()
-    try:
-        limit = float(words[2])
-    except (IndexError, ValueError):
-        return None
-    if gate.value is None:
-        return None
-    return gate.value >= limit if words[1] == "least" else gate.value <= limit
-
-
-def _gate(gate: GateResult) -> dict[str, Any]:
-    return {**asdict(gate), "passed": _passed(gate)}
 
 
 def _uses(
