@@ -249,6 +249,20 @@ def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
     assert (last, seen["said"]) == (["8", "9", "8", "9", "10"], [])
 
 
+def test_ranks_without_a_common_step_are_drawn_without_a_mean(tmp_path: Path) -> None:
+    record = failed_run()
+    (one,) = record["curves"]
+    ranks = [{**one, "rank": rank, "points": [[float(rank), 1.0, 0.0]]} for rank in range(3)]
+    file = tmp_path / "run.html"
+    file.write_text(page({**record, "curves": ranks}, ROOT))
+    texts = "[...document.querySelectorAll('{}')].map((each) => each.textContent)"
+    asked = f"[{texts.format('.u-legend .u-label')}, {texts.format('.curve summary')}]"
+    (seen,) = look({"url": file.as_uri(), "width": 800, "dark": False, "evaluate": asked})
+    lanes = [f"algo-1 rank {rank}" for rank in range(3)]
+    assert seen["found"] == [["step", *lanes], ["0 common points of 3 lanes"]]
+    assert seen["said"] == []
+
+
 def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
     file = tmp_path / "run.html"
     file.write_text(page(failed_run(POINTS), ROOT))

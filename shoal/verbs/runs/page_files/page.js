@@ -181,7 +181,7 @@ function ordered(points) {
   return [...new Map(points.map((point) => [point[0], point])).values()].sort((a, b) => a[0] - b[0]);
 }
 
-// The mean over the lanes at each step that at least half of them have reached.
+// The mean over the lanes at each step that at least half of them have reached; there may be none.
 function mean(lanes) {
   if (lanes.length === 1) return lanes[0].points;
   const sums = new Map();
@@ -211,6 +211,8 @@ const FEW = 6;
 
 function curveTable({ lanes, points }) {
   const rows = thin(points, 50);
+  if (!points.length) return table(["of", "step", "value"],
+    thin(lanes.flatMap((lane) => lane.points.map(([x, y]) => [lane.label, number(x), number(y)])), 50));
   if (!lanes.length) return table(["step", "value", "after"], rows.map(([x, y, at]) => [number(x), number(y), duration(at)]));
   const values = lanes.map((lane) => new Map(lane.points.map(([x, y]) => [x, y])));
   if (lanes.length <= FEW) return table(["step", "mean", ...lanes.map((lane) => lane.label)],
@@ -231,15 +233,15 @@ function curves(record) {
   for (const name of names) {
     const own = groups(record.curves.filter(isOf(name)), (curve) => curve.step).map(lanesOf);
     const ghosts = (record.others || []).flatMap((other) => groups(other.curves.filter(isOf(name)), (curve) => curve.step)
-      .map((list) => ({ points: lanesOf(list).points, label: other.label })));
+      .map((list) => ({ points: lanesOf(list).points, label: other.label }))).filter((ghost) => ghost.points.length);
     const place = element("div", { role: "img", "aria-label": `${name}; the table below has the same` });
     const { unit } = record.curves.find(isOf(name));
     grid.append(element("div", { class: "curve" }, element("h3", {}, name + (unit ? ` (${unit})` : "")), place, ...own.map((each) => {
       const last = each.points[each.points.length - 1];
-      const words = `${own.length > 1 ? `${each.step}: ` : ""}${plural(each.points.length, "point")}${each.lanes.length ? ` of ${each.lanes.length} lanes` : ""}, the last ${number(last[1])}`;
+      const words = `${own.length > 1 ? `${each.step}: ` : ""}${plural(each.points.length, last ? "point" : "common point")}${each.lanes.length ? ` of ${each.lanes.length} lanes` : ""}${last ? `, the last ${number(last[1])}` : ""}`;
       return element("details", {}, element("summary", {}, words), curveTable(each));
     })));
-    if ([...own, ...ghosts].some((each) => each.points.length > 1)) draw.push(() => plot(place, own, ghosts));
+    if ([...own, ...ghosts].some((each) => each.points.length !== 1)) draw.push(() => plot(place, own, ghosts));
     else place.replaceWith(...own.map((each) => element("p", { class: "one" }, number(each.points[0][1]))),
       ...ghosts.map((each) => element("p", { class: "soft" }, `${each.label}: ${number(each.points[0][1])}`)));
   }
@@ -257,7 +259,7 @@ function plot(place, own, ghosts) {
     const words = own.length > 1 ? `${step} ${label}` : label;
     lanes.forEach((lane, place) => drawn.push({ ...lane, width: 0.8, ...(lanes.length > FEW
       ? { stroke: DARK ? "#b794e866" : "#8e4ec655", class: "many" } : { stroke: COLOURS[1 + place % (COLOURS.length - 1)] }) }));
-    drawn.push({ points, label: words, width: lanes.length ? 2.6 : 1.6, stroke: COLOURS[index % COLOURS.length] });
+    if (points.length) drawn.push({ points, label: words, width: lanes.length ? 2.6 : 1.6, stroke: COLOURS[index % COLOURS.length] });
   });
   for (const ghost of ghosts) drawn.push({ ...ghost, width: 1, dash: [4, 4], stroke: "#8b8d98" });
   const tables = drawn.map(({ points }) => [points.map((point) => point[0]), points.map((point) => point[1])]);
