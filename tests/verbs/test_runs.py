@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +19,10 @@ from botocore.exceptions import ClientError
 from config.metrics import Metric
 from shoal.cli.executions import keep_page
 from shoal.verbs.errors import ToolMissingError
+from shoal.verbs.execution import Execution, Step
 from shoal.verbs.logs import LogLine
+from shoal.verbs.report import answers_of
+from shoal.verbs.runs import history
 from shoal.verbs.runs.calls import calls_in
 from shoal.verbs.runs.cause import Cause, cause_in, rank_of
 from shoal.verbs.runs.curves import curves_of
@@ -175,6 +179,16 @@ def test_text_from_outside_stays_in_the_data_of_the_page() -> None:
     )
 
 
+def test_a_page_holds_what_json_and_utf_8_cannot_say() -> None:
+    answer = {"shown": [math.nan, math.inf, "\ud800"]}
+    text = page(answer, ROOT)
+    assert text.encode()
+    data = re.search(r'id="run">(.*?)</script>', text)
+    assert data
+    assert json.loads(data[1], parse_constant=pytest.fail) == {"shown": [None, None, "\ud800"]}
+    assert json.loads(history.json_of(answer)) == {"shown": [None, None, "\ud800"]}
+
+
 def test_a_page_without_its_library_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ToolMissingError, match="run `make install`"):
         page({}, tmp_path)
@@ -329,8 +343,15 @@ def test_a_part_of_a_run_that_cannot_be_read_is_left_out_with_a_note() -> None:
 
     nothing: Any = None
     look = Look(nothing, nothing, {}, {}, BEGAN)
+    smoke_test = {"OutputParameters": [{"Name": "answers", "Value": "5"}]}
+    step = Step("SmokeTest", "Lambda", "Succeeded", metadata={"Lambda": smoke_test})
+    execution = Execution("arn", "Succeeded", "", BEGAN, (step,))
     assert look.read("curves", overflow) is None
-    assert look.unread == ["curves: int too large to convert to float"]
+    assert look.read("answers", lambda: answers_of(execution)) is None
+    assert look.unread == [
+        "curves: int too large to convert to float",
+        "answers: 'int' object is not iterable",
+    ]
 
 
 def test_a_page_that_cannot_be_made_is_one_line_and_no_failure_of_the_run(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from shoal.verbs import registry
 from shoal.verbs.errors import NothingToPromoteError
-from shoal.verbs.runs.record import record
+from shoal.verbs.runs.record import json_text, record
 from shoal.verbs.workspace import Session
 
 Record = Mapping[str, Any]
@@ -112,7 +111,7 @@ def with_others(session: Session, arn: str) -> dict[str, Any]:
 
 def json_of(run: Record) -> str:
     """Return run.json: the run without those beside it."""
-    return json.dumps({name: run[name] for name in run if name != "others"}, indent=2) + "\n"
+    return json_text({name: run[name] for name in run if name != "others"}, indent=2) + "\n"
 
 
 def beside(label: str, run: Record) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from shoal.verbs.errors import ToolMissingError
+from shoal.verbs.runs.record import json_text
 
 _FILES = Path(__file__).with_name("page_files")
 _CURVES = Path("node_modules/uplot/dist")
@@ -55,7 +55,7 @@ def _page(record: Mapping[str, Any], root: Path, more: str) -> str:
     script = f"{_LANGUAGE}\n{script}\n" + (_FILES / "page.js").read_text(encoding="utf-8")
     style += (_FILES / "page.css").read_text(encoding="utf-8")
     policy = f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}{more}"
-    data = json.dumps(record, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    data = json_text(record, separators=(",", ":")).replace("<", "\\u003c")
     body = f'<script type="application/json" id="run">{data}</script>\n<script>{script}</script>'
     return _document("run", style, policy, f"<main></main>\n{body}")
 

@@ -56,6 +56,14 @@ _OVER = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded")
 T = TypeVar("T")
 
 
+def json_text(run: Mapping[str, Any], **form: Any) -> str:
+    """Return a run as JSON in ASCII: an endpoint may have answered NaN, which becomes null, or half
+    of a character. `form` is what json.dumps takes.
+    """
+    finite = json.loads(json.dumps(run), parse_constant=lambda _: None)
+    return json.dumps(finite, allow_nan=False, **form)
+
+
 @dataclass
 class Look:
     """One look at an execution; `unread` gathers what could not be read."""
@@ -71,7 +79,7 @@ class Look:
         """Return what `source` answers; None, with a note why, if that fails."""
         try:
             return source()
-        except (ShoalError, ValueError, KeyError, ArithmeticError, *AWS_ERRORS) as error:
+        except (ShoalError, ValueError, KeyError, TypeError, ArithmeticError, *AWS_ERRORS) as error:
             self.unread.append(f"{what}: {refusal(error)}")
             return None
 
@@ -100,6 +108,7 @@ def record(
     }
     gates = look.read("gates", partial(gates_of, session.target, execution)) or ()
     evaluation = look.read("evaluation", partial(_evaluation, look))
+    answers = look.read("answers", partial(answers_of, execution)) or ()
     training = next((job for job in jobs.values() if job and job["kind"] == "TrainingJob"), None)
     package = look.read("model package", partial(_package, look))
     made = list(_made(look, jobs))
@@ -120,7 +129,7 @@ def record(
         "parts": look.read("parts of a step", lambda: list(parts_of(lines))) or [],
         "gates": [asdict(each) for each in gates],
         "metrics": evaluation,
-        "answers": [asdict(each) for each in answers_of(execution)],
+        "answers": [asdict(each) for each in answers],
         "package": package
         and {
             "arn": package.arn,

@@ -7,7 +7,6 @@ number of the loopback: a page elsewhere that has its name point here gets none.
 from __future__ import annotations
 
 import html
-import json
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.verbs.runs import history
 from shoal.verbs.runs.kept import keep
 from shoal.verbs.runs.page import live_page, page_of_text
+from shoal.verbs.runs.record import json_text
 from shoal.verbs.workspace import Session
 
 LISTED = 50
@@ -118,9 +118,9 @@ class _Handler(BaseHTTPRequestHandler):
                 found = self.server.page_of(session, arn)
                 if ran and _is_over(found):
                     self._keep(session, found)
-                text = json.dumps({**found, "observed_at": None})
+                text = json_text({**found, "observed_at": None})
                 if text != last:
-                    self.wfile.write(f"data: {json.dumps(found)}\n\n".encode())
+                    self.wfile.write(f"data: {json_text(found)}\n\n".encode())
                     last = text
                 else:
                     self.wfile.write(b": still there\n\n")
