@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from shoal.verbs.execution import Execution, Step
 from shoal.verbs.gates import GateResult
+from shoal.verbs.runs.lineage import lineage_of
 from shoal.verbs.runs.money import Use, money_of
 from shoal.verbs.runs.record import Look, _made, _uses, _verdict
 
@@ -122,3 +123,18 @@ def test_a_missed_gate_is_the_reason_where_the_gates_own_step_failed(
     missed = GateResult("rmse", "at most 5", 9, passed=False)
     verdict = _verdict(look_at(step, definition=definition), [missed], {}, None)
     assert (verdict["step"], verdict["reason"]) == (failed, reason)
+
+
+@pytest.mark.parametrize(
+    ("commit", "how"), [("", "no commit here has"), (None, "could not be compared")]
+)
+def test_a_commit_that_was_not_looked_for_is_told_from_one_that_was_not_found(
+    commit: str | None, how: str
+) -> None:
+    training = {
+        "TrainingJobName": "t",
+        "HyperParameters": {"sagemaker_submit_directory": "s3://b/code.tar.gz"},
+    }
+    link = next(lineage_of(look_at().execution, training, None, None, commit))
+    assert (link.what, link.value, link.holds) == ("commit", "not known", None)
+    assert how in link.how

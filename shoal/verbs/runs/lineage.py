@@ -33,7 +33,8 @@ def lineage_of(
 ) -> Iterator[Link]:
     """Yield the links that the run has come to, from commit to endpoint.
 
-    `training` is what DescribeTrainingJob says, `evaluation` the digests of evaluation.json.
+    `training` is what DescribeTrainingJob says, `evaluation` the digests of evaluation.json,
+    `commit` None if it could not be looked for, "" if it was not found.
     """
     if training:
         if code := code_of(training):
@@ -42,6 +43,8 @@ def lineage_of(
                 yield Link("commit", commit, True, how)
             else:
                 how = "no commit here has the archive's files: changed, or another checkout's"
+                if commit is None:
+                    how = "the archive could not be compared with the commits here"
                 yield Link("commit", NOT_KNOWN, None, how)
             yield Link("code", code, _same(package, "code_uri", code), "job and registry")
         name = training["TrainingJobName"]

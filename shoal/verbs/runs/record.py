@@ -359,15 +359,15 @@ def _curves(look: Look, lines: Mapping[str, Sequence[LogLine]]) -> list[dict[str
     ]
 
 
-def _commit(look: Look, training: Mapping[str, Any] | None) -> str | None:
-    """Return the commit whose code the training ran, if this checkout has it."""
+def _commit(look: Look, training: Mapping[str, Any] | None) -> str:
+    """Return the commit whose code the training ran; "" if this checkout does not have it."""
     code = code_of(training) if training else ""
     if not code:
-        return None
+        return ""
     session = look.session
     repository = Repository(session.workspace.root, session.workspace.environ)
     folder = session.environment.training.source_dir
-    return commit_of(repository, folder, session.target, code)
+    return commit_of(repository, folder, session.target, code) or ""
 
 
 def _package(look: Look) -> registry.Package | None:
