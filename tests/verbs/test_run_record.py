@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from shoal.verbs.execution import Execution, Step
 from shoal.verbs.gates import GateResult
+from shoal.verbs.runs import history
 from shoal.verbs.runs.lineage import lineage_of
 from shoal.verbs.runs.money import Use, money_of
 from shoal.verbs.runs.record import Look, _made, _uses, _verdict
@@ -138,3 +139,26 @@ def test_a_commit_that_was_not_looked_for_is_told_from_one_that_was_not_found(
     link = next(lineage_of(look_at().execution, training, None, None, commit))
     assert (link.what, link.value, link.holds) == ("commit", "not known", None)
     assert how in link.how
+
+
+def test_runs_that_cannot_be_read_are_noted_on_the_page_of_another() -> None:
+    listed = [{"PipelineExecutionArn": f"p/{name}"} for name in ("new", "old")]
+    session = SimpleNamespace(
+        target=SimpleNamespace(client=lambda _: Lists()),
+        names=SimpleNamespace(model_package_group="p"),
+        arguments="dev",
+        pipeline=SimpleNamespace(executions=lambda: listed),
+    )
+
+    def read(_: Session, arn: str) -> dict[str, Any]:
+        if arn == "p/old":
+            raise DENIED
+        return {"unread": ["gates: no"]}
+
+    found = history.with_others(cast("Session", session), "p/new", read)
+    assert found["others"] == []
+    assert found["unread"] == [
+        "gates: no",
+        "the approved version: List was refused: AccessDenied: no",
+        "the run before: List was refused: AccessDenied: no",
+    ]

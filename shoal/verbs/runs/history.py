@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from shoal.verbs import registry
-from shoal.verbs.errors import NothingToPromoteError
-from shoal.verbs.runs.record import json_text, record
+from shoal.verbs.errors import AWS_ERRORS, NothingToPromoteError, ShoalError, refusal
+from shoal.verbs.runs.record import attempt, json_text, record
 from shoal.verbs.workspace import Session
 
 Record = Mapping[str, Any]
@@ -83,9 +84,9 @@ def whole(session: Session, arn: str) -> dict[str, Any]:
     return record(session, arn, requests=log if session.target.is_local else None)
 
 
-def others_of(session: Session, arn: str) -> list[tuple[str, str]]:
+def others_of(session: Session, arn: str, unread: list[str]) -> list[tuple[str, str]]:
     """Return label and ARN of the runs that a run is shown beside: the one before it, and the one
-    that the newest approved version is of.
+    that the newest approved version is of. `unread` gets why that is not known.
     """
     arns = [str(each["PipelineExecutionArn"]) for each in session.pipeline.executions()]
     found = []
@@ -97,16 +98,27 @@ def others_of(session: Session, arn: str) -> list[tuple[str, str]]:
         )
     except NothingToPromoteError:
         return found
+    except (ShoalError, *AWS_ERRORS) as error:
+        unread.append(f"the approved version: {refusal(error)}")
+        return found
     approved = f"{arn.rpartition('/')[0]}/{package.metadata.get('execution_id')}"
     if approved in arns and approved != arn:
         found.append((f"the approved version {package.version}", approved))
     return found
 
 
-def with_others(session: Session, arn: str) -> dict[str, Any]:
-    """Return what the page of a run shows: the run, and those beside it."""
-    others = [beside(label, whole(session, each)) for label, each in others_of(session, arn)]
-    return {**whole(session, arn), "others": others}
+def with_others(
+    session: Session, arn: str, read: Callable[[Session, str], Record] = whole
+) -> dict[str, Any]:
+    """Return what the page of a run shows: the run, and the others that could be read."""
+    unread: list[str] = []
+    others = [
+        beside(label, other)
+        for label, each in others_of(session, arn, unread)
+        if (other := attempt(label, partial(read, session, each), unread))
+    ]
+    run = read(session, arn)
+    return {**run, "others": others, "unread": [*run["unread"], *unread]}
 
 
 def json_of(run: Record) -> str:

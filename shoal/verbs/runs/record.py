@@ -56,6 +56,15 @@ _OVER = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded")
 T = TypeVar("T")
 
 
+def attempt(what: str, source: Callable[[], T], unread: list[str]) -> T | None:
+    """Return what `source` answers; None, with a note why in `unread`, if that fails."""
+    try:
+        return source()
+    except (ShoalError, ValueError, KeyError, TypeError, ArithmeticError, *AWS_ERRORS) as error:
+        unread.append(f"{what}: {refusal(error)}")
+        return None
+
+
 def json_text(run: Mapping[str, Any], **form: Any) -> str:
     """Return a run as JSON in ASCII: an endpoint may have answered NaN, which becomes null, or half
     of a character. `form` is what json.dumps takes.
@@ -77,11 +86,7 @@ class Look:
 
     def read(self, what: str, source: Callable[[], T]) -> T | None:
         """Return what `source` answers; None, with a note why, if that fails."""
-        try:
-            return source()
-        except (ShoalError, ValueError, KeyError, TypeError, ArithmeticError, *AWS_ERRORS) as error:
-            self.unread.append(f"{what}: {refusal(error)}")
-            return None
+        return attempt(what, source, self.unread)
 
     @property
     def client(self) -> Any:

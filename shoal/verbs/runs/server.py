@@ -59,11 +59,7 @@ class Pages(ThreadingHTTPServer):
 
     def page_of(self, session: Session, arn: str) -> Record:
         """Return a run with those that it is shown beside."""
-        others = [
-            history.beside(label, self.record(session, each))
-            for label, each in history.others_of(session, arn)
-        ]
-        return {**self.record(session, arn), "others": others}
+        return history.with_others(session, arn, self.record)
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the workload and the row of each of the newest runs."""
