@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import os
 import subprocess
@@ -76,10 +77,16 @@ class OneObject:
     def __init__(self, content: bytes) -> None:
         self.content = content
 
+        self.reads = 0
+
     def client(self, _: str) -> OneObject:
         return self
 
+    def head_object(self, **_: str) -> dict[str, str]:
+        return {"ETag": hashlib.sha256(self.content).hexdigest()}
+
     def get_object(self, **_: str) -> dict[str, io.BytesIO]:
+        self.reads += 1
         return {"Body": io.BytesIO(self.content)}
 
 
@@ -97,8 +104,11 @@ def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
         git("commit", "-m", file)
         return git("rev-parse", "HEAD")
 
+    bucket = OneObject(b"")
+
     def found(content: bytes) -> str | None:
-        target = cast("Target", OneObject(gzip.compress(content)))
+        bucket.content = gzip.compress(content, mtime=0)
+        target = cast("Target", bucket)
         return commit_of(Repository(tmp_path, os.environ), "code", target, "s3://b/k.tar.gz")
 
     (tmp_path / "code").mkdir()
@@ -109,7 +119,8 @@ def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
     archive = deterministic_tar(tmp_path / "code")
     second = commit("code/train.py", "print(2)")
     commit("README.md", "words alone")
-    assert found(archive) == first
+    assert [found(archive), found(archive)] == [first, first]
+    assert bucket.reads == 1
     assert found(deterministic_tar(tmp_path / "code")) == second
     (tmp_path / "code" / "train.py").write_text("print('in no commit')")
     assert found(deterministic_tar(tmp_path / "code")) is None

@@ -32,10 +32,18 @@ def commit_of(repository: Repository, folder: str, target: Target, code_uri: str
     except AnswerError:  # no repository, or no commit in it
         return None
     place = urlsplit(code_uri)
-    body = target.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"]
+    bucket, key = place.netloc, place.path.lstrip("/")
+    etag = target.client("s3").head_object(Bucket=bucket, Key=key)["ETag"]
+    return newest_commit(repository, head, folder, _files_at(target, bucket, key, etag, head))
+
+
+@lru_cache(maxsize=16)
+def _files_at(target: Target, bucket: str, key: str, _etag: str, like: str) -> Files:
+    """Return the files of a code archive, which is read once as long as it has this ETag."""
+    body = target.client("s3").get_object(Bucket=bucket, Key=key)["Body"]
     with tempfile.TemporaryFile() as archive:
         archive.write(body.read(MAX_CODE_BYTES))
-        return newest_commit(repository, head, folder, files_of(archive, head))
+        return files_of(archive, like)
 
 
 def files_of(archive: IO[bytes], like: str) -> Files:
