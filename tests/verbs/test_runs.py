@@ -210,13 +210,18 @@ def test_pages_answer_only_who_has_the_address(tmp_path: Path) -> None:
         pages.shutdown()
 
 
-def test_who_may_not_keep_the_page_of_a_followed_run_is_told_in_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    running: dict[str, Any] = {"run": {"id": "abc", "ended_at": None}, "made": []}
-    ended = {**running, "run": {"id": "abc", "ended_at": BEGAN.isoformat()}}
-    looks = iter((running, ended))
-    monkeypatch.setattr(Pages, "page_of", lambda *_: next(looks))
+def followed(monkeypatch: pytest.MonkeyPatch, *looks: Any) -> Session:
+    """Return a session of a run that is found so, look by look; an error is raised."""
+    left = iter(looks)
+
+    def look(*_: object) -> Any:
+        found = next(left)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(history, "with_others", look)
+    monkeypatch.setattr(history, "whole", look)
     session = SimpleNamespace(
         environment=SimpleNamespace(workload="mine"),
         pipeline=SimpleNamespace(find=str),
@@ -227,13 +232,39 @@ def test_who_may_not_keep_the_page_of_a_followed_run_is_told_in_one_line(
         workspace=SimpleNamespace(root=ROOT),
     )
     session.each = (session,)
+    return cast("Session", session)
+
+
+RUNNING: dict[str, Any] = {"run": {"id": "abc", "ended_at": None}, "made": []}
+ENDED = {**RUNNING, "run": {"id": "abc", "ended_at": BEGAN.isoformat()}}
+NOT_KEPT = "the page of run abc is not kept: PutObject was refused: AccessDenied: no"
+
+
+def test_a_followed_run_is_kept_over_a_refused_call_and_who_may_not_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = ClientError({"Error": {"Code": "ThrottlingException"}}, "List")
     told: list[str] = []
-    with Pages(cast("Session", session), say=told.append) as pages:
+    with Pages(followed(monkeypatch, RUNNING, refused, ENDED), say=told.append) as pages:
         Thread(target=pages.serve_forever, daemon=True).start()
         with urlopen(f"{pages.address_of('mine', 'abc')}events") as events:
-            assert "event: ended" in events.read().decode()
+            said = events.read().decode()
         pages.shutdown()
-    assert told == ["the page of run abc is not kept: PutObject was refused: AccessDenied: no"]
+    assert re.findall(r"^(?:event|HTTP).*|^:.*", said, re.MULTILINE) == [
+        ": still there",
+        "event: ended",
+    ]
+    assert told == [NOT_KEPT]
+
+
+def test_a_run_that_ends_while_nobody_listens_is_kept_when_it_is_next_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session, told = followed(monkeypatch, RUNNING, ENDED, ENDED), list[str]()
+    with Pages(session, say=told.append) as pages:
+        for _ in range(3):
+            pages.page_of(session, "abc")
+    assert told == [NOT_KEPT]
 
 
 def test_a_run_is_over_when_all_it_made_is_known_to_be_gone() -> None:

@@ -42,6 +42,7 @@ class Pages(ThreadingHTTPServer):
         self.title = session.title
         self.secret = secrets.token_urlsafe(24)
         self._ended: dict[tuple[str, bool], Record] = {}
+        self._running: set[str] = set()
 
     @property
     def address(self) -> str:
@@ -58,8 +59,23 @@ class Pages(ThreadingHTTPServer):
         return found
 
     def page_of(self, session: Session, arn: str) -> Record:
-        """Return a run with those that it is shown beside."""
-        return history.with_others(session, arn, self.record)
+        """Return a run with those that it is compared with; keep the page of one that was running
+        when it was last asked for.
+        """
+        found = history.with_others(session, arn, self.record)
+        if not _is_over(found):
+            self._running.add(arn)
+        elif arn in self._running:
+            self._running.discard(arn)
+            self._keep(session, found)
+        return found
+
+    def _keep(self, session: Session, run: Record) -> None:
+        """Keep the page; who may only read goes on reading, and is told."""
+        try:
+            keep(session, run)
+        except (ShoalError, *AWS_ERRORS) as error:
+            self.say(f"the page of run {run['run']['id']} is not kept: {refusal(error)}")
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the workload and the row of each of the newest runs."""
@@ -104,34 +120,24 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_events(self, session: Session, arn: str) -> None:
         """Send the run each time that it has changed, until it has ended and left nothing, or
-        nobody listens; keep the page of one that ended meanwhile.
+        nobody listens; a refused call is made again.
         """
         self.send_response(HTTPStatus.OK)
         self._send_headers("text/event-stream")
-        last, ran = "", False
+        last, is_over = "", False
         with suppress(ConnectionError):
-            while True:
-                found = self.server.page_of(session, arn)
-                if ran and _is_over(found):
-                    self._keep(session, found)
-                text = json_text({**found, "observed_at": None})
-                if text != last:
-                    self.wfile.write(f"data: {json_text(found)}\n\n".encode())
-                    last = text
-                else:
-                    self.wfile.write(b": still there\n\n")
-                if _is_over(found):
-                    self.wfile.write(b"event: ended\ndata: \n\n")
-                    return
-                ran = True
-                time.sleep(session.poll_s)
-
-    def _keep(self, session: Session, run: Record) -> None:
-        """Keep the page; who may only read goes on reading, and is told."""
-        try:
-            keep(session, run)
-        except (ShoalError, *AWS_ERRORS) as error:
-            self.server.say(f"the page of run {run['run']['id']} is not kept: {refusal(error)}")
+            while not is_over:
+                said = ": still there"
+                with suppress(ShoalError, *AWS_ERRORS):
+                    found = self.server.page_of(session, arn)
+                    text = json_text({**found, "observed_at": None})
+                    if text != last:
+                        last, said = text, f"data: {json_text(found)}"
+                    if _is_over(found):
+                        is_over, said = True, f"{said}\n\nevent: ended\ndata: "
+                self.wfile.write(f"{said}\n\n".encode())
+                if not is_over:
+                    time.sleep(session.poll_s)
 
     def _answer(self, text: str, kind: str = "text/plain", status: int = 200) -> None:
         body = text.encode()
