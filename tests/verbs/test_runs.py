@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
@@ -28,7 +29,7 @@ from shoal.verbs.runs.cause import Cause, cause_in, rank_of
 from shoal.verbs.runs.curves import curves_of
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.record import Look, parts_of
-from shoal.verbs.runs.server import Pages, _is_over
+from shoal.verbs.runs.server import REMEMBERED_S, Pages, _is_over
 from tests.repository import ROOT
 
 if TYPE_CHECKING:
@@ -265,6 +266,16 @@ def test_a_run_that_ends_while_nobody_listens_is_kept_when_it_is_next_looked_at(
         for _ in range(3):
             pages.page_of(session, "abc")
     assert told == [NOT_KEPT]
+
+
+def test_a_run_that_has_ended_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    approved = {**ENDED, "package": {"approval": "Approved"}}
+    session = followed(monkeypatch, ENDED, approved)
+    with Pages(session, say=print) as pages:
+        assert [pages.record(session, "abc") for _ in range(2)] == [ENDED, ENDED]
+        later = time.monotonic() + REMEMBERED_S
+        monkeypatch.setattr("time.monotonic", lambda: later)
+        assert pages.record(session, "abc") == approved
 
 
 def test_a_run_is_over_when_all_it_made_is_known_to_be_gone() -> None:

@@ -24,6 +24,10 @@ from shoal.verbs.workspace import Session
 
 LISTED = 50
 """Runs of each workload in the list."""
+REMEMBERED_S = 30.0
+"""How long an ended run stays as it was read: an approval, a later cleanup or a call that was
+refused may change it.
+"""
 Record = Mapping[str, Any]
 
 
@@ -41,7 +45,7 @@ class Pages(ThreadingHTTPServer):
         self.sessions = {each.environment.workload: each for each in session.each}
         self.title = session.title
         self.secret = secrets.token_urlsafe(24)
-        self._ended: dict[tuple[str, bool], Record] = {}
+        self._ended: dict[tuple[str, bool], tuple[float, Record]] = {}
         self._running: set[str] = set()
 
     @property
@@ -49,13 +53,13 @@ class Pages(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/{self.secret}/"
 
     def record(self, session: Session, arn: str, *, with_logs: bool = True) -> Record:
-        """Return a run; one that has ended and left nothing is read once."""
-        if (arn, with_logs) in self._ended:
-            return self._ended[arn, with_logs]
-        read = history.whole if with_logs else history.brief
-        found = read(session, arn)
+        """Return a run; one that has ended and left nothing is not read again for a while."""
+        until, found = self._ended.get((arn, with_logs), (0.0, {}))
+        if time.monotonic() < until:
+            return found
+        found = (history.whole if with_logs else history.brief)(session, arn)
         if _is_over(found):
-            self._ended[arn, with_logs] = found
+            self._ended[arn, with_logs] = (time.monotonic() + REMEMBERED_S, found)
         return found
 
     def page_of(self, session: Session, arn: str) -> Record:
