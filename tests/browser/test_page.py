@@ -223,6 +223,14 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_p
     assert searched["found"] == ["loss is nan"]
 
 
+def test_a_duration_is_rounded_before_it_is_split(tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    file.write_text(page(failed_run(), ROOT))
+    asked = "[9.94, 59.7, 119.7, 3599.8].map(duration)"
+    (seen,) = look({"url": file.as_uri(), "width": 800, "dark": False, "evaluate": asked})
+    assert seen["found"] == ["9.9 s", "1 min 0 s", "2 min 0 s", "1 h 0 min"]
+
+
 def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
     record = failed_run()
     (one,) = record["curves"]

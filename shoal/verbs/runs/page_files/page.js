@@ -15,9 +15,10 @@ element.svg = new Set(["g", "rect", "text", "path", "line", "title", "circle"]);
 
 function duration(seconds) {
   if (seconds === null || seconds === undefined) return "unknown";
-  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.round(seconds % 60)} s`;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds), minutes = Math.floor(whole / 60);
+  if (!minutes) return `${whole} s`;
+  if (minutes < 60) return `${minutes} min ${whole % 60} s`;
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
