@@ -54,6 +54,7 @@ FOLLOW = """(() => {
     document.querySelector("h1").textContent,
     document.activeElement.getAttribute("aria-label"),
     document.querySelector(".curve details").open,
+    document.querySelector("select[aria-label=step]").value,
   ]), 20));
 })()"""
 
@@ -284,8 +285,10 @@ def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ended = {**failed_run(), "made": []}
+    ended["logs"] = {"Train": ended["logs"]["Evaluate"], **ended["logs"]}
     running = deepcopy(ended)
     running["run"] |= {"status": "Executing", "ended_at": None}
+    running["verdict"] |= {"step": None}
     looks = iter([running] * 10 + [ended])
     monkeypatch.setattr(history, "whole", lambda *_: next(looks, ended))
     monkeypatch.setattr(history, "others_of", lambda *_: [])
@@ -315,5 +318,6 @@ def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
             }
         )
         pages.shutdown()
-    assert (seen["found"], seen["said"]) == (["mine in dev failed", "search", True], [])
+    shown = ["mine in dev failed", "search", True, "Evaluate"]
+    assert (seen["found"], seen["said"]) == (shown, [])
     assert (kept, told) == (["runs/abc/run.json", "runs/abc/run.html"], [])

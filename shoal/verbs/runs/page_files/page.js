@@ -384,7 +384,7 @@ function logs(record) {
     host.replaceChildren(element("option", { value: "" }, "all hosts and ranks"), ...names.map((name) => element("option", {}, name)));
   }
   function show() {
-    Object.assign(chosen, { step: step.value, host: host.value, search: search.value });
+    Object.assign(chosen, { host: host.value, search: search.value });
     let pattern = null;
     try { pattern = search.value ? new RegExp(search.value, "i") : null; search.setCustomValidity(""); }
     catch (error) { search.setCustomValidity(error.message); }
@@ -400,7 +400,7 @@ function logs(record) {
     out.replaceChildren(rows);
     about.textContent = `${some.length} of ${lines.length} lines` + (cut ? `; ${cut} more in the middle are in CloudWatch Logs only` : "");
   }
-  step.addEventListener("change", () => { lanes(); host.value = ""; show(); });
+  step.addEventListener("change", () => { chosen.step = step.value; lanes(); host.value = ""; show(); });
   host.addEventListener("change", show);
   search.addEventListener("input", show);
   lanes();
