@@ -162,3 +162,9 @@ def test_runs_that_cannot_be_read_are_noted_on_the_page_of_another() -> None:
         "the approved version: List was refused: AccessDenied: no",
         "the run before: List was refused: AccessDenied: no",
     ]
+
+
+@pytest.mark.parametrize(("status", "verb"), [("Executing", "stop"), ("Stopping", "status")])
+def test_a_run_that_is_stopping_needs_no_stop(status: str, verb: str) -> None:
+    verdict = _verdict(look_at(status=status), [], {}, None)
+    assert verdict["next"] == f"shoal {verb} dev abc"

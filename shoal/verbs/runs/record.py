@@ -209,7 +209,8 @@ def _verdict(
             return verdict | {"next": f"shoal approve {arguments} {package.version}"}
         return verdict | {"next": f"shoal runs {arguments}"}
     if not execution.has_ended:
-        return verdict | {"next": f"shoal stop {arguments} {execution.id}"}
+        verb = "status" if execution.status == "Stopping" else "stop"
+        return verdict | {"next": f"shoal {verb} {arguments} {execution.id}"}
     step = execution.failed_step
     verdict["reason"] = (step or execution).failure_reason or None
     if step is None:
