@@ -240,7 +240,7 @@ def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
         for rank in range(3)
     ]
     before = {**one, "points": [[0.0, 1.0, 0.0], [8.0, 2.0, 1.0]]}
-    other = {"label": "the run before", "id": "x", "status": "Succeeded", "commit": None}
+    other = {"label": "the run before", "id": "x", "status": "Succeeded", "image": "mine:1"}
     others: list[dict[str, Any]] = [
         {**other, "definition": "", "parameters": {}, "values": {}, "curves": [before]}
     ]
@@ -249,13 +249,13 @@ def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
     texts = "[...document.querySelectorAll('{}')].map((each) => each.textContent)"
     legend = texts.format(".u-legend .u-label")
     cells = texts.format(".curve details tr:last-child td")
-    (seen,) = look(
-        {"url": file.as_uri(), "width": 800, "dark": False, "evaluate": f"[{legend}, {cells}]"}
-    )
-    names, last = seen["found"]
+    asked = f"[{legend}, {cells}, {texts.format('tr')}]"
+    (seen,) = look({"url": file.as_uri(), "width": 800, "dark": False, "evaluate": asked})
+    names, last, rows = seen["found"]
     lanes = [f"algo-1 rank {rank}" for rank in range(3)]
     assert names == ["step", *lanes, "mean of 3", "the run before"]
     assert (last, seen["said"]) == (["8", "9", "8", "9", "10"], [])
+    assert [row for row in rows if row.startswith("imagemine:1")]  # there, and not here
 
 
 def test_ranks_without_a_common_step_are_drawn_without_a_mean(tmp_path: Path) -> None:

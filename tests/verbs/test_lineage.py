@@ -83,3 +83,21 @@ def test_a_link_whose_places_differ_is_broken_and_no_other(place: str, what: str
 def test_of_a_container_that_names_no_model_the_archive_is_the_link() -> None:
     named = links(answered="")
     assert ("endpoint's weights" in named, named["endpoint's archive"]) == (False, True)
+
+
+def test_image_and_data_are_what_the_job_says() -> None:
+    sources = {
+        "train": {"S3DataSource": {"S3Uri": "s3://data/train/"}},
+        "more": {"FileSystemDataSource": {"DirectoryPath": "/x/more"}},
+    }
+    training = TRAINING | {
+        "AlgorithmSpecification": {"TrainingImage": "registry/image:1"},
+        "InputDataConfig": [
+            {"ChannelName": name, "DataSource": source} for name, source in sources.items()
+        ],
+    }
+    execution = Execution("arn:aws:x/abc", "Succeeded", "", None, ())
+    found = {each.what: each for each in lineage_of(execution, training, None, None, None)}
+    assert found["image"].value == "registry/image:1"
+    assert found["data"].value == "more=/x/more, train=s3://data/train/"
+    assert (found["image"].holds, found["data"].holds) == (None, None)

@@ -47,6 +47,9 @@ def lineage_of(
                     how = "the archive could not be compared with the commits here"
                 yield Link("commit", NOT_KNOWN, None, how)
             yield Link("code", code, _same(package, "code_uri", code), "job and registry")
+        for what, value in (("image", _image_of(training)), ("data", _data_of(training))):
+            if value:
+                yield Link(what, value, None, "the training job")
         name = training["TrainingJobName"]
         yield Link(
             "training job", name, _same(package, "training_job_name", name), "job and registry"
@@ -77,6 +80,24 @@ def code_of(training: Mapping[str, Any]) -> str:
     """Return the URI of the code archive that a training job ran; "" if it had none."""
     code = training.get("HyperParameters", {}).get("sagemaker_submit_directory", "")
     return str(code).strip('"')
+
+
+def _image_of(training: Mapping[str, Any]) -> str:
+    return str(training.get("AlgorithmSpecification", {}).get("TrainingImage", ""))
+
+
+def _data_of(training: Mapping[str, Any]) -> str:
+    """Return where each channel of a training job was, as `test=s3://..., train=s3://...`."""
+    sources = {
+        each["ChannelName"]: each["DataSource"] for each in training.get("InputDataConfig", ())
+    }
+    places = (
+        f"{name}={place}"
+        for name, source in sorted(sources.items())
+        for kind, key in (("S3DataSource", "S3Uri"), ("FileSystemDataSource", "DirectoryPath"))
+        if (place := source.get(kind, {}).get(key))
+    )
+    return ", ".join(places)
 
 
 def _same(package: Package | None, key: str, value: str) -> bool | None:

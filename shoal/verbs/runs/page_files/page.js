@@ -313,10 +313,11 @@ function differences(record) {
     const keys = [...new Set([...Object.keys(record.parameters), ...Object.keys(other.parameters)])];
     const rows = keys.filter((key) => record.parameters[key] !== other.parameters[key])
       .map((key) => [key, code(other.parameters[key] ?? "–"), code(record.parameters[key] ?? "–")]);
-    const commit = record.lineage.find((link) => link.what === "commit");
-    const origins = [["commit", other.commit, commit && commit.value], ["definition", other.definition, record.run.definition_sha256]];
-    for (const [key, there, here] of origins)
-      if (there !== (here ?? null)) rows.unshift([key, code((there ?? "–").slice(0, 12)), code((here ?? "–").slice(0, 12))]);
+    const link = (what) => record.lineage.find((each) => each.what === what)?.value;
+    const origins = [["definition", other.definition, record.run.definition_sha256, 12], ["data", other.data, link("data")],
+      ["image", other.image, link("image")], ["commit", other.commit, link("commit"), 12]];
+    for (const [key, there, here, length] of origins)
+      if ((there ?? null) !== (here ?? null)) rows.unshift([key, ...[there, here].map((value) => code((value ?? "–").slice(0, length)))]);
     for (const key of new Set([...Object.keys(other.values), ...Object.keys(record.metrics ? record.metrics.values : {})])) {
       const mine = record.metrics ? record.metrics.values[key] : undefined;
       if (mine !== other.values[key]) rows.push([key, number(other.values[key]), number(mine)]);
