@@ -19,9 +19,11 @@ def join(how: str) -> tuple[bool, Callable[[], object]]:
         return os.environ["SM_CURRENT_HOST"] != "algo-1", sleep
     if how == "MPI":
         world = importlib.import_module("mpi4py.MPI").COMM_WORLD
-        world.Barrier()
-        # In MPI itself a rank that loses its peer may abort before the launcher sees who died.
-        return world.rank == world.size - 1, sleep
+        # In MPI itself a rank that loses its peer may abort before the launcher sees who died, as
+        # in a barrier that the last one has left. So the last one hears from all before it ends.
+        last = world.size - 1
+        world.gather(None, root=last)
+        return world.rank == last, sleep
     distributed = importlib.import_module("torch.distributed")
     if how == "smddp":
         importlib.import_module("smdistributed.dataparallel.torch.torch_smddp")
