@@ -85,8 +85,8 @@ def test_an_alarm_without_what_it_is_evaluated_by_is_refused(
 
 
 def test_a_prefix_of_queues_is_no_regular_expression(account: Account) -> None:
-    sqs, name = account.client("sqs"), unique("queue")
-    url = sqs.create_queue(QueueName=name)["QueueUrl"]
-    assert sqs.list_queues(QueueNamePrefix=name[:-1])["QueueUrls"] == [url]
-    assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix=f"{name[:-1]}.")
+    sqs, prefix = account.client("sqs"), f"{unique('prefix')}-"
+    url = sqs.create_queue(QueueName=f"{prefix}1")["QueueUrl"]
+    assert sqs.list_queues(QueueNamePrefix=prefix)["QueueUrls"] == [url]
+    assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix=f"{prefix}.")
     assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix="?")
