@@ -264,7 +264,7 @@ def _language(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
         Column(f"over {fastest}", "tokens_per_s", fastest, digits=2),
         Column(f"over {compiled}", "tokens_per_s", compiled, digits=2),
         Column("CPU ms a step, both ranks", "cpu_ms", digits=1),
-        Column("loss of step 20", "early_loss", digits=4),
+        Column("loss of step 10", "early_loss", digits=4),
         Column("mean loss of the last 50", "late_loss", digits=3),
         Column("efficiency at 2", "efficiency", digits=3),
         Column("of two that do not communicate", "efficiency_apart", digits=3),

@@ -117,10 +117,9 @@ def new_optimizer(
 
 
 Add = Callable[..., list[float]]
-SAME_STEPS = 20
-"""So long the contenders' losses are the same but for rounding.
-
-Later bf16 drives them apart, as far as other seeds would.
+SAME_STEPS = 10
+"""So long, while the rate warms up in a full run, the contenders' losses are the same but for
+rounding. Later bf16 drives them apart, as far as other seeds would.
 """
 LAST_STEPS = 50
 """Steps whose mean is the loss at the end; a run of fewer steps takes all but the warm-up."""
