@@ -37,10 +37,10 @@ def keep_missing(session: Session, runs: Iterable[Mapping[str, Any]]) -> Iterato
     Raises ClientError if the caller may not look or write there.
     """
     s3 = session.target.client("s3")
-    for run in runs:
+    for run in (each for each in runs if each["run"]["status"] in TERMINAL):
         bucket, folder = _place(session, run)
-        found = s3.list_objects_v2(Bucket=bucket, Prefix=f"{folder}/run.html")
-        if run["run"]["status"] in TERMINAL and not found["KeyCount"]:
+        listed = s3.list_objects_v2(Bucket=bucket, Prefix=f"{folder}/run.html")
+        if not listed["KeyCount"]:
             yield keep(session, with_others(session, run["run"]["arn"]))
 
 
