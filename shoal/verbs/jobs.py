@@ -1,12 +1,14 @@
-"""A job's name from its ARN.
+"""A job's name from its ARN, and the names of a step's earlier attempts.
 
 ARNs are lower case; log streams and Describe operations need the name with its capitals.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import cache
+from typing import Any
 
 from shoal.verbs.errors import NotFoundError
 from shoal.verbs.target import Target
@@ -28,6 +30,29 @@ def job_name(target: Target, kind: str, arn: str, started_at: datetime | None) -
     account SageMaker lists few jobs a second. Raises NotFoundError.
     """
     since = {"CreationTimeAfter": started_at - _CLOCK_SLACK} if started_at else {}
+    for job in _jobs(target, kind, **since):
+        if str(job[f"{kind}Arn"]).lower() == arn.lower():
+            return str(job[f"{kind}Name"])
+    raise NotFoundError(f"there is no job {arn}")
+
+
+def earlier_attempts(target: Target, kind: str, name: str) -> list[str]:
+    """Return the names of the jobs that a pipeline's step ran before the one with this name.
+
+    SageMaker calls a step's jobs `pipelines-EXECUTION-STEP-SUFFIX`, so all of them but the suffix
+    is the same.
+    """
+    alike = f"{name.rpartition('-')[0]}-"
+    names = [str(job[f"{kind}Name"]) for job in _jobs(target, kind, NameContains=alike)]
+    return [
+        each
+        for each in names[: names.index(name)]
+        if each.startswith(alike) and "-" not in each.removeprefix(alike)
+    ]
+
+
+def _jobs(target: Target, kind: str, **wanted: Any) -> Iterator[dict[str, Any]]:
+    """Yield summaries of jobs, the first ones first."""
     pages = (
         target.client("sagemaker")
         .get_paginator(OPERATIONS[kind])
@@ -35,11 +60,8 @@ def job_name(target: Target, kind: str, arn: str, started_at: datetime | None) -
             SortBy="CreationTime",
             SortOrder="Ascending",
             PaginationConfig={"PageSize": _MOST_A_PAGE},
-            **since,
+            **wanted,
         )
     )
     for page in pages:
-        for job in page[f"{kind}Summaries"]:
-            if str(job[f"{kind}Arn"]).lower() == arn.lower():
-                return str(job[f"{kind}Name"])
-    raise NotFoundError(f"there is no job {arn}")
+        yield from page[f"{kind}Summaries"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -82,6 +83,50 @@ def test_a_job_that_could_not_be_read_leaves_the_cost_unknown() -> None:
     look = look_at(made_step("Train", "TrainingJob"))
     money = money_of(_uses(look, {"Train": None}, ()), "us-east-1").to_dict()
     assert (money["usd"], [each["step"] for each in money["items"]]) == (None, ["Train"])
+
+
+class Attempts:
+    """A client of SageMaker with a step's jobs, of which one has another step's longer name."""
+
+    names = ("p-abc-Train-Xy1", "p-abc-Train-Again-Xy2", "p-abc-Train-Xy3", "p-abc-Train-Xy4")
+
+    def get_paginator(self, _: str) -> SimpleNamespace:
+        def paginate(**wanted: Any) -> Iterator[dict[str, Any]]:
+            assert (wanted["NameContains"], wanted["SortOrder"]) == ("p-abc-Train-", "Ascending")
+            yield {"TrainingJobSummaries": [{"TrainingJobName": each} for each in self.names]}
+
+        return SimpleNamespace(paginate=paginate)
+
+    def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:  # noqa: N803
+        if TrainingJobName.endswith("Xy3"):
+            raise DENIED
+        return trained(10)
+
+
+def trained(seconds: int) -> dict[str, Any]:
+    place = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2}
+    times = {"TrainingStartTime": at(0), "TrainingEndTime": at(seconds)}
+    return {"ResourceConfig": place, "BillableTimeInSeconds": seconds, **times}
+
+
+def test_the_attempts_before_a_steps_last_one_cost_too() -> None:
+    step = replace(made_step("Train", "TrainingJob"), attempts=3)
+    last = {**trained(60), "kind": "TrainingJob", "name": "p-abc-Train-Xy4"}
+    look = look_at(step, client=Attempts())
+    uses = list(_uses(look, {"Train": last}, ()))
+    assert [(each.step, each.seconds) for each in uses] == [
+        ("Train", 10.0),
+        ("Train", None),
+        ("Train", 60.0),
+    ]
+    assert look.unread == ["p-abc-Train-Xy3: List was refused: AccessDenied: no"]
+
+
+def test_attempts_that_cannot_be_listed_leave_the_cost_unknown() -> None:
+    step = replace(made_step("Train", "TrainingJob"), attempts=2)
+    last = {**trained(60), "kind": "TrainingJob", "name": "p-abc-Train-Xy4"}
+    money = money_of(_uses(look_at(step, client=Lists()), {"Train": last}, ()), "us-east-1")
+    assert [item["usd"] is None for item in money.items] == [True, False]
 
 
 VARIANT = {"InstanceType": {"Get": "Parameters.Kind"}, "InitialInstanceCount": 2}

@@ -21,7 +21,7 @@ from shoal.verbs import registry
 from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.verbs.execution import NOT_STARTED, Execution, Step
 from shoal.verbs.gates import GATE, GateResult, gates_of
-from shoal.verbs.jobs import job_name
+from shoal.verbs.jobs import earlier_attempts, job_name
 from shoal.verbs.logs import LogLine, LogTail, location_of
 from shoal.verbs.metrics import MAX_LINE, progress_metrics
 from shoal.verbs.report import answers_of, evaluation_of
@@ -286,11 +286,14 @@ def _job(look: Look, step: Step) -> dict[str, Any] | None:
     """Return what Describe says of the step's job, with its name; None if it runs none."""
     for kind in _JOBS:
         if arn := step.resource(kind):
-            name = job_name(look.session.target, kind, arn, step.started_at)
-            words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in kind)
-            answer = getattr(look.client, f"describe{words}")(**{f"{kind}Name": name})
-            return {**answer, "kind": kind, "name": name}
+            return _described(look, kind, job_name(look.session.target, kind, arn, step.started_at))
     return None
+
+
+def _described(look: Look, kind: str, name: str) -> dict[str, Any]:
+    words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in kind)
+    answer = getattr(look.client, f"describe{words}")(**{f"{kind}Name": name})
+    return {**answer, "kind": kind, "name": name}
 
 
 def _phases(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -402,6 +405,8 @@ def _uses(
     """Yield the instances that were used, and for how long."""
     for step in look.execution.steps:
         if job := jobs.get(step.name):
+            if step.attempts > 1:
+                yield from _earlier_uses(look, step, job)
             yield from _job_uses(look, step, job)
         elif any(step.resource(kind) for kind in _JOBS):
             yield Use(step.name, None, None, None, not step.has_ended)
@@ -462,6 +467,18 @@ def _job_uses(look: Look, step: Step, job: Mapping[str, Any]) -> Iterator[Use]:
         seconds = _seconds(began, ended or look.now) or 0.0
     kind, count = place.get("InstanceType"), place.get("InstanceCount")
     yield Use(step.name, kind, count, float(seconds), ended is None)
+
+
+def _earlier_uses(look: Look, step: Step, last: Mapping[str, Any]) -> Iterator[Use]:
+    """Yield the instances of the jobs that failed before a step's last one."""
+    kind, unknown = last["kind"], Use(step.name, None, None, None, runs=False)
+    source = partial(earlier_attempts, look.session.target, kind, last["name"])
+    names = look.read(f"earlier attempts of {step.name}", source)
+    if names is None:
+        yield unknown
+    for name in names or ():
+        job = look.read(name, partial(_described, look, kind, name))
+        yield from _job_uses(look, step, job) if job else [unknown]
 
 
 def _made(look: Look, jobs: Mapping[str, Mapping[str, Any] | None]) -> Iterator[dict[str, Any]]:

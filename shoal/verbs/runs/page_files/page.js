@@ -289,7 +289,7 @@ function costs(record) {
     items.map((item) => [item.step + (item.runs ? " (running)" : ""), item.instance_type ? `${item.instance_count} × ${item.instance_type}` : "not known",
       number(item.seconds && Math.round(item.seconds)), money(item.usd_per_hour), money(item.usd)])),
     ...sources.map((source) => element("p", { class: "soft" }, `prices: ${source}`)),
-    element("p", { class: "soft" }, "Not counted: storage, requests and earlier attempts of a step that was tried again. Not measured: use of GPUs and network."),
+    element("p", { class: "soft" }, "Not counted: storage and requests. Not measured: use of GPUs and network."),
     record.run.is_local ? element("p", { class: "soft" }, "shoal-local ran this: the seconds are this machine's, and nothing was billed.") : null);
 }
 
