@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from threading import Lock
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -126,6 +127,28 @@ class LogTail:
             # API reference, GetLogEvents).
             if response["nextForwardToken"] == token:
                 return
+
+
+@dataclass
+class LogCopy:
+    """The logs of an execution's steps as far as they were read: the next look reads what is new.
+
+    Threads may share it.
+    """
+
+    _tails: dict[LogLocation, tuple[LogTail, list[LogLine]]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def lines_of(self, target: Target, step: Step) -> list[LogLine]:
+        """Return all lines of a step so far; none of a step that runs no code."""
+        location = location_of(target, step)
+        if location is None:
+            return []
+        with self._lock:
+            new = LogTail(target.client("logs"), location), list[LogLine]()
+            tail, lines = self._tails.setdefault(location, new)
+            lines.extend(tail.read())
+            return list(lines)
 
 
 def location_of(target: Target, step: Step) -> LogLocation | None:

@@ -11,7 +11,7 @@ import pytest
 
 from shoal.verbs.errors import NotFoundError
 from shoal.verbs.execution import Step
-from shoal.verbs.logs import LogLocation, LogTail, location_of
+from shoal.verbs.logs import LogCopy, LogLocation, LogTail, location_of
 from shoal.verbs.target import Target
 
 JOB = "arn:aws:sagemaker:us-east-1:111122223333:training-job/pipelines-abc-train-1"
@@ -46,6 +46,28 @@ def test_a_tail_returns_each_line_once_as_it_comes(target: Target) -> None:
         ["three"],
         [],
     )
+
+
+def test_a_copy_has_all_lines_and_reads_only_what_is_new(target: Target) -> None:
+    client, name = target.client("logs"), f"f-{uuid.uuid4().hex}"
+    group = f"/aws/lambda/{name}"
+    client.create_log_group(logGroupName=group)
+    client.create_log_stream(logGroupName=group, logStreamName="a")
+    arn = {"Lambda": {"Arn": f"{FUNCTION.rpartition(':')[0]}:{name}"}}
+    step, copy = Step("Smoke", "Lambda", "Executing", datetime.now(UTC), metadata=arn), LogCopy()
+    read: list[str] = []
+
+    def count(parsed: dict[str, Any], **_: object) -> None:
+        read.extend(event["message"] for event in parsed["events"])
+
+    client.meta.events.register("after-call.cloudwatch-logs.GetLogEvents", count)
+    try:
+        for line in ("one", "two"):
+            write(target, group, "a", line)
+            found = [each.text for each in copy.lines_of(target, step)]
+    finally:
+        client.meta.events.unregister("after-call.cloudwatch-logs.GetLogEvents", count)
+    assert (found, read) == (["one", "two"], ["one", "two"])
 
 
 def test_only_the_streams_of_the_job_are_read(target: Target) -> None:

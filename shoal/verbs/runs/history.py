@@ -9,6 +9,7 @@ from typing import Any
 
 from shoal.verbs import registry
 from shoal.verbs.errors import AWS_ERRORS, NothingToPromoteError, ShoalError, refusal
+from shoal.verbs.logs import LogCopy
 from shoal.verbs.runs.record import attempt, json_text, record
 from shoal.verbs.workspace import Session
 
@@ -77,13 +78,16 @@ def _values(run: Record) -> dict[str, Any]:
 
 def brief(session: Session, arn: str) -> dict[str, Any]:
     """Return a run without logs and curves."""
-    return record(session, arn, with_logs=False)
+    return record(session, arn)
 
 
-def whole(session: Session, arn: str) -> dict[str, Any]:
-    """Return a run with its logs and, of one in the shoal-local of this checkout, its calls."""
-    log = session.workspace.local_server.requests
-    return record(session, arn, requests=log if session.target.is_local else None)
+def whole(session: Session, arn: str, logs: LogCopy | None = None) -> dict[str, Any]:
+    """Return a run with its logs and, of one in the shoal-local of this checkout, its calls.
+
+    Who looks again passes the same `logs`, of which only what is new is read.
+    """
+    requests = session.workspace.local_server.requests if session.target.is_local else None
+    return record(session, arn, logs=logs or LogCopy(), requests=requests)
 
 
 def others_of(session: Session, arn: str, unread: list[str]) -> list[tuple[str, str]]:

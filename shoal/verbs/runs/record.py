@@ -22,7 +22,7 @@ from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.verbs.execution import NOT_STARTED, Execution, Step
 from shoal.verbs.gates import GATE, GateResult, gates_of
 from shoal.verbs.jobs import earlier_attempts, job_name
-from shoal.verbs.logs import LogLine, LogTail, location_of
+from shoal.verbs.logs import LogCopy, LogLine
 from shoal.verbs.metrics import MAX_LINE, progress_metrics
 from shoal.verbs.report import answers_of, evaluation_of
 from shoal.verbs.repository import Repository
@@ -94,11 +94,11 @@ class Look:
 
 
 def record(
-    session: Session, arn: str, *, with_logs: bool = True, requests: Path | None = None
+    session: Session, arn: str, *, logs: LogCopy | None = None, requests: Path | None = None
 ) -> dict[str, Any]:
-    """Return the run with this ARN as it is now; without logs it has no curves and
-    no cleanups, either.
+    """Return the run with this ARN as it is now.
 
+    `logs` is brought up to date; without it, the run has no curves and no cleanups, either.
     `requests` is the log of the shoal-local that it runs in.
 
     Raises ClientError if the execution itself cannot be read.
@@ -107,9 +107,10 @@ def record(
     execution = look.execution
     jobs = {step.name: look.read(step.name, partial(_job, look, step)) for step in execution.steps}
     lines = {
-        step.name: look.read(f"log of {step.name}", partial(_lines, session, step)) or []
+        step.name: look.read(f"log of {step.name}", partial(logs.lines_of, session.target, step))
+        or []
         for step in execution.steps
-        if with_logs
+        if logs
     }
     gates = look.read("gates", partial(gates_of, session.target, execution)) or ()
     evaluation = look.read("evaluation", partial(_evaluation, look))
@@ -129,7 +130,7 @@ def record(
         "steps": [
             _step(look, step, after, jobs.get(step.name)) for step, after in _all_steps(look)
         ],
-        "cleanups": (look.read("cleanups", partial(_cleanups, look)) if with_logs else None) or [],
+        "cleanups": (look.read("cleanups", partial(_cleanups, look)) if logs else None) or [],
         "curves": look.read("curves", partial(_curves, look, lines)) or [],
         "parts": look.read("parts of a step", lambda: list(parts_of(lines))) or [],
         "gates": [asdict(each) for each in gates],
@@ -307,11 +308,6 @@ def _phases(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "ended_at": _time(each.get("EndTime")),
             "message": each.get("StatusMessage", ""),
         }
-
-
-def _lines(session: Session, step: Step) -> list[LogLine]:
-    location = location_of(session.target, step)
-    return list(LogTail(session.target.client("logs"), location).read()) if location else []
 
 
 def _kept(lines: Sequence[LogLine]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
+from shoal.verbs.logs import LogCopy
 from shoal.verbs.runs import history
 from shoal.verbs.runs.kept import keep
 from shoal.verbs.runs.page import live_page, page_of_text
@@ -47,6 +48,7 @@ class Pages(ThreadingHTTPServer):
         self.secret = secrets.token_urlsafe(24)
         self._ended: dict[tuple[str, bool], tuple[float, Record]] = {}
         self._running: set[str] = set()
+        self._logs: dict[str, LogCopy] = {}
 
     @property
     def address(self) -> str:
@@ -57,8 +59,12 @@ class Pages(ThreadingHTTPServer):
         until, found = self._ended.get((arn, with_logs), (0.0, {}))
         if time.monotonic() < until:
             return found
-        found = (history.whole if with_logs else history.brief)(session, arn)
+        if with_logs:
+            found = history.whole(session, arn, self._logs.setdefault(arn, LogCopy()))
+        else:
+            found = history.brief(session, arn)
         if _is_over(found):
+            self._logs.pop(arn, None)
             self._ended[arn, with_logs] = (time.monotonic() + REMEMBERED_S, found)
         return found
 
