@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 HOSTILE = "</script><img src=x onerror=alert(1)><script>alert(2)</script>"
 POINTS = 100_000
+MOST_CHARACTERS = 300_000
+"""Of a page whose run has next to no data."""
+SCREEN = {"width": 800, "dark": False}
 NO_BROWSER = 3
 """The exit code of look.mjs when a browser does not start."""
 SHOWN = """({
@@ -196,7 +199,7 @@ def look(*pages: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_path: Path) -> None:
     file = tmp_path / "run.html"
-    file.write_text(page(failed_run(), ROOT))
+    assert file.write_text(page(failed_run(), ROOT)) < MOST_CHARACTERS
     asked = {"url": file.as_uri(), "width": 1280, "dark": False, "evaluate": SHOWN}
     wide, narrow, searched = look(
         asked, {**asked, "width": 360, "dark": True}, {**asked, "evaluate": SEARCH}
@@ -228,7 +231,7 @@ def test_a_duration_is_rounded_before_it_is_split(tmp_path: Path) -> None:
     file = tmp_path / "run.html"
     file.write_text(page(failed_run(), ROOT))
     asked = "[9.94, 59.7, 119.7, 3599.8].map(duration)"
-    (seen,) = look({"url": file.as_uri(), "width": 800, "dark": False, "evaluate": asked})
+    (seen,) = look({**SCREEN, "url": file.as_uri(), "evaluate": asked})
     assert seen["found"] == ["9.9 s", "1 min 0 s", "2 min 0 s", "1 h 0 min"]
 
 
@@ -250,7 +253,7 @@ def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
     legend = texts.format(".u-legend .u-label")
     cells = texts.format(".curve details tr:last-child td")
     asked = f"[{legend}, {cells}, {texts.format('tr')}]"
-    (seen,) = look({"url": file.as_uri(), "width": 800, "dark": False, "evaluate": asked})
+    (seen,) = look({**SCREEN, "url": file.as_uri(), "evaluate": asked})
     names, last, rows = seen["found"]
     lanes = [f"algo-1 rank {rank}" for rank in range(3)]
     assert names == ["step", *lanes, "mean of 3", "the run before"]
@@ -266,7 +269,7 @@ def test_ranks_without_a_common_step_are_drawn_without_a_mean(tmp_path: Path) ->
     file.write_text(page({**record, "curves": ranks}, ROOT))
     texts = "[...document.querySelectorAll('{}')].map((each) => each.textContent)"
     asked = f"[{texts.format('.u-legend .u-label')}, {texts.format('.curve summary')}]"
-    (seen,) = look({"url": file.as_uri(), "width": 800, "dark": False, "evaluate": asked})
+    (seen,) = look({**SCREEN, "url": file.as_uri(), "evaluate": asked})
     lanes = [f"algo-1 rank {rank}" for rank in range(3)]
     assert seen["found"] == [["step", *lanes], ["0 common points of 3 lanes"]]
     assert seen["said"] == []
@@ -281,6 +284,20 @@ def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
     assert f"{POINTS} points" in opened["found"]["text"]
 
 
+def session_of(workload: str, **more: Any) -> SimpleNamespace:
+    """Return what a server of pages asks of a session."""
+    session = SimpleNamespace(
+        environment=SimpleNamespace(workload=workload),
+        names=SimpleNamespace(bucket=str, folder=str),
+        poll_s=0.1,
+        title="dev",
+        workspace=SimpleNamespace(root=ROOT),
+        **more,
+    )
+    session.each = (session,)
+    return session
+
+
 def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -292,32 +309,50 @@ def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
     looks = iter([running] * 10 + [ended])
     monkeypatch.setattr(history, "whole", lambda *_: next(looks, ended))
     monkeypatch.setattr(history, "others_of", lambda *_: [])
-    pipeline = SimpleNamespace(find=lambda run: run)
     kept: list[str] = []
     told: list[str] = []
     s3 = SimpleNamespace(put_object=lambda **request: kept.append(request["Key"]))
-    session = SimpleNamespace(
-        environment=SimpleNamespace(workload="mine"),
-        pipeline=pipeline,
-        names=SimpleNamespace(bucket=str, folder=str),
-        target=SimpleNamespace(client=lambda _: s3),
-        poll_s=0.1,
-        title="dev",
-        workspace=SimpleNamespace(root=ROOT),
-    )
-    session.each = (session,)
+    pipeline, target = SimpleNamespace(find=str), SimpleNamespace(client=lambda _: s3)
+    session = session_of("mine", pipeline=pipeline, target=target)
     with Pages(cast("Session", session), say=told.append) as pages:
         Thread(target=pages.serve_forever, daemon=True).start()
-        address = pages.address_of("mine", "abc")
-        (seen,) = look(
-            {
-                "url": address,
-                "width": 800,
-                "dark": False,
-                "evaluate": FOLLOW,
-            }
-        )
+        (seen,) = look({**SCREEN, "url": pages.address_of("mine", "abc"), "evaluate": FOLLOW})
         pages.shutdown()
     shown = ["mine in dev failed", "search", True, "Evaluate"]
     assert (seen["found"], seen["said"]) == (shown, [])
     assert (kept, told) == (["runs/abc/run.json", "runs/abc/run.html"], [])
+
+
+def test_a_hundred_runs_are_listed_and_one_with_a_hundred_thousand_points_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arns = [{"PipelineExecutionArn": f"pipeline/p/execution/{number}"} for number in range(60)]
+    pipeline = SimpleNamespace(executions=lambda: arns, find=str)
+    session = session_of("mine", pipeline=pipeline)
+    session.each = (session, session_of("houses", pipeline=pipeline))
+
+    record, long = failed_run(), failed_run(POINTS)
+
+    def brief(_: object, arn: str) -> dict[str, Any]:
+        return {**record, "run": {**record["run"], "id": arn.rpartition("/")[2]}}
+
+    monkeypatch.setattr(history, "brief", brief)
+    monkeypatch.setattr(history, "whole", lambda *_: long)
+    monkeypatch.setattr(history, "others_of", lambda *_: [])
+    rows = """[...document.querySelectorAll("tbody tr")].map(
+      (row) => [row.querySelector("a").pathname.split("/").slice(2, 4), row.cells[2].innerText])"""
+    with Pages(cast("Session", session), say=print) as pages:
+        Thread(target=pages.serve_forever, daemon=True).start()
+        listed, shown = look(
+            {**SCREEN, "url": pages.address, "evaluate": rows},
+            {**SCREEN, "url": pages.address_of("houses", "49"), "evaluate": SHOWN},
+        )
+        pages.shutdown()
+    print(f"opened in {listed['loaded']} and {shown['loaded']} ms")
+    expected = [
+        [[workload, str(number)], "Failed"]
+        for workload in ("mine", "houses")
+        for number in range(50)
+    ]
+    assert (listed["found"], listed["said"], shown["said"]) == (expected, [], [])
+    assert f"{POINTS} points" in shown["found"]["text"]
