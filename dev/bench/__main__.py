@@ -255,7 +255,6 @@ def _language(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
     result = interleave(
         contenders, plan.rounds, gauge, warm=warm, despite_noise=despite_noise, say=_print_line
     )
-    language.require_equal_losses(result)
     peers = (language.DDP, language.FSDP, language.TRAINER, language.LIGHTNING)
     fastest = max(peers, key=lambda name: result.figure(name, "tokens_per_s").median)
     compiled = language.DDP_COMPILED
@@ -274,7 +273,8 @@ def _language(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
         "Training the language demo's model (1.8 M parameters) on 2 ranks, bf16, 2048 tokens a"
         f" step, {plan.language.steps} steps"
     )
-    return Comparison("language", title, result, [one.name for one in contenders], columns)
+    rows, warning = [one.name for one in contenders], language.warning_of(result)
+    return Comparison("language", title, result, rows, columns, warning)
 
 
 def _local(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> local.Report:

@@ -13,7 +13,6 @@ from pathlib import Path
 from dev.bench import environments
 from dev.bench.interleave import Contender, Metrics, Result
 from dev.bench.machine import REPOSITORY
-from dev.bench.processes import RunFailedError
 from dev.bench.training import RANKS, SCRIPTS, Phases, mpirun, start, torchrun
 
 WORKLOAD = REPOSITORY / "training_code" / "language"
@@ -60,11 +59,12 @@ def contenders(length: Length) -> list[Contender]:
     return [_contender(name, name, text, length) for name in _SCRIPTS]
 
 
-def require_equal_losses(result: Result) -> None:
-    """Raise RunFailedError if the contenders did not compute the same."""
-    losses = {name: result.figure(name, "early_loss").median for name in _SCRIPTS}
-    if max(losses.values()) - min(losses.values()) > LOSS_BAND:
-        raise RunFailedError(f"the losses differ by more than {LOSS_BAND}: {losses}")
+def warning_of(result: Result) -> str:
+    """Return a warning if the contenders did not compute the same; "" if they did."""
+    losses = [result.figure(name, "early_loss").median for name in _SCRIPTS]
+    if max(losses) - min(losses) <= LOSS_BAND:
+        return ""
+    return f"The losses differ by more than {LOSS_BAND}: the speeds are not of the same work."
 
 
 def scaling(phases: Phases) -> list[Contender]:

@@ -33,6 +33,8 @@ class Comparison:
     result: Result
     rows: Sequence[str]
     columns: Sequence[Column]
+    warning: str = ""
+    """Why the figures may not say what the title says."""
 
     def cell(self, row: str, column: Column) -> Figure | None:
         """Return the figure of one row, or None if this contender has no such metric."""
@@ -55,12 +57,9 @@ class Comparison:
                     ]
                 )
             )
-        note = (
-            ""
-            if self.result.is_quiet
-            else "\n\n**Measured on a busy machine: not for publication.**"
-        )
-        return f"### {self.title}\n\n" + "\n".join(lines) + note
+        busy = "" if self.result.is_quiet else "Measured on a busy machine: not for publication."
+        notes = "".join(f"\n\n**{note}**" for note in (self.warning, busy) if note)
+        return f"### {self.title}\n\n" + "\n".join(lines) + notes
 
     def write(self, folder: Path, extra: Mapping[str, Any] | None = None) -> None:
         """Write NAME.json, NAME.md and NAME.png."""
