@@ -36,19 +36,22 @@ def job_name(target: Target, kind: str, arn: str, started_at: datetime | None) -
     raise NotFoundError(f"there is no job {arn}")
 
 
-def earlier_attempts(target: Target, kind: str, name: str) -> list[str]:
-    """Return the names of the jobs that a pipeline's step ran before the one with this name.
+@cache
+def earlier_attempts(target: Target, kind: str, name: str, since: datetime) -> tuple[str, ...]:
+    """Return the names of the jobs that a pipeline's step ran before the one with this name, all
+    after the execution's start.
 
     SageMaker calls a step's jobs `pipelines-EXECUTION-STEP-SUFFIX`, so all of them but the suffix
-    is the same.
+    is the same (seen of single jobs; of retries it is an assumption).
     """
-    alike = f"{name.rpartition('-')[0]}-"
-    names = [str(job[f"{kind}Name"]) for job in _jobs(target, kind, NameContains=alike)]
-    return [
+    alike, after = f"{name.rpartition('-')[0]}-", since - _CLOCK_SLACK
+    found = _jobs(target, kind, NameContains=alike, CreationTimeAfter=after)
+    names = [str(job[f"{kind}Name"]) for job in found]
+    return tuple(
         each
         for each in names[: names.index(name)]
         if each.startswith(alike) and "-" not in each.removeprefix(alike)
-    ]
+    )
 
 
 def _jobs(target: Target, kind: str, **wanted: Any) -> Iterator[dict[str, Any]]:

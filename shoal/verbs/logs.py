@@ -26,6 +26,10 @@ _STREAM_SLACK_MS = 24 * 60 * 60 * 1000
 """A stream's last time "typically updates in less than an hour from ingestion, but in rare
 situations might take longer" (CloudWatch Logs API reference, LogStream; read).
 """
+_EMPTY_PAGES = 50
+"""So many in a row end a stream: of one past its retention, the token never repeats (boto3 issue
+4591; read).
+"""
 _GROUPS = {
     "TrainingJob": "/aws/sagemaker/TrainingJobs",
     "ProcessingJob": "/aws/sagemaker/ProcessingJobs",
@@ -109,6 +113,7 @@ class LogTail:
             raise
 
     def _read_stream(self, stream: str) -> Iterator[LogLine]:
+        empty_pages = 0
         while True:
             token = self._tokens.get(stream)
             response = self.client.get_log_events(
@@ -125,30 +130,49 @@ class LogTail:
             self._tokens[stream] = response["nextForwardToken"]
             # A page may be empty before the end, which is where the token repeats (CloudWatch Logs
             # API reference, GetLogEvents).
-            if response["nextForwardToken"] == token:
+            empty_pages = 0 if response["events"] else empty_pages + 1
+            if response["nextForwardToken"] == token or empty_pages == _EMPTY_PAGES:
                 return
 
 
 @dataclass
 class LogCopy:
-    """The logs of an execution's steps as far as they were read: the next look reads what is new.
+    """The logs of one execution's steps as far as they were read.
 
     Threads may share it.
     """
 
-    _tails: dict[LogLocation, tuple[LogTail, list[LogLine]]] = field(default_factory=dict)
+    _tails: dict[str, LogTail] = field(default_factory=dict)
+    _lines: dict[str, list[LogLine]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def lines_of(self, target: Target, step: Step) -> list[LogLine]:
-        """Return all lines of a step so far; none of a step that runs no code."""
+    def update(self, target: Target, step: Step) -> None:
+        """Read what is new of a step's log: all of it, if the step is at another attempt's job.
+
+        Raises NotFoundError, and ClientError if the log cannot be read.
+        """
         location = location_of(target, step)
-        if location is None:
-            return []
         with self._lock:
-            new = LogTail(target.client("logs"), location), list[LogLine]()
-            tail, lines = self._tails.setdefault(location, new)
-            lines.extend(tail.read())
-            return list(lines)
+            tail = self._tails.get(step.name)
+            if location and (tail is None or tail.location != location):
+                self._read_all(target, step, location)
+            elif tail:
+                try:
+                    self._lines[step.name].extend(tail.read())
+                except ClientError as error:
+                    if error_code(error) != "InvalidParameterException":
+                        raise
+                    self._read_all(target, step, tail.location)  # a token is good for a day
+
+    def _read_all(self, target: Target, step: Step, location: LogLocation) -> None:
+        tail = self._tails[step.name] = LogTail(target.client("logs"), location)
+        lines = self._lines[step.name] = []
+        lines.extend(tail.read())
+
+    def lines_of(self, step: Step) -> list[LogLine]:
+        """Return the lines of a step that were read; none of a step that runs no code."""
+        with self._lock:
+            return list(self._lines.get(step.name, ()))
 
 
 def location_of(target: Target, step: Step) -> LogLocation | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 import pytest
+from botocore.exceptions import ClientError
 
 from shoal.verbs.errors import NotFoundError
 from shoal.verbs.execution import Step
-from shoal.verbs.logs import LogCopy, LogLocation, LogTail, location_of
+from shoal.verbs.logs import LogCopy, LogLine, LogLocation, LogTail, location_of
 from shoal.verbs.target import Target
 
 JOB = "arn:aws:sagemaker:us-east-1:111122223333:training-job/pipelines-abc-train-1"
@@ -64,7 +66,8 @@ def test_a_copy_has_all_lines_and_reads_only_what_is_new(target: Target) -> None
     try:
         for line in ("one", "two"):
             write(target, group, "a", line)
-            found = [each.text for each in copy.lines_of(target, step)]
+            copy.update(target, step)
+            found = [each.text for each in copy.lines_of(step)]
     finally:
         client.meta.events.unregister("after-call.cloudwatch-logs.GetLogEvents", count)
     assert (found, read) == (["one", "two"], ["one", "two"])
@@ -126,6 +129,49 @@ class PagesWithAnEmptyOne:
 def test_an_empty_page_is_not_the_end() -> None:
     tail = LogTail(PagesWithAnEmptyOne(), LogLocation("g"))
     assert (list(tail.new_lines()), list(tail.new_lines())) == (["one", "two"], [])
+
+
+class Expired(PagesWithAnEmptyOne):
+    """A client of a stream past its retention: every page is empty and names another one."""
+
+    asked = 0
+
+    def get_log_events(self, **_: str) -> dict[str, object]:
+        self.asked += 1
+        return {"events": [], "nextForwardToken": str(self.asked)}
+
+
+def test_a_stream_past_its_retention_ends() -> None:
+    client = Expired()
+    assert list(LogTail(client, LogLocation("g")).new_lines()) == []
+    assert client.asked == 50
+
+
+def test_a_copy_outlives_a_place_that_is_not_known_any_more(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"f-{uuid.uuid4().hex}"
+    target.client("logs").create_log_group(logGroupName=f"/aws/lambda/{name}")
+    target.client("logs").create_log_stream(logGroupName=f"/aws/lambda/{name}", logStreamName="a")
+    arn = {"Lambda": {"Arn": f"{FUNCTION.rpartition(':')[0]}:{name}"}}
+    step, copy = Step("Smoke", "Lambda", "Executing", datetime.now(UTC), metadata=arn), LogCopy()
+    write(target, f"/aws/lambda/{name}", "a", "one")
+    copy.update(target, step)
+    code = "InvalidParameterException"
+    read = LogTail.read
+
+    def refuse(tail: LogTail) -> Iterator[LogLine]:
+        if tail._tokens:
+            raise ClientError({"Error": {"Code": code}}, "GetLogEvents")
+        yield from read(tail)
+
+    monkeypatch.setattr(LogTail, "read", refuse)
+    copy.update(target, step)
+    assert [each.text for each in copy.lines_of(step)] == ["one"]
+    code = "ThrottlingException"
+    with pytest.raises(ClientError):
+        copy.update(target, step)
+    assert [each.text for each in copy.lines_of(step)] == ["one"]
 
 
 class Streams:

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from shoal.verbs.execution import Execution, Step
 from shoal.verbs.gates import GateResult
 from shoal.verbs.runs import history
+from shoal.verbs.runs.cleanups import Cleanup
 from shoal.verbs.runs.lineage import lineage_of
 from shoal.verbs.runs.money import Use, money_of
 from shoal.verbs.runs.record import Look, _made, _uses, _verdict
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
 PLACE = "arn:aws:sagemaker:us-east-1:111122223333"
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "List")
+
+
+class Place(SimpleNamespace):
+    """A target, by which answers may be kept."""
+
+    __hash__ = object.__hash__
 
 
 def at(seconds: int) -> datetime:
@@ -39,7 +46,7 @@ def made_step(name: str, kind: str, **more: Any) -> Step:
 def look_at(*steps: Step, status: str = "Failed", client: Any = None, **more: Any) -> Look:
     """Return a look, an hour after its start, at an execution with these steps."""
     session = SimpleNamespace(
-        target=SimpleNamespace(client=lambda _: client),
+        target=Place(client=lambda _: client),
         environment=SimpleNamespace(region="us-east-1"),
         arguments="dev",
     )
@@ -148,6 +155,14 @@ def test_an_endpoint_costs_what_the_run_had_made_for_as_long_as_it_is_there(
     made = [{"kind": "Endpoint", "name": "A", "gone": is_gone}]
     (use,) = _uses(look, {}, made)
     assert use == Use("Host", "ml.m5.xlarge", 2, seconds, runs=is_gone is False)
+
+
+def test_an_endpoint_that_outlived_its_run_costs_until_it_was_deleted() -> None:
+    made = [{"kind": "Endpoint", "name": "a", "gone": True}]
+    swept = [Cleanup("sweep", at(900), "left what runs or is young")]
+    swept.append(Cleanup("sweep", at(1800), "deleted endpoint/A"))
+    look = look_at(made_step("Host", "Endpoint"), definition=HOSTING)
+    assert [use.seconds for use in _uses(look, {}, made, swept)] == [1800.0]
 
 
 def test_the_cost_of_an_endpoint_with_a_configuration_from_elsewhere_is_unknown() -> None:

@@ -28,7 +28,7 @@ from shoal.verbs.report import answers_of, evaluation_of
 from shoal.verbs.repository import Repository
 from shoal.verbs.runs.calls import calls_in
 from shoal.verbs.runs.cause import Cause, cause_in, rank_of
-from shoal.verbs.runs.cleanups import cleanups_of
+from shoal.verbs.runs.cleanups import Cleanup, cleanups_of
 from shoal.verbs.runs.commit import commit_of
 from shoal.verbs.runs.curves import curves_of
 from shoal.verbs.runs.lineage import NOT_KNOWN, code_of, lineage_of
@@ -106,19 +106,15 @@ def record(
     look = _look(session, arn)
     execution = look.execution
     jobs = {step.name: look.read(step.name, partial(_job, look, step)) for step in execution.steps}
-    lines = {
-        step.name: look.read(f"log of {step.name}", partial(logs.lines_of, session.target, step))
-        or []
-        for step in execution.steps
-        if logs
-    }
+    lines = {step.name: _lines(look, step, logs) for step in execution.steps if logs}
     gates = look.read("gates", partial(gates_of, session.target, execution)) or ()
     evaluation = look.read("evaluation", partial(_evaluation, look))
     answers = look.read("answers", partial(answers_of, execution)) or ()
     training = next((job for job in jobs.values() if job and job["kind"] == "TrainingJob"), None)
     package = look.read("model package", partial(_package, look))
     made = list(_made(look, jobs))
-    money = money_of(_uses(look, jobs, made), session.environment.region)
+    cleanups = (look.read("cleanups", partial(_cleanups, look)) if logs else None) or []
+    money = money_of(_uses(look, jobs, made, cleanups), session.environment.region)
     commit = look.read("commit", partial(_commit, look, training))
     lineage = lineage_of(execution, training, evaluation, package, commit)
     return {
@@ -130,7 +126,7 @@ def record(
         "steps": [
             _step(look, step, after, jobs.get(step.name)) for step, after in _all_steps(look)
         ],
-        "cleanups": (look.read("cleanups", partial(_cleanups, look)) if logs else None) or [],
+        "cleanups": [{"by": each.by, "at": _time(each.at), "text": each.text} for each in cleanups],
         "curves": look.read("curves", partial(_curves, look, lines)) or [],
         "parts": look.read("parts of a step", lambda: list(parts_of(lines))) or [],
         "gates": [asdict(each) for each in gates],
@@ -310,6 +306,12 @@ def _phases(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
+def _lines(look: Look, step: Step, logs: LogCopy) -> list[LogLine]:
+    """Return the lines of a step; where new ones are refused, those that were read before."""
+    look.read(f"log of {step.name}", partial(logs.update, look.session.target, step))
+    return logs.lines_of(step)
+
+
 def _kept(lines: Sequence[LogLine]) -> dict[str, Any]:
     in_order = sorted(lines, key=lambda line: line.at)
     cut = max(len(in_order) - MAX_LINES, 0)
@@ -342,14 +344,12 @@ def _calls(look: Look, log: Path) -> list[dict[str, Any]]:
     return calls_in(log, f"{names.pipeline}-", began, until) if began else []
 
 
-def _cleanups(look: Look) -> list[dict[str, Any]]:
+def _cleanups(look: Look) -> list[Cleanup]:
     execution, logs = look.execution, look.session.target.client("logs")
     if execution.started_at is None:
         return []
-    found = cleanups_of(
-        logs, look.session.names, execution.id, execution.started_at, _ended_at(execution)
-    )
-    return [{"by": each.by, "at": _time(each.at), "text": each.text} for each in found]
+    span = execution.started_at, _ended_at(execution)
+    return list(cleanups_of(logs, look.session.names, execution.id, *span))
 
 
 def _curves(look: Look, lines: Mapping[str, Sequence[LogLine]]) -> list[dict[str, Any]]:
@@ -397,6 +397,7 @@ def _uses(
     look: Look,
     jobs: Mapping[str, Mapping[str, Any] | None],
     made: Sequence[Mapping[str, Any]],
+    cleanups: Sequence[Cleanup] = (),
 ) -> Iterator[Use]:
     """Yield the instances that were used, and for how long."""
     for step in look.execution.steps:
@@ -407,18 +408,22 @@ def _uses(
         elif any(step.resource(kind) for kind in _JOBS):
             yield Use(step.name, None, None, None, not step.has_ended)
         elif step.resource("Endpoint"):
-            yield from _endpoint_uses(look, step, made)
+            yield from _endpoint_uses(look, step, made, cleanups)
 
 
-def _endpoint_uses(look: Look, step: Step, made: Sequence[Mapping[str, Any]]) -> Iterator[Use]:
-    """Yield the instances of each variant; those of an endpoint that is gone ran until the
-    teardown's end, or the run's.
+def _endpoint_uses(
+    look: Look, step: Step, made: Sequence[Mapping[str, Any]], cleanups: Sequence[Cleanup]
+) -> Iterator[Use]:
+    """Yield the instances of each variant; those of an endpoint that is gone ran until it was
+    deleted, by the teardown or later; where no log says when, until the run's end.
     """
     name = str(step.resource("Endpoint")).rpartition("/")[2].lower()
     ours = (each for each in made if each["kind"] == "Endpoint" and each["name"].lower() == name)
     is_gone = next(ours)["gone"]
     teardown = look.execution.step("Teardown")
+    deleted_at = [each.at for each in cleanups if name in each.text.lower()]
     ended_at = (teardown and teardown.ended_at) or _ended_at(look.execution)
+    ended_at = max([*deleted_at, *filter(None, [ended_at])], default=None)
     until = (is_gone and ended_at) or look.now
     seconds = None if is_gone is None else _seconds(step.started_at, until)
     for variant in _variants(look, step):
@@ -468,7 +473,8 @@ def _job_uses(look: Look, step: Step, job: Mapping[str, Any]) -> Iterator[Use]:
 def _earlier_uses(look: Look, step: Step, last: Mapping[str, Any]) -> Iterator[Use]:
     """Yield the instances of the jobs that failed before a step's last one."""
     kind, unknown = last["kind"], Use(step.name, None, None, None, runs=False)
-    source = partial(earlier_attempts, look.session.target, kind, last["name"])
+    since = look.execution.started_at or look.now
+    source = partial(earlier_attempts, look.session.target, kind, last["name"], since)
     names = look.read(f"earlier attempts of {step.name}", source)
     if names is None:
         yield unknown
