@@ -219,6 +219,9 @@ def logs(
     while follow and not match.has_ended:
         time.sleep(session.poll_s)
         match = session.pipeline.look(arn).step(step) or match
+        location = location_of(session.target, match) or location
+        if location.stream_prefix != log.location.stream_prefix:  # another attempt has another job
+            log = LogTail(session.target.client("logs"), location)
         for text in wanted():
             click.echo(text)
     if rank is not None and ranks == {None}:
@@ -240,7 +243,7 @@ def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
                 metrics=session.environment.training.metrics,
             )
             execution = follower.follow()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, *AWS_ERRORS):
         arguments = f"{session.arguments} {arn.rpartition('/')[2]}"
         click.echo(
             f"it goes on: `shoal status {arguments}`; to end it: `shoal stop {arguments}`", err=True

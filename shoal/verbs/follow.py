@@ -36,7 +36,7 @@ class Follower:
     """
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     """What the script's log lines carry."""
-    _tails: dict[str, LogTail | None] = field(default_factory=dict)
+    _tails: dict[str, LogTail] = field(default_factory=dict)
     _last: dict[str, LastLines] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
 
@@ -91,10 +91,12 @@ class Follower:
                 self._ended.add(step.name)
 
     def _read_log(self, step: Step) -> None:
-        if step.name not in self._tails:
-            location = location_of(self.pipeline.target, step)
-            self._tails[step.name] = LogTail(self._logs, location) if location else None
-        tail = self._tails[step.name]
+        location = location_of(self.pipeline.target, step)
+        tail = self._tails.get(step.name)
+        if location and (tail is None or tail.location.stream_prefix != location.stream_prefix):
+            # the first job of the step, or another attempt's
+            tail = self._tails[step.name] = LogTail(self._logs, location)
+            self._last.pop(step.name, None)
         for line in tail.new_lines() if tail else ():
             self._keep(step.name, line)
             self.report(StepLogged(step.name, line))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoal.verbs.errors import ExecutionError
-from shoal.verbs.events import Event, ExecutionChanged
+from shoal.verbs.events import Event, ExecutionChanged, StepLogged
 from shoal.verbs.execution import Execution, Step
 from shoal.verbs.follow import Follower
 from shoal.verbs.logs import LogLocation, LogTail
@@ -16,7 +16,7 @@ from shoal.verbs.target import Target
 from tests.verbs.conftest import make_pipeline
 from tests.verbs.test_execution import gate
 from tests.verbs.test_last_lines import OWN, REPORT
-from tests.verbs.test_logs import write
+from tests.verbs.test_logs import make_group, write
 
 
 def follow(target: Target, met: bool, folder: Path) -> tuple[Follower, list[Event]]:
@@ -70,6 +70,20 @@ def test_a_failure_shows_what_the_script_printed_last(target: Target) -> None:
     follower._read_logs(execution, last_time=True)
     with pytest.raises(ExecutionError, match=f"{OWN[-1]}\nwhole log: "):
         follower.raise_unless_succeeded(execution)
+
+
+def test_a_step_that_is_tried_again_is_followed_to_its_next_job(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, events = make_group(target, "one/algo-1", "two/algo-1"), list[Event]()
+    follower = Follower(make_pipeline(target, [gate(False)]), "arn:aws:x/abc", events.append, 0.05)
+    for job, line in (("one", "no capacity"), ("two", "trained")):
+        location = LogLocation(group, f"{job}/")
+        monkeypatch.setattr("shoal.verbs.follow.location_of", lambda *_, at=location: at)
+        write(target, group, f"{job}/algo-1", line)
+        follower._read_log(Step("Train", "Training", "Executing"))
+    lines = [each.line for each in events if isinstance(each, StepLogged)]
+    assert (lines, follower._last["Train"].lines) == (["no capacity", "trained"], ("trained",))
 
 
 def test_a_failure_names_the_command_that_prints_the_log(target: Target) -> None:
