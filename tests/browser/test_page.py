@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import jsonschema
 import pytest
+from botocore.exceptions import ClientError
 
 from shoal.verbs.runs import history
 from shoal.verbs.runs.page import page
@@ -29,6 +30,7 @@ POINTS = 100_000
 MOST_CHARACTERS = 300_000
 """Of a page whose run has next to no data."""
 SCREEN = {"width": 800, "dark": False}
+REFUSED = "ListPipelines was refused: ThrottlingException: slower"
 NO_BROWSER = 3
 """The exit code of look.mjs when a browser does not start."""
 SHOWN = """({
@@ -334,6 +336,9 @@ def test_a_hundred_runs_are_listed_and_one_with_a_hundred_thousand_points_is_sho
     record, long = failed_run(), failed_run(POINTS)
 
     def brief(_: object, arn: str) -> dict[str, Any]:
+        if arn.endswith("/7"):
+            error = {"Code": "ThrottlingException", "Message": "slower"}
+            raise ClientError({"Error": error}, "ListPipelines")
         return {**record, "run": {**record["run"], "id": arn.rpartition("/")[2]}}
 
     monkeypatch.setattr(history, "brief", brief)
@@ -350,7 +355,7 @@ def test_a_hundred_runs_are_listed_and_one_with_a_hundred_thousand_points_is_sho
         pages.shutdown()
     print(f"opened in {listed['loaded']} and {shown['loaded']} ms")
     expected = [
-        [[workload, str(number)], "Failed"]
+        [[workload, str(number)], REFUSED if number == 7 else "Failed"]
         for workload in ("mine", "houses")
         for number in range(50)
     ]

@@ -252,7 +252,7 @@ def test_a_followed_run_is_kept_over_a_refused_call_and_who_may_not_is_told_in_o
             said = events.read().decode()
         pages.shutdown()
     assert re.findall(r"^(?:event|HTTP).*|^:.*", said, re.MULTILINE) == [
-        ": still there",
+        "event: refused",
         "event: ended",
     ]
     assert told == [NOT_KEPT]

@@ -7,6 +7,7 @@ number of the loopback: a page elsewhere that has its name point here gets none.
 from __future__ import annotations
 
 import html
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -87,12 +88,17 @@ class Pages(ThreadingHTTPServer):
         except (ShoalError, *AWS_ERRORS) as error:
             self.say(f"the page of run {run['run']['id']} is not kept: {refusal(error)}")
 
-    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the workload and the row of each of the newest runs."""
+    def rows(self) -> Iterator[tuple[str, str, dict[str, Any] | str]]:
+        """Yield workload, id and row of each of the newest runs: why, if one cannot be read."""
         for workload, session in self.sessions.items():
             for each in session.pipeline.executions()[:LISTED]:
-                found = self.record(session, str(each["PipelineExecutionArn"]), with_logs=False)
-                yield workload, history.row_of(found)
+                arn = str(each["PipelineExecutionArn"])
+                row: dict[str, Any] | str
+                try:
+                    row = history.row_of(self.record(session, arn, with_logs=False))
+                except (ShoalError, *AWS_ERRORS) as error:
+                    row = refusal(error)
+                yield workload, arn.rpartition("/")[2], row
 
     def address_of(self, workload: str, run: str) -> str:
         """Return the address of a run's page."""
@@ -103,6 +109,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: Pages
 
     def do_GET(self) -> None:
+        with suppress(ConnectionError):  # nobody waits for the answer any more
+            self._get()
+
+    def _get(self) -> None:
         hosts = {f"{name}:{self.server.server_port}" for name in ("127.0.0.1", "localhost")}
         secret, _, rest = self.path.removeprefix("/").partition("/")
         known = secrets.compare_digest(secret.encode(), self.server.secret.encode())
@@ -130,24 +140,25 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_events(self, session: Session, arn: str) -> None:
         """Send the run each time that it has changed, until it has ended and left nothing, or
-        nobody listens; a refused call is made again.
+        nobody listens. A refused call is told, and made again.
         """
         self.send_response(HTTPStatus.OK)
         self._send_headers("text/event-stream")
         last, is_over = "", False
-        with suppress(ConnectionError):
-            while not is_over:
-                said = ": still there"
-                with suppress(ShoalError, *AWS_ERRORS):
-                    found = self.server.page_of(session, arn)
-                    text = json_text({**found, "observed_at": None})
-                    if text != last:
-                        last, said = text, f"data: {json_text(found)}"
-                    if _is_over(found):
-                        is_over, said = True, f"{said}\n\nevent: ended\ndata: "
-                self.wfile.write(f"{said}\n\n".encode())
-                if not is_over:
-                    time.sleep(session.poll_s)
+        while not is_over:
+            said = ": still there"
+            try:
+                found = self.server.page_of(session, arn)
+                text = json_text({**found, "observed_at": None})
+                if text != last:
+                    last, said = text, f"data: {json_text(found)}"
+                if _is_over(found):
+                    is_over, said = True, f"{said}\n\nevent: ended\ndata: "
+            except (ShoalError, *AWS_ERRORS) as error:
+                last, said = "", f"event: refused\ndata: {json.dumps(refusal(error))}"
+            self.wfile.write(f"{said}\n\n".encode())
+            if not is_over:
+                time.sleep(session.poll_s)
 
     def _answer(self, text: str, kind: str = "text/plain", status: int = 200) -> None:
         body = text.encode()
@@ -177,12 +188,9 @@ def _is_over(run: Record) -> bool:
 
 def _list(pages: Pages) -> str:
     rows = "".join(
-        f'<tr><td><a href="{workload}/{row["run"]}/">{html.escape(row["run"])}</a></td>'
-        f"<td>{html.escape(workload)}</td><td>{row['status']}</td>"
-        f"<td>{row['started_at'][:16].replace('T', ' ')}</td><td>{row['seconds']:,.0f} s</td>"
-        f"<td>{_metrics(row['metrics'])}</td><td>{history.short(row['commit'])}</td>"
-        f"<td>{_money(row['usd'])}</td></tr>"
-        for workload, row in pages.rows()
+        f'<tr><td><a href="{workload}/{run}/">{html.escape(run)}</a></td>'
+        f"<td>{html.escape(workload)}</td>{_cells(row)}</tr>"
+        for workload, run, row in pages.rows()
     )
     heads = ("run", "workload", "status", "started (UTC)", "took", "measured", "commit", "cost")
     head = "".join(f"<th>{name}</th>" for name in heads)
@@ -191,6 +199,16 @@ def _list(pages: Pages) -> str:
         f"<h1>Runs of {html.escape(pages.title)}</h1><div class='scroll'><table>"
         f"<thead><tr>{head}</tr></thead>"
         f"<tbody>{rows}</tbody></table></div>" + ("" if rows else "<p>no runs yet</p>"),
+    )
+
+
+def _cells(row: dict[str, Any] | str) -> str:
+    if isinstance(row, str):
+        return f"<td colspan=6>{html.escape(row)}</td>"
+    return (
+        f"<td>{row['status']}</td><td>{row['started_at'][:16].replace('T', ' ')}</td>"
+        f"<td>{row['seconds']:,.0f} s</td><td>{_metrics(row['metrics'])}</td>"
+        f"<td>{history.short(row['commit'])}</td><td>{_money(row['usd'])}</td>"
     )
 
 

@@ -82,7 +82,7 @@ function verdict(record) {
   const commit = record.lineage.find((link) => link.what === "commit");
   const facts = [["took", duration(run.seconds)], ["cost so far", money(cost.usd)]];
   if (commit) facts.push(["commit", commit.holds ? element("span", {}, code(commit.value.slice(0, 12)), " ", mark(true)) : commit.value]);
-  if (cost.usd_per_hour_now > 0) facts.push(["a stop saves", `${money(cost.usd_per_hour_now)} an hour`]);
+  if (cost.usd_per_hour_now > 0) facts.push([run.ended_at ? "still costs" : "a stop saves", `${money(cost.usd_per_hour_now)} an hour`]);
   for (const gate of gates) facts.push([gate.metric, element("span", {}, number(gate.value), " ", mark(gate.passed))]);
   facts.push(!run.ended_at ? ["running now", count] : left ? [`still there at ${record.observed_at.slice(11, 19)}`, element("span", { class: "no" }, count)]
     : ["left running", element("span", { class: isKnown ? "yes" : "unknown" }, isKnown ? "nothing" : count)]);
@@ -434,16 +434,17 @@ function detailsByName() {
     [...part.querySelectorAll("details")].map((each, index) => [`${part.getAttribute("aria-labelledby")} ${index}`, each]));
 }
 
-const first = JSON.parse(document.getElementById("run").textContent);
-draw(first);
-if (first.live && !(first.run.ended_at && first.made.every((each) => each.gone))) {
+let shown = JSON.parse(document.getElementById("run").textContent);
+draw(shown);
+if (shown.live && !(shown.run.ended_at && shown.made.every((each) => each.gone))) {
   const events = new EventSource("events");
   events.addEventListener("message", (event) => {
     const open = new Map(detailsByName().map(([name, each]) => [name, each.open]));
     const active = document.activeElement, name = active.getAttribute("aria-label"), caret = active.selectionStart;
     const summary = detailsByName().find(([, each]) => each === active.parentElement)?.[0];
     const [top, left] = [mainLog()?.scrollTop, window.scrollY];
-    draw(JSON.parse(event.data));
+    shown = JSON.parse(event.data);
+    draw(shown);
     for (const [key, each] of detailsByName()) {
       if (open.has(key)) each.open = open.get(key);
       if (key === summary) each.firstElementChild.focus({ preventScroll: true });
@@ -452,6 +453,11 @@ if (first.live && !(first.run.ended_at && first.made.every((each) => each.gone))
     if (name === "search") document.activeElement.setSelectionRange(caret, caret);
     window.scrollTo(0, left);
     if (top) mainLog().scrollTop = top;
+  });
+  events.addEventListener("refused", (event) => {
+    document.querySelector("main > .refused")?.remove();
+    document.querySelector("main").prepend(element("p", { class: "refused no", role: "alert" },
+      `what follows is of ${shown.observed_at.slice(11, 19)}: ${JSON.parse(event.data)}`));
   });
   events.addEventListener("ended", () => events.close());
 }
