@@ -69,9 +69,12 @@ class Leftovers:
                 self._deregister(resource.name)
         endpoints = [resource.name for resource in left if resource.kind == "endpoint"]
         for name in endpoints:
-            # In progress, or deleted meanwhile: the next look decides.
-            with suppress(ClientError):
+            try:
                 self._sagemaker.delete_endpoint(EndpointName=name)
+            except ClientError as error:
+                if error_code(error) != "ValidationException":
+                    raise
+                # in progress, or deleted meanwhile: the next look decides
         if endpoints:  # configurations and models of a live endpoint must stay
             return not self.all()
         for resource in left:

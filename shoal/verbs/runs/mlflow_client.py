@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -207,8 +206,7 @@ def _without_user(text: str) -> str:
 def _files(session: Session, arn: str, record: history.Record) -> Iterator[tuple[str, bytes]]:
     """Yield names and contents of the run's files."""
     yield "run.html", page(record, session.workspace.root).encode()
-    data = {key: value for key, value in record.items() if key != "others"}
-    yield "run.json", json.dumps(data, indent=2).encode()
+    yield "run.json", history.json_of(record).encode()
     if record["metrics"]:
         yield "evaluation.json", evaluation_text(session.target, session.pipeline.look(arn))
 
