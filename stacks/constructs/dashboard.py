@@ -180,10 +180,11 @@ class Dashboard(Construct):
             for name in ("Invocation4XXErrors", "Invocation5XXErrors")
         ]
         latencies = [
-            self._endpoint_metric("ModelLatency", statistic) for statistic in ("p50", "p99")
+            _in_milliseconds(self._endpoint_metric("ModelLatency", statistic), label=statistic)
+            for statistic in ("p50", "p99")
         ]
         return [
-            self._graph("Endpoint latency, p50 and p99 (µs)", latencies, "p99", _MINUTE),
+            self._graph("Endpoint latency (ms)", latencies, "p99", _MINUTE),
             self._graph(
                 "Endpoint calls", [self._endpoint_metric("Invocations", "Sum")], "Sum", _MINUTE
             ),
@@ -261,6 +262,12 @@ def _in_seconds(name: str, dimensions: Mapping[str, list[str]], statistic: str) 
         series.append([PIPELINES, name, *each, hidden])
         series.append([{"expression": f"{identity} / 1000", "label": label}])
     return series
+
+
+def _in_milliseconds(search: Series, label: str) -> Series:
+    """Return a search for microseconds in milliseconds; a line's name is label and metric."""
+    (found,) = search
+    return [{"expression": f"{found['expression']} / 1000", "label": label}]
 
 
 def _job_metric(name: str, statistic: str) -> Series:

@@ -213,6 +213,9 @@ def test_the_dashboard_shows_every_step_of_the_pipeline(
 def test_durations_are_shown_in_seconds_and_read_hidden(monitoring: Template) -> None:
     read, shown = graphs(monitoring)["Duration of runs (s)"]
     assert (read[-1]["visible"], shown[0]["expression"]) == (False, f"{read[-1]['id']} / 1000")
+    lines = [line for (line,) in graphs(monitoring)["Endpoint latency (ms)"]]
+    assert [line["label"] for line in lines] == ["p50", "p99"]
+    assert all(re.fullmatch(r"SEARCH\(.* 60\) / 1000", line["expression"]) for line in lines)
 
 
 def test_numbers_stand_above_the_graphs(monitoring: Template) -> None:
