@@ -30,6 +30,9 @@ POINTS = 100_000
 MOST_CHARACTERS = 300_000
 """Of a page whose run has next to no data."""
 SCREEN = {"width": 800, "dark": False}
+SLOWER = ClientError(
+    {"Error": {"Code": "ThrottlingException", "Message": "slower"}}, "ListPipelines"
+)
 REFUSED = "ListPipelines was refused: ThrottlingException: slower"
 NO_BROWSER = 3
 """The exit code of look.mjs when a browser does not start."""
@@ -337,8 +340,7 @@ def test_a_hundred_runs_are_listed_and_one_with_a_hundred_thousand_points_is_sho
 
     def brief(_: object, arn: str) -> dict[str, Any]:
         if arn.endswith("/7"):
-            error = {"Code": "ThrottlingException", "Message": "slower"}
-            raise ClientError({"Error": error}, "ListPipelines")
+            raise SLOWER
         return {**record, "run": {**record["run"], "id": arn.rpartition("/")[2]}}
 
     monkeypatch.setattr(history, "brief", brief)

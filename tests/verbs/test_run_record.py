@@ -30,7 +30,7 @@ DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "List
 class Place(SimpleNamespace):
     """A target, by which answers may be kept."""
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
 
 def at(seconds: int) -> datetime:
