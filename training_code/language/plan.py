@@ -96,7 +96,7 @@ class Numbers:
     hidden: int
     """Of what runs from layer to layer."""
     cast: bool
-    """Whether autocast makes a copy for each multiplication: DDP in bf16."""
+    """Whether autocast makes a copy of what is multiplied: DDP in bf16."""
     fused_norm: bool = False
 
     @classmethod
@@ -120,7 +120,7 @@ def kept_by_layer(shape: Shape, numbers: Numbers) -> int:
     """
     width, middle = shape.hidden_size, shape.intermediate_size
     exact = max(4, numbers.kept)
-    multiplied = 6 if numbers.cast else 3  # cast for q, k, v, gate and up each, and for o
+    multiplied = 3  # for q, k and v, for o, and for gate and up
     attention = (multiplied + 3) * width * numbers.computed + exact * shape.num_attention_heads
     return 2 * _norm(shape, numbers) + attention + 4 * middle * numbers.computed
 

@@ -173,12 +173,13 @@ def test_options_that_cannot_be_are_refused(answers: dict[str, Any]) -> None:
 
 
 def test_a_base_that_computes_something_else_is_refused(answers: dict[str, Any]) -> None:
-    nothing, rope, bias, kind, shape, incomplete = answers["bases"]
+    nothing, rope, older, bias, kind, shape, incomplete = answers["bases"]
     assert nothing.endswith(
         "holds no base model: config.json is missing; put there config.json and"
         " model.safetensors, or the model.tar.gz of a training job"
     )
     assert rope == "config.json has rope_type 'llama3': only 'default' is computed here"
+    assert older == "config.json has rope_type 'linear': only 'default' is computed here"
     assert bias == "config.json has attention_bias True: only False is computed here"
     assert kind == "config.json has model_type 'qwen3': only 'llama' is computed here"
     assert shape.startswith("model.safetensors is not the model that config.json describes: ")

@@ -120,7 +120,18 @@ class Config:
 
 
 Rotation = tuple[Tensor, Tensor]
-"""Cosine and sine (length, head_dim) of every position's angles."""
+"""Cosine and sine (length, head_dim) of every position's angles; the first half of the sines is
+negative.
+"""
+
+
+def as_factor(tensor: Tensor) -> Tensor:
+    """Return a tensor in the dtype in which autocast multiplies matrices.
+
+    What several products take is so cast once.
+    """
+    kind = tensor.device.type
+    return tensor.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else tensor
 
 
 def rotation(config: Config, length: int, like: Tensor) -> Rotation:
@@ -132,14 +143,15 @@ def rotation(config: Config, length: int, like: Tensor) -> Rotation:
     exact = torch.float64 if like.dtype == torch.float64 else torch.float32
     half = torch.arange(0, config.head_dim, 2, device=like.device).to(exact) / config.head_dim
     positions = torch.arange(length, device=like.device).to(exact)
-    angles = torch.outer(positions, config.rope_theta**-half).repeat(1, 2)
-    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+    angles = torch.outer(positions, config.rope_theta**-half)
+    cosine, sine = angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+    return cosine.repeat(1, 2), torch.cat((-sine, sine), dim=-1)
 
 
 def rotate(heads: Tensor, angles: Rotation) -> Tensor:
     """Rotate (batch, heads, length, head_dim) by each position's angles."""
-    first, second = heads.chunk(2, dim=-1)
-    return heads * angles[0] + torch.cat((-second, first), dim=-1) * angles[1]
+    cosine, sine = angles
+    return torch.addcmul(heads * cosine, heads.roll(heads.shape[-1] // 2, dims=-1), sine)
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -162,14 +174,28 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 def attend_by_products(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Return the same in two products for each key head, with all its query heads at once."""
-    batch, heads, length, size = queries.shape
+    _, heads, length, size = queries.shape
+    group = heads // keys.shape[1]
     later = torch.full((length, length), -math.inf, dtype=values.dtype, device=values.device)
     with torch.autocast(values.device.type, enabled=False):  # which would cast scores to float32
-        rows = (queries * size**-0.5).reshape(-1, heads // keys.shape[1] * length, size)
-        scores = rows @ keys.flatten(0, 1).transpose(1, 2)
-        shares = (scores.view(batch, heads, length, length) + later.triu(1)).softmax(dim=-1)
-        gathered = shares.view_as(scores) @ values.flatten(0, 1)
-    return gathered.view(batch, heads, length, size)
+        rows = queries.reshape(-1, group * length, size)
+        columns = keys.flatten(0, 1).transpose(1, 2)
+        scores = torch.baddbmm(later.triu(1).repeat(group, 1), rows, columns, alpha=size**-0.5)
+        gathered = scores.softmax(dim=-1) @ values.flatten(0, 1)
+    return gathered.view_as(queries)
+
+
+def rms_norm(hidden: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Return vectors of a mean square of one, times `weight`; in between, float32 or better.
+
+    torch has a kernel of it for GPUs. On a CPU this reads the vectors fewer times than torch does.
+    """
+    if hidden.device.type != "cpu":
+        return functional.rms_norm(hidden, weight.shape, weight, eps)
+    exact = torch.promote_types(hidden.dtype, torch.float32)
+    norm = torch.linalg.vector_norm(hidden, dim=-1, keepdim=True, dtype=exact)
+    scale = (norm * norm / hidden.shape[-1] + eps).rsqrt()
+    return (hidden * scale * weight).to(hidden.dtype)
 
 
 class RMSNorm(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
@@ -181,8 +207,8 @@ class RMSNorm(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where t
         self.eps = eps
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return the scaled vectors."""
-        return functional.rms_norm(hidden, self.weight.shape, self.weight, self.eps)
+        """Return the scaled vectors, as factors of the products that take them."""
+        return as_factor(rms_norm(hidden, self.weight, self.eps))
 
 
 class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -262,12 +288,10 @@ class Decoder(nn.Module):  # type: ignore[misc, unused-ignore]
         """Return hidden (batch, length, width)."""
         hidden = self.embed_tokens(tokens)
         cosine, sine = rotation(self.config, tokens.shape[1], hidden)
-        if torch.is_autocast_enabled(hidden.device.type):
-            # what is projected has this dtype, of which angles in float32 would make float32
-            dtype = torch.get_autocast_dtype(hidden.device.type)
-            cosine, sine = cosine.to(dtype), sine.to(dtype)
+        # in float32, they would make float32 of what is projected
+        angles = as_factor(cosine), as_factor(sine)
         for layer in self.layers:
-            hidden = layer(hidden, (cosine, sine))
+            hidden = layer(hidden, angles)
         return self.norm(hidden)  # type: ignore[no-any-return, unused-ignore]
 
 
@@ -390,7 +414,7 @@ def read_config(folder: Path) -> Config:
     computed = {
         **{name: values[name] for name in ("model_type", *_FIXED)},
         "head_dim": values.get("head_dim") or config.head_dim,
-        "rope_type": rope.get("rope_type", "default"),
+        "rope_type": rope.get("rope_type", rope.get("type", "default")),  # its older name
     }
     ours = {"model_type": "llama", **_FIXED, "head_dim": config.head_dim, "rope_type": "default"}
     for name, value in computed.items():

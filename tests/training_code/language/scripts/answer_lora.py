@@ -28,6 +28,7 @@ WRONG_OPTIONS = (
 )
 WRONG_CONFIGS: tuple[dict[str, Any], ...] = (
     {"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0}},
+    {"rope_scaling": {"type": "linear", "factor": 4.0}},
     {"attention_bias": True},
     {"model_type": "qwen3"},
     {"hidden_size": 256},
