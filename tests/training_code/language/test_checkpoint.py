@@ -102,6 +102,19 @@ def test_a_checkpoint_is_kept_though_damaged_ones_have_higher_numbers(
     assert f"resumed at step={max(second.curve)} " in third.output
 
 
+def test_a_damaged_checkpoint_takes_the_place_of_no_whole_one(
+    alone: Result, runtime: Runtime, text: Path, tmp_path: Path
+) -> None:
+    last = job(tmp_path, "alone", checkpoint_every=4)
+    whole, damaged = tmp_path / "checkpoints/step-00000002", tmp_path / "checkpoints/step-00000003"
+    for copy in (whole, damaged):
+        shutil.copytree(alone.job.checkpoints[0], copy)
+    flip_a_byte(damaged / "__0_0.distcp")
+    (result,) = run(runtime, text, last)
+    assert "resumed at step=2 " in result.output
+    assert [each.name for each in last.checkpoints] == [whole.name, "step-00000004"]
+
+
 def test_training_goes_on_while_a_checkpoint_of_its_past_is_written(
     runtime: Runtime, tmp_path: Path
 ) -> None:

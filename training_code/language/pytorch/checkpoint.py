@@ -105,6 +105,7 @@ class Store:
     def __post_init__(self) -> None:
         self._thread = ThreadPoolExecutor(1)
         self._writing: _Writing | None = None
+        self._passed_over = set[str]()
 
     def write(
         self, position: Position, model: torch.nn.Module, optimizer: torch.optim.Optimizer
@@ -193,8 +194,11 @@ class Store:
     def _complete(self, partial: Path, final: Path) -> None:
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
-        # What was passed over may have a higher number. It does not count, and is replaced later.
-        for old in [each for each in self._folders() if each.name <= final.name][KEPT:]:
+        # What was passed over does not count. Where it has a higher number, it is replaced later.
+        self._passed_over.discard(final.name)
+        older = [each for each in self._folders() if each.name <= final.name]
+        whole = [each for each in older if each.name not in self._passed_over]
+        for old in {*older}.difference(whole[:KEPT]):
             shutil.rmtree(old)
 
     def read(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Position:
@@ -210,6 +214,7 @@ class Store:
             damage = next(filter(None, self.ranks.gather(self._damage(self.folder / name))), "")
             if damage:
                 self.ranks.say(f"passed over checkpoint {name}: {damage}")
+                self._passed_over.add(name)
                 continue
             return self._load(self.folder / name, model, optimizer)
         return Position()
@@ -315,7 +320,7 @@ def _nothing() -> None:
 
 def _make_empty(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)  # the leader of a host that shares it may be first
 
 
 def _copy(value: Any) -> Any:
