@@ -30,6 +30,19 @@ def test_attention_by_products_gathers_what_torchs_kernel_does(answers: dict[str
     assert answers["products"] < TOLERANCE
 
 
+def test_a_norm_is_torchs_to_one_bit(answers: dict[str, Any]) -> None:
+    exact, rounded = answers["norms"]
+    assert (exact < TOLERANCE, rounded <= 2**-7) == (True, True)
+
+
+def test_a_model_of_an_earlier_run_is_removed_whole(answers: dict[str, Any]) -> None:
+    assert answers["left of a model"] == ["notes.txt"]
+
+
+def test_ranks_that_mpirun_started_alone_are_refused(answers: dict[str, Any]) -> None:
+    assert answers["without smddprun"].startswith("mpirun started this process without smddprun")
+
+
 def test_a_saved_model_has_the_same_weights(answers: dict[str, Any]) -> None:
     assert answers["same weights"]
 

@@ -30,7 +30,9 @@ from torch import Tensor
 from torch.nn import functional
 
 BATCH = 16
-"""Windows at a time."""
+"""Windows at a time, at most."""
+MAX_LOGITS = 2**27
+"""Numbers in the logits of all of them: half a GiB, and again as much for the losses."""
 PART_BYTES = 512 * 1024**2
 """As the step Seal copies an archive that is too large for one piece."""
 _BLOCK_BYTES = 1024 * 1024
@@ -106,8 +108,9 @@ def nats(model: Transformer, row: Tensor) -> Tensor:
     length = min(model.config.max_position_embeddings, count)
     starts = [*range(0, count - length, max(1, length // 2)), count - length]
     costs, done = torch.empty(count, dtype=torch.float64), 0
-    for first in range(0, len(starts), BATCH):
-        batch = starts[first : first + BATCH]
+    at_once = max(1, min(BATCH, MAX_LOGITS // (length * model.config.vocab_size)))
+    for first in range(0, len(starts), at_once):
+        batch = starts[first : first + at_once]
         windows = torch.stack([tokens[start : start + length + 1] for start in batch])
         for start, window in zip(batch, _window_costs(model, windows), strict=True):
             costs[done : start + length] = window[done - start :]

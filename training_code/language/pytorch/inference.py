@@ -114,7 +114,10 @@ def predict_fn(request: Request, served: Served, context: Any = None) -> dict[st
         text += piece
         if request.stream and piece:
             _send(piece, context)
-    text += decoder.decode(b"", final=True)
+    rest = decoder.decode(b"", final=True)
+    if request.stream and rest:
+        _send(rest, context)
+    text += rest
     return {"generated_text": text, "model": served.identity}
 
 

@@ -136,6 +136,11 @@ def _importable(module: str) -> bool:
 
 
 def _local(environ: Mapping[str, str]) -> tuple[int, int]:
+    if "OMPI_COMM_WORLD_SIZE" in environ and "RANK" not in environ:
+        raise ValueError(
+            "mpirun started this process without smddprun, so it has no RANK; is smddprun on PATH"
+            " in the image?"
+        )
     local_rank = environ.get("LOCAL_RANK") or environ.get("SMDATAPARALLEL_LOCAL_RANK")
     if local_rank is None and int(environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError(

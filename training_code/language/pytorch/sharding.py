@@ -96,8 +96,9 @@ class Spread:
         enabled = self.plan.precision == "bf16" and self.plan.sharding == "ddp"
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
 
-    def clip_gradients(self, max_norm: float) -> None:
-        """Scale the gradients, so that all of them together have at most this norm.
+    def clip_gradients(self, max_norm: float) -> Tensor:
+        """Scale the gradients, so that all of them together have at most this norm. Return the norm
+        that they had.
 
         torch's own function depends on what DTensor does, which PyTorch 2.4 did less exactly.
         """
@@ -106,9 +107,11 @@ class Spread:
         square = norms.square().sum()
         if self.parts is not None:
             dist.all_reduce(square, group=self.parts)
-        scale = (max_norm / (square.sqrt() + 1e-6)).clamp(max=1)
+        norm = square.sqrt()
+        scale = (max_norm / (norm + 1e-6)).clamp(max=1)
         for each in gradients:
             each.mul_(scale)
+        return norm
 
     def whole_weights(self) -> dict[str, Tensor]:
         """Return the weights on the CPU of rank 0, nothing on the others; all ranks call it."""

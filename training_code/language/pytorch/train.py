@@ -29,7 +29,7 @@ from base import Base, opened
 from checkpoint import Position, Store
 from data import Corpus
 from lora import TARGETS, Lora, merged, save_adapter
-from model import MAX_DEPTH, METADATA_FILE, TOKENIZER_FILE, Config, save
+from model import CONTENT, MAX_DEPTH, METADATA_FILE, TOKENIZER_FILE, Config, save
 from ranks import Ranks, joined
 from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_per_rank, message_bytes, spread
 from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
@@ -436,7 +436,9 @@ def begin_step(run: Run) -> None:
 
 
 def train_step(run: Run, step: int) -> torch.Tensor:
-    """Compute step `step` (from 0) and return the mean loss of this rank's sequences."""
+    """Compute step `step` (from 0) and return the mean loss of this rank's sequences: not a number,
+    if the gradients are none, because then the weights are none any more.
+    """
     options, ranks = run.options, run.ranks
     count = options.sequences_per_pass(ranks.world_size)
     first = step * options.batch_size + ranks.rank * count * options.accumulation
@@ -456,10 +458,10 @@ def train_step(run: Run, step: int) -> torch.Tensor:
             (loss / options.accumulation).backward()
         total += loss.detach() / options.accumulation
         run.stopwatch.mark("backward")
-    run.spread.clip_gradients(MAX_GRADIENT_NORM)
+    norm = run.spread.clip_gradients(MAX_GRADIENT_NORM)
     run.optimizer.step()
     run.stopwatch.mark("optimizer")
-    return total
+    return total.where(norm.isfinite(), math.nan)
 
 
 def set_learning_rate(run: Run, step: int, clock: Clock) -> None:
@@ -504,7 +506,10 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
         run.store.finish()
     run.stopwatch.mark("checkpoint")
     if not math.isfinite(mean):
-        raise ValueError(f"the loss is {mean} at step {step}: try a smaller --learning-rate")
+        raise ValueError(
+            f"the loss is {mean} at step {step}: try a smaller --learning-rate, with another"
+            " --checkpoint-dir"
+        )
     rate = (step - clock.logged_step) * run.tokens_per_step / (now - clock.logged_at)
     used = rate * flops_per_token(run.config) / (run.peak_flops * ranks.world_size)
     digits = 15 if options.precision == "float64" else 6
@@ -533,6 +538,15 @@ def say_bytes(run: Run) -> None:
     )
 
 
+def remove_model(folder: Path) -> None:
+    """Remove what an earlier run left, some of which not every model has."""
+    for name in CONTENT:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
 def save_model(run: Run) -> None:
     """Write weights, settings and the code that serves them.
 
@@ -542,6 +556,7 @@ def save_model(run: Run) -> None:
     options, ranks = run.options, run.ranks
     if not ranks.is_first:
         return
+    remove_model(options.model_dir)
     if options.lora:
         save_adapter(weights, options.lora, options.model_dir)
         weights = merged(weights, options.lora)

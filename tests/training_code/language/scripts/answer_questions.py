@@ -25,6 +25,8 @@ from torch import Tensor  # noqa: E402
 data: Any = importlib.import_module("data")
 language: Any = importlib.import_module("model")
 tokenizer: Any = importlib.import_module("tokenizer")
+ranks: Any = importlib.import_module("ranks")
+train: Any = importlib.import_module("train")
 
 
 def reference(weights: dict[str, Tensor], config: Any, tokens: list[int]) -> Tensor:
@@ -127,9 +129,17 @@ def ask_model(folder: Path) -> dict[str, Any]:
     shapes = ((2, 4, 9, 6), (2, 2, 9, 6), (2, 2, 9, 6))  # four query heads for two keys and values
     heads = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
     gathered = language.attend_by_products(*heads) - language.attend(*heads)
+    older = folder / "older"
+    (older / "adapter").mkdir(parents=True)
+    for name in ("tokenizer.json", "notes.txt"):
+        (older / name).touch()
+    train.remove_model(older)
     return {
         "differences": differences,
         "products": float(gathered.abs().max()),
+        "norms": [norm_difference(dtype) for dtype in (torch.float64, torch.bfloat16)],
+        "left of a model": [each.name for each in older.iterdir()],
+        "without smddprun": error(lambda: ranks._local({"OMPI_COMM_WORLD_SIZE": "2"})),
         "same weights": same and len(read.state_dict()) == len(weights),
         "texts": texts,
         "cut": cut,
@@ -138,6 +148,15 @@ def ask_model(folder: Path) -> dict[str, Any]:
         "depths": {depth: parameters(language.Config.of_depth(depth)) for depth in (2, 16, 32)},
         "wrong depth": error(lambda: language.Config.of_depth(65)),
     }
+
+
+def norm_difference(dtype: torch.dtype) -> float:
+    """Return how far a norm is from torch's at most, as a share."""
+    hidden, weight = torch.randn(64, 32, dtype=dtype), torch.rand(32, dtype=dtype)
+    hidden[0] = 0
+    expected = torch.nn.functional.rms_norm(hidden, (32,), weight, 1e-5).double()
+    found = language.rms_norm(hidden, weight, 1e-5).double()
+    return float(((found - expected).abs() / (expected.abs() + 1e-9)).max())
 
 
 def parameters(config: Any) -> int:

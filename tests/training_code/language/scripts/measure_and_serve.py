@@ -58,6 +58,8 @@ def main(folder: Path, file: Path) -> None:
         "refusals": [refused(inference.input_fn, body, inference.JSON) for body in BAD_REQUESTS],
         "csv": refused(inference.input_fn, "{}", "text/csv"),
     }
+    vars(evaluate)["MAX_LOGITS"] = 1
+    results["of_a_large_vocabulary"] = evaluate.nats(model, BYTES.row(row, 0)).tolist()
     file.write_text(json.dumps(results))
 
 
