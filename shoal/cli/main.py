@@ -225,12 +225,14 @@ def main(arguments: list[str] | None = None) -> int:
         click.echo("shoal: interrupted", err=True)
         return INTERRUPTED
     except Exception as error:
+        from config.errors import one_line
         from shoal.verbs.errors import refusal  # imports botocore
 
         code = exit_code_of(error)
         if code is None:
             raise
-        click.echo(f"shoal: {refusal(error)}", err=True)
+        lines = (one_line(line) for line in refusal(error).split("\n"))
+        click.echo("shoal: " + "\n".join(lines), err=True)
         return code
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from config.errors import one_line
 from shoal.cli.options import session_command, whole_command
 from shoal.verbs.runs import history
 from shoal.verbs.runs.kept import keep, keep_missing
@@ -86,7 +88,7 @@ def compare(session: Session, one: str, other: str, as_json: bool) -> None:
         return
     table = Table("", *names, box=None)
     for name, *values in found:
-        table.add_row(name, *map(_number, values))
+        table.add_row(*(escape(one_line(each)) for each in (name, *map(_number, values))))
     _print(table)
 
 

@@ -49,6 +49,35 @@ def files_in(
         raise ArchiveError(str(error)) from error
 
 
+def plain_files_in(
+    archive: IO[bytes], max_bytes: int | None = None
+) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield path and content of each file of a .tar.gz.
+
+    Raise ArchiveError if two programs could unpack it differently: if two files have one name, or
+    something is neither a file nor a folder.
+    """
+    names = set[str]()
+    for member, file in files_in(archive, max_bytes):
+        name = posixpath.normpath(member.name)
+        if file is not None:
+            if name in names:
+                raise ArchiveError(f"it has two files {name}")
+            names.add(name)
+            yield name, file
+        elif not member.isdir():
+            raise ArchiveError(f"{name} is neither a file nor a folder")
+
+
+def unpacked_sha256(archive: IO[bytes]) -> str:
+    """Return the hash of a code archive's tar. Raise ArchiveError if it is too large, or none."""
+    archive.seek(0)
+    try:
+        return sha256(_BoundedStream(archive, MAX_CODE_BYTES))
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise ArchiveError(str(error)) from error
+
+
 def content_sha256(archive: IO[bytes]) -> str:
     """Return the digest of a model.tar.gz that its container answers.
 
@@ -56,15 +85,7 @@ def content_sha256(archive: IO[bytes]) -> str:
 
     Raise ArchiveError if two programs could unpack it differently.
     """
-    hashes: dict[str, str] = {}
-    for member, file in files_in(archive):
-        name = posixpath.normpath(member.name)
-        if file is not None:
-            if name in hashes:
-                raise ArchiveError(f"it has two files {name}")
-            hashes[name] = sha256(file)
-        elif not member.isdir():
-            raise ArchiveError(f"{name} is neither a file nor a folder")
+    hashes = {name: sha256(file) for name, file in plain_files_in(archive)}
     listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(hashes.items()))
     return hashlib.sha256(listing.encode(errors="surrogateescape")).hexdigest()
 

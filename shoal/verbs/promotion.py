@@ -130,10 +130,11 @@ class Verification:
         with tempfile.TemporaryFile() as file:
             self._download(archive, None, file)
             try:
-                files = files_of(file, head)
+                files = files_of(file, archive, head)
             except ArchiveError as error:
                 raise self._refusal(
-                    f"its code {archive} cannot be read ({error})", "promote another version"
+                    f"its code {archive} cannot be read, or is not what was deployed ({error})",
+                    "promote a version that a deployed archive trained",
                 ) from error
         if commit := newest_commit(self.repository, head, folder, files):
             return commit
@@ -198,6 +199,12 @@ class Verification:
         if url is None:
             raise self._refusal(
                 "it has no report of an evaluation (ModelMetrics)", "register it with one"
+            )
+        folder = f"{self.names.folder('evaluation')}/{self._metadata_value('execution_id')}"
+        if not url.startswith(f"s3://{self.names.bucket('artifacts')}/{folder}/"):
+            raise self._refusal(
+                f"its evaluation {url} is not that of the execution that it names",
+                "promote a version that the pipeline registered",
             )
         with tempfile.TemporaryFile() as file:
             self._download(url, None, file)

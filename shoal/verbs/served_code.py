@@ -12,6 +12,10 @@ from shoal.verbs.model_archive import ArchiveError, files_in, read
 from shoal.verbs.repository import hash_as
 
 _CODE = "code/"
+_IMPORTED = (".py", ".pyc", ".pth", ".so")
+"""What Python imports. TorchServe puts the whole folder of a model on its path (its `getEnvString`;
+read).
+"""
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,8 @@ class CommittedCode:
         (sagemaker-pytorch-inference-toolkit, README: "code/inference.py"). A file of source_dir
         that the archive lacks is no difference, unless it is the entry point. Links and names that
         lead outside are differences anywhere, because code could be reached through them, and so
-        are names that are code/ on some machines only. What follows the end of the archive or a
-        damaged header is compared too.
+        are names that are code/ on some machines only, and Python's files elsewhere. What follows
+        the end of the archive or a damaged header is compared too.
         """
         seen: set[str] = set()
         try:
@@ -54,6 +58,8 @@ class CommittedCode:
                 seen.add(path)
                 if difference := self._file_difference(path, file):
                     yield f"{name} {difference}"
+            elif name.casefold().endswith(_IMPORTED):
+                yield f"{name} is code outside of {_CODE}, which a container may import"
             elif "\\" in name or name.casefold().startswith(_CODE):
                 yield f"{name} is {_CODE} for some programs and not for others"
 

@@ -5,6 +5,7 @@ run.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import shutil
@@ -143,6 +144,9 @@ class Registry:
 
     def put(self, name: str, content: bytes) -> str:
         key = f"{self.names.folder('models')}/{uuid.uuid4().hex}/{name}"
+        return self._put(key, content)
+
+    def _put(self, key: str, content: bytes) -> str:
         self.s3.put_object(Bucket=self.bucket, Key=key, Body=content)
         return f"s3://{self.bucket}/{key}"
 
@@ -177,12 +181,12 @@ class Registry:
                 "content_sha256": content_sha256(evaluated),
             },
         }
-        evaluation = self.put(
-            "evaluation.json", json.dumps(well_formed).encode() if report is None else report
+        evaluation = self._put(
+            f"{self.names.folder('evaluation')}/{self.execution}/{uuid.uuid4().hex}/evaluation.json",
+            json.dumps(well_formed).encode() if report is None else report,
         )
-        code_uri = self.put(
-            "code.tar.gz", archive({name: content.encode() for name, content in code.items()})
-        )
+        packed = archive({name: content.encode() for name, content in code.items()})
+        code_uri = self.put(f"{hashlib.sha256(gzip.decompress(packed)).hexdigest()}.gz", packed)
         statistics = {"Statistics": {"ContentType": "application/json", "S3Uri": evaluation}}
         request: dict[str, Any] = {
             "ModelPackageGroupName": self.names.model_package_group,

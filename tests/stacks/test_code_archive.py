@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 import aws_cdk as cdk
 import pytest
 
+from shoal.verbs.model_archive import ArchiveError
 from shoal.verbs.repository import Repository
 from shoal.verbs.runs.commit import commit_of
 from stacks.constructs.code_archive import CodeArchive, deterministic_tar
@@ -109,7 +110,8 @@ def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
     def found(content: bytes) -> str | None:
         bucket.content = gzip.compress(content, mtime=0)
         target = cast("Target", bucket)
-        return commit_of(Repository(tmp_path, os.environ), "code", target, "s3://b/k.tar.gz")
+        uri = f"s3://b/{hashlib.sha256(content).hexdigest()}.tar.gz"
+        return commit_of(Repository(tmp_path, os.environ), "code", target, uri)
 
     (tmp_path / "code").mkdir()
     assert found(deterministic_tar(tmp_path / "code")) is None  # no repository
@@ -123,4 +125,13 @@ def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
     assert bucket.reads == 1
     assert found(deterministic_tar(tmp_path / "code")) == second
     (tmp_path / "code" / "train.py").write_text("print('in no commit')")
-    assert found(deterministic_tar(tmp_path / "code")) is None
+    foreign = deterministic_tar(tmp_path / "code")
+    assert found(foreign) is None
+    # tar and AWS's toolkit unpack what is before the first end, and nothing behind it
+    with pytest.raises(ArchiveError, match=r"it has two files train\.py"):
+        found(foreign + archive)
+    bucket.content = gzip.compress(archive)
+    with pytest.raises(ArchiveError, match="it is named other, and its tar has the SHA-256"):
+        commit_of(
+            Repository(tmp_path, os.environ), "code", cast("Target", bucket), "s3://b/other.tar.gz"
+        )

@@ -92,6 +92,8 @@ def test_a_commit_in_a_repository_of_sha256_is_compared_by_it() -> None:
             ),
         ),
         ({"x/../code/model.py": b"other"}, "code/model.py is not"),
+        ({"sitecustomize.py": b"other"}, "sitecustomize.py is code outside of code/"),
+        ({"torch/__init__.pyc": b"other"}, "torch/__init__.pyc is code outside of code/"),
         (
             {"../model/code/model.py": b"other"},
             "../model/code/model.py is a link, a device or a way out of the archive",

@@ -11,7 +11,13 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from shoal.verbs.errors import AnswerError
-from shoal.verbs.model_archive import MAX_CODE_BYTES, files_in, read
+from shoal.verbs.model_archive import (
+    MAX_CODE_BYTES,
+    ArchiveError,
+    plain_files_in,
+    read,
+    unpacked_sha256,
+)
 from shoal.verbs.repository import Repository, hash_as
 from shoal.verbs.target import Target
 
@@ -43,21 +49,21 @@ def _files_at(target: Target, bucket: str, key: str, _etag: str, like: str) -> F
     body = target.client("s3").get_object(Bucket=bucket, Key=key)["Body"]
     with tempfile.TemporaryFile() as archive:
         archive.write(body.read(MAX_CODE_BYTES))
-        return files_of(archive, like)
+        return files_of(archive, key, like)
 
 
-def files_of(archive: IO[bytes], like: str) -> Files:
+def files_of(archive: IO[bytes], key: str, like: str) -> Files:
     """Return the files of a code archive, hashed with the algorithm of the hash `like`.
 
-    Of two with one name, the last one is the one that an extraction leaves.
-    Raises ArchiveError if it cannot be read.
+    Raises ArchiveError if it cannot be read, or could be read in two ways, or is not the one that a
+    deployment put at `key`: that is named by its tar's SHA-256 (stacks/constructs/code_archive.py),
+    so nobody can put another one in its place.
     """
-    files = {
-        posixpath.normpath(member.name): hash_as(like, read(file))
-        for member, file in files_in(archive, MAX_CODE_BYTES)
-        if file
-    }
-    return frozenset(files.items())
+    name = posixpath.basename(key).partition(".")[0]
+    if (actual := unpacked_sha256(archive)) != name:
+        raise ArchiveError(f"it is named {name}, and its tar has the SHA-256 {actual}")
+    files = plain_files_in(archive, MAX_CODE_BYTES)
+    return frozenset((path, hash_as(like, read(file))) for path, file in files)
 
 
 @lru_cache(maxsize=64)

@@ -81,8 +81,14 @@ def seal(s3: Any, url: str, bucket: str, digests: Digests, execution: str) -> No
     A repeated call finds it there, and copies nothing. `execution` names the candidate. Raises
     SealError for an object with another hash.
     """
-    if not is_sealed(s3, bucket, digests):
-        copy(s3, url, bucket, digests, execution, {})
+    if is_sealed(s3, bucket, digests):
+        return
+    key = sealed_key(digests.sha256)
+    if "-" in _head(s3, bucket, key).get("ChecksumSHA256", ""):
+        # S3 proves an archive in parts by their composite alone: its key is what its evaluation
+        # says, and another evaluation may say the same of another archive.
+        raise SealError(f"s3://{bucket}/{key} has another archive, which is not replaced")
+    copy(s3, url, bucket, digests, execution, {})
 
 
 def copy(
@@ -115,16 +121,20 @@ def is_sealed(s3: Any, bucket: str, digests: Digests) -> bool:
 
 def metadata_of_sealed(s3: Any, bucket: str, digests: Digests) -> dict[str, str] | None:
     """Return the metadata of the sealed archive, None if there is none with the hash."""
-    key = sealed_key(digests.sha256)
-    try:
-        head = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
-    except ClientError as error:
-        if error.response["Error"]["Code"] in _UNSEEN:
-            return None
-        raise
+    head = _head(s3, bucket, sealed_key(digests.sha256))
     checksum = _hex(head.get("ChecksumSHA256", ""))
     proven = bool(checksum) and checksum in {digests.sha256, digests.composite}
     return dict(head["Metadata"]) if proven else None
+
+
+def _head(s3: Any, bucket: str, key: str) -> dict[str, Any]:
+    """Return what S3 says of an object; nothing if there is none."""
+    try:
+        return dict(s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED"))
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _UNSEEN:
+            return {}
+        raise
 
 
 def _copy(
