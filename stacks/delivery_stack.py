@@ -16,6 +16,7 @@ from constructs import Construct
 from config.names import Names
 from config.settings import Environment
 from stacks.constructs.github_role import AUDIENCE, HOST, GitHubRole
+from stacks.constructs.guard_rails import ANY_PACKAGE
 
 DEPLOY, LOOK, PROMOTE = "deliver", "look", "promote"
 _SESSION_HOURS = {DEPLOY: 2, LOOK: 1, PROMOTE: 1}
@@ -138,9 +139,10 @@ class DeliveryStack(cdk.Stack):
         )
 
     def _allow_registry(self, role: GitHubRole, names: Names) -> None:
+        role.allow("ListPackages", ["sagemaker:ListModelPackages"], ["*"], because=ANY_PACKAGE)
         role.allow(
             "ReadRegistry",
-            ["sagemaker:DescribeModelPackage", "sagemaker:ListModelPackages"],
+            ["sagemaker:DescribeModelPackage"],
             [
                 each.arn("sagemaker", f"model-package/{each.model_package_group}/*")
                 for each in names.each

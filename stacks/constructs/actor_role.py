@@ -36,13 +36,25 @@ class ActorRole(StatedRole):
         description: str,
         source: str | None = None,
     ) -> None:
-        conditions = _trust(service, names.environment.account, source)
+        self._service, self._account = service, names.environment.account
+        self._principal = iam.ServicePrincipal(f"{service}.amazonaws.com")
+        conditions = _trust(service, self._account, source)
         super().__init__(
             scope,
             construct_id,
             role_name=names.role(actor),
             description=description,
             assumed_by=iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions),
+        )
+
+    def trust_for(self, source: str) -> None:
+        """Let the service assume it for what has this ARN, too."""
+        self.assume_role_policy.add_statements(  # type: ignore[union-attr] # a role made here has one
+            iam.PolicyStatement(
+                actions=["sts:AssumeRole"],
+                principals=[self._principal],
+                conditions=_trust(self._service, self._account, source),
+            )
         )
 
     def allow_measurements(self, namespace: str) -> None:

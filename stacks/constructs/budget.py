@@ -42,6 +42,7 @@ class MonthlyBudget(Construct):
                 # reference, CostFilters).
                 cost_filters={"TagKeyValue": [f"user:{_tag(names)}"]},
             ),
+            # Fixed: other notices would replace the budget, whose name is taken.
             notifications_with_subscribers=[
                 budgets.CfnBudget.NotificationWithSubscribersProperty(
                     notification=budgets.CfnBudget.NotificationProperty(

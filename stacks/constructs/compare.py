@@ -8,6 +8,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from config.names import Names
+from stacks.constructs.guard_rails import ANY_PACKAGE
 from stacks.constructs.python_function import PythonFunction
 
 PURPOSE = "compare"
@@ -35,7 +36,7 @@ class Compare(Construct):
             "ListPackages",
             ["sagemaker:ListModelPackages"],
             on=["*"],
-            because="IAM cannot narrow ListModelPackages to a group.",
+            because=ANY_PACKAGE,
         )
         role.allow(
             "SeePackages",

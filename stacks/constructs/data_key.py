@@ -21,6 +21,7 @@ from config.consumers import Consumer
 from config.file_system import DeploymentType
 from config.names import Names
 from stacks.constructs.consumer_access import key_statements
+from stacks.constructs.removal_policy import removal_policy
 
 # Everything that changes or describes the key, and nothing that uses it: no CreateGrant, Decrypt,
 # Encrypt, GenerateDataKey or ReEncrypt.
@@ -81,7 +82,7 @@ class DataKey(kms.Key):
             description=f"Data and artifacts of {names.shared_prefix}",
             enable_key_rotation=True,
             pending_window=cdk.Duration.days(30 if protect else 7),
-            removal_policy=cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY,
+            removal_policy=removal_policy(protect),
             policy=iam.PolicyDocument(
                 statements=[*_statements(names), *key_statements(names, consumers)]
             ),

@@ -16,6 +16,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from config.names import Names
+from stacks.constructs.guard_rails import ANY_PACKAGE
 from stacks.constructs.python_function import PythonFunction
 
 PURPOSE, REGISTRY_PURPOSE = "empty-on-delete", "empty-registry"
@@ -92,7 +93,7 @@ class EmptyOnDelete(Construct):
             "ListPackages",
             ["sagemaker:ListModelPackages"],
             on=["*"],
-            because="IAM cannot narrow ListModelPackages to a group.",
+            because=ANY_PACKAGE,
         )
         self._resource(
             group,

@@ -18,6 +18,10 @@ from config.names import PIPELINE_TAG, Names
 from pipelines.limits import Limits
 
 Conditions = dict[str, dict[str, Any]]
+ANY_PACKAGE = (
+    "AWS does not say whether ListModelPackages is checked against a group, a package or nothing;"
+    " it only reads."
+)
 _TAG = f"aws:ResourceTag/{PIPELINE_TAG}"
 
 

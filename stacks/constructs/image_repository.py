@@ -12,6 +12,7 @@ from constructs import Construct
 
 from config.names import Names
 from stacks.constructs.data_key import ADMINISTRATION
+from stacks.constructs.removal_policy import removal_policy
 
 KEPT_IMAGES = 100
 """Far more than the recipe changes while one image is deployed: ECR does not know which one is."""
@@ -32,7 +33,7 @@ class ImageRepository(Construct):
         """`builder` is the ARN of the role that may push."""
         super().__init__(scope, construct_id)
         protect = names.environment.protect
-        removal = cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY
+        removal = removal_policy(protect)
         self.key = kms.Key(
             self,
             "Key",

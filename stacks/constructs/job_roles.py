@@ -190,12 +190,14 @@ class JobRoles(Construct):
         self._write(role, TRANSFORM_FOLDER)
 
     def _allow_tuning(self) -> None:
-        """Let the trainings of tuning jobs log.
+        """Let the trainings of tuning jobs log, and the tuning job itself assume their role: for
+        which ARN SageMaker does that is not documented.
 
         They are called `<execution id>-<step>-<suffix>-001-...`, by an S3 URI in a public
         repository; AWS documents no prefix.
         """
         self._allow_logs(self.training, "Tuned", "TrainingJobs", "*")
+        self.training.trust_for(self._names.arn("sagemaker", "hyper-parameter-tuning-job/*"))
 
     def _allow_logs(self, role: SageMakerRole, sid: str, group: str, streams: str) -> None:
         why = f"SageMaker makes up the names of the groups and streams of {group}."

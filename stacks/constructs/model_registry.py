@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import aws_cdk as cdk
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
@@ -13,6 +12,7 @@ from config.consumers import Consumer
 from config.names import Names
 from stacks.constructs.consumer_access import registry_policy
 from stacks.constructs.empty_on_delete import REGISTRY_PURPOSE, EmptyOnDelete
+from stacks.constructs.removal_policy import removal_policy
 
 
 class ModelRegistry(Construct):
@@ -36,13 +36,11 @@ class ModelRegistry(Construct):
             self,
             "Group",
             model_package_group_name=names.model_package_group,
+            # Fixed: another text would replace the group, whose name is taken.
             model_package_group_description=f"Models trained by the pipeline {names.pipeline}",
             model_package_group_policy=registry_policy(names, consumers),
         )
-        self.group.apply_removal_policy(
-            # A stack whose first deployment fails takes its empty group with it.
-            cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if protect else cdk.RemovalPolicy.DESTROY
-        )
+        self.group.apply_removal_policy(removal_policy(protect))
         if not protect:
             emptier = EmptyOnDelete(
                 self, "EmptyOnDelete", names=names, functions=functions, purpose=REGISTRY_PURPOSE

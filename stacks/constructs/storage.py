@@ -12,6 +12,7 @@ from config.consumers import Consumer
 from config.names import CANDIDATES, RUNS, Names
 from stacks.constructs.consumer_access import bucket_statements
 from stacks.constructs.data_key import DataKey
+from stacks.constructs.removal_policy import removal_policy
 from stacks.constructs.seal import sealing_statements
 
 # Server access logging cannot write to a bucket encrypted with a customer's key (S3 user guide,
@@ -37,13 +38,13 @@ class Storage(Construct):
         super().__init__(scope, construct_id)
         self._names = names
         protect = names.environment.protect
-        self._removal = cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY
+        self._removal = removal_policy(protect)
         self.key = DataKey(self, "Key", names=names, consumers=consumers)
         self.logs = self._log_bucket()
         self.data = self._bucket("data", [_clean_up(after_days=90)])
-        # A workload that is added later may wait for manifests.
-        if names.environment.data.on_manifest or names.environment.workloads:
-            _enable_events(self.data)
+        # Always: CloudFormation writes a bucket's notifications whole, so a later change would take
+        # away those of FSx for Lustre (github.com/aws/aws-cdk/issues/29653; read).
+        _enable_events(self.data)
         self.artifacts = self._bucket(
             "artifacts",
             [

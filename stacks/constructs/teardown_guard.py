@@ -166,8 +166,11 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
         "ReadTags",
         ["sagemaker:ListTags"],
         on=[
-            names.arn("sagemaker", f"{kind}/{named}")
-            for kind in ("endpoint", "endpoint-config", "model")
+            *(
+                names.arn("sagemaker", f"{kind}/{named}")
+                for kind in ("endpoint", "endpoint-config")
+            ),
+            *models,
         ],
         because=(
             "Tags say whose something is whose name does not; another pipeline's are read and left"

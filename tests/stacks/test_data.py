@@ -242,7 +242,7 @@ def test_a_protected_environment_keeps_its_data(
 ) -> None:
     assert {
         resource["DeletionPolicy"] for resource in resources(protected_data, resource_type).values()
-    } == {"Retain"}
+    } == {"RetainExceptOnCreate"}
 
 
 @pytest.mark.parametrize("resource_type", KEPT)

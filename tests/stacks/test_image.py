@@ -185,7 +185,9 @@ def test_a_recipe_that_extends_no_image_of_aws_logs_in_to_its_own_registry_only(
     assert "PullBase" not in statements(template, "shoal-mnist-own-us-east-1-image-build")
 
 
-@pytest.mark.parametrize(("kind", "policy"), [("thrown", "Delete"), ("kept", "Retain")])
+@pytest.mark.parametrize(
+    ("kind", "policy"), [("thrown", "Delete"), ("kept", "RetainExceptOnCreate")]
+)
 def test_images_stay_where_data_stays(
     stages: dict[str, EnvironmentStage], kind: str, policy: str
 ) -> None:
