@@ -188,12 +188,12 @@ class Account:
         parts = (
             self.cloudformation,
             self.scheduler,
-            self.sources,
             self.events,
             self.sagemaker,
             self.invoker,
+            self.sources,  # a poller waits for its function, which the invoker kills
         )
-        return tuple(part.close for part in parts)
+        return (self.sources.stop, *(part.close for part in parts))
 
     def context(self) -> ServiceContext:
         """Return the control plane as a service of this account sees it."""

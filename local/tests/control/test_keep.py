@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 from local.tests.control.account import Account, eventually
 from local.tests.control.test_codebuild import project
 from local.tests.control.test_serve import emulator
+from shoal_local import testing
 from shoal_local.__main__ import main
 from shoal_local.control.cloudformation.template import parse
 from shoal_local.control.state import MARKER, State
@@ -206,6 +207,26 @@ def test_an_event_source_mapping_polls_again(restarted: Restarted) -> None:
             client.get_event_source_mapping(UUID=mapping["UUID"])["LastProcessingResult"] == "OK"
         )
     )
+
+
+def test_a_stop_does_not_wait_for_a_function_that_has_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`down` kills after 20 s, and then nothing is kept."""
+    monkeypatch.setattr(testing, "STOP_LIMIT_S", 20.0)
+    local, account = started(tmp_path / "state")
+    begun = tmp_path / "begun"
+    source = (
+        "import pathlib, time\ndef handler(event, context):\n"
+        f"    pathlib.Path({str(begun)!r}).touch()\n    time.sleep(600)\n"
+    )
+    function = account.function(source, Timeout=600, Role=account.consumer_role())
+    url, arn = account.queue(VisibilityTimeout="600")
+    account.client("lambda").create_event_source_mapping(FunctionName=function, EventSourceArn=arn)
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="long")
+    assert eventually(begun.exists)
+    assert local.stop() == []
+    assert Snapshots(tmp_path / "state").header() is not None
 
 
 def test_a_restored_stack_is_deleted_with_its_resources(restarted: Restarted) -> None:

@@ -29,6 +29,7 @@ from shoal_local.control.clients import Clients
 from shoal_local.control.functions.model import Function
 from shoal_local.control.functions.sandbox import Outcome, Sandbox
 from shoal_local.control.identity import Identity
+from shoal_local.errors import AwsError
 from shoal_local.faults import Faults, Rule
 from shoal_local.processes import ProcessRegistry
 
@@ -62,7 +63,9 @@ class Environment:
 
 @dataclass
 class Invoker:
-    """The invocations of an account and their processes; `close` kills them all."""
+    """The invocations of an account and their processes; `close` kills them all, and none is
+    begun after it.
+    """
 
     identity: Identity
     clients: Clients
@@ -80,7 +83,7 @@ class Invoker:
 
     def invoke(self, function: Function, event: Any) -> Outcome:
         """Run one synchronous invocation; raise AwsError when the function's role cannot be
-        assumed.
+        assumed, or when the emulator is stopping.
         """
         rule = self.faults.take("function", function.name, event)
         if rule is not None and rule.do == "refuse":
@@ -169,18 +172,23 @@ class Invoker:
         return reason
 
     def _acquire(self, function: Function) -> Environment:
+        environment = self._warm(function) or self._start(function)
+        with self._lock:
+            if not self._closing.is_set():
+                self._running[id(environment)] = environment
+                return environment
+        environment.stop()
+        raise AwsError("ServiceException", "the emulator is stopping", 500)
+
+    def _warm(self, function: Function) -> Environment | None:
         with self._lock:
             idle = self._idle.get(function.name, [])
             while idle:
                 environment = idle.pop()
                 if environment.revision == function.revision and environment.sandbox.alive():
-                    self._running[id(environment)] = environment
                     return environment
                 environment.stop()
-        environment = self._start(function)
-        with self._lock:
-            self._running[id(environment)] = environment
-        return environment
+        return None
 
     def _release(self, function: Function, environment: Environment) -> None:
         with self._lock:

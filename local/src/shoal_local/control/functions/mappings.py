@@ -98,7 +98,7 @@ class EventSource:
 
 @dataclass
 class EventSources(Keeper):
-    """The mappings of the account; `close` stops their threads."""
+    """The mappings of the account; `stop` ends their threads, and `close` waits for them."""
 
     identity: Identity
     clients: Clients
@@ -106,6 +106,7 @@ class EventSources(Keeper):
     may: Callable[[RoleCredentials, str, str], bool]
     """Whether a role's own policies let it do an action on a resource; Lambda always asks."""
     _sources: dict[str, EventSource] = field(default_factory=dict)
+    _stopping: threading.Event = field(default_factory=threading.Event)
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
@@ -136,11 +137,16 @@ class EventSources(Keeper):
                 return source.tags
         raise AwsError("ResourceNotFoundException", f"Resource not found: {arn}", 404)
 
-    def close(self) -> None:
-        """Stop every poller and wait for it."""
-        for source in self._sources.values():
+    def stop(self) -> None:
+        """Let every poller end after the batch that its function has."""
+        self._stopping.set()
+        for source in list(self._sources.values()):
             source.stop.set()
-        for source in self._sources.values():
+
+    def close(self) -> None:
+        """Wait for every poller. The invoker must be closed: a function may take 15 minutes."""
+        self.stop()
+        for source in list(self._sources.values()):
             self._halt(source)
 
     def _get(self, call: ApiCall) -> EventSource:
@@ -250,25 +256,27 @@ class EventSources(Keeper):
     def _run(self, source: EventSource) -> None:
         if source.enabled:
             source.stop = threading.Event()
-            source.thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._poll,
                 args=(source, source.stop),
                 daemon=True,
                 name=f"poll {source.queue_arn}",
             )
-            source.thread.start()
+            thread.start()
+            source.thread = thread
 
     @staticmethod
     def _halt(source: EventSource) -> None:
         source.stop.set()
-        if source.thread is not None:
-            source.thread.join()
+        thread = source.thread
+        if thread is not None:
+            thread.join()
             source.thread = None
 
     def _poll(self, source: EventSource, stop: threading.Event) -> None:
         credentials: RoleCredentials | None = None
         role_arn = ""
-        while not stop.is_set():
+        while not (stop.is_set() or self._stopping.is_set()):
             try:
                 function = self.functions.get(source.function_arn)
                 if credentials is None or role_arn != function.settings["Role"]:
