@@ -5,9 +5,11 @@ functions.
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError
 from moto.events.models import Rule
 
@@ -218,6 +220,33 @@ def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: A
     assert not eventually(lambda: counted(account, url) == (0, 0), limit_s=1.5)
     account.client("lambda").update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
     assert eventually(lambda: counted(account, url) == (0, 0))
+
+
+def test_changes_of_a_mapping_at_the_same_time_leave_no_poller(account: Account) -> None:
+    """A client asks again when an answer takes long, as while the function has a batch."""
+    url, arn = account.queue(VisibilityTimeout="5")
+    source = "import time\ndef handler(event, context):\n    time.sleep(2)\n"
+    name = account.function(source, Timeout=5, Role=account.consumer_role())
+    client = account.client("lambda", Config(retries={"total_max_attempts": 1}))
+    mapping = client.create_event_source_mapping(FunctionName=name, EventSourceArn=arn)["UUID"]
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="long")
+    assert eventually(lambda: counted(account, url) == (0, 1))
+
+    def update() -> Any:
+        return client.update_event_source_mapping(UUID=mapping, BatchSize=5)
+
+    def delete() -> Any:
+        return client.delete_event_source_mapping(UUID=mapping)
+
+    with ThreadPoolExecutor(2) as pool:
+        updates = [pool.submit(update) for _ in range(2)]
+        assert [each.result()["BatchSize"] for each in updates] == [5, 5]
+        deletions = [pool.submit(delete) for _ in range(2)]
+        errors = [each.exception() for each in deletions]
+    codes = {each.response["Error"]["Code"] for each in errors if isinstance(each, ClientError)}
+    assert (errors.count(None), codes) == (1, {"ResourceNotFoundException"})
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="later")
+    assert not eventually(lambda: counted(account, url) != (1, 0), limit_s=2.5)
 
 
 def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(

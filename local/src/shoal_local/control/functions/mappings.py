@@ -12,7 +12,8 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -107,6 +108,8 @@ class EventSources(Keeper):
     """Whether a role's own policies let it do an action on a resource; Lambda always asks."""
     _sources: dict[str, EventSource] = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _locks: dict[str, threading.Lock] = field(default_factory=dict)
+    """By a mapping's id: a change waits for the poller, and meanwhile another may be asked for."""
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
@@ -156,6 +159,12 @@ class EventSources(Keeper):
                 "ResourceNotFoundException", "The resource you requested does not exist.", 404
             )
         return source
+
+    @contextmanager
+    def _locked(self, call: ApiCall) -> Iterator[EventSource]:
+        """Yield the mapping while nobody else changes it; raise AwsError if it was deleted."""
+        with self._locks.setdefault(self._get(call).id, threading.Lock()):
+            yield self._get(call)
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
         request = call.parameters
@@ -225,22 +234,22 @@ class EventSources(Keeper):
             raise AwsError("InvalidParameterValueException", message)
 
     def _update(self, call: ApiCall) -> Mapping[str, Any]:
-        source = self._get(call)
-        settings = {**source.settings, **settings_of(call.parameters)}
-        check_batch(settings)
-        self._halt(source)
-        if call.parameters.get("FunctionName"):
-            source.function_arn = self.functions.get(call.parameters["FunctionName"]).arn
-        source.settings = settings
-        source.modified_at = datetime.now(UTC)
-        self._run(source)
-        return source.describe()
+        with self._locked(call) as source:
+            settings = {**source.settings, **settings_of(call.parameters)}
+            check_batch(settings)
+            self._halt(source)
+            if call.parameters.get("FunctionName"):
+                source.function_arn = self.functions.get(call.parameters["FunctionName"]).arn
+            source.settings = settings
+            source.modified_at = datetime.now(UTC)
+            self._run(source)
+            return source.describe()
 
     def _delete(self, call: ApiCall) -> Mapping[str, Any]:
-        source = self._get(call)
-        self._halt(source)
-        del self._sources[source.id]
-        return {**source.describe(), "State": "Deleting"}
+        with self._locked(call) as source:
+            self._halt(source)
+            del self._sources[source.id]
+            return {**source.describe(), "State": "Deleting"}
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
         function = call.parameters.get("FunctionName")
