@@ -105,7 +105,9 @@ class EventSources(Keeper):
     clients: Clients
     functions: Functions
     may: Callable[[RoleCredentials, str, str], bool]
-    """Whether a role's own policies let it do an action on a resource; Lambda always asks."""
+    """Whether a role's own policies let it do an action on a resource; Lambda always asks,
+    where there is an evaluator.
+    """
     _sources: dict[str, EventSource] = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
