@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from local.tests.sagemaker.account import BUCKET, Account
+from local.tests.sagemaker.account import BUCKET, Account, until
 from local.tests.sagemaker.hosted import (
     call_many,
     configure,
@@ -19,6 +22,9 @@ from local.tests.sagemaker.hosted import (
     settled,
 )
 from local.tests.sagemaker.test_deployments import share_is
+from shoal_local.processes import started_at
+from shoal_local.sagemaker.hosting.fleet import Instance, Variant
+from shoal_local.sagemaker.hosting.traffic import Traffic
 
 TWO = "two-variants"
 AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
@@ -151,6 +157,36 @@ def test_what_a_variant_cannot_become_is_refused(
         account.sagemaker.update_endpoint_weights_and_capacities(
             EndpointName=two, DesiredWeightsAndCapacities=[desired]
         )
+
+
+def test_an_instance_whose_container_has_ended_gets_no_invocation(account: Account) -> None:
+    configure(account, "half-dead", model_of("3"), {"InitialInstanceCount": 2})
+    account.sagemaker.create_endpoint(EndpointName="half-dead", EndpointConfigName="half-dead")
+    settled(account, "half-dead")
+    records = (account.state_dir / "processes").glob("[0-9]*.json")
+    pid = next(int(each.stem) for each in records if "endpoint-half-dead-" in each.read_text())
+    os.killpg(pid, signal.SIGKILL)
+    until(lambda: started_at(pid), lambda seen: seen is None)
+    calls = call_many(account, "half-dead", 20)
+    assert (calls.factors, calls.failed) == ({3.0: 20}, [])
+    remove(account, "half-dead")
+
+
+class Ended:
+    """A server, or none any more."""
+
+    def __init__(self, ended: bool) -> None:
+        self.ended = lambda: ended
+
+
+@pytest.mark.parametrize("ended", [[True, False], [True, True]])
+def test_an_asynchronous_request_waits_for_an_instance_that_serves(ended: list[bool]) -> None:
+    servers: list[Any] = [Ended(each) for each in ended]
+    fleet: Any = SimpleNamespace(variants=[Variant({}, {}, [Instance(each) for each in servers])])
+    traffic = Traffic("any", 1.0)
+    traffic.route((fleet, 1.0))
+    with traffic.acquire_free(1) as (_, _, instance):
+        assert instance.server is servers[0 if all(ended) else 1]
 
 
 def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(account: Account) -> None:

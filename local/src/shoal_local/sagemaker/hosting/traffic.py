@@ -33,6 +33,13 @@ def _choose(weighted: Sequence[tuple[T, float]]) -> T:
     return _random.choices([each for each, _ in weighted], [weight for _, weight in weighted])[0]
 
 
+def _serving(instances: Sequence[Instance]) -> Sequence[Instance]:
+    """Return the instances whose container has not ended; all of them if each has."""
+    if len(instances) == 1:  # nothing to choose from: nobody asks the system about a process
+        return instances
+    return [each for each in instances if not each.server.ended()] or instances
+
+
 class Traffic:
     """The routes of one endpoint.
 
@@ -77,7 +84,7 @@ class Traffic:
                     f" {variant.name}",
                     429,
                 )
-            instance = _choose([(each, 1.0) for each in variant.instances])
+            instance = _choose([(each, 1.0) for each in _serving(variant.instances)])
             instance.busy += 1
         try:
             yield fleet, variant, instance
@@ -108,7 +115,7 @@ class Traffic:
             (fleet, variant, instance)
             for fleet, _ in self._routes
             for variant in fleet.variants
-            for instance in variant.instances
+            for instance in _serving(variant.instances)
             if instance.busy < max_busy
         ]
 
