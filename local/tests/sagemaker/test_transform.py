@@ -4,7 +4,9 @@ answers are in S3.
 
 from __future__ import annotations
 
+import io
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from local.tests.sagemaker.account import BUCKET, INFERENCE_IMAGE, Account, until
 from local.tests.sagemaker.hosted import ENVIRONMENT, GOOD_MODEL, model_of
-from shoal_local.sagemaker.jobs.transform_run import payloads
+from shoal_local.sagemaker.jobs.transform_run import answers, payloads
 
 GROUP = "/aws/sagemaker/TransformJobs"
 
@@ -181,10 +183,38 @@ def test_an_object_is_split_as_the_request_says(
     changes: dict[str, Any], expected: list[bytes]
 ) -> None:
     asked = {"TransformInput": changes, **changes}
-    assert list(payloads(asked, b"ab\ncd\nef")) == expected
+    assert list(payloads(asked, io.BytesIO(b"ab\ncd\nef"))) == expected
 
 
 def test_a_batch_holds_as_many_lines_as_the_payload_may() -> None:
     line = b"x" * (400 * 1024 - 1) + b"\n"
     asked = {"TransformInput": {"SplitType": "Line"}, "MaxPayloadInMB": 1}
-    assert [len(each) // len(line) for each in payloads(asked, line * 5)] == [2, 2, 1]
+    batches = payloads(asked, io.BytesIO(line * 5))
+    assert [len(each) // len(line) for each in batches] == [2, 2, 1]
+
+
+def test_an_object_is_read_no_further_than_the_requests_that_are_sent() -> None:
+    asked = {"TransformInput": {"SplitType": "Line"}, "BatchStrategy": "SingleRecord"}
+    content = io.BytesIO(b"1\n2\n3\n4\n5\n")
+    results = answers(bytes.strip, payloads(asked, content), 2)
+    assert next(results) == b"1"
+    assert content.tell() <= len(b"1\n2\n3\n")
+    assert list(results) == [b"2", b"3", b"4", b"5"]
+
+
+def test_as_many_as_the_job_says_are_sent_at_once_and_the_answers_keep_their_order() -> None:
+    meeting = threading.Barrier(2)  # it breaks where one is sent alone
+
+    def answer(body: bytes) -> bytes:
+        meeting.wait(10)
+        return body
+
+    bodies = [b"1", b"2", b"3", b"4"]
+    assert list(answers(answer, bodies, 2)) == bodies
+
+
+@pytest.mark.parametrize("split", ["Line", "None"])
+def test_a_record_above_the_limit_is_refused(split: str) -> None:
+    asked = {"TransformInput": {"SplitType": split}, "MaxPayloadInMB": 1}
+    with pytest.raises(Exception, match="a record has 1048577 bytes; MaxPayloadInMB is 1"):
+        list(payloads(asked, io.BytesIO(b"x" * (1024**2 + 1))))

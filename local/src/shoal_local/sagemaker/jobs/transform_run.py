@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import http.client
 import io
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
@@ -83,7 +86,7 @@ class TransformRun:
         source, result = self._paths.upload / "in", self._paths.upload / "out"
         storage.fetch_object(s3, bucket, key, source)
         try:
-            result.write_bytes(self._transformed(source.read_bytes()))
+            self._transform(source, result)
         except _InvocationError as error:
             return f"{key}: {error}"
         output = self._request["TransformOutput"]
@@ -92,13 +95,14 @@ class TransformRun:
         storage.put_file(s3, result, target, output.get("KmsKeyId", ""))
         return ""
 
-    def _transformed(self, content: bytes) -> bytes:
-        """Return the model's answers, in the order of the input."""
-        concurrent = self._request.get("MaxConcurrentTransforms") or 1
-        with ThreadPoolExecutor(concurrent, "transform") as pool:
-            answers = list(pool.map(self._answer, payloads(self._request, content)))
+    def _transform(self, source: Path, result: Path) -> None:
+        """Write the model's answers into `result`, in the order of the input."""
+        max_concurrent = self._request.get("MaxConcurrentTransforms") or 1
         end = b"\n" if self._request["TransformOutput"].get("AssembleWith") == "Line" else b""
-        return b"".join(answer + end for answer in answers)
+        with source.open("rb") as content, result.open("wb") as file:
+            bodies = payloads(self._request, content)
+            for answer in answers(self._answer, bodies, max_concurrent):
+                file.writelines((answer, end))
 
     def _answer(self, payload: bytes) -> bytes:
         client = self._request.get("ModelClientConfig", {})
@@ -164,29 +168,49 @@ class _TransformServer(ModelServer):
         return variables
 
 
-def payloads(request: Document, content: bytes) -> Iterator[bytes]:
+def answers(
+    answer: Callable[[bytes], bytes], bodies: Iterable[bytes], max_concurrent: int
+) -> Iterator[bytes]:
+    """Yield the answers in the order of the bodies.
+
+    A body is taken once the one `max_concurrent` places before it has been answered: no more than
+    these are in memory.
+    """
+    waiting: deque[Future[bytes]] = deque()
+    with ThreadPoolExecutor(max_concurrent, "transform") as pool:
+        for body in bodies:
+            waiting.append(pool.submit(answer, body))
+            if len(waiting) == max_concurrent:
+                yield waiting.popleft().result()
+        for each in waiting:
+            yield each.result()
+
+
+def payloads(request: Document, content: BinaryIO) -> Iterator[bytes]:
     """Yield the requests' bodies: the whole object, or as many lines as a body may hold.
 
     Raise an error for a record above the limit; a limit of 0 is none.
     """
     max_mb = request.get("MaxPayloadInMB", _MAX_PAYLOAD_MB)
-    max_bytes = max_mb * 1024**2 or len(content) + 1
+    max_bytes = max_mb * 1024**2 or sys.maxsize
     if request["TransformInput"].get("SplitType", "None") != "Line":
-        yield _within(content, max_bytes, max_mb)
+        size_bytes = content.seek(0, io.SEEK_END)
+        _check_size(size_bytes, max_bytes, max_mb)
+        content.seek(0)
+        yield content.read()
         return
     single = request.get("BatchStrategy") == "SingleRecord"
-    batch = b""
-    for line in io.BytesIO(content):
-        _within(line, max_bytes, max_mb)
+    batch = bytearray()
+    for line in content:
+        _check_size(len(line), max_bytes, max_mb)
         if batch and (single or len(batch) + len(line) > max_bytes):
-            yield batch
-            batch = b""
+            yield bytes(batch)
+            batch.clear()
         batch += line
     if batch:
-        yield batch
+        yield bytes(batch)
 
 
-def _within(record: bytes, max_bytes: int, max_mb: int) -> bytes:
-    if len(record) > max_bytes:
-        raise _InvocationError(f"a record has {len(record)} bytes; MaxPayloadInMB is {max_mb}")
-    return record
+def _check_size(size_bytes: int, max_bytes: int, max_mb: int) -> None:
+    if size_bytes > max_bytes:
+        raise _InvocationError(f"a record has {size_bytes} bytes; MaxPayloadInMB is {max_mb}")
