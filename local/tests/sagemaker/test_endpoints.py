@@ -142,10 +142,12 @@ def test_an_endpoint_that_is_being_created_cannot_be_deleted(account: Account) -
     remove(account, "early")
 
 
-def test_a_deleted_endpoint_is_gone_with_its_process(account: Account) -> None:
+def test_a_deleted_endpoint_is_gone_with_its_process_and_its_model(account: Account) -> None:
     deploy(account, "short", GOOD_MODEL)
     settled(account, "short")
     assert len(servers_of(account, "short")) == 1
+    (folder,) = (account.state_dir / "sagemaker-jobs").glob("endpoint-short-*")
+    assert {"model.tar.gz", "model.txt"} <= {path.name for path in folder.rglob("*")}
     account.sagemaker.delete_endpoint(EndpointName="short")
     until(
         lambda: account.sagemaker.list_endpoints(NameContains="short")["Endpoints"],
@@ -160,6 +162,8 @@ def test_a_deleted_endpoint_is_gone_with_its_process(account: Account) -> None:
     ):
         account.sagemaker.describe_endpoint(EndpointName="short")
     assert not servers_of(account, "short")
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == set()
+    assert "Model loaded" in (folder / "log.txt").read_text()
 
 
 def test_an_update_that_fails_leaves_the_old_model_in_service(

@@ -59,7 +59,7 @@ class StreamedAnswer:
 
 
 class ModelServer:
-    """A container that serves one model. `close()` ends its process.
+    """A container that serves one model. `close()` ends its process and deletes its files.
 
     It serves an endpoint; a subclass says for what else.
     """
@@ -251,13 +251,14 @@ class ModelServer:
         self._closing.set()
 
     def close(self) -> None:
-        """End the process and flush its log."""
+        """End the process, flush its log, and delete its files but for the log."""
         self._closing.set()
         self._connections.close()
         if self._pod is not None:
             self._pod.close()
         if self._log is not None:
             self._log.close()
+        self._paths.remove([self._host])
 
 
 def _forwarded(headers: Mapping[str, str]) -> dict[str, str]:

@@ -100,6 +100,11 @@ class JobPaths:
         self.upload.mkdir(parents=True)
         self.renew(host_names, addresses)
 
+    def remove(self, host_names: Sequence[str]) -> None:
+        """Delete hosts and archives, which may be large; the log and exit codes stay."""
+        for folder in (self.upload, *(self.host(name).folder for name in host_names)):
+            shutil.rmtree(folder, ignore_errors=True)
+
     def renew(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
         """Create hosts with empty disks."""
         for name in host_names:
