@@ -69,11 +69,16 @@ def plain_files_in(
             raise ArchiveError(f"{name} is neither a file nor a folder")
 
 
-def unpacked_sha256(archive: IO[bytes]) -> str:
-    """Return the hash of a code archive's tar. Raise ArchiveError if it is too large, or none."""
+def deployed_name(archive: IO[bytes]) -> str:
+    """Return the name that a deployment gives a code archive, by its unpacked bytes.
+
+    The CDK hashes the hash of stacks/constructs/code_archive.py once more (`calculateHash` of
+    AssetStaging). Raise ArchiveError if it is too large, or none.
+    """
     archive.seek(0)
     try:
-        return sha256(_BoundedStream(archive, MAX_CODE_BYTES))
+        unpacked = sha256(_BoundedStream(archive, MAX_CODE_BYTES))
+        return hashlib.sha256(unpacked.encode()).hexdigest()
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ArchiveError(str(error)) from error
 

@@ -5,7 +5,6 @@ run.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import shutil
@@ -22,7 +21,7 @@ import yaml
 from config.loader import load_environment
 from config.names import Names
 from shoal.cli.main import main
-from shoal.verbs.model_archive import content_sha256, sha256
+from shoal.verbs.model_archive import content_sha256, deployed_name, sha256
 from shoal.verbs.target import Target
 from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT, make_pipeline
@@ -186,7 +185,7 @@ class Registry:
             json.dumps(well_formed).encode() if report is None else report,
         )
         packed = archive({name: content.encode() for name, content in code.items()})
-        code_uri = self.put(f"{hashlib.sha256(gzip.decompress(packed)).hexdigest()}.gz", packed)
+        code_uri = self.put(f"{deployed_name(io.BytesIO(packed))}.gz", packed)
         statistics = {"Statistics": {"ContentType": "application/json", "S3Uri": evaluation}}
         request: dict[str, Any] = {
             "ModelPackageGroupName": self.names.model_package_group,

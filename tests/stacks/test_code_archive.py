@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import aws_cdk as cdk
 import pytest
 
-from shoal.verbs.model_archive import ArchiveError
+from shoal.verbs.model_archive import ArchiveError, deployed_name
 from shoal.verbs.repository import Repository
 from shoal.verbs.runs.commit import commit_of
 from stacks.constructs.code_archive import CodeArchive, deterministic_tar
@@ -70,6 +70,7 @@ def test_the_staged_archive_opens_as_tar_gz(source_dir: Path, tmp_path: Path) ->
     (staged,) = Path(app.synth().directory).glob("asset.*.tar.gz")
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(staged.read_bytes()))) as archive:
         assert "train.py" in archive.getnames()
+    assert staged.name == f"asset.{deployed_name(io.BytesIO(staged.read_bytes()))}.tar.gz"
 
 
 class OneObject:
@@ -110,7 +111,7 @@ def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
     def found(content: bytes) -> str | None:
         bucket.content = gzip.compress(content, mtime=0)
         target = cast("Target", bucket)
-        uri = f"s3://b/{hashlib.sha256(content).hexdigest()}.tar.gz"
+        uri = f"s3://b/{deployed_name(io.BytesIO(bucket.content))}.gz"
         return commit_of(Repository(tmp_path, os.environ), "code", target, uri)
 
     (tmp_path / "code").mkdir()
@@ -131,7 +132,7 @@ def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
     with pytest.raises(ArchiveError, match=r"it has two files train\.py"):
         found(foreign + archive)
     bucket.content = gzip.compress(archive)
-    with pytest.raises(ArchiveError, match="it is named other, and its tar has the SHA-256"):
+    with pytest.raises(ArchiveError, match="it is named other; a deployment names its content"):
         commit_of(
             Repository(tmp_path, os.environ), "code", cast("Target", bucket), "s3://b/other.tar.gz"
         )

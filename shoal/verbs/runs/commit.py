@@ -14,9 +14,9 @@ from shoal.verbs.errors import AnswerError
 from shoal.verbs.model_archive import (
     MAX_CODE_BYTES,
     ArchiveError,
+    deployed_name,
     plain_files_in,
     read,
-    unpacked_sha256,
 )
 from shoal.verbs.repository import Repository, hash_as
 from shoal.verbs.target import Target
@@ -56,12 +56,12 @@ def files_of(archive: IO[bytes], key: str, like: str) -> Files:
     """Return the files of a code archive, hashed with the algorithm of the hash `like`.
 
     Raises ArchiveError if it cannot be read, or could be read in two ways, or is not the one that a
-    deployment put at `key`: that is named by its tar's SHA-256 (stacks/constructs/code_archive.py),
-    so nobody can put another one in its place.
+    deployment put at `key`: that is named by its content, so nobody can put another one in its
+    place.
     """
     name = posixpath.basename(key).partition(".")[0]
-    if (actual := unpacked_sha256(archive)) != name:
-        raise ArchiveError(f"it is named {name}, and its tar has the SHA-256 {actual}")
+    if (actual := deployed_name(archive)) != name:
+        raise ArchiveError(f"it is named {name}; a deployment names its content {actual}")
     files = plain_files_in(archive, MAX_CODE_BYTES)
     return frozenset((path, hash_as(like, read(file))) for path, file in files)
 
