@@ -145,7 +145,7 @@ def _reference_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
             if kind == "Parameters" and rest not in parameters:
                 yield f"step {step['Name']}: {reference} refers to a parameter that is not declared"
         for other in step.get("DependsOn", []):
-            name = other.get("StepName", "") if isinstance(other, Mapping) else str(other)
+            name = other.get("Step", "") if isinstance(other, Mapping) else str(other)
             if name not in names:
                 yield f"step {step['Name']}: it depends on {name}, which does not exist"
 

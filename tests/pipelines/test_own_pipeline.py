@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from config.errors import ConfigError
+from config.settings import Endpoint, TeardownStep
 from pipelines.check import check, placeholder_infrastructure
 from pipelines.launch import launch_of
 from pipelines.own_pipeline import definition_of
@@ -132,6 +133,12 @@ def test_the_standard_pipeline_as_it_is_equals_the_one_without_the_key(tmp_path:
     assert built(tmp_path, unchanged) == check(environment()).definition
 
 
+def test_the_standard_pipeline_with_a_teardown_in_any_case_is_accepted(tmp_path: Path) -> None:
+    always = Endpoint(teardown_step=TeardownStep.ALWAYS)
+    steps = built(tmp_path, STANDARD, endpoint=always)["Steps"][-1]["Arguments"]["IfSteps"]
+    assert {"Step": "Again", "Trigger": "Any"} in steps[-1]["DependsOn"]
+
+
 def test_a_step_that_is_not_there_is_one_line_with_the_place_in_the_users_file(
     tmp_path: Path,
 ) -> None:
@@ -224,6 +231,10 @@ def test_a_function_that_cannot_be_used_is_one_line(
         ("del step['Arguments']", "step Tiny: a step has a Type and Arguments"),
         ("definition['Steps'] = [step, step]", "step Tiny appears 2 times"),
         ("step['DependsOn'] = ['Gone']", "step Tiny: it depends on Gone, which does not exist"),
+        (
+            "step['DependsOn'] = [{'Step': 'Gone', 'Trigger': 'Any'}]",
+            "step Tiny: it depends on Gone, which does not exist",
+        ),
         (
             "cluster['InstanceType'] = {'Get': 'Parameters.Gone'}",
             "Parameters.Gone refers to a parameter that is not declared",
