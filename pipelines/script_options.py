@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -60,15 +61,17 @@ def _mistake_of(kind: str, text: str) -> str | None:
 
 
 def options_of(source_dir: str, entry_point: str, root: Path | None) -> Mapping[str, Option]:
-    """Return the script's options by name, without dashes; none for a script that is not ours."""
+    """Return the script's options by name, without dashes.
+
+    There are none for a script that is not ours, or that takes others than those that it adds.
+    """
     source = Path(source_dir)
     if root is None or source.parts[:1] != (FOLDER,):
         return {}
-    return {
-        option.name: option
-        for text in _texts_of(root / source, entry_point)
-        for option in _options_in(text)
-    }
+    texts = list(_texts_of(root / source, entry_point))
+    if any("parse_known_args" in text for text in texts):
+        return {}
+    return {option.name: option for text in texts for option in _options_in(text)}
 
 
 def parameters_of(training: Training, entry_point: str, root: Path | None) -> Mapping[str, Option]:
@@ -143,12 +146,13 @@ def _options(tree: ast.Module) -> Iterator[Option]:
         if isinstance(target, ast.Name)
     }
     for call in nodes:
-        if isinstance(call, ast.Call) and call.args and _is_add_argument(call.func, aliases):
-            is_name = isinstance(call.args[0], ast.Name)
-            names = names_of.get(id(call), []) if is_name else _option_names(call.args[0])
+        if isinstance(call, ast.Call) and _is_add_argument(call.func, aliases):
+            of_loop = names_of.get(id(call), [])
             keywords = {keyword.arg: keyword.value for keyword in call.keywords}
             kind, choices = _name(keywords.get("type")), _texts(keywords.get("choices"))
-            yield from (Option(name, kind, choices) for name in names)
+            for node in call.args:
+                names = of_loop if isinstance(node, ast.Name) else _option_names(node)
+                yield from (Option(name, kind, choices) for name in names)
 
 
 def _is_add_argument(node: ast.expr, aliases: Collection[str]) -> bool:
@@ -158,8 +162,13 @@ def _is_add_argument(node: ast.expr, aliases: Collection[str]) -> bool:
 
 
 def _option_names(node: ast.expr) -> list[str]:
+    """Return them as hyperparameters are named: the toolkit gives a name of one letter one dash."""
     texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant))
-    return [text[2:] for text in texts if isinstance(text, str) and text.startswith("--")]
+    return [
+        text.lstrip("-")
+        for text in texts
+        if isinstance(text, str) and re.match(r"--|-[A-Za-z]$", text)
+    ]
 
 
 def _name(node: ast.expr | None) -> str:

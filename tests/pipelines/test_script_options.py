@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.settings import Training
-from pipelines.script_options import options_of, problems_of
+from pipelines.script_options import FOLDER, options_of, problems_of
 from tests.pipelines.launch.shipped import shipped
 from tests.repository import ROOT
 
@@ -94,6 +94,25 @@ def test_options_are_read_from_loops_and_from_calls_by_another_name(
     training = Training(source_dir=folder, hyperparameters={name: value})
     mistakes = [problem.message for problem in problems_of(training, "train.py", ROOT)]
     assert [message in mistake for mistake in mistakes] == ([True] if message else [])
+
+
+def messages_of(root: Path, script: str, **hyperparameters: str | int | float | bool) -> list[str]:
+    """Return the problems of a workload's script that adds these options."""
+    (root / FOLDER).mkdir()
+    (root / FOLDER / "train.py").write_text(script, encoding="utf-8")
+    training = Training(source_dir=FOLDER, hyperparameters=hyperparameters)
+    return [problem.message for problem in problems_of(training, "train.py", root)]
+
+
+@pytest.mark.parametrize("name", ["e", "epochs", "rounds"])
+def test_an_option_is_known_by_each_of_its_names(tmp_path: Path, name: str) -> None:
+    script = 'parser.add_argument("-e", "--epochs", "--rounds", type=int)\n'
+    assert messages_of(tmp_path, script, **{name: "two"}) == ["is not a whole number"]
+
+
+def test_a_script_that_takes_further_options_is_left_alone(tmp_path: Path) -> None:
+    script = 'parser.add_argument("--epochs")\nparser.parse_known_args()\n'
+    assert messages_of(tmp_path, script, depth=2) == []
 
 
 def test_a_script_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
