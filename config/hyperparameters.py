@@ -6,6 +6,7 @@ change it without a deployment. Text becomes none: it cannot be changed for one 
 
 from __future__ import annotations
 
+import json
 import re
 import string
 from typing import Literal
@@ -47,5 +48,28 @@ def shell_characters(text: str) -> str:
 
 
 def as_text(value: HyperparameterValue) -> str:
-    """Return the value as the training script gets it on its command line."""
+    """Return the value as a pipeline's parameter has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_sent(value: HyperparameterValue) -> str:
+    """Return the value as the request has it, text in quotes where it would be read as JSON."""
+    text = as_text(value)
+    is_misread = isinstance(value, str) and _decoded(text) != text
+    return json.dumps(text) if is_misread else text
+
+
+def as_argument(sent: str) -> str:
+    """Return what the training script gets on its command line for a value in a request."""
+    return str(_decoded(sent))
+
+
+def _decoded(sent: str) -> object:
+    """Return what the training toolkit makes of a value: of `2026.10` 2026.1, of `true` True.
+
+    Source: sagemaker-training 5.1.4, environment.py, read_hyperparameters.
+    """
+    try:
+        return json.loads(sent)
+    except ValueError:
+        return sent

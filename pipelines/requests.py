@@ -9,6 +9,7 @@ from typing import Any
 from config import secrets
 from config.file_system import DATASETS_PATH
 from config.gates import Bound
+from config.hyperparameters import as_sent
 from config.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
 from config.settings import Endpoint, Environment, Framework, InputMode
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
@@ -344,7 +345,7 @@ class Requests:
             contract["model_dir"] = self._artifacts("training", "model")
         contract["sagemaker_submit_directory"] = self.parameters.code_uri
         return contract | {
-            name: value.as_text() if isinstance(value, Parameter) else value
+            name: value.as_text() if isinstance(value, Parameter) else as_sent(value)
             for name, value in self.parameters.hyperparameters.items()
         }
 

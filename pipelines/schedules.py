@@ -10,7 +10,7 @@ from typing import Any
 from config.base import Settings
 from config.errors import Problem
 from config.gates import bounds
-from config.hyperparameters import as_text
+from config.hyperparameters import as_argument, as_text
 from config.manifest import MANIFEST_PARAMETER
 from config.schedule_expressions import last_year
 from config.schedule_rules import execution_parameters
@@ -85,7 +85,7 @@ def _limit_mistake(
     if name == "InstanceType":
         return instance_type_mistake(text, environment)
     if name in options:
-        return options[name].mistake_in(text) or ""
+        return options[name].mistake_in(as_argument(text)) or ""
     if name in {bound.parameter for bound in bounds(environment.evaluation.gates)}:
         return "" if math.isfinite(float(text)) else "must be a finite number"
     if name not in _LIMITED:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from config.errors import Problem
-from config.hyperparameters import as_text, parameter_name
+from config.hyperparameters import as_argument, as_sent, parameter_name
 from config.settings import Training
 
 FOLDER = "training_code"
@@ -36,7 +36,7 @@ class Option:
     choices: tuple[str, ...] = ()
 
     def mistake_in(self, text: str) -> str | None:
-        """Return why the script would refuse this value."""
+        """Return why the script would refuse this argument."""
         if self.choices and text not in self.choices:
             return f"is not one of {', '.join(self.choices)}"
         return _mistake_of(self.kind, text)
@@ -95,8 +95,9 @@ def problems_of(training: Training, entry_point: str, root: Path | None) -> Iter
                 "correct the name, or remove it",
                 value,
             )
-        elif mistake := options[name].mistake_in(as_text(value)):
-            yield Problem(key, mistake, f"give what {entry_point} takes", value)
+        elif mistake := options[name].mistake_in(as_argument(as_sent(value))):
+            message = f"arrives as {value}, which {mistake}" if isinstance(value, bool) else mistake
+            yield Problem(key, message, f"give what {entry_point} takes", value)
 
 
 def modules_of(folder: Path, entry_point: str) -> list[Path]:

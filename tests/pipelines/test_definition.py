@@ -128,6 +128,15 @@ def test_whoever_starts_an_execution_puts_no_text_into_the_command_line() -> Non
     assert steps_by_name(document)["Train"]["Arguments"]["HyperParameters"]["optimizer"] == "adam"
 
 
+@pytest.mark.parametrize("text", ["2026.10", "71e5423", "true", "null", "64", "NaN"])
+def test_text_that_the_toolkit_would_read_as_json_is_quoted(text: str) -> None:
+    settings = environment()
+    training = settings.training.model_copy(update={"hyperparameters": {"tag": text}})
+    document = definition_for(settings.model_copy(update={"training": training}), infrastructure())
+    sent = steps_by_name(document)["Train"]["Arguments"]["HyperParameters"]["tag"]
+    assert (sent, json.loads(sent)) == (f'"{text}"', text)
+
+
 def test_an_execution_writes_below_its_own_id_only() -> None:
     steps = steps_by_name(definition())
     train = steps["Train"]["Arguments"]

@@ -13,6 +13,7 @@ from config.schedules import Schedule
 from config.settings import Environment
 from pipelines.check import check
 from pipelines.schedules import notices, outdated, problems
+from pipelines.script_options import Option
 from tests.repository import ROOT
 
 DEFINITION = {
@@ -66,6 +67,13 @@ def test_a_parameter_that_the_training_script_would_refuse_is_a_problem_of_the_f
         ConfigError, match=r"schedules\[0\]\.parameters\.Epochs.* is not a number above 0"
     ):
         check(dev, ROOT)
+
+
+def test_true_is_checked_as_the_script_gets_it() -> None:
+    declared = {"Parameters": [{"Name": "Fast", "Type": "String", "EnumValues": ["true", "false"]}]}
+    options = {"Fast": Option("fast", choices=("true", "false"))}
+    (problem,) = problems(environment(parameters={"Fast": True}), declared, options)
+    assert problem.message == "is not one of true, false"
 
 
 def test_parameters_of_a_pipeline_of_one_s_own_mean_what_they_mean_there() -> None:

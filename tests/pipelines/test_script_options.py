@@ -110,6 +110,17 @@ def test_an_option_is_known_by_each_of_its_names(tmp_path: Path, name: str) -> N
     assert messages_of(tmp_path, script, **{name: "two"}) == ["is not a whole number"]
 
 
+@pytest.mark.parametrize(
+    ("value", "messages"),
+    [(True, ["arrives as True, which is not one of true, false"]), ("true", [])],
+)
+def test_true_arrives_as_python_writes_it_and_text_as_it_is(
+    tmp_path: Path, value: str | bool, messages: list[str]
+) -> None:
+    script = 'parser.add_argument("--fast", choices=("true", "false"))\n'
+    assert messages_of(tmp_path, script, fast=value) == messages
+
+
 def test_a_script_that_takes_further_options_is_left_alone(tmp_path: Path) -> None:
     script = 'parser.add_argument("--epochs")\nparser.parse_known_args()\n'
     assert messages_of(tmp_path, script, depth=2) == []
