@@ -45,7 +45,7 @@ def problems(environment: Environment, entry_point: str, root: Path | None) -> I
             yield from _without_main(key, folder, script)
         yield from _missing_options(folder, evaluation)
         yield from _unwritten_metrics(environment, folder)
-        if environment.endpoint is not None:
+        if environment.endpoint is not None and environment.endpoint.image_uri is None:
             yield from _missing_inference(environment, folder)
 
 
@@ -165,7 +165,7 @@ def _missing_options(folder: Path, script: str) -> Iterator[Problem]:
 
 
 def _missing_inference(environment: Environment, folder: Path) -> Iterator[Problem]:
-    """Yield a problem if there is nothing that an endpoint could run."""
+    """Yield a problem if there is nothing that AWS's image could run."""
     if not (folder / ENTRY_POINT).is_file():
         message = (
             f"there is no {ENTRY_POINT} in it, which training copies into the model and the"

@@ -9,7 +9,7 @@ import pytest
 
 from config.errors import ConfigError
 from config.loader import load_environment
-from config.settings import Environment
+from config.settings import Endpoint, Environment
 from pipelines.check import check
 from pipelines.errors import Risk
 from tests.pipelines.inputs import environment
@@ -142,6 +142,11 @@ def test_a_pipeline_of_ones_own_needs_no_inference(tmp_path: Path) -> None:
         check(settings(pipeline="mine:build"), tmp_path)
     assert "inference" not in str(caught.value)
     assert "calls nothing" not in str(caught.value)
+
+
+def test_a_container_that_answers_by_itself_needs_no_inference(tmp_path: Path) -> None:
+    own = settings(endpoint=Endpoint(image_uri="mine/server:1"))
+    assert check(own, write(tmp_path, inference=None)).launch
 
 
 def test_the_shipped_scripts_say_all_of_it() -> None:
