@@ -181,8 +181,16 @@ def _on_aws_images(environment: Environment) -> Iterator[tuple[str, str]]:
         yield "evaluation", environment.evaluation.instance_type
     if environment.endpoint and environment.endpoint.image_uri is None:
         yield "endpoint", environment.endpoint.instance_type
-    if environment.serving and environment.serving.serverless is None:
-        yield "serving", environment.serving.instance_type
+    serving = environment.serving
+    if serving and serving.serverless is None and _serves_aws_image(environment):
+        yield "serving", serving.instance_type
+
+
+def _serves_aws_image(environment: Environment) -> bool:
+    """Return whether AWS's image answers: that of the release, or of what will be registered."""
+    if environment.release is not None:
+        return tables.runs_inference_script(environment.release.image_uri)
+    return environment.endpoint is None or environment.endpoint.image_uri is None
 
 
 def _other_architectures(environment: Environment, unknown: Collection[str]) -> Iterator[Problem]:

@@ -239,6 +239,28 @@ def test_a_container_that_serves_by_itself_gets_its_variables_and_no_words_on_aw
     assert "InferenceAmiVersion" not in json.dumps(checked.definition)
 
 
+SERVER = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine-cpu-arm:1"
+
+
+@pytest.mark.parametrize("instance_type", ["ml.m6g.large", "ml.g5.xlarge"])
+@pytest.mark.parametrize("release", [None, RELEASE.model_copy(update={"image_uri": SERVER})])
+def test_a_container_of_your_own_may_serve_on_any_instances(
+    instance_type: str, release: Release | None
+) -> None:
+    settings = changed(endpoint={"image_uri": SERVER}).model_copy(
+        update={"serving": Serving(instance_type=instance_type), "release": release}
+    )
+    assert "serving.instance_type" not in " ".join(check(settings).notices)
+
+
+def test_a_release_of_awss_image_is_served_by_it_whatever_comes_next() -> None:
+    settings = changed(endpoint={"image_uri": SERVER}).model_copy(
+        update={"serving": Serving(instance_type="ml.m6g.large"), "release": RELEASE}
+    )
+    with pytest.raises(ConfigError, match=r"serving\.instance_type = .*: has an Arm processor"):
+        check(settings)
+
+
 def test_an_endpoints_instances_have_the_driver_that_is_asked_for() -> None:
     ami = "al2023-ami-sagemaker-inference-gpu-4-1"
     keys = {"instance_type": "ml.g5.xlarge", "inference_ami_version": ami}
