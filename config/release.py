@@ -36,8 +36,9 @@ Instant = Annotated[
 ]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 Variable = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
-Value = Annotated[str, StringConstraints(max_length=1024)]
 MAX_ENVIRONMENT = 100  # botocore, sagemaker EnvironmentMap
+MAX_ENVIRONMENT_VALUE = 1024  # botocore, sagemaker EnvironmentValue
+Value = Annotated[str, StringConstraints(max_length=MAX_ENVIRONMENT_VALUE)]
 
 
 class Release(Settings):

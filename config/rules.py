@@ -14,6 +14,7 @@ from config import (
     metrics,
     network_rules,
     region_rules,
+    release,
     release_rules,
     schedule_rules,
     secrets,
@@ -48,7 +49,7 @@ MAX_HYPERPARAMETER_NAME = 256
 # of the 2500 that HyperParameters allows: the value of a pipeline parameter ends there
 MAX_HYPERPARAMETER_VALUE = 1024
 MAX_ENVIRONMENT = 100  # botocore, sagemaker TrainingEnvironmentMap
-MAX_ENVIRONMENT_VALUE = 512
+MAX_ENVIRONMENT_VALUE = 512  # botocore, sagemaker TrainingEnvironmentValue
 
 _PLACEHOLDER_ACCOUNT = re.compile(r"^(\d)\1{3}(\d)\2{3}(\d)\3{3}$|^123456789012$")
 _VARIABLE_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
@@ -205,7 +206,7 @@ def _endpoint_environment(environment: Environment) -> Iterator[Problem]:
     if endpoint.image_uri is None:
         message = "is for a container of your own, and AWS's image of the framework answers"
         yield Problem(section, message, "remove it, or name the container's endpoint.image_uri")
-    yield from _variables(section, endpoint.environment)
+    yield from _variables(section, endpoint.environment, release.MAX_ENVIRONMENT_VALUE)
 
 
 def _spot(environment: Environment) -> Iterator[Problem]:
@@ -306,7 +307,7 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
 
 def _container_environment(environment: Environment) -> Iterator[Problem]:
     section, variables = "training.environment", environment.training.environment
-    yield from _variables(section, variables)
+    yield from _variables(section, variables, MAX_ENVIRONMENT_VALUE)
     for name, value in variables.items():
         if name.startswith(_RESERVED_VARIABLES):
             message = (
@@ -316,7 +317,9 @@ def _container_environment(environment: Environment) -> Iterator[Problem]:
             yield Problem(f"{section}.{name}", message, "remove it, or rename it", value)
 
 
-def _variables(section: str, variables: Mapping[str, str]) -> Iterator[Problem]:
+def _variables(
+    section: str, variables: Mapping[str, str], max_value_length: int
+) -> Iterator[Problem]:
     """Yield what the API takes of no container's environment."""
     if len(variables) > MAX_ENVIRONMENT:
         yield Problem(
@@ -332,8 +335,8 @@ def _variables(section: str, variables: Mapping[str, str]) -> Iterator[Problem]:
                 "rename it",
                 value,
             )
-        if len(value) > MAX_ENVIRONMENT_VALUE:
-            message = f"has {len(value)} characters; SageMaker allows {MAX_ENVIRONMENT_VALUE}"
+        if len(value) > max_value_length:
+            message = f"has {len(value)} characters; SageMaker allows {max_value_length}"
             yield Problem(f"{section}.{name}", message, "put it into a file", value)
 
 

@@ -39,6 +39,17 @@ def test_a_wrong_one_is_one_line(tmp_path: Path, endpoint: Any, line: str) -> No
     assert line in told
 
 
+def test_a_variable_of_a_container_may_be_as_long_as_a_models(tmp_path: Path) -> None:
+    def lines(length: int) -> list[str]:
+        variables = {"image_uri": "mine/server:1", "environment": {"A": "x" * length}}
+        return lines_with(tmp_path, {"endpoint": variables})
+
+    assert lines(1024) == []
+    (told,) = lines(1025)
+    assert "endpoint.environment.A" in told
+    assert "has 1025 characters; SageMaker allows 1024" in told
+
+
 @pytest.mark.parametrize(
     ("changes", "key", "advice"),
     [
