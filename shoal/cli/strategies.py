@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from config.errors import ConfigError
 from config.loader import load_environment, strategy_names
 from pipelines.launch import resolve, tables
 from shoal.verbs.workspace import Workspace
@@ -17,6 +18,7 @@ _HEAD = ("name", "framework", "instances", "launcher", "what the toolkit starts"
 @click.pass_obj
 def strategies(workspace: Workspace, environment: str, workload: str | None) -> None:
     """List the overlays in environments/strategies/ as they look when laid over ENV (dev)."""
+    load_environment(environment, workspace.root, workload=workload)
     names = strategy_names(workspace.root)
     rows = [_HEAD, *(_row(workspace, environment, workload, name) for name in names)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
@@ -30,8 +32,13 @@ def strategies(workspace: Workspace, environment: str, workload: str | None) -> 
 def _row(
     workspace: Workspace, environment: str, workload: str | None, name: str
 ) -> tuple[str, ...]:
-    settings = load_environment(environment, workspace.root, name, workload)
-    training, contract = settings.training, resolve(settings.training, settings.region).contract
+    try:
+        settings = load_environment(environment, workspace.root, name, workload)
+        contract = resolve(settings.training, settings.region).contract
+    except ConfigError as error:
+        reasons = "; ".join(problem.line("") for problem in error.problems)
+        return name, "-", "-", "-", f"does not fit: {reasons}"
+    training = settings.training
     row = tables.strategy(training.strategy)
     framework = f"{training.framework} {training.framework_version}"
     instances = f"{training.instance_count} x {training.instance_type}"

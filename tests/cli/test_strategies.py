@@ -35,6 +35,22 @@ def test_allgather_is_shown_with_the_launcher_it_really_has(
     assert line.endswith("torchrun  torchrun on every host")
 
 
+def test_an_overlay_that_does_not_fit_is_a_row_with_the_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--root", str(ROOT), "strategies", "prod"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:-2]] == strategy_names(ROOT)
+    (row,) = [line for line in lines if line.startswith("none ")]
+    reason = "does not fit: training.instance_count = 2: none runs on one instance; "
+    assert re.match(rf"none +- +- +- +{re.escape(reason)}", row)
+
+
+def test_an_environment_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--root", str(ROOT), "strategies", "nowhere"]) == 2
+    assert 'there is no environment "nowhere"' in capsys.readouterr().err
+
+
 def test_every_strategy_has_a_page() -> None:
     pages = {path.stem for path in (ROOT / "docs" / "strategies").glob("*.md")}
     assert set(strategy_names(ROOT)) - pages == set()
