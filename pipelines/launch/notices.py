@@ -28,6 +28,11 @@ def notices_of(case: Case, *, serves: bool) -> Iterator[str]:
     yield from _image_uri(case)
     yield from _unread(case)
     yield from _overwritten(case)
+    if "volume_size_gb" in training.model_fields_set and tables.has_nvme(training.instance_type):
+        yield (
+            f"training.volume_size_gb has no effect: {training.instance_type} has NVMe disks, which"
+            " the job gets whole"
+        )
     if contract.launcher in STARTS_RANKS and _share_gpus(training):
         gpus = tables.gpu_count(training.instance_type)
         yield (

@@ -344,3 +344,8 @@ def is_arm(instance_type: str) -> bool:
 def takes_volume_key(instance_type: str) -> bool:
     """Return whether a request may name a key for the volume: not where the storage is local."""
     return _is_in("network_volume_families", instance_type)
+
+
+def has_nvme(instance_type: str) -> bool:
+    """Return whether its storage is its own NVMe disks, whatever volume a training job names."""
+    return _is_in("nvme_families", instance_type)

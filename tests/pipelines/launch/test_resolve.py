@@ -424,6 +424,21 @@ def test_where_aws_has_no_image_for_endpoints_the_notice_names_the_one_that_serv
     assert "the endpoint loads the model with that" in newest.notices[0]
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "keys", "told"),
+    [
+        ("ml.p4d.24xlarge", {"volume_size_gb": 500}, True),
+        ("ml.p4d.24xlarge", {}, False),
+        ("ml.m5.xlarge", {"volume_size_gb": 500}, False),
+    ],
+)
+def test_a_volumes_size_that_has_no_effect_is_a_notice(
+    instance_type: str, keys: dict[str, Any], told: bool
+) -> None:
+    notices = launch(strategy=Strategy.TORCHRUN, instance_type=instance_type, **keys).notices
+    assert any(line.startswith("training.volume_size_gb has no eff") for line in notices) is told
+
+
 def test_a_collective_that_nothing_reads_is_a_notice() -> None:
     assert launch(**AS_OLD, collective=Collective.ALLREDUCE).notices == (
         "training.collective is not used: only strategy smddp reads it",

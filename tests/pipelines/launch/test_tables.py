@@ -197,6 +197,18 @@ def test_instance_types_of_smddp_are_ones_that_sagemaker_trains_on() -> None:
     assert set(tables.smddp_instance_types()) <= set(shapes.values_of("TrainingInstanceType"))
 
 
+def test_every_family_that_trains_has_either_nvme_disks_or_a_volume_of_any_size() -> None:
+    types = shapes.values_of("TrainingInstanceType")
+    told = {
+        name.split(".")[1]: (tables.has_nvme(name), tables.takes_volume_key(name)) for name in types
+    }
+    assert {family for family, has in told.items() if has == (False, False)} == {"p2", "p3"}
+    assert {family for family, has in told.items() if has == (True, True)} == set()
+    assert {"p3dn", "p4d", "g4dn", "g5", "trn1", "r5d"} <= {
+        family for family, has in told.items() if has == (True, False)
+    }
+
+
 @pytest.mark.parametrize(
     ("instance_type", "gpus", "other", "arm", "volume_key"),
     [
