@@ -54,7 +54,8 @@ def test_every_former_release_of_smddp_is_before_the_first_row_and_has_its_page(
 
 def test_every_type_whose_gpus_are_counted_has_gpus() -> None:
     counted = [name for name in shapes.values_of("TrainingInstanceType") if tables.gpu_count(name)]
-    assert len(counted) == 28
+    assert len(counted) == 29
+    assert tables.gpu_memory("ml.g5.xlarge") == tables.gpu_memory("ml.g5.2xlarge")
     assert all(tables.has_gpus(name) for name in counted)
 
 
