@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="shoal-local", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True)
     serve_parser = commands.add_parser(
-        "serve", help="serve the AWS API on 127.0.0.1 until SIGTERM or Ctrl-C"
+        "serve", help="serve the AWS API on loopback until SIGTERM or Ctrl-C"
     )
     serve_parser.add_argument(
         "--port", type=int, default=0, help="port to listen on; 0 takes a free one"

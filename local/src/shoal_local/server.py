@@ -1,4 +1,4 @@
-"""The emulator: an HTTP server on 127.0.0.1 with one or more accounts behind it.
+"""The emulator: an HTTP server on loopback with one or more accounts behind it.
 
 `Emulator.start()` returns when it answers; `close()` stops every thread and child. The state
 directory says where it listens.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -45,14 +44,13 @@ from shoal_local.control.state import KEPT, State
 from shoal_local.control.upload_digests import patch_digests
 from shoal_local.errors import EmulatorError
 from shoal_local.faults import Faults
+from shoal_local.loopback import listen
 from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.jobs.containers import Machine
 from shoal_local.sagemaker.settings import Settings
 from shoal_local.snapshot import Snapshots
 
-HOST = "127.0.0.1"
-BACKLOG = 128
 DURATIONS = {each.name for each in fields(Settings) if each.name.endswith("_s")}
 
 log = logging.getLogger(__name__)
@@ -152,7 +150,7 @@ class Emulator:
         self.registry = ProcessRegistry(options.state_dir)
         self.secret = secrets.token_urlsafe(30)
         self._port = options.port
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.evaluator = Evaluator(self.registry)
         self.regions: dict[str, dict[str, Account]] = {}
@@ -170,8 +168,8 @@ class Emulator:
         )
         self.snapshots = Snapshots(options.state_dir)
         self.restored = self._restore() if options.keep else None
-        self._server = self._listen(options.port)
-        self._port = int(self._server.server_address[1])
+        self._servers = self._listen(options.port)
+        self._port = int(self._servers[0].server_address[1])
 
     def _accounts(self, shared: Shared) -> dict[str, Account]:
         """Return the accounts in a region. IAM and STS are global: an account's sessions are valid
@@ -261,32 +259,25 @@ class Emulator:
             refusal = refusal or answer
         return refusal
 
-    def _listen(self, port: int) -> BaseWSGIServer:
-        """Return the server on its port.
+    def _listen(self, port: int) -> list[BaseWSGIServer]:
+        """Return a server for each loopback address, all on the same port.
 
-        The socket is bound here, because werkzeug would print and exit when the port is taken.
+        The sockets are bound here, because werkzeug would print and exit when the port is taken.
         """
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, port))
-        except OSError as error:
-            listener.close()
-            raise EmulatorError(
-                f"port {port} of {HOST} cannot be used: {error.strerror}"
-            ) from error
-        listener.listen(BACKLOG)
-        with listener:
-            bound = listener.getsockname()[1]
-            app = LoopbackGuard(self._router, bound)
-            return make_server(
-                HOST,
-                bound,
-                app,
-                threaded=True,
-                request_handler=RequestHandler,
-                fd=listener.fileno(),
-            )
+        servers = []
+        for listener in listen(port):
+            with listener:
+                host, bound = listener.getsockname()[:2]
+                server = make_server(
+                    host,
+                    bound,
+                    LoopbackGuard(self._router, bound),
+                    threaded=True,
+                    request_handler=RequestHandler,
+                    fd=listener.fileno(),
+                )
+            servers.append(server)
+        return servers
 
     def endpoint_url(self) -> str:
         """Return the URL with the name localhost, not the address: clients derive URLs of buckets
@@ -305,13 +296,17 @@ class Emulator:
             # requests wait at the port until everything has a true status
             for account in self._all:
                 account.resume()
-        self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            kwargs={"poll_interval": 0.05},
-            daemon=True,
-            name="http",
-        )
-        self._thread.start()
+        self._threads = [
+            threading.Thread(
+                target=server.serve_forever,
+                kwargs={"poll_interval": 0.05},
+                daemon=True,
+                name=f"http at {server.host}",
+            )
+            for server in self._servers
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def description(self) -> dict[str, Any]:
         """Return the ready line; emulator.json, which only its owner reads, has the secret too."""
@@ -356,13 +351,15 @@ class Emulator:
                 step()
             except Exception:
                 log.exception("closing failed at %s", step)
-        if self.options.keep and self._thread is not None:
+        if self.options.keep and self._threads:
             self._keep()
         self.state.withdraw()
 
     def _stop_server(self) -> None:
-        if self._thread is not None:
-            self._server.shutdown()
-            self._thread.join()
-        self._server.server_close()
-        end_connections(self._server)
+        for server in self._servers if self._threads else ():
+            server.shutdown()
+        for thread in self._threads:
+            thread.join()
+        for server in self._servers:
+            server.server_close()
+            end_connections(server)

@@ -18,6 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local.tests.control.account import Account
+from shoal_local import loopback
 from shoal_local.control.loopback_guard import DEFAULT_MAX_BYTES, MAX_BYTES, check_size
 from shoal_local.control.request_handler import RequestHandler
 from shoal_local.errors import AwsError
@@ -29,6 +30,8 @@ STS = (
     " Signature=0"
 )
 S3 = STS.replace("/sts/", "/s3/")
+LOOPBACK = {"127.0.0.1": "0100007F", "::1": "00000000000000000000000001000000"}
+"""As /proc/net has them."""
 
 
 def port_of(account: Account) -> int:
@@ -401,7 +404,7 @@ def test_it_listens_on_loopback_only(account: Account) -> None:
     pid = int(
         (account.state_dir / "emulator.json").read_text().partition('"pid": ')[2].partition(",")[0]
     )
-    assert listening(pid) == {"0100007F"}
+    assert listening(pid) == {LOOPBACK[host] for host in loopback.hosts()}
 
 
 def test_only_its_user_may_look_into_the_state_directory(account: Account) -> None:

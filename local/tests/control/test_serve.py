@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,10 +15,14 @@ from pathlib import Path
 import pytest
 
 from local.tests.control.account import ROOT, Account, eventually, running
-from shoal_local import testing
+from shoal_local import loopback, testing
 from shoal_local.__main__ import parser
 from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.testing import LocalEmulator
+
+needs_ipv6 = pytest.mark.skipif(
+    loopback.IPV6 not in loopback.hosts(), reason="this machine has no ::1"
+)
 
 
 def emulator(*arguments: str) -> tuple[int, str]:
@@ -171,6 +177,33 @@ def test_a_port_that_is_taken_is_one_sentence(served: LocalEmulator, tmp_path: P
         output.strip()
         == f"emulator: port {port} of 127.0.0.1 cannot be used: Address already in use"
     )
+
+
+@needs_ipv6
+def test_it_answers_at_every_address_that_localhost_may_be(served: LocalEmulator) -> None:
+    answers = []
+    for host in ("127.0.0.1", "::1"):
+        connection = http.client.HTTPConnection(host, served.ready["port"], timeout=30)
+        connection.request("GET", "/", headers={"Host": f"localhost:{served.ready['port']}"})
+        answers.append(connection.getresponse().status)
+        connection.close()
+    assert answers == [403, 403]  # not signed
+
+
+@needs_ipv6
+def test_a_port_that_another_program_has_at_ipv6_is_refused(tmp_path: Path) -> None:
+    with socket.create_server((loopback.IPV6, 0), family=socket.AF_INET6) as theirs:
+        port = theirs.getsockname()[1]
+        code, output = emulator("serve", "--state-dir", str(tmp_path), "--port", str(port))
+    refusal = f"emulator: port {port} of ::1 cannot be used: Address already in use"
+    assert (code, output.strip()) == (1, refusal)
+
+
+def test_a_machine_without_ipv6_has_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback, "IPV6", "2001:db8::1")  # of documentation; no machine has it
+    (listener,) = loopback.listen(0)
+    with listener:
+        assert listener.getsockname()[0] == loopback.IPV4
 
 
 def test_settings_of_the_users_aws_account_do_not_reach_it(tmp_path: Path) -> None:
