@@ -124,6 +124,24 @@ def test_a_second_emulator_with_the_same_state_directory_is_refused(
     assert "an emulator already runs" in output
 
 
+def test_while_an_emulator_starts_its_folder_is_left_alone(tmp_path: Path) -> None:
+    state_dir = tmp_path / "state"
+    command = [sys.executable, "-m", "shoal_local", "serve", "--state-dir", str(state_dir)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as starting:
+        try:
+            eventually(lambda: (state_dir / "emulator.log").exists())
+            starting.send_signal(signal.SIGSTOP)  # it has not written yet where it listens
+            refusal = f"emulator: another emulator starts or stops with {state_dir}"
+            for verb in ("serve", "down"):
+                code, output = emulator(verb, "--state-dir", str(state_dir))
+                assert (code, output.splitlines()) == (1, [f"{refusal}; wait until it has"])
+            starting.send_signal(signal.SIGCONT)
+            assert starting.stdout is not None
+            assert "endpoint" in json.loads(starting.stdout.readline())
+        finally:
+            starting.kill()
+
+
 def test_children_of_a_crashed_emulator_are_ended_by_down(
     served: LocalEmulator,
 ) -> None:

@@ -4,6 +4,8 @@ crash.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -19,11 +21,13 @@ from shoal_local.processes import ProcessRegistry, started_at
 STATE_FILE = "emulator.json"
 # What `serve --keep` has kept (shoal_local/snapshot.py); only a person deletes it.
 KEPT = "kept"
-# Marks a folder whose content an emulator may delete.
+# Marks a folder whose content an emulator may delete; the emulator that uses it has it locked.
 MARKER = ".shoal-emulator"
 POLL_S = 0.05
 KEEP_LIMIT_S = 600.0
 """In which an emulator that keeps its state must have written it."""
+LOCK_LIMIT_S = 2.0
+"""For an emulator that has stopped and whose process has not ended yet."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,12 @@ class State:
     folder: Path
 
     def claim(self, *, keep: bool = False) -> str | None:
-        """Take the folder and empty it, but for what was kept.
+        """Take the folder until this process ends, and empty it, but for what was kept.
 
         Returns when the emulator before this one started, if that one did not end by itself.
-        Raises EmulatorError when the folder belongs to another user, when an emulator runs in it,
-        when it has files that no emulator made, or when it has kept state that a start without
-        `keep` would not use.
+        Raises EmulatorError when the folder belongs to another user, when an emulator runs, starts
+        or stops in it, when it has files that no emulator made, or when it has kept state that a
+        start without `keep` would not use.
         """
         running = self.running()
         if running:
@@ -55,6 +59,7 @@ class State:
                 f"{self.folder} has files that no emulator made; give an empty folder or one that"
                 " does not exist"
             )
+        self._lock()
         if (self.folder / KEPT).exists() and not keep:
             raise EmulatorError(
                 f"{self.folder} has state that an emulator kept; start with --keep, with another"
@@ -62,14 +67,32 @@ class State:
             )
         killed = self.description()
         # Until this one serves: if it cannot start, the next one tells of the one that was killed.
-        self._clean({KEPT, STATE_FILE} if keep else {KEPT})
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._clean({MARKER, KEPT, STATE_FILE} if keep else {MARKER, KEPT})
         self.folder.chmod(0o700)  # credentials of roles, code and data of jobs lie here
-        (self.folder / MARKER).touch(mode=0o600)
         (self.folder / MARKER).write_text(
             "Everything in this folder belongs to Shoal's emulator and is deleted by it.\n"
         )
         return str(killed["started_at"]) if killed else None
+
+    def _lock(self) -> int:
+        """Return the folder's marker as an open file, locked until it is closed or this process
+        ends.
+
+        Raises EmulatorError when another process has it.
+        """
+        deadline = time.monotonic() + LOCK_LIMIT_S
+        while time.monotonic() < deadline:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            marker = os.open(self.folder / MARKER, os.O_RDWR | os.O_CREAT, 0o600)
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(marker).st_nlink:  # else `down` has just deleted it
+                    return marker
+            os.close(marker)
+            time.sleep(POLL_S)
+        raise EmulatorError(
+            f"another emulator starts or stops with {self.folder}; wait until it has"
+        )
 
     def make(self, name: str) -> Path:
         """Create a folder in it."""
@@ -124,19 +147,25 @@ class State:
     def clean(self) -> list[int]:
         """End the children that a dead emulator left, delete its files, and return the pids.
 
-        What was kept stays.
+        What was kept stays. Raises EmulatorError when an emulator starts or stops in the folder.
         """
-        return self._clean({KEPT, STATE_FILE} if (self.folder / KEPT).exists() else set())
-
-    def _clean(self, spared: set[str]) -> list[int]:
         if not (self.folder / MARKER).exists():
             return []
+        marker = self._lock()
+        try:
+            return self._clean(
+                {MARKER, KEPT, STATE_FILE} if (self.folder / KEPT).exists() else set()
+            )
+        finally:
+            os.close(marker)
+
+    def _clean(self, spared: set[str]) -> list[int]:
         ended = ProcessRegistry(self.folder).sweep()
-        if not any((self.folder / name).exists() for name in spared):
+        if not spared:
             shutil.rmtree(self.folder, ignore_errors=True)
             return ended
         for path in self.folder.iterdir():
-            if path.name in {MARKER, *spared}:
+            if path.name in spared:
                 continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
