@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import resource
 import shlex
 import signal
 import sys
@@ -29,6 +30,10 @@ DEFAULT_REGION = "us-east-1"
 STOP_LIMIT_S = 20.0
 STOP_LOOK_S = 0.5
 MAX_SPEED = 3600
+MAX_OPEN_FILES = 65_536
+"""Several uploads of 10,000 parts, each an open file. Not the million that some systems allow: jobs
+inherit it, and programs that close every possible descriptor, as MPI's do, would start slowly.
+"""
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -196,6 +201,7 @@ def serve(options: argparse.Namespace) -> int:
     state = State(options.state_dir.resolve())
     killed_at = state.claim(keep=options.keep)
     isolate()
+    allow_open_files()
     (state.folder / "emulator.log").touch(mode=0o600)
     logging.basicConfig(
         filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT
@@ -254,6 +260,14 @@ def began_with(restored: Mapping[str, Any] | None, killed_at: str | None) -> str
     resources = ", ".join(f"{name}: {count}" for name, count in restored["resources"].items())
     kept = f"restored the state of {restored['kept_at']} ({resources or 'empty'})"
     return f"{lost}; {kept}" if lost else kept
+
+
+def allow_open_files() -> None:
+    """Raise the limit of open files, which is often 1024: each large object or part is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = min(hard, MAX_OPEN_FILES)
+    if soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def require_evaluator() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 from local.tests.control.account import ROOT, Account, eventually, running
 from shoal_local import loopback, testing
-from shoal_local.__main__ import parser
+from shoal_local.__main__ import MAX_OPEN_FILES, parser
 from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.testing import LocalEmulator
 
@@ -232,6 +233,17 @@ def test_settings_of_the_users_aws_account_do_not_reach_it(tmp_path: Path) -> No
     }
     with running(tmp_path / "state", environment=environment) as account:
         assert account.answers()
+
+
+def test_it_may_open_more_files_than_the_shell_that_starts_it(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    try:
+        with testing.emulator(tmp_path / "state") as local:
+            limits = resource.prlimit(local.process.pid, resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert limits == (min(hard, MAX_OPEN_FILES), hard)
 
 
 def test_a_pid_that_belongs_to_another_program_now_is_left_alone(tmp_path: Path) -> None:
