@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -63,6 +63,7 @@ def pod_of(
     addresses: dict[str, str] | None = None,
     visible: Sequence[Path] = (),
     state_dir: Path | None = None,
+    on_line: Callable[[str, str], None] | None = None,
     **scripts: str,
 ) -> Iterator[tuple[Pod, list[str]]]:
     """A running pod with a host per script, and the lines they have written; $PORT is the
@@ -92,7 +93,7 @@ def pod_of(
             ProcessRegistry(state_dir or folder),
             [Path(sys.base_prefix), *visible],
             server.server_port,
-            lambda host, line: lines.append(f"{host}: {line}"),
+            on_line or (lambda host, line: lines.append(f"{host}: {line}")),
         )
         try:
             yield pod, lines
@@ -259,7 +260,7 @@ def test_ssh_between_hosts_takes_the_jobs_key_and_no_other(runtime: Path, tmp_pa
             f"{shell}; until {knock} 2>&1 | grep AuthenticationException; do sleep 0.3; done"
         ),
     }
-    with pod_of(tmp_path, addresses, [runtime.parents[1]], None, **scripts) as (_, lines):
+    with pod_of(tmp_path, addresses, [runtime.parents[1]], None, None, **scripts) as (_, lines):
         write_ssh_client([HostPaths(tmp_path / name) for name in addresses])
         until(
             lambda: lines,
@@ -355,6 +356,24 @@ def test_the_first_host_that_fails_ends_the_others(tmp_path: Path) -> None:
     with pod_of(tmp_path, one="sleep 600", two="exit 9") as (pod, _):
         assert pod.wait(LIMIT_S)
         assert pod.exit_codes() == {"one": None, "two": 9}
+
+
+@needs_namespaces
+def test_a_container_goes_on_where_its_lines_cannot_be_handled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines: list[str] = []
+
+    def fail(_host: str, line: str) -> None:
+        lines.append(line)
+        raise TypeError(line)
+
+    # more than the pipe between them holds
+    with pod_of(tmp_path, on_line=fail, one="seq 40000") as (pod, _):
+        assert pod.wait(LIMIT_S)
+        assert pod.exit_codes() == {"one": 0}
+    assert len(lines) == 40_000
+    assert sum("a line of one" in each.getMessage() for each in caplog.records) == 1
 
 
 @pytest.fixture

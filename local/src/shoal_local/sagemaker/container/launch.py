@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import logging
 import os
 import socket
 import subprocess
@@ -36,6 +37,8 @@ _HIDDEN = (STATE_FILE, KEPT, "sagemaker-jobs", "accounts", "regions")
 """What containers do not see in the state directory: secrets, also those of other jobs' roles."""
 MAX_LINE_BYTES = 256 * 1024
 """CloudWatch Logs takes 256 KB an event; a longer line is cut into several."""
+
+log = logging.getLogger(__name__)
 
 
 class PodError(Exception):
@@ -215,9 +218,16 @@ class Pod:
 
     def _read(self, host: str, read_end: int, on_line: Callable[[str, str], None]) -> None:
         def pump() -> None:
+            has_failed = False
             with os.fdopen(read_end, "rb") as stream:
                 while line := stream.readline(MAX_LINE_BYTES):
-                    on_line(host, line.decode(errors="replace").rstrip("\r\n"))
+                    try:
+                        on_line(host, line.decode(errors="replace").rstrip("\r\n"))
+                    except Exception:
+                        # Without a reader the container could not go on writing.
+                        if not has_failed:
+                            log.exception("a line of %s in %s failed", host, self._folder)
+                        has_failed = True
 
         reader = threading.Thread(target=pump, name=f"log of {host}", daemon=True)
         reader.start()

@@ -16,7 +16,8 @@ from shoal_local.sagemaker.shapes import Document
 class Metrics:
     """Matches each line with each regular expression and publishes every value.
 
-    The first group is the value, as SageMaker documents it.
+    The first group is the value, as SageMaker documents it; a match by an alternative without that
+    group has none.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ def compile_regex(definition: Document) -> re.Pattern[str]:
         ) from None
 
 
-def _number(text: str) -> float | None:
+def _number(text: str | None) -> float | None:
+    if text is None:
+        return None
     try:
         return float(text)
     except ValueError:
