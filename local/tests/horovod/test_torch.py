@@ -80,6 +80,10 @@ def test_zero_grad_between_backward_and_step_is_refused_as_horovod_does(
     )
 
 
+def test_zero_grad_takes_no_argument_as_horovods(pair: dict[str, Any]) -> None:
+    assert pair["set_to_none"].startswith("TypeError: ")
+
+
 def test_more_backward_passes_than_announced_are_refused_as_horovod_does(
     pair: dict[str, Any],
 ) -> None:

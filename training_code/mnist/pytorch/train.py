@@ -434,7 +434,7 @@ def train_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> torch.Te
 
     backward() averages the gradients over the ranks.
     """
-    run.optimizer.zero_grad(set_to_none=True)
+    run.optimizer.zero_grad()
     with autocast(run):
         logits = run.parallel(prepare(images))
     loss = functional.cross_entropy(

@@ -73,6 +73,7 @@ moments = torch.cat(
 answer["optimizer_state"] = same_everywhere(moments) and bool(moments.abs().sum() > 0)
 
 mse_loss(model(inputs[rows]), targets[rows]).backward()
+answer["set_to_none"] = error_of(lambda: optimizer.zero_grad(set_to_none=True))
 answer["zero_grad"] = error_of(optimizer.zero_grad)
 optimizer.synchronize()
 torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)

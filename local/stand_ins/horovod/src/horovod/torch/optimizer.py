@@ -128,14 +128,14 @@ def _methods(own: Any, gradients: _Gradients) -> dict[str, Callable[..., Any]]:
             gradients.reduce()
         return own.step(self, closure)
 
-    def zero_grad(self: Any, *arguments: Any, **options: Any) -> None:
+    def zero_grad(self: Any) -> None:
         if gradients.pending:
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before optimizer.step()"
                 " or optimizer.synchronize(): Horovod prohibits it, because it is reducing these"
                 " gradients"
             )
-        own.zero_grad(self, *arguments, **options)
+        own.zero_grad(self)
 
     return {
         "synchronize": synchronize,
