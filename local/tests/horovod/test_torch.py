@@ -39,6 +39,14 @@ def test_optimizer_settings_and_state_come_from_the_root_rank(pair: dict[str, An
     assert (pair["learning_rate"], pair["optimizer_state"]) == (0.01, True)
 
 
+def test_the_distributed_optimizer_has_no_state_as_in_horovod(pair: dict[str, Any]) -> None:
+    assert pair["state"] == [2, 0]
+
+
+def test_a_state_is_made_by_a_step_before_it_is_sent_as_in_horovod(pair: dict[str, Any]) -> None:
+    assert pair["filled"] == [1.0, 1.0]
+
+
 def test_ranks_and_sizes_are_those_of_mpirun(pair: dict[str, Any]) -> None:
     assert (pair["place"], pair["initialized"]) == ([0, 2, 0, 2], False)
     assert pair["too early"].endswith("Horovod has not been initialized; use hvd.init().")

@@ -56,15 +56,20 @@ def joined(environ: Mapping[str, str]) -> Iterator[HorovodRanks]:
 
 
 def distribute(run: Run) -> None:
-    """Start every rank from rank 0's weights and optimizer state.
+    """Let the optimizer's step() average the gradients.
 
-    From then on the optimizer's step() averages the gradients.
+    Horovod makes a new optimizer, without the state of the first: a checkpoint is read afterwards.
     """
-    hvd.broadcast_parameters(run.network.state_dict(), root_rank=0)
-    hvd.broadcast_optimizer_state(run.optimizer, root_rank=0)
     run.optimizer = hvd.DistributedOptimizer(
         run.optimizer, named_parameters=run.network.named_parameters()
     )
+
+
+def broadcast(run: Run) -> None:
+    """Start every rank from rank 0's weights and optimizer state."""
+    hvd.broadcast_parameters(run.network.state_dict(), root_rank=0)
+    if run.optimizer.state:  # Horovod would take a step to fill an empty one
+        hvd.broadcast_optimizer_state(run.optimizer, root_rank=0)
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -80,8 +85,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         )
         run.say(proof)
         run.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
-        position = resume(run)
         distribute(run)
+        position = resume(run)
+        broadcast(run)
         finish(run, train(run, position))
 
 

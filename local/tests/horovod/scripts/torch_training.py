@@ -95,6 +95,14 @@ for _ in range(2 if rank == 0 else 0):  # only rank 0 has a gradient
 half.step()
 answer["missing gradient"] = used.weight.grad.tolist()
 
+stepped = torch.optim.Adam(used.parameters())
+stepped.step()
+stepped.step()
+fresh = hvd.DistributedOptimizer(stepped)
+answer["state"] = [len(stepped.state), len(fresh.state)]
+hvd.broadcast_optimizer_state(fresh, root_rank=0)
+answer["filled"] = [float(state["step"]) for state in fresh.state.values()]
+
 own = torch.tensor([rank + 1.0, 2.0 * (rank + 1)])
 answer["ops"] = {
     op.value: hvd.allreduce(own, op=op).tolist() for op in (hvd.Average, hvd.Sum, hvd.Min, hvd.Max)

@@ -72,8 +72,9 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     backward_passes_per_step: int = 1,
     op: ReduceOp = Average,
 ) -> Any:
-    """Return the same optimizer, whose step() reduces gradients over all ranks first.
+    """Return a new optimizer, whose step() reduces gradients over all ranks first.
 
+    As Horovod's, it has the parameters and settings of `optimizer`, and none of its state.
     It also gets synchronize() and skip_synchronize().
     """
     parameters = [
@@ -86,12 +87,8 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         _check_names(list(named_parameters), parameters)
     gradients = _Gradients(parameters, compression, backward_passes_per_step, choose(op))
     own = type(optimizer)
-    # A learning rate scheduler that was made earlier has put its own there.
-    vars(optimizer).pop("step", None)
-    optimizer.__class__ = type(
-        own.__name__, (own,), {"__module__": own.__module__, **_methods(own, gradients)}
-    )
-    return optimizer
+    members = {"__module__": own.__module__, **_methods(own, gradients)}
+    return type(own.__name__, (own,), members)(optimizer.param_groups)
 
 
 def _check_names(named_parameters: list[tuple[str, Any]], parameters: list[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -24,8 +25,21 @@ def broadcast_parameters(
 def broadcast_optimizer_state(optimizer: Any, root_rank: int) -> None:
     """Give every rank the state and settings of rank `root_rank`'s optimizer.
 
-    These are learning rate, momentum and moments.
+    These are learning rate, momentum and moments. As in Horovod, a rank that has no state first
+    takes a step with gradients of 0, which its optimizer counts.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")  # noqa: TRY004 - Horovod raises ValueError
+    if not optimizer.state:
+        _fill_state(optimizer)
     optimizer.load_state_dict(broadcast_object(optimizer.state_dict(), root_rank))
+
+
+def _fill_state(optimizer: Any) -> None:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+    # The other ranks may have a state, and then take no step.
+    with getattr(optimizer, "skip_synchronize", nullcontext)():
+        optimizer.step()
