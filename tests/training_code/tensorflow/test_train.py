@@ -14,7 +14,8 @@ from tests.training_code.tensorflow.conftest import Trained
 from tests.training_code.tensorflow.job import CODE, JOB_NAME, Job
 from tests.training_code.training import EPOCH, PROGRESS, accuracies
 
-SPOILT = Path(__file__).with_name("scripts") / "save_spoilt_weights.py"
+SCRIPTS = Path(__file__).with_name("scripts")
+SPOILT = SCRIPTS / "save_spoilt_weights.py"
 
 
 def test_metrics_have_the_form_that_the_metric_definitions_look_for(alone: Trained) -> None:
@@ -94,3 +95,13 @@ def test_weights_that_are_no_numbers_are_not_saved(tensorflow: Runtime, tmp_path
         "ValueError: the weights are not finite, no model is saved"
     )
     assert list(folder.glob("*")) == []
+
+
+def test_optimizers_of_every_version_make_their_variables_before_the_first_step(
+    tensorflow: Runtime, tmp_path: Path
+) -> None:
+    """TensorFlow 2.9.2 and 2.10.1 have those that are called legacy today, without build()."""
+    command = tensorflow.alone(SCRIPTS / "build_optimizers.py", CODE)
+    counts = json.loads(tensorflow.run(command, tmp_path).output.splitlines()[-1])
+    assert counts["legacy"] == [5, 5]  # the count of steps, and two moments a weight
+    assert counts["new"][0] == counts["new"][1] >= 5

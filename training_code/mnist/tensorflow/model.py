@@ -84,6 +84,17 @@ def new_optimizer(rates: Sequence[float]) -> tf.keras.optimizers.Optimizer:
     return tf.keras.optimizers.Adam(Rates(rates))
 
 
+def build(optimizer: tf.keras.optimizers.Optimizer, variables: Sequence[tf.Variable]) -> None:
+    """Make the optimizer's variables before its first step.
+
+    Optimizers of TensorFlow before 2.11 have no build(), only what their own first step calls.
+    """
+    if hasattr(optimizer, "build"):
+        optimizer.build(variables)
+    else:
+        optimizer._create_all_weights(variables)
+
+
 def prepare(images: tf.Tensor) -> tf.Tensor:
     """Turn uint8 images (N, 28, 28) into the network's input: float32 (N, 28, 28, 1),
     normalised.

@@ -25,7 +25,7 @@ import tensorflow as tf
 from checkpoint import Checkpoint
 from data import read_test, read_train, shuffled_records
 from metrics import Metrics
-from model import mean_loss, new_network, new_optimizer, save, test_sums
+from model import build, mean_loss, new_network, new_optimizer, save, test_sums
 from plan import Options, Plan, parse_options
 
 CHIEFS_DISK = "/job:chief/replica:0/task:0/device:CPU:0"
@@ -56,7 +56,7 @@ def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterReso
     metrics = Metrics(plan, "parameter_server", processes=sum(parts.values()), parts=parts)
     with strategy.scope():
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
-        optimizer.build(network.trainable_variables)
+        build(optimizer, network.trainable_variables)
     checkpoint = Checkpoint(
         plan, network, optimizer, folder=options.checkpoint_dir, io_device=CHIEFS_DISK
     )
