@@ -22,6 +22,7 @@ from tests.training_code.test_evaluate import pack
 
 JSON = "application/json"
 JOB_NAME = "job-of-the-test"
+CONSTANT = Path(__file__).with_name("scripts") / "fit_constant_column.py"
 ANSWER = """
 import json, sys
 from pathlib import Path
@@ -142,3 +143,9 @@ def train(root: Path, workload: str, runtime: Runtime, folder: Path) -> Trained:
     assert measured.returncode == 0, measured.output
     report = (folder / "report" / "evaluation.json").read_bytes()
     return Trained(root, workload, runtime, folder, job.output, Evaluation.of(report))
+
+
+def fit_constant_column(root: Path, workload: str, runtime: Runtime, folder: Path) -> str:
+    """Return what the script says of the workload's network."""
+    code = workload_folder(workload, root) / "pytorch"
+    return runtime.run(runtime.alone(CONSTANT, code), folder).output

@@ -9,7 +9,7 @@ import pytest
 from local.tests.smddp.runtime import Runtime
 from shoal.verbs.model_archive import content_sha256
 from shoal.verbs.new_workload import write_workload
-from tests.training_code.table_job import train
+from tests.training_code.table_job import fit_constant_column, train
 
 
 @pytest.mark.nightly
@@ -24,3 +24,11 @@ def test_it_works_at_once(runtime: Runtime, tmp_path: Path, task: str) -> None:
     tested = trained.smoke_test(tmp_path)
     assert not tested.error
     assert tested.result["status"] == "Passed"
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_a_column_that_is_constant_leaves_the_answers_numbers(
+    runtime: Runtime, tmp_path: Path, task: str
+) -> None:
+    write_workload(tmp_path, "fresh", "pytorch", task)
+    assert fit_constant_column(tmp_path, "fresh", runtime, tmp_path) == "True True\n"

@@ -11,7 +11,7 @@ import pytest
 from local.tests.smddp.runtime import Runtime
 from shoal.verbs.model_archive import content_sha256
 from tests.repository import CHECKOUT
-from tests.training_code.table_job import Trained, prepare, train
+from tests.training_code.table_job import Trained, fit_constant_column, prepare, train
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +44,9 @@ def test_its_answers_pass_its_smoke_test(trained: Trained, tmp_path: Path) -> No
     tested = trained.smoke_test(tmp_path)
     assert not tested.error
     assert tested.result["status"] == "Passed"
+
+
+def test_a_column_that_is_constant_leaves_the_answers_numbers(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    assert fit_constant_column(CHECKOUT, "houses", runtime, tmp_path) == "True True\n"

@@ -41,13 +41,19 @@ class Network(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where t
 
     def fit_scale(self, features: torch.Tensor, targets: torch.Tensor) -> None:
         """Take mean and standard deviation from all training rows."""
-        self.features_mean, self.features_std = features.mean(0), features.std(0)
-        self.targets_mean, self.targets_std = targets.mean().reshape(1), targets.std().reshape(1)
+        self.features_mean, self.features_std = features.mean(0), _std(features)
+        self.targets_mean, self.targets_std = targets.mean().reshape(1), _std(targets).reshape(1)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Return the targets."""
         scaled = self.layers((features - self.features_mean) / self.features_std).squeeze(1)
         return scaled * self.targets_std + self.targets_mean  # type: ignore[no-any-return, unused-ignore]
+
+
+def _std(values: torch.Tensor) -> torch.Tensor:
+    """Return the standard deviation of each column, 1 of a constant one."""
+    std = values.std(0)
+    return std.masked_fill(std == 0, 1)
 
 
 @dataclass(frozen=True)

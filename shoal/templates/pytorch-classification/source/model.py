@@ -20,11 +20,17 @@ class Network(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where t
 
     def fit_scale(self, rows: torch.Tensor, targets: torch.Tensor) -> None:
         """Take mean and standard deviation from all training rows."""
-        self.rows_mean, self.rows_std = rows.mean(0), rows.std(0)
+        self.rows_mean, self.rows_std = rows.mean(0), _std(rows)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Return one logit a class and row."""
         return self.layers((rows - self.rows_mean) / self.rows_std)  # type: ignore[no-any-return, unused-ignore]
+
+
+def _std(values: torch.Tensor) -> torch.Tensor:
+    """Return the standard deviation of each column, 1 of a constant one."""
+    std = values.std(0)
+    return std.masked_fill(std == 0, 1)
 
 
 def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

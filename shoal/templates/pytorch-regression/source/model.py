@@ -19,13 +19,19 @@ class Network(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where t
 
     def fit_scale(self, rows: torch.Tensor, targets: torch.Tensor) -> None:
         """Take mean and standard deviation from all training rows."""
-        self.rows_mean, self.rows_std = rows.mean(0), rows.std(0)
-        self.targets_mean, self.targets_std = targets.mean().reshape(1), targets.std().reshape(1)
+        self.rows_mean, self.rows_std = rows.mean(0), _std(rows)
+        self.targets_mean, self.targets_std = targets.mean().reshape(1), _std(targets).reshape(1)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Return one number a row."""
         outputs = self.layers((rows - self.rows_mean) / self.rows_std)
         return outputs * self.targets_std + self.targets_mean  # type: ignore[no-any-return, unused-ignore]
+
+
+def _std(values: torch.Tensor) -> torch.Tensor:
+    """Return the standard deviation of each column, 1 of a constant one."""
+    std = values.std(0)
+    return std.masked_fill(std == 0, 1)
 
 
 def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
