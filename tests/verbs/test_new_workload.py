@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from config.errors import LaunchError
 from config.loader import load_environment
 from config.workload import load_workload
 from pipelines.check import check
+from pipelines.launch import resolve
 from shoal.verbs.errors import UsageError
 from shoal.verbs.new_workload import MAX_NAME_CHARACTERS, TASKS, write_workload
 from tests.repository import CHECKOUT
@@ -51,6 +53,19 @@ def test_its_scripts_have_types(
         check=False,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("framework", "version"), [("pytorch", "1.13.1"), ("tensorflow", "2.11.0")]
+)
+def test_an_image_whose_python_is_too_old_is_refused(
+    tmp_path: Path, framework: str, version: str
+) -> None:
+    write_workload(tmp_path, "fresh", framework, "regression")
+    environment = load_environment("fresh", tmp_path)
+    training = environment.training.model_copy(update={"framework_version": version})
+    with pytest.raises(LaunchError, match=r"has Python 3\.9, and .*fresh/.* needs 3\.10"):
+        resolve(training, environment.region, root=tmp_path)
 
 
 def test_nothing_of_the_templates_own_name_is_left(tmp_path: Path) -> None:

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from config.errors import LaunchError
+from config.settings import Framework, Strategy, Training
+from config.workload import load_workload
 from local.tests.smddp.runtime import Runtime
+from pipelines.launch import resolve
 from shoal.verbs.model_archive import content_sha256
 from tests.repository import CHECKOUT
 from tests.training_code.table_job import Trained, fit_constant_column, prepare, train
@@ -50,3 +54,15 @@ def test_a_column_that_is_constant_leaves_the_answers_numbers(
     runtime: Runtime, tmp_path: Path
 ) -> None:
     assert fit_constant_column(CHECKOUT, "houses", runtime, tmp_path) == "True True\n"
+
+
+def test_an_image_whose_python_has_no_filter_in_tarfile_is_refused() -> None:
+    oldest = load_workload("houses", CHECKOUT).frameworks[Framework.PYTORCH].min_python
+    training = Training(
+        source_dir="training_code/houses/pytorch",
+        strategy=Strategy.TORCHRUN,
+        framework_version="2.2.0",
+        min_python=oldest,
+    )
+    with pytest.raises(LaunchError, match=r"has Python 3\.10, and .*houses/pytorch needs 3\.11"):
+        resolve(training, "us-east-1", root=CHECKOUT)
