@@ -459,8 +459,10 @@ def test_an_execution_that_has_ended_is_not_stopped(failed: Finished, checkout: 
 def test_a_hyperparameter_that_the_script_would_refuse_starts_nothing(
     emulator: dict[str, str], checkout: Checkout
 ) -> None:
+    before = executions(emulator)
     result = checkout.run("run", "dev", "--local", "--parameter", "Epochs=0")
     assert (result.exit_code, "'0' is not a number above 0" in result.output) == (2, True)
+    assert executions(emulator) == before
 
 
 def test_the_dataset_is_uploaded_once(uploads: tuple[Finished, Finished]) -> None:

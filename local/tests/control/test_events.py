@@ -187,11 +187,17 @@ def test_only_the_messages_that_a_partial_batch_response_names_stay(account: Acc
     for body in ("good", "bad"):
         account.client("sqs").send_message(QueueUrl=url, MessageBody=body)
     source = (
-        "def handler(event, context):\n    return {'batchItemFailures': [{'itemIdentifier':"
+        "def handler(event, context):\n"
+        "    for record in event['Records']:\n"
+        "        print('body', record['body'])\n"
+        "    return {'batchItemFailures': [{'itemIdentifier':"
         " r['messageId']} for r in event['Records'] if r['body'] == 'bad']}\n"
     )
-    mapped(account, source, arn, FunctionResponseTypes=["ReportBatchItemFailures"])
+    name = mapped(account, source, arn, FunctionResponseTypes=["ReportBatchItemFailures"])
     assert eventually(lambda: sum(counted(account, url)) == 1)
+    times = account.log(name).count("body bad")
+    assert eventually(lambda: account.log(name).count("body bad") > times + 1)
+    assert sum(counted(account, url)) == 1
 
 
 def test_a_mapping_goes_on_after_a_failure_that_nobody_expects(account: Account) -> None:

@@ -259,9 +259,12 @@ def test_wrong_answers_trip_no_alarm(account: Account, blue: str) -> None:
     errors = alarm(account, "quiet-errors", blue, "Invocation5XXErrors", 0.05)
     latency = alarm(account, "quiet-latency", blue, "ModelLatency", 5e6)
     forgotten(account, blue)
-    update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 60}, errors, latency))
-    endpoint = settled(account, blue)
+    with calling(account, blue) as calls:
+        update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 1440}, errors, latency))
+        counts = while_baking(account, 0.3, calls)
+        endpoint = settled(account, blue)
     assert endpoint["EndpointConfigName"] == "green", endpoint
+    assert counts[GREEN] > 0, counts
     assert invoke(account, blue, {"x": 1}) == {"y": GREEN}
     back(account)
 

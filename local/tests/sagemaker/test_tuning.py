@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.tests.sagemaker.account import BUCKET, TRAINING_IMAGE, Account, archive, until
+from local.tests.sagemaker.account import TRAINING_IMAGE, Account, archive, until
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.jobs.tuning_search import NumberRange, read_ranges, search_for
 from shoal_local.sagemaker.jobs.tuning_stopping import CompletionCriteria, EarlyStopping
@@ -356,7 +356,8 @@ def test_what_its_training_jobs_could_not_do_is_refused_at_once(
         start(account, "never", body)
     with pytest.raises(ClientError, match="ResourceNotFound"):
         described(account, "never")
-    assert account.keys(f"out/never/{BUCKET}") == []
+    jobs = account.sagemaker.list_training_jobs(NameContains="never-")["TrainingJobSummaries"]
+    assert (jobs, account.keys("out/never")) == ([], [])
 
 
 def test_a_bayesian_search_comes_closer_to_the_best_than_chance() -> None:
