@@ -127,14 +127,16 @@ def test_it_runs_with_the_parameters_it_declares(mine: Checkout, target: Target)
 def test_a_mistake_in_it_is_one_line_of_the_environment_file(mine: Checkout) -> None:
     module = mine.root / "my_pipelines" / "hello.py"
     module.write_text(MODULE.replace('"InstanceCount"', '"InstanceCuont"'))
-    result = mine.run("check")
+    try:
+        result = mine.run("check")
+    finally:
+        module.write_text(MODULE)
     assert result.exit_code == 2
     assert (
         'environments/mine.yaml:6: pipeline = "my_pipelines.hello:build": in the definition, Hello.'
         in result.output
     )
     assert "InstanceCuont: unknown field" in result.output
-    module.write_text(MODULE)
 
 
 @pytest.mark.nightly
@@ -209,13 +211,15 @@ def restored(iam: Any, role: str) -> Iterator[None]:
         name: iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
         for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
     }
-    yield
-    _delete(iam, role)
-    trust = json.dumps(before["AssumeRolePolicyDocument"])
-    more = {key: before[key] for key in ("Description", "MaxSessionDuration") if key in before}
-    iam.create_role(RoleName=role, AssumeRolePolicyDocument=trust, **more)
-    for name, document in policies.items():
-        iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps(document))
+    try:
+        yield
+    finally:
+        _delete(iam, role)
+        trust = json.dumps(before["AssumeRolePolicyDocument"])
+        more = {key: before[key] for key in ("Description", "MaxSessionDuration") if key in before}
+        iam.create_role(RoleName=role, AssumeRolePolicyDocument=trust, **more)
+        for name, document in policies.items():
+            iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps(document))
 
 
 def _delete(iam: Any, role: str) -> None:

@@ -139,13 +139,15 @@ def serving(emulator: dict[str, str]) -> Iterator[None]:
     }
     client.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
     client.create_endpoint(EndpointName=name, EndpointConfigName=name)
-    client.get_waiter("endpoint_in_service").wait(
-        EndpointName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
-    )
-    yield
-    client.delete_endpoint(EndpointName=name)
-    client.delete_endpoint_config(EndpointConfigName=name)
-    client.delete_model(ModelName=name)
+    try:
+        client.get_waiter("endpoint_in_service").wait(
+            EndpointName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+        )
+        yield
+    finally:
+        client.delete_endpoint(EndpointName=name)
+        client.delete_endpoint_config(EndpointConfigName=name)
+        client.delete_model(ModelName=name)
 
 
 @contextmanager
@@ -160,8 +162,10 @@ def without(emulator: dict[str, str], actor: str, sid: str) -> Iterator[None]:
     iam.put_role_policy(
         RoleName=role, PolicyName=name, PolicyDocument=json.dumps({**policy, "Statement": kept})
     )
-    yield
-    iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps(policy))
+    try:
+        yield
+    finally:
+        iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps(policy))
 
 
 def run_json(checkout: Checkout, run: str, folder: Path) -> dict[str, Any]:

@@ -56,8 +56,10 @@ def quota(target: Target, name: str, value: float) -> Iterator[None]:
     (findings,) = [each for page in pages for each in page["Quotas"] if each["QuotaName"] == name]
     change = {"ServiceCode": "sagemaker", "QuotaCode": findings["QuotaCode"]}
     client.request_service_quota_increase(**change, DesiredValue=value)
-    yield
-    client.request_service_quota_increase(**change, DesiredValue=findings["Value"])
+    try:
+        yield
+    finally:
+        client.request_service_quota_increase(**change, DesiredValue=findings["Value"])
 
 
 def test_an_environment_that_can_run_has_no_failed_finding(target: Target) -> None:
@@ -280,9 +282,11 @@ def bootstrapped(
     if encryption:
         rules = [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", **encryption}}]
         s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": rules})
-    yield
-    ssm.delete_parameter(Name=name)
-    s3.delete_bucket(Bucket=bucket)
+    try:
+        yield
+    finally:
+        ssm.delete_parameter(Name=name)
+        s3.delete_bucket(Bucket=bucket)
 
 
 def key_with_policy(target: Target, *statements: dict[str, Any]) -> str:
