@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from tests.repository import link_checkout
 
 OWN_IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
 _TIMEOUT_S = 280
+_CLEAN_UP_S = 120
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,25 @@ class Checkout:
         """The first account of the emulator that runs for it."""
         return Workspace(self.root, os.environ).local_server.require().target
 
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """`shoal` for the time of a block; one that still runs then is told to end, and killed if
+        it does not.
+        """
+        with self.start(*arguments) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+                    with suppress(subprocess.TimeoutExpired):
+                        process.communicate(timeout=_CLEAN_UP_S)
+                process.kill()
+
     def run(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> Finished:
         """Runs `shoal` to its end."""
-        process = self.start(*arguments)
-        output, _ = process.communicate(timeout=timeout_s)
+        with self.running(*arguments) as process:
+            output, _ = process.communicate(timeout=timeout_s)
         return Finished(process.returncode, output)
 
     def summary(self, output: str = "demo-out") -> dict[str, Any]:
@@ -128,8 +145,10 @@ def demo(checkout: Checkout) -> Finished:
     """In the emulator of `shoal local up`, which applies the policies of every role and is stopped
     afterwards.
     """
-    started = checkout.run("local", "up", "--enforce-iam")
-    assert started.exit_code == 0, started.output
-    finished = checkout.run("demo")
-    stopped = checkout.run("local", "down")
+    try:
+        started = checkout.run("local", "up", "--enforce-iam")
+        assert started.exit_code == 0, started.output
+        finished = checkout.run("demo")
+    finally:
+        stopped = checkout.run("local", "down")
     return Finished(finished.exit_code or stopped.exit_code, finished.output + stopped.output)

@@ -22,14 +22,14 @@ def failed(checkout: Checkout) -> Finished:
 @pytest.fixture(scope="module")
 def interrupted(checkout: Checkout) -> Finished:
     """A demo that gets Ctrl-C once training has begun to report."""
-    process = checkout.start("demo", "--output", str(checkout.root / "interrupted"))
     lines = []
-    for line in process.stdout or ():
-        lines.append(line)
-        if "images/s" in line:
-            process.send_signal(signal.SIGINT)
-            break
-    rest, _ = process.communicate(timeout=120)
+    with checkout.running("demo", "--output", str(checkout.root / "interrupted")) as process:
+        for line in process.stdout or ():
+            lines.append(line)
+            if "images/s" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        rest, _ = process.communicate(timeout=120)
     return Finished(process.returncode, "".join(lines) + rest)
 
 

@@ -85,12 +85,12 @@ def test_data_are_checked_somebody_is_asked_and_a_dataset_is_scored(mine: Checko
     key = f"datasets/{names.environment.data.dataset}/score/new.csv"
     s3.put_object(Bucket=names.bucket("data"), Key=key, Body=ROWS)
 
-    running = mine.start("run", "houses", "--local", "--follow")
-    asked = question(target, queue)
-    target.client("sagemaker").send_pipeline_execution_step_success(
-        CallbackToken=asked["token"], OutputParameters=[{"Name": "answered_by", "Value": "Ada"}]
-    )
-    output, _ = running.communicate(timeout=240)
+    with mine.running("run", "houses", "--local", "--follow") as running:
+        asked = question(target, queue)
+        target.client("sagemaker").send_pipeline_execution_step_success(
+            CallbackToken=asked["token"], OutputParameters=[{"Name": "answered_by", "Value": "Ada"}]
+        )
+        output, _ = running.communicate(timeout=240)
     assert running.returncode == 0, output
 
     assert "353 rows" in succeeds(mine, "logs", "houses", "latest", "CheckData", "--local")

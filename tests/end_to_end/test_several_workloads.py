@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -100,16 +101,21 @@ class Three:
 
     def shoal(self, words: str, *more: str) -> str:
         """Run it on the emulator; return its output."""
-        finished = ended(self.checkout.start(*words.split(), *more, "--local"))
+        with self.checkout.running(*words.split(), *more, "--local") as process:
+            finished = ended(process)
         assert finished.exit_code == 0, finished.output
         return finished.output
 
     def at_once(self, *commands: tuple[str, ...]) -> None:
         """Run them on the emulator at the same time."""
-        running = {words: self.checkout.start(*words, "--local") for words in commands}
-        for words, process in running.items():
-            finished = ended(process)
-            assert finished.exit_code == 0, f"{words}: {finished.output}"
+        with ExitStack() as stack:
+            running = {
+                words: stack.enter_context(self.checkout.running(*words, "--local"))
+                for words in commands
+            }
+            for words, process in running.items():
+                finished = ended(process)
+                assert finished.exit_code == 0, f"{words}: {finished.output}"
 
     def target(self, environment: str) -> Target:
         server = Workspace(self.root, os.environ).local_server.require()
@@ -143,10 +149,12 @@ class Three:
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
     three = Three(tmp_path_factory.mktemp("three"))
     options = ("--enforce-iam", "--hosting-speed", "120")
-    started = three.checkout.run("local", "up", *ENVIRONMENTS, *options)
-    assert started.exit_code == 0, started.output
-    yield three
-    three.checkout.run("local", "down")
+    try:
+        started = three.checkout.run("local", "up", *ENVIRONMENTS, *options)
+        assert started.exit_code == 0, started.output
+        yield three
+    finally:
+        three.checkout.run("local", "down")
     assert mentioning(str(three.root)) == ()
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -22,6 +21,7 @@ import pytest
 
 from local.tests.control.account import eventually
 from local.tests.ports import unused_ports
+from shoal.verbs.processes import stop
 from shoal.verbs.target import Target
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.repository import CHECKOUT, ROOT
@@ -37,12 +37,14 @@ def emulator(checkout: Checkout) -> Iterator[dict[str, str]]:
     """A deployed `dev`, with the policies of every role applied; what `local up` tells to
     export.
     """
-    started = checkout.run("local", "up", "--enforce-iam")
-    assert started.exit_code == 0, started.output
-    deployed = checkout.run("deploy", "dev", "--local")
-    assert deployed.exit_code == 0, deployed.output
-    yield dict(re.findall(r"export (\w+)=(\S+)", started.output))
-    checkout.run("local", "down")
+    try:
+        started = checkout.run("local", "up", "--enforce-iam")
+        assert started.exit_code == 0, started.output
+        deployed = checkout.run("deploy", "dev", "--local")
+        assert deployed.exit_code == 0, deployed.output
+        yield dict(re.findall(r"export (\w+)=(\S+)", started.output))
+    finally:
+        checkout.run("local", "down")
 
 
 @pytest.fixture(scope="module")
@@ -211,10 +213,13 @@ def mlflow_server(tmp_path: Path) -> Iterator[str]:
         start_new_session=True,
     )
     uri = f"http://127.0.0.1:{port}"
-    assert eventually(lambda: process.poll() is not None or _is_up(f"{uri}/health"), 300)
-    yield uri
-    os.killpg(process.pid, signal.SIGTERM)
-    process.wait()
+    health = f"{uri}/health"
+    try:
+        assert eventually(lambda: process.poll() is not None or _is_up(health), 300)
+        assert (process.poll(), _is_up(health)) == (None, True)
+        yield uri
+    finally:
+        stop(process)
 
 
 def _is_up(address: str) -> bool:

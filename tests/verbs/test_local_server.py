@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from tests.verbs.conftest import ACCOUNT, REGION
 
 
 @pytest.fixture
-def local_server(tmp_path: Path) -> LocalServer:
-    return LocalServer(ROOT, tmp_path / "state", tmp_path / "emulator.log", os.environ)
+def local_server(tmp_path: Path) -> Iterator[LocalServer]:
+    server = LocalServer(ROOT, tmp_path / "state", tmp_path / "emulator.log", os.environ)
+    yield server
+    server.sweep()
 
 
 def test_it_answers_as_the_account_when_start_returns_and_is_gone_when_shut_down(

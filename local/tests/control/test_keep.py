@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,9 +77,11 @@ class Restarted:
     secret: str
 
 
-def started(state_dir: Path, *options: str) -> tuple[LocalEmulator, Account]:
-    local = LocalEmulator.start(state_dir, "--keep", "--port", "0", *options)
-    return local, Account(local.account.endpoint, state_dir)
+@contextmanager
+def keeping(state_dir: Path) -> Iterator[tuple[LocalEmulator, Account]]:
+    """An emulator that keeps its state, for the time of a block."""
+    with testing.emulator(state_dir, "--keep", "--port", "0") as local:
+        yield local, Account(local.account.endpoint, state_dir)
 
 
 def described(account: Account) -> dict[tuple[str, str], Any]:
@@ -162,13 +165,11 @@ def fill(account: Account) -> None:
 @pytest.fixture(scope="module")
 def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
     state_dir = tmp_path_factory.mktemp("keep") / "state"
-    local, account = started(state_dir)
-    fill(account)
-    before, secret = described(account), account.secret
-    assert local.stop() == []
-    local, account = started(state_dir)
-    yield Restarted(account, dict(local.ready), before, described(account), secret)
-    assert local.stop() == []
+    with keeping(state_dir) as (_, account):
+        fill(account)
+        before, secret = described(account), account.secret
+    with keeping(state_dir) as (local, account):
+        yield Restarted(account, dict(local.ready), before, described(account), secret)
 
 
 @pytest.mark.parametrize("look", [each[:2] for each in DESCRIBED], ids=".".join)
@@ -264,14 +265,13 @@ def state_dir(restarted: Restarted, tmp_path: Path) -> Path:
 def test_after_a_kill_the_last_stop_is_restored_and_the_start_says_what_is_lost(
     state_dir: Path,
 ) -> None:
-    killed, account = started(state_dir)
-    account.client("s3").put_object(Bucket="kept", Key="later", Body=b"lost")
-    killed.kill()
-    local, account = started(state_dir)
-    objects = account.client("s3").list_objects_v2(Bucket="kept")["Contents"]
-    assert [each["Key"] for each in objects] == ["object"]
-    assert local.ready["restored"]["lost_since"] == killed.ready["started_at"]
-    assert local.stop() == []
+    with keeping(state_dir) as (killed, account):
+        account.client("s3").put_object(Bucket="kept", Key="later", Body=b"lost")
+        killed.kill()
+        with keeping(state_dir) as (local, account):
+            objects = account.client("s3").list_objects_v2(Bucket="kept")["Contents"]
+            assert [each["Key"] for each in objects] == ["object"]
+            assert local.ready["restored"]["lost_since"] == killed.ready["started_at"]
 
 
 @pytest.mark.parametrize(

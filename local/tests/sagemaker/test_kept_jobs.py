@@ -15,11 +15,11 @@ import pytest
 from local.tests.sagemaker.account import ACCOUNT_ID, Account, until
 from local.tests.sagemaker.hosted import GOOD_MODEL, deploy, invoke
 from local.tests.sagemaker.test_callbacks import ask
+from shoal_local import testing
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.service import SageMakerService
 from shoal_local.server import Emulator
-from shoal_local.testing import LocalEmulator
 
 STOPPED = "InternalServerError: shoal-local was stopped while this ran."
 GROUP = "/aws/sagemaker/TrainingJobs"
@@ -74,15 +74,13 @@ def restarted(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     assert runtime.exists()
     state_dir = tmp_path_factory.mktemp("kept") / "state"
     options = ("--keep", "--account", ACCOUNT_ID)
-    local = LocalEmulator.start(state_dir, *options)
-    account = Account.at(local.account)
-    job, execution = fill(account)
-    files = account.model_files(job)
-    assert local.stop() == []
-    local = LocalEmulator.start(state_dir, *options)
-    account = Account(local.account.endpoint, state_dir, local.account.number)
-    yield Restarted(account, job, files, execution)
-    assert local.stop() == []
+    with testing.emulator(state_dir, *options) as local:
+        account = Account.at(local.account)
+        job, execution = fill(account)
+        files = account.model_files(job)
+    with testing.emulator(state_dir, *options) as local:
+        account = Account(local.account.endpoint, state_dir, local.account.number)
+        yield Restarted(account, job, files, execution)
 
 
 def test_a_completed_job_is_described_as_before_and_has_its_log_and_model(
