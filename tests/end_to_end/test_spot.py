@@ -24,7 +24,9 @@ from tests.repository import ROOT
 from tests.training_code.mnist import write_subset
 
 CODE = ROOT / "training_code" / "mnist" / "pytorch"
-# 1024 steps without a checkpoint of its own before the end.
+PROGRAM = Path(__file__).parent / "programs" / "held.py"
+HOLD_STEP = 5
+# 256 steps without a checkpoint of its own before the end.
 HYPERPARAMETERS = {
     "epochs": "1",
     "batch-size": "8",
@@ -53,9 +55,9 @@ class Market:
                 json.dumps({"seam": "spot", "do": "interrupt", "name": job, "times": 1}) + "\n"
             )
 
-    def start(self, job: str, after: str = "") -> None:
+    def start(self, job: str, after: str = "", *, is_held: bool = False) -> None:
         """The project's own PyTorch training, with a checkpoint folder of its own in S3, or that of
-        the job which it comes `after`.
+        the job which it comes `after`. One that is held waits for SIGTERM in its step HOLD_STEP.
         """
         checkpoints = {
             "S3Uri": f"s3://{BUCKET}/checkpoints/{after or job}",
@@ -63,7 +65,7 @@ class Market:
         }
         channels = [channel(f"s3://{BUCKET}/digits/{name}/", name) for name in ("train", "test")]
         toolkit = {
-            "sagemaker_program": "train.py",
+            "sagemaker_program": PROGRAM.name,
             "sagemaker_submit_directory": f"s3://{BUCKET}/code/project.tar.gz",
         }
         members: dict[str, Any] = {
@@ -71,8 +73,14 @@ class Market:
             "CheckpointConfig": checkpoints,
             "hyperparameters": HYPERPARAMETERS | toolkit,
         }
-        members["Environment"] = {"OMP_NUM_THREADS": "1"}  # two of them run at the same time
+        threads = {"OMP_NUM_THREADS": "1"}  # two of them run at the same time
+        members["Environment"] = threads | ({"HOLD_STEP": str(HOLD_STEP)} if is_held else {})
         self.account.sagemaker.create_training_job(**self.account.training(job, **members, **SPOT))
+
+    def start_held(self, job: str) -> None:
+        """A job that is held, once it has trained for some steps."""
+        self.start(job, is_held=True)
+        until(lambda: self.log(job), lambda text: f"step={HOLD_STEP - 1}/" in text, 120)
 
     def log(self, job: str) -> str:
         """What the job has printed, without CloudWatch's delay."""
@@ -92,18 +100,15 @@ class Market:
 def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
     build(runtimes()["pytorch"], None, print)
     folder = tmp_path_factory.mktemp("spot")
-    write_subset(
-        folder / "digits", train=8192, test=128
-    )  # 2 to 3 s of steps: a disturbance needs 0.1 to 0.3 s
+    write_subset(folder / "digits", train=2048, test=128)
     options = ("--faults", str(folder / "faults"), "--duration", f"stop_grace_s={GRACE_S}")
     with running(folder / "state", *options) as emulator:
         account = Account.at(emulator)
         for path in (folder / "digits").rglob("*-ubyte"):
             account.put(f"digits/{path.parent.name}/{path.name}", path.read_bytes())
-        account.put(
-            "code/project.tar.gz",
-            archive({path.name: path.read_bytes() for path in CODE.iterdir() if path.is_file()}),
-        )
+        files = [PROGRAM, *(path for path in CODE.iterdir() if path.is_file())]
+        code = archive({path.name: path.read_bytes() for path in files})
+        account.put("code/project.tar.gz", code)
         yield Market(account, folder / "faults")
 
 
@@ -128,8 +133,7 @@ def test_the_job_after_one_that_was_stopped_goes_on_to_the_bits_of_an_undisturbe
     """As a retry does, whose job has another name and, in the same execution, the same
     checkpoints.
     """
-    market.start("stopped")
-    until(lambda: market.log("stopped"), lambda text: "step=4/" in text, 120)
+    market.start_held("stopped")
     market.account.sagemaker.stop_training_job(TrainingJobName="stopped")
     assert market.account.training_ended("stopped")["TrainingJobStatus"] == "Stopped"
     market.start("next", after="stopped")
@@ -142,8 +146,7 @@ def test_the_job_after_one_that_was_stopped_goes_on_to_the_bits_of_an_undisturbe
 @pytest.fixture(scope="module")
 def disturbed(market: Market) -> dict[str, Any]:
     """A spot job whose capacity is taken away after some steps."""
-    market.start("disturbed")
-    until(lambda: market.log("disturbed"), lambda text: "step=4/" in text, 120)
+    market.start_held("disturbed")
     market.interrupt("disturbed")
     return market.account.training_ended("disturbed")
 

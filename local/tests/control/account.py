@@ -41,6 +41,21 @@ def eventually(look: Callable[[], Any], limit_s: float = 15.0) -> Any:
     return answer
 
 
+def still(look: Callable[[], Any], quiet_s: float = 1.5, limit_s: float = 30.0) -> Any:
+    """Call `look` until its answer has been the same for `quiet_s`, and return that; raise
+    TimeoutError when the limit is over.
+    """
+    answer, since = look(), time.monotonic()
+    deadline = since + limit_s
+    while time.monotonic() - since < quiet_s:
+        if time.monotonic() > deadline:
+            raise TimeoutError(str(answer))
+        time.sleep(0.1)
+        if (latest := look()) != answer:
+            answer, since = latest, time.monotonic()
+    return answer
+
+
 def unique(stem: str) -> str:
     return f"{stem}-{next(COUNTER)}"
 

@@ -158,18 +158,22 @@ def test_what_the_model_says_of_a_failure_is_in_s3(
 
 def test_requests_are_answered_in_their_order(account: Account, endpoint: str) -> None:
     blocked = ask(account, endpoint, "first", {"parts": ["", "1"], "wait_for": "signals/order"})
-    others = [ask(account, endpoint, name, {"parts": [name]}) for name in ("second", "third")]
-    assert not any(blocked["OutputLocation"].endswith(key) for key in account.keys("results/"))
-    account.put("signals/order", b"")
-    content(account, others[-1]["OutputLocation"])
-    written = {
-        f"s3://{BUCKET}/{each['Key']}": each["LastModified"]
-        for each in account.client("s3").list_objects_v2(Bucket=BUCKET, Prefix="results/")[
-            "Contents"
-        ]
-    }
+    names = ("second", "third", "fourth")
+    others = [ask(account, endpoint, name, {"parts": [name]}) for name in names]
     places = [each["OutputLocation"] for each in (blocked, *others)]
-    assert [written[place] for place in places] == sorted(written[place] for place in places)
+    assert written(account, places) == []
+    account.put("signals/order", b"")
+    for place in places:
+        content(account, place)
+    assert written(account, places) == places
+
+
+def written(account: Account, places: list[str]) -> list[str]:
+    """Those of `places` at which an object was put, in the order of the requests."""
+    lines = (account.state_dir / "requests.jsonl").read_text().splitlines()
+    puts = [each for each in map(json.loads, lines) if each["operation"] == "PutObject"]
+    uris = [f"s3://{each['parameters']['Bucket']}/{each['parameters']['Key']}" for each in puts]
+    return [uri for uri in uris if uri in places]
 
 
 def test_a_model_that_takes_too_long_fails_the_request(

@@ -3,7 +3,8 @@
 
 settings.json, where there is one, spoils it: `slow_s` (seconds an answer takes), `fails` (every
 answer is an error), `crashes` (the first invocation ends the process), `load_s` (seconds until the
-model is loaded and /ping answers).
+model is loaded and /ping answers), `load_after` (it is loaded once there is an object of that S3
+key).
 """
 
 from __future__ import annotations
@@ -20,7 +21,17 @@ def model_fn(model_dir: str) -> float:
     settings = Path(model_dir, "settings.json")
     SETTINGS.update(json.loads(settings.read_text()) if settings.exists() else {})
     time.sleep(float(SETTINGS.get("load_s", "0")))
+    if "load_after" in SETTINGS:
+        wait_for(SETTINGS["load_after"])
     return float(Path(model_dir, "model.txt").read_text())
+
+
+def wait_for(key: str) -> None:
+    import boto3  # which takes long, and other models do not need it
+
+    s3 = boto3.client("s3")
+    while "Contents" not in s3.list_objects_v2(Bucket="jobs-of-the-tests", Prefix=key):
+        time.sleep(0.02)
 
 
 def input_fn(body: str, content_type: str) -> float:
