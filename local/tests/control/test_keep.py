@@ -215,18 +215,18 @@ def test_a_stop_does_not_wait_for_a_function_that_has_messages(
 ) -> None:
     """`down` kills after 20 s, and then nothing is kept."""
     monkeypatch.setattr(testing, "STOP_LIMIT_S", 20.0)
-    local, account = started(tmp_path / "state")
     begun = tmp_path / "begun"
     source = (
         "import pathlib, time\ndef handler(event, context):\n"
         f"    pathlib.Path({str(begun)!r}).touch()\n    time.sleep(600)\n"
     )
-    function = account.function(source, Timeout=600, Role=account.consumer_role())
-    url, arn = account.queue(VisibilityTimeout="600")
-    account.client("lambda").create_event_source_mapping(FunctionName=function, EventSourceArn=arn)
-    account.client("sqs").send_message(QueueUrl=url, MessageBody="long")
-    assert eventually(begun.exists)
-    assert local.stop() == []
+    with keeping(tmp_path / "state") as (_, account):
+        role, lambdas = account.consumer_role(), account.client("lambda")
+        function = account.function(source, Timeout=600, Role=role)
+        url, arn = account.queue(VisibilityTimeout="600")
+        lambdas.create_event_source_mapping(FunctionName=function, EventSourceArn=arn)
+        account.client("sqs").send_message(QueueUrl=url, MessageBody="long")
+        assert eventually(begun.exists)
     assert Snapshots(tmp_path / "state").header() is not None
 
 
