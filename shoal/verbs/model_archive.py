@@ -77,7 +77,7 @@ def deployed_name(archive: IO[bytes]) -> str:
     """
     archive.seek(0)
     try:
-        unpacked = sha256(_BoundedStream(archive, MAX_CODE_BYTES))
+        unpacked = sha256(cast(IO[bytes], _BoundedStream(archive, MAX_CODE_BYTES)))
         return hashlib.sha256(unpacked.encode()).hexdigest()
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ArchiveError(str(error)) from error
