@@ -83,7 +83,7 @@ def status(
         session = workspace.open(environment, local, workload)
         arn = session.pipeline.find(execution)
         if as_json:
-            click.echo(json.dumps(record(session, arn), indent=2))
+            click.echo(json.dumps(record(session, arn, with_logs=False), indent=2))
             return
         state = session.pipeline.look(arn)
         print_execution(console, state)

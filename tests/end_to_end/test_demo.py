@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,16 @@ def test_the_pictures_are_there(demo: Finished, checkout: Checkout, name: str, w
 def test_every_log_is_kept(demo: Finished, checkout: Checkout, name: str) -> None:
     log: Path = checkout.root / "demo-out" / "logs" / f"{name}.log"
     assert log.is_file()
+
+
+def test_the_page_has_what_the_steps_printed(demo: Finished, checkout: Checkout) -> None:
+    text = (checkout.root / "demo-out" / "index.html").read_text()
+    data = re.search(r'<script type="application/json" id="run">(.*?)</script>', text, re.DOTALL)
+    assert data, demo.output
+    run = json.loads(data[1])
+    assert {"Train", "Evaluate", "SmokeTest", "Teardown"} <= set(run["logs"])
+    assert {each["name"] for each in run["curves"]} >= {"train:loss", "test:accuracy"}
+    assert run["verdict"]["outcome"] == "Succeeded"
 
 
 def test_progress_is_told_in_plain_lines(demo: Finished) -> None:

@@ -78,7 +78,7 @@ def _values(run: Record) -> dict[str, Any]:
 
 def brief(session: Session, arn: str) -> dict[str, Any]:
     """Return a run without logs and curves."""
-    return record(session, arn)
+    return record(session, arn, with_logs=False)
 
 
 def whole(session: Session, arn: str, logs: LogCopy | None = None) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def whole(session: Session, arn: str, logs: LogCopy | None = None) -> dict[str, 
     Who looks again passes the same `logs`, of which only what is new is read.
     """
     requests = session.workspace.local_server.requests if session.target.is_local else None
-    return record(session, arn, logs=logs or LogCopy(), requests=requests)
+    return record(session, arn, logs=logs, requests=requests)
 
 
 def others_of(session: Session, arn: str, unread: list[str]) -> list[tuple[str, str]]:

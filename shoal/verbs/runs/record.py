@@ -94,26 +94,33 @@ class Look:
 
 
 def record(
-    session: Session, arn: str, *, logs: LogCopy | None = None, requests: Path | None = None
+    session: Session,
+    arn: str,
+    *,
+    with_logs: bool = True,
+    logs: LogCopy | None = None,
+    requests: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the run with this ARN as it is now.
+    """Return the run with this ARN as it is now; without logs it has no curves and no cleanups,
+    either.
 
-    `logs` is brought up to date; without it, the run has no curves and no cleanups, either.
-    `requests` is the log of the shoal-local that it runs in.
+    Of `logs`, what an earlier look has read, only what is new is read. `requests` is the log of the
+    shoal-local that the run is in.
 
     Raises ClientError if the execution itself cannot be read.
     """
     look = _look(session, arn)
     execution = look.execution
     jobs = {step.name: look.read(step.name, partial(_job, look, step)) for step in execution.steps}
-    lines = {step.name: _lines(look, step, logs) for step in execution.steps if logs}
+    logs = logs or LogCopy()
+    lines = {step.name: _lines(look, step, logs) for step in execution.steps if with_logs}
     gates = look.read("gates", partial(gates_of, session.target, execution)) or ()
     evaluation = look.read("evaluation", partial(_evaluation, look))
     answers = look.read("answers", partial(answers_of, execution)) or ()
     training = next((job for job in jobs.values() if job and job["kind"] == "TrainingJob"), None)
     package = look.read("model package", partial(_package, look))
     made = list(_made(look, jobs))
-    cleanups = (look.read("cleanups", partial(_cleanups, look)) if logs else None) or []
+    cleanups = (look.read("cleanups", partial(_cleanups, look)) if with_logs else None) or []
     money = money_of(_uses(look, jobs, made, cleanups), session.environment.region)
     commit = look.read("commit", partial(_commit, look, training))
     lineage = lineage_of(execution, training, evaluation, package, commit)
