@@ -10,15 +10,16 @@ import gc
 import json
 import logging
 import os
+import queue
 import re
 import resource
 import shlex
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +209,9 @@ def serve(options: argparse.Namespace) -> int:
     )
     # for large objects; the system's temporary folder may be in memory
     tempfile.tempdir = str(state.make("objects"))
-    stop = threading.Event()
+    # not an Event: its lock may be held by the very wait that a signal interrupts, and set() would
+    # wait for it for ever
+    stop = queue.SimpleQueue[None]()
     gc.disable()  # until moto is loaded, see keep_what_is_loaded
     share_service_models()
 
@@ -216,7 +219,7 @@ def serve(options: argparse.Namespace) -> int:
     from shoal_local.server import Emulator, Options
 
     keep_what_is_loaded()
-    on_signals(stop.set)
+    on_signals(lambda: stop.put(None))
     first, *others = options.account or [DEFAULT_ACCOUNT]
     region, *other_regions = options.region or [DEFAULT_REGION]
     settings = Options(
@@ -245,8 +248,9 @@ def serve(options: argparse.Namespace) -> int:
         print(json.dumps(emulator.description()), flush=True)
         # With a limit: where the kernel gives the signal to another thread, nothing wakes this one
         # to run the handler.
-        while not stop.wait(STOP_LOOK_S):
-            pass
+        while stop.empty():  # the signal's item is left in it
+            with suppress(queue.Empty):
+                stop.put(stop.get(timeout=STOP_LOOK_S))
     finally:
         emulator.close()
     return 0
