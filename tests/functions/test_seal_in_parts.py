@@ -103,6 +103,17 @@ def test_a_large_archive_is_sealed_in_parts_and_once(
     assert s3.get_object(Bucket=BUCKET, Key=SEALED)["Body"].read() == ARCHIVE
 
 
+def test_another_archive_that_is_said_to_have_its_sha256_does_not_replace_it(
+    s3: Any, account: LocalAccount, tmp_path: Path
+) -> None:
+    seal(account, tmp_path)
+    other = ARCHIVE[:-1] + b"D"
+    s3.put_object(Bucket=BUCKET, Key=KEY, Body=other)
+    error = seal(account, tmp_path, archive_composite_sha256=composite(other)).error
+    assert "has another archive, which is not replaced" in error
+    assert s3.get_object(Bucket=BUCKET, Key=SEALED)["Body"].read() == ARCHIVE
+
+
 @pytest.mark.parametrize("content", [ARCHIVE[:-1] + b"D", ARCHIVE[1:], b"small"])
 def test_one_that_was_written_again_after_the_evaluation_is_not(
     s3: Any, account: LocalAccount, tmp_path: Path, content: bytes
