@@ -45,8 +45,8 @@ def earlier_attempts(target: Target, kind: str, name: str, since: datetime) -> t
     is the same (seen of single jobs; of retries it is an assumption).
     """
     alike, after = f"{name.rpartition('-')[0]}-", since - _CLOCK_SLACK
-    found = _jobs(target, kind, NameContains=alike, CreationTimeAfter=after)
-    names = [str(job[f"{kind}Name"]) for job in found]
+    jobs = _jobs(target, kind, NameContains=alike, CreationTimeAfter=after)
+    names = [str(job[f"{kind}Name"]) for job in jobs]
     return tuple(
         each
         for each in names[: names.index(name)]
@@ -54,7 +54,7 @@ def earlier_attempts(target: Target, kind: str, name: str, since: datetime) -> t
     )
 
 
-def _jobs(target: Target, kind: str, **wanted: Any) -> Iterator[dict[str, Any]]:
+def _jobs(target: Target, kind: str, **filters: Any) -> Iterator[dict[str, Any]]:
     """Yield summaries of jobs, the first ones first."""
     pages = (
         target.client("sagemaker")
@@ -63,7 +63,7 @@ def _jobs(target: Target, kind: str, **wanted: Any) -> Iterator[dict[str, Any]]:
             SortBy="CreationTime",
             SortOrder="Ascending",
             PaginationConfig={"PageSize": _MOST_A_PAGE},
-            **wanted,
+            **filters,
         )
     )
     for page in pages:

@@ -266,8 +266,8 @@ def _in_seconds(name: str, dimensions: Mapping[str, list[str]], statistic: str) 
 
 def _in_milliseconds(search: Series, label: str) -> Series:
     """Return a search for microseconds in milliseconds; a line's name is label and metric."""
-    (found,) = search
-    return [{"expression": f"{found['expression']} / 1000", "label": label}]
+    (line,) = search
+    return [{"expression": f"{line['expression']} / 1000", "label": label}]
 
 
 def _job_metric(name: str, statistic: str) -> Series:

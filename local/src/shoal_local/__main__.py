@@ -248,9 +248,10 @@ def serve(options: argparse.Namespace) -> int:
         print(json.dumps(emulator.description()), flush=True)
         # With a limit: where the kernel gives the signal to another thread, nothing wakes this one
         # to run the handler.
-        while stop.empty():  # the signal's item is left in it
+        while True:
             with suppress(queue.Empty):
-                stop.put(stop.get(timeout=STOP_LOOK_S))
+                stop.get(timeout=STOP_LOOK_S)
+                break
     finally:
         emulator.close()
     return 0

@@ -242,7 +242,7 @@ def test_a_queue_is_mapped_where_nothing_evaluates_policies(tmp_path: Path) -> N
         _url, arn = account.queue(VisibilityTimeout="1")
         account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)
         log = (account.state_dir / "emulator.log").read_text()
-    assert "nobody asked whether a role may sqs:ReceiveMessage" in log
+    assert "not checked whether a role may sqs:ReceiveMessage" in log
 
 
 def test_changes_of_a_mapping_at_the_same_time_leave_no_poller(account: Account) -> None:

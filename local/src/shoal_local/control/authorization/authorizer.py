@@ -199,7 +199,7 @@ class Authorizer:
         the evaluator, which is no Python package, every role may.
         """
         if not self.enforce and not installed():
-            log.warning("nobody asked whether a role may %s: no %s", action, PACKAGE)
+            log.warning("not checked whether a role may %s: %s is not installed", action, PACKAGE)
             return True
         caller = self.identity.caller_arn(credentials.access_key_id)
         service = action.partition(":")[0]

@@ -111,7 +111,7 @@ class EventSources(Keeper):
     _sources: dict[str, EventSource] = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
-    """By a mapping's id: a change waits for the poller, and meanwhile another may be asked for."""
+    """By a mapping's id: a change waits for the poller, and meanwhile another may be requested."""
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
