@@ -83,7 +83,7 @@ def status(
         session = workspace.open(environment, local, workload)
         arn = session.pipeline.find(execution)
         if as_json:
-            click.echo(json.dumps(record(session, arn, with_logs=False), indent=2))
+            click.echo(json.dumps(record(session.place, arn, with_logs=False), indent=2))
             return
         state = session.pipeline.look(arn)
         print_execution(console, state)
@@ -258,7 +258,8 @@ def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
 def keep_page(session: Session, arn: str) -> None:
     """Keep the page of a run that has ended; where that fails, say so and go on."""
     try:
-        click.echo(f"page: {keep(session, with_others(session, arn))}")
+        place = session.place
+        click.echo(f"page: {keep(place, with_others(place, arn), session.workspace.root)}")
     except (ShoalError, *AWS_ERRORS) as error:
         click.echo(f"the page of the run is not kept: {refusal(error)}", err=True)
     except Exception as bug:  # noqa: BLE001 (the outcome is the run's, whatever its log holds)

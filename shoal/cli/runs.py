@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,22 @@ from rich.table import Table
 from config.errors import one_line
 from shoal.cli.options import session_command, whole_command
 from shoal.verbs.runs import history
-from shoal.verbs.runs.kept import keep, keep_missing
+from shoal.verbs.runs.kept import keep
 from shoal.verbs.runs.mlflow_client import connected
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.server import Pages
 from shoal.verbs.workspace import Session
 
 _MAX_WIDTH = 500
-_warn = partial(click.echo, err=True)
 
 
 @click.command()
 @session_command
 @click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
-@click.option(
-    "--keep", "is_kept", is_flag=True, help="Keep the page of each that has ended and has none."
-)
-def runs(session: Session, limit: int, as_json: bool, is_kept: bool) -> None:
+def runs(session: Session, limit: int, as_json: bool) -> None:
     """List the runs of ENV's pipeline: what each measured, took and cost."""
-    found = list(history.runs(session, limit))
-    for uri in keep_missing(session, found) if is_kept else ():
-        click.echo(f"page: {uri}", err=as_json)
-    rows = [history.row_of(each) for each in found]
+    rows = [history.row_of(each) for each in history.runs(session.place, limit)]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -73,7 +65,7 @@ def runs(session: Session, limit: int, as_json: bool, is_kept: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
 def compare(session: Session, one: str, other: str, as_json: bool) -> None:
     """Show what differs between the runs ONE and OTHER (ARNs, ids, or `latest`)."""
-    both = [history.brief(session, session.pipeline.find(each)) for each in (one, other)]
+    both = [history.brief(session.place, session.pipeline.find(each)) for each in (one, other)]
     found = list(history.differences(*both))
     names = [each["run"]["id"] for each in both]
     if as_json:
@@ -109,12 +101,12 @@ def report(session: Session, run: str, output: Path, is_kept: bool) -> None:
     """Write the page of RUN (an ARN, an id, or `latest`): one file that needs no network."""
     arn = session.pipeline.find(run)
     is_page = output.suffix != ".json"
-    found = (history.with_others if is_page or is_kept else history.whole)(session, arn)
+    found = (history.with_others if is_page or is_kept else history.whole)(session.place, arn)
     text = page(found, session.workspace.root) if is_page else history.json_of(found)
     output.write_text(text, encoding="utf-8")
     click.echo(f"{output}: run {found['run']['id']}, {found['run']['status']}")
     if is_kept:
-        click.echo(f"kept: {keep(session, found)}")
+        click.echo(f"kept: {keep(session.place, found, session.workspace.root)}")
 
 
 @click.command()
@@ -146,7 +138,7 @@ def export(session: Session, run: str, uri: str) -> None:
 )
 def ui(session: Session, port: int) -> None:
     """Serve the pages of ENV's runs on this machine, live, until Ctrl-C."""
-    with Pages(session, port, say=_warn) as pages:
+    with Pages(session, port) as pages:
         click.echo(f"the runs of {session.title}: {pages.address}")
         click.echo("only who has this address gets an answer; Ctrl-C ends it")
         pages.serve_forever()
@@ -158,7 +150,7 @@ def ui(session: Session, port: int) -> None:
 def watch(session: Session, run: str) -> None:
     """Serve the page of RUN (an ARN, an id, or `latest`) on this machine, live, until Ctrl-C."""
     found = session.pipeline.find(run).rpartition("/")[2]
-    with Pages(session, say=_warn) as pages:
+    with Pages(session) as pages:
         click.echo(f"run {found}: {pages.address_of(session.environment.workload, found)}")
         click.echo("only who has this address gets an answer; Ctrl-C ends it")
         pages.serve_forever()

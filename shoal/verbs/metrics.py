@@ -11,8 +11,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from config.metrics import Metric
+if TYPE_CHECKING:  # it needs a package that the function that keeps pages does not have
+    from config.metrics import Metric
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan|inf)"
 _COUNT = r"(\d{1,12})(?!\d)"

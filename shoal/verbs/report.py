@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,21 +14,11 @@ from urllib.parse import urlsplit
 from shoal.verbs.errors import ShoalError
 from shoal.verbs.evaluation import MAX_BYTES, Evaluation
 from shoal.verbs.execution import Execution
-from shoal.verbs.inventory import Resource
 from shoal.verbs.jobs import job_name
 from shoal.verbs.metrics import Metrics, Parts, Progress, Reading
 from shoal.verbs.target import Target
 
 _EVALUATE, _REGISTER, _SMOKE_TEST = "Evaluate", "Register", "SmokeTest"
-_MADE_BY_STEPS = {
-    "TrainingJob": "training job",
-    "ProcessingJob": "processing job",
-    "TransformJob": "transform job",
-    "RegisterModel": "model package",
-    "Model": "model",
-    "EndpointConfig": "endpoint config",
-    "Endpoint": "endpoint",
-}
 
 
 @dataclass(frozen=True)
@@ -126,16 +116,6 @@ def courses_of(metrics: Iterable[Metrics]) -> tuple[Course, ...]:
     )
 
 
-def made_by_steps(execution: Execution) -> tuple[Resource, ...]:
-    """Return what the steps created or ran, jobs included."""
-    pairs = (
-        (kind, step.resource(key))
-        for step in execution.steps
-        for key, kind in _MADE_BY_STEPS.items()
-    )
-    return tuple(Resource(kind, arn.partition("/")[2]) for kind, arn in pairs if arn)
-
-
 def step_rows(execution: Execution) -> list[dict[str, Any]]:
     """Return one row per started step: name, type, status, seconds, and the reason if it failed."""
     return [
@@ -148,18 +128,6 @@ def step_rows(execution: Execution) -> list[dict[str, Any]]:
         | ({"failure_reason": step.failure_reason} if step.failure_reason else {})
         for step in execution.steps
     ]
-
-
-def resource_rows(resources: Iterable[Resource]) -> list[dict[str, str]]:
-    """Return resources as JSON, each once.
-
-    Names read from ARNs are lower case; the name with capitals wins, and sorts first.
-    """
-    once = {
-        (resource.kind, resource.name.lower()): resource
-        for resource in sorted(set(resources), reverse=True)
-    }
-    return [asdict(resource) for resource in sorted(once.values())]
 
 
 def curves(metrics: Sequence[Metrics]) -> dict[str, list[tuple[float, float]]]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from config.loader import load_environment, load_workloads
-from config.names import SHARED_PARTS, Names
+from config.names import RUNS, SHARED_PARTS, Names
 from config.settings import Environment
 from config.settings import Target as TargetKind
+from pipelines.costs import prices
 from shoal.verbs.cdk import Cdk
 from shoal.verbs.errors import WrongAccountError
 from shoal.verbs.events import Detail, Report
 from shoal.verbs.execution import Pipeline
 from shoal.verbs.flow import phase
 from shoal.verbs.local_server import LocalServer
+from shoal.verbs.repository import Repository
+from shoal.verbs.runs.commit import commit_of
+from shoal.verbs.runs.place import Place
 from shoal.verbs.serving_removal import ServingRemoval
 from shoal.verbs.stacks import ORDER, Stacks
 from shoal.verbs.target import Target
@@ -151,6 +156,33 @@ class Session:
     @property
     def pipeline(self) -> Pipeline:
         return Pipeline(self.target, self.names.pipeline)
+
+    @property
+    def place(self) -> Place:
+        """Return where its runs are read."""
+        names, environment, workspace = self.names, self.environment, self.workspace
+        repository = Repository(workspace.root, workspace.environ)
+
+        def commit(code_uri: str) -> str:
+            folder = environment.training.source_dir
+            return commit_of(repository, folder, self.target, code_uri) or ""
+
+        return Place(
+            target=self.target,
+            pipeline=self.pipeline,
+            is_local=self.target.is_local,
+            environment=environment.name,
+            workload=environment.workload,
+            arguments=self.arguments,
+            model_package_group=names.model_package_group,
+            metrics=environment.training.metrics,
+            cleaners={each: names.function(each) for each in ("teardown", "sweep")},
+            bucket=names.bucket("artifacts"),
+            folder=names.folder(RUNS),
+            price_of=partial(prices.instance, region=environment.region),
+            commit_of=commit,
+            requests=workspace.local_server.requests if self.target.is_local else None,
+        )
 
     @property
     def poll_s(self) -> float:

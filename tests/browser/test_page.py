@@ -293,7 +293,7 @@ def session_of(workload: str, **more: Any) -> SimpleNamespace:
     """Return what a server of pages asks of a session."""
     session = SimpleNamespace(
         environment=SimpleNamespace(workload=workload),
-        names=SimpleNamespace(bucket=str, folder=str),
+        place=None,
         poll_s=0.1,
         title="dev",
         workspace=SimpleNamespace(root=ROOT),
@@ -303,7 +303,7 @@ def session_of(workload: str, **more: Any) -> SimpleNamespace:
     return session
 
 
-def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
+def test_a_live_page_follows_the_run_to_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ended = {**failed_run(), "made": []}
@@ -314,18 +314,13 @@ def test_a_live_page_follows_the_run_to_its_end_and_is_kept(
     looks = iter([running] * 10 + [ended])
     monkeypatch.setattr(history, "whole", lambda *_: next(looks, ended))
     monkeypatch.setattr(history, "others_of", lambda *_: [])
-    kept: list[str] = []
-    told: list[str] = []
-    s3 = SimpleNamespace(put_object=lambda **request: kept.append(request["Key"]))
-    pipeline, target = SimpleNamespace(find=str), SimpleNamespace(client=lambda _: s3)
-    session = session_of("mine", pipeline=pipeline, target=target)
-    with Pages(cast("Session", session), say=told.append) as pages:
+    session = session_of("mine", pipeline=SimpleNamespace(find=str))
+    with Pages(cast("Session", session)) as pages:
         Thread(target=pages.serve_forever, daemon=True).start()
         (seen,) = look({**SCREEN, "url": pages.address_of("mine", "abc"), "evaluate": FOLLOW})
         pages.shutdown()
     shown = ["mine in dev failed", "search", True, "Evaluate"]
     assert (seen["found"], seen["said"]) == (shown, [])
-    assert (kept, told) == (["runs/abc/run.json", "runs/abc/run.html"], [])
 
 
 def test_a_hundred_runs_are_listed_and_one_with_a_hundred_thousand_points_is_shown(
@@ -348,7 +343,7 @@ def test_a_hundred_runs_are_listed_and_one_with_a_hundred_thousand_points_is_sho
     monkeypatch.setattr(history, "others_of", lambda *_: [])
     rows = """[...document.querySelectorAll("tbody tr")].map(
       (row) => [row.querySelector("a").pathname.split("/").slice(2, 4), row.cells[2].innerText])"""
-    with Pages(cast("Session", session), say=print) as pages:
+    with Pages(cast("Session", session)) as pages:
         Thread(target=pages.serve_forever, daemon=True).start()
         listed, shown = look(
             {**SCREEN, "url": pages.address, "evaluate": rows},

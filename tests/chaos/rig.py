@@ -238,7 +238,7 @@ class _Run:
 
     def _misnamed(self) -> Iterator[str]:
         """What the page of the run names wrongly."""
-        trouble, verdict = self.case.trouble, record(self.world.session, self._arn)["verdict"]
+        trouble, verdict = self.case.trouble, record(self.world.session.place, self._arn)["verdict"]
         if verdict["step"] != ("GateFailed" if trouble.step == "Gate" else trouble.step):
             yield f"the page of the run names the step {verdict['step']}"
         told = f"{verdict['reason']} {verdict['line']}"

@@ -296,18 +296,6 @@ def test_who_follows_a_run_keeps_its_page_however_it_ends(
         assert {f"{folder}/run.html", f"{folder}/run.json"} <= {each["Key"] for each in listed}
 
 
-def test_runs_that_nobody_followed_get_their_pages_later_once(
-    failed: Finished, trained: Finished, emulator: dict[str, str], checkout: Checkout
-) -> None:
-    s3, bucket = target_of(emulator).client("s3"), f"{PIPELINE}-artifacts-111122223333-us-east-1"
-    key = f"runs/{run_id(failed)}/run.html"
-    s3.delete_object(Bucket=bucket, Key=key)
-    first, second = (checkout.run("runs", "dev", "--local", "--keep").output for _ in range(2))
-    assert f"page: s3://{bucket}/{key}\n" in first
-    assert ("page:" in second, run_id(trained) in second) == (False, True)
-    assert s3.head_object(Bucket=bucket, Key=key)["ContentType"] == "text/html; charset=utf-8"
-
-
 def test_a_failed_run_says_that_the_teardown_function_looked(
     failed: Finished, checkout: Checkout, tmp_path: Path
 ) -> None:

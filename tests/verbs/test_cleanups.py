@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from config.loader import load_environment
-from config.names import Names
 from shoal.verbs.runs.cleanups import cleanups_of
 from tests.functions.invocation import FUNCTIONS
-from tests.repository import ROOT
 
 BEGAN = datetime(2026, 11, 25, tzinfo=UTC)
 RUN, OTHER = "abcdefghijkl", "mnopqrstuvwx"
@@ -62,5 +59,5 @@ def test_a_sweep_is_told_as_far_as_it_was_of_this_run(
     monkeypatch.syspath_prepend(FUNCTIONS / "teardown")
     report = runpy.run_path(str(FUNCTIONS / "teardown" / "sweep.py"))["Report"]
     log = Log(f"[INFO]\t2026-11-25T00:00:00Z\t{report(**{'dry_run': False} | found)}\n")
-    names = Names(load_environment("dev", ROOT))
-    assert [each.text for each in cleanups_of(log, names, RUN, BEGAN, BEGAN)] == [says]
+    functions = {"sweep": "shoal-mnist-dev-sweep"}
+    assert [each.text for each in cleanups_of(log, functions, RUN, BEGAN, BEGAN)] == [says]

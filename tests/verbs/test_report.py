@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from shoal.demo.pipeline.resources import made_by_steps
 from shoal.verbs.execution import Execution, Step
 from shoal.verbs.inventory import Resource
 from shoal.verbs.metrics import Parts, Position, Progress, Reading
@@ -13,7 +14,6 @@ from shoal.verbs.report import (
     answers_of,
     courses_of,
     curves,
-    made_by_steps,
     step_rows,
 )
 

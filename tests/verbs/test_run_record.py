@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
 
+from pipelines.costs import prices
 from shoal.verbs.execution import Execution, Step
 from shoal.verbs.gates import GateResult
 from shoal.verbs.runs import history
@@ -20,14 +22,17 @@ from shoal.verbs.runs.money import Use, money_of
 from shoal.verbs.runs.record import Look, _made, _uses, _verdict
 
 if TYPE_CHECKING:
-    from shoal.verbs.workspace import Session
+    from shoal.verbs.runs.place import Place
 
 BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
-PLACE = "arn:aws:sagemaker:us-east-1:111122223333"
+HERE = "arn:aws:sagemaker:us-east-1:111122223333"
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "List")
 
 
-class Place(SimpleNamespace):
+price_of = partial(prices.instance, region="us-east-1")
+
+
+class Account(SimpleNamespace):
     """A target, by which answers may be kept."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -39,20 +44,18 @@ def at(seconds: int) -> datetime:
 
 def made_step(name: str, kind: str, **more: Any) -> Step:
     """Return a step that ended well and made `kind`/a."""
-    arn = {kind: {"Arn": f"{PLACE}:{kind.lower()}/a"}}
+    arn = {kind: {"Arn": f"{HERE}:{kind.lower()}/a"}}
     return Step(name, kind, "Succeeded", at(0), at(60), metadata=arn, **more)
 
 
 def look_at(*steps: Step, status: str = "Failed", client: Any = None, **more: Any) -> Look:
     """Return a look, an hour after its start, at an execution with these steps."""
-    session = SimpleNamespace(
-        target=Place(client=lambda _: client),
-        environment=SimpleNamespace(region="us-east-1"),
-        arguments="dev",
+    place = SimpleNamespace(
+        target=Account(client=lambda _: client), arguments="dev", price_of=price_of
     )
-    execution = Execution(f"{PLACE}:pipeline/p/execution/abc", status, "", at(0), steps)
+    execution = Execution(f"{HERE}:pipeline/p/execution/abc", status, "", at(0), steps)
     given: dict[str, Any] = {"definition": {}, "parameters": {}, "now": at(3600)} | more
-    return Look(cast("Session", session), execution, **given)
+    return Look(cast("Place", place), execution, **given)
 
 
 class Lists:
@@ -88,7 +91,7 @@ def test_what_could_not_be_asked_is_neither_gone_nor_there() -> None:
 
 def test_a_job_that_could_not_be_read_leaves_the_cost_unknown() -> None:
     look = look_at(made_step("Train", "TrainingJob"))
-    money = money_of(_uses(look, {"Train": None}, ()), "us-east-1").to_dict()
+    money = money_of(_uses(look, {"Train": None}, ()), price_of).to_dict()
     assert (money["usd"], [each["step"] for each in money["items"]]) == (None, ["Train"])
 
 
@@ -132,7 +135,7 @@ def test_the_attempts_before_a_steps_last_one_cost_too() -> None:
 def test_attempts_that_cannot_be_listed_leave_the_cost_unknown() -> None:
     step = replace(made_step("Train", "TrainingJob"), attempts=2)
     last = {**trained(60), "kind": "TrainingJob", "name": "p-abc-Train-Xy4"}
-    money = money_of(_uses(look_at(step, client=Lists()), {"Train": last}, ()), "us-east-1")
+    money = money_of(_uses(look_at(step, client=Lists()), {"Train": last}, ()), price_of)
     assert [item["usd"] is None for item in money.items] == [True, False]
 
 
@@ -203,19 +206,19 @@ def test_a_commit_that_was_not_looked_for_is_told_from_one_that_was_not_found(
 
 def test_runs_that_cannot_be_read_are_noted_on_the_page_of_another() -> None:
     listed = [{"PipelineExecutionArn": f"p/{name}"} for name in ("new", "old")]
-    session = SimpleNamespace(
+    place = SimpleNamespace(
         target=SimpleNamespace(client=lambda _: Lists()),
-        names=SimpleNamespace(model_package_group="p"),
+        model_package_group="p",
         arguments="dev",
         pipeline=SimpleNamespace(executions=lambda: listed),
     )
 
-    def read(_: Session, arn: str) -> dict[str, Any]:
+    def read(_: Place, arn: str) -> dict[str, Any]:
         if arn == "p/old":
             raise DENIED
         return {"unread": ["gates: no"]}
 
-    found = history.with_others(cast("Session", session), "p/new", read)
+    found = history.with_others(cast("Place", place), "p/new", read)
     assert found["others"] == []
     assert found["unread"] == [
         "gates: no",

@@ -29,7 +29,7 @@ from shoal.verbs.runs.cause import Cause, cause_in, rank_of
 from shoal.verbs.runs.curves import curves_of
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.record import Look, parts_of
-from shoal.verbs.runs.server import REMEMBERED_S, Pages, _is_over
+from shoal.verbs.runs.server import REMEMBERED_S, Pages
 from tests.repository import ROOT
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def test_a_page_without_its_library_is_refused(tmp_path: Path) -> None:
 
 def test_pages_answer_only_who_has_the_address(tmp_path: Path) -> None:
     session = SimpleNamespace(each=(), title="dev")
-    with Pages(cast("Session", session), say=print) as pages:
+    with Pages(cast("Session", session)) as pages:
         Thread(target=pages.serve_forever, daemon=True).start()
         place = f"127.0.0.1:{pages.server_port}"
         asked = [
@@ -226,8 +226,7 @@ def followed(monkeypatch: pytest.MonkeyPatch, *looks: Any) -> Session:
     session = SimpleNamespace(
         environment=SimpleNamespace(workload="mine"),
         pipeline=SimpleNamespace(find=str),
-        names=SimpleNamespace(bucket=str, folder=str),
-        target=SimpleNamespace(client=lambda _: SimpleNamespace(put_object=denied)),
+        place=None,
         poll_s=0.01,
         title="dev",
         workspace=SimpleNamespace(root=ROOT),
@@ -238,15 +237,13 @@ def followed(monkeypatch: pytest.MonkeyPatch, *looks: Any) -> Session:
 
 RUNNING: dict[str, Any] = {"run": {"id": "abc", "ended_at": None}, "made": []}
 ENDED = {**RUNNING, "run": {"id": "abc", "ended_at": BEGAN.isoformat()}}
-NOT_KEPT = "the page of run abc is not kept: PutObject was refused: AccessDenied: no"
 
 
-def test_a_followed_run_is_kept_over_a_refused_call_and_who_may_not_is_told_in_one_line(
+def test_a_run_is_followed_over_a_refused_call_to_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refused = ClientError({"Error": {"Code": "ThrottlingException"}}, "List")
-    told: list[str] = []
-    with Pages(followed(monkeypatch, RUNNING, refused, ENDED), say=told.append) as pages:
+    with Pages(followed(monkeypatch, RUNNING, refused, ENDED)) as pages:
         Thread(target=pages.serve_forever, daemon=True).start()
         with urlopen(f"{pages.address_of('mine', 'abc')}events") as events:
             said = events.read().decode()
@@ -255,37 +252,25 @@ def test_a_followed_run_is_kept_over_a_refused_call_and_who_may_not_is_told_in_o
         "event: refused",
         "event: ended",
     ]
-    assert told == [NOT_KEPT]
-
-
-def test_a_run_that_ends_while_nobody_listens_is_kept_when_it_is_next_looked_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    session, told = followed(monkeypatch, RUNNING, ENDED, ENDED), list[str]()
-    with Pages(session, say=told.append) as pages:
-        for _ in range(3):
-            pages.page_of(session, "abc")
-    assert told == [NOT_KEPT]
 
 
 def test_a_run_that_has_ended_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     approved = {**ENDED, "package": {"approval": "Approved"}}
     session = followed(monkeypatch, ENDED, approved)
-    with Pages(session, say=print) as pages:
-        assert [pages.record(session, "abc") for _ in range(2)] == [ENDED, ENDED]
+    with Pages(session) as pages:
+        assert [pages.record(session.place, "abc") for _ in range(2)] == [ENDED, ENDED]
         later = time.monotonic() + REMEMBERED_S
         monkeypatch.setattr("time.monotonic", lambda: later)
-        assert pages.record(session, "abc") == approved
+        assert pages.record(session.place, "abc") == approved
 
 
 def test_a_run_is_over_when_all_it_made_is_known_to_be_gone() -> None:
     run = {"ended_at": BEGAN.isoformat()}
-    over = [bool(_is_over({"run": run, "made": [{"gone": gone}]})) for gone in (True, False, None)]
+    over = [
+        bool(history.is_over({"run": run, "made": [{"gone": gone}]}))
+        for gone in (True, False, None)
+    ]
     assert over == [True, False, False]
-
-
-def denied(**_request: object) -> None:
-    raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
 
 
 def status(address: str, host: str) -> int:

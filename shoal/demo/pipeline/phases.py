@@ -18,6 +18,7 @@ from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
 from shoal.demo.pipeline.report import LOGS, PAGE, Facts, clear, write_pictures, write_summary
+from shoal.demo.pipeline.resources import made_by_steps
 from shoal.verbs import dataset, inventory
 from shoal.verbs.cdk import Cdk
 from shoal.verbs.errors import LeftBehindError, NotFoundError, UsageError
@@ -29,7 +30,7 @@ from shoal.verbs.image import refuse_built_image
 from shoal.verbs.inventory import Owner, Resource
 from shoal.verbs.local_server import LocalServer, RunningServer, build_runtimes
 from shoal.verbs.parameters import check_declared, check_values
-from shoal.verbs.report import answers_of, evaluation_of, made_by_steps, model_package_of
+from shoal.verbs.report import answers_of, evaluation_of, model_package_of
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.record import record
 from shoal.verbs.target import Target
@@ -314,7 +315,7 @@ def _write_page(demo: Demo) -> None:
     """Write the page of the run, however it ended."""
     if demo.arn is not None:
         session = Session(demo.workspace, demo.environment, demo.target)
-        found = record(session, demo.arn, requests=demo.local_server.requests)
+        found = record(session.place, demo.arn, requests=demo.local_server.requests)
         text = page(found, demo.workspace.root)
         (demo.output / PAGE).write_text(text, encoding="utf-8")
 

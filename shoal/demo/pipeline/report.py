@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from config.gates import Bound
+from shoal.demo.pipeline.resources import resource_rows
 from shoal.verbs.errors import refusal
 from shoal.verbs.evaluation import Evaluation
 from shoal.verbs.execution import Execution
@@ -25,7 +26,6 @@ from shoal.verbs.report import (
     ModelPackage,
     courses_of,
     parts_of,
-    resource_rows,
     step_rows,
 )
 

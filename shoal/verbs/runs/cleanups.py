@@ -5,14 +5,13 @@ function behind the terminal status, and the sweeper.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from config.names import Names
 from shoal.verbs.errors import error_code
 
 _LOOKED_AFTER = timedelta(days=1)
@@ -35,14 +34,19 @@ class Cleanup:
 
 
 def cleanups_of(
-    client: Any, names: Names, execution_id: str, since: datetime, until: datetime | None
+    client: Any,
+    functions: Mapping[str, str],
+    execution_id: str,
+    since: datetime,
+    until: datetime | None,
 ) -> Iterator[Cleanup]:
     """Yield the calls from the start of an execution to a day after its end, in order.
 
-    `client` is that of CloudWatch Logs. `until` is None while the execution runs.
+    `client` is that of CloudWatch Logs, `functions` has the names by what they are for. `until` is
+    None while the execution runs.
     """
-    for by in ("teardown", "sweep"):
-        for at, message in _events(client, names.function(by), execution_id, since, until):
+    for by, function in functions.items():
+        for at, message in _events(client, function, execution_id, since, until):
             if match := _TORN_DOWN.search(message):
                 yield Cleanup(by, at, f"{match[1]}, deleted {_plain(match[2])}")
             elif match := _SWEPT.search(message):

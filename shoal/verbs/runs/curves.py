@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from config.metrics import Metric
 from shoal.verbs.logs import LogLine
 from shoal.verbs.metrics import Progress, parse
 from shoal.verbs.runs.cause import rank_of
+
+if TYPE_CHECKING:  # it needs a package that the function that keeps pages does not have
+    from config.metrics import Metric
 
 
 def curves_of(

@@ -10,20 +10,20 @@ from typing import Any
 from shoal.verbs import registry
 from shoal.verbs.errors import AWS_ERRORS, NothingToPromoteError, ShoalError, refusal
 from shoal.verbs.logs import LogCopy
+from shoal.verbs.runs.place import Place
 from shoal.verbs.runs.record import attempt, json_text, record
-from shoal.verbs.workspace import Session
 
 Record = Mapping[str, Any]
 
 
-def runs(session: Session, limit: int) -> Iterator[dict[str, Any]]:
-    """Yield the newest runs of the session's pipeline, without logs and curves.
+def runs(place: Place, limit: int) -> Iterator[dict[str, Any]]:
+    """Yield the newest runs of the pipeline, without logs and curves.
 
     Raises NotFoundError if there is no pipeline.
     """
-    session.pipeline.definition()
-    for summary in islice(session.pipeline.executions(), limit):
-        yield brief(session, str(summary["PipelineExecutionArn"]))
+    place.pipeline.definition()
+    for summary in islice(place.pipeline.executions(), limit):
+        yield brief(place, str(summary["PipelineExecutionArn"]))
 
 
 def row_of(run: Record) -> dict[str, Any]:
@@ -57,6 +57,11 @@ def short(commit: str | None) -> str:
     return (commit or "")[:12]
 
 
+def is_over(run: Record) -> bool:
+    """Return whether a run has ended, and all that it made is known to be gone."""
+    return bool(run["run"]["ended_at"]) and all(each["gone"] for each in run["made"])
+
+
 def _link(run: Record, what: str) -> str | None:
     return next((each["value"] for each in run["lineage"] if each["what"] == what), None)
 
@@ -76,32 +81,29 @@ def _values(run: Record) -> dict[str, Any]:
     }
 
 
-def brief(session: Session, arn: str) -> dict[str, Any]:
+def brief(place: Place, arn: str) -> dict[str, Any]:
     """Return a run without logs and curves."""
-    return record(session, arn, with_logs=False)
+    return record(place, arn, with_logs=False)
 
 
-def whole(session: Session, arn: str, logs: LogCopy | None = None) -> dict[str, Any]:
+def whole(place: Place, arn: str, logs: LogCopy | None = None) -> dict[str, Any]:
     """Return a run with its logs and, of one in the shoal-local of this checkout, its calls.
 
     Who looks again passes the same `logs`, of which only what is new is read.
     """
-    requests = session.workspace.local_server.requests if session.target.is_local else None
-    return record(session, arn, logs=logs, requests=requests)
+    return record(place, arn, logs=logs, requests=place.requests)
 
 
-def others_of(session: Session, arn: str, unread: list[str]) -> list[tuple[str, str]]:
+def others_of(place: Place, arn: str, unread: list[str]) -> list[tuple[str, str]]:
     """Return label and ARN of the runs that a run is shown beside: the one before it, and the one
     that the newest approved version is of. `unread` gets why that is not known.
     """
-    arns = [str(each["PipelineExecutionArn"]) for each in session.pipeline.executions()]
+    arns = [str(each["PipelineExecutionArn"]) for each in place.pipeline.executions()]
     found = []
     if arn in arns[:-1]:
         found.append(("the run before", arns[arns.index(arn) + 1]))
     try:
-        package = registry.newest_approved(
-            session.target, session.names.model_package_group, session.arguments
-        )
+        package = registry.newest_approved(place.target, place.model_package_group, place.arguments)
     except NothingToPromoteError:
         return found
     except (ShoalError, *AWS_ERRORS) as error:
@@ -114,16 +116,16 @@ def others_of(session: Session, arn: str, unread: list[str]) -> list[tuple[str, 
 
 
 def with_others(
-    session: Session, arn: str, read: Callable[[Session, str], Record] = whole
+    place: Place, arn: str, read: Callable[[Place, str], Record] = whole
 ) -> dict[str, Any]:
     """Return what the page of a run shows: the run, and the others that could be read."""
     unread: list[str] = []
     others = [
         beside(label, other)
-        for label, each in others_of(session, arn, unread)
-        if (other := attempt(label, partial(read, session, each), unread))
+        for label, each in others_of(place, arn, unread)
+        if (other := attempt(label, partial(read, place, each), unread))
     ]
-    run = read(session, arn)
+    run = read(place, arn)
     return {**run, "others": others, "unread": [*run["unread"], *unread]}
 
 

@@ -1,50 +1,39 @@
-"""The page of a run that has ended, kept in the environment's artifact bucket.
+"""Pages of runs in the artifact bucket: `runs/<execution id>/run.html`, and run.json next to it.
 
-Whoever follows a run to its end puts it there, or who asks for it later
-(`docs/decisions/run-page.md` says why no function does).
+The function behind the terminal status keeps one of each run (stacks/functions/pages); who follows
+a run replaces it with theirs, which knows the commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from config.names import RUNS
-from shoal.verbs.execution import TERMINAL
-from shoal.verbs.runs.history import json_of, with_others
+from botocore.exceptions import ClientError
+
+from shoal.verbs.errors import error_code
+from shoal.verbs.runs.history import json_of
 from shoal.verbs.runs.page import page
-from shoal.verbs.workspace import Session
+from shoal.verbs.runs.place import Place
 
 
-def keep(session: Session, run: Mapping[str, Any]) -> str:
+def keep(place: Place, run: Mapping[str, Any], root: Path, *, replace: bool = True) -> str:
     """Put run.html and run.json of a run, which has its `others`, and return the page's URI.
 
-    Raises ClientError if the caller may not write there.
+    `root` has the library that draws curves. Without `replace`, what is there stays. Raises
+    ClientError if the caller may not write there.
     """
-    s3, bucket, folder = session.target.client("s3"), *_place(session, run)
+    s3, folder = place.target.client("s3"), f"{place.folder}/{run['run']['id']}"
+    unless_there = {} if replace else {"IfNoneMatch": "*"}
     for name, kind, text in (
         ("run.json", "application/json", json_of(run)),
-        ("run.html", "text/html; charset=utf-8", page(run, session.workspace.root)),
+        ("run.html", "text/html; charset=utf-8", page(run, root)),
     ):
-        key = f"{folder}/{name}"
-        s3.put_object(Bucket=bucket, Key=key, Body=text.encode(), ContentType=kind)
-    return f"s3://{bucket}/{key}"
-
-
-def keep_missing(session: Session, runs: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Keep the pages of those runs that have ended and have none, and yield the URI of each.
-
-    Raises ClientError if the caller may not look or write there.
-    """
-    s3 = session.target.client("s3")
-    for run in (each for each in runs if each["run"]["status"] in TERMINAL):
-        bucket, folder = _place(session, run)
-        listed = s3.list_objects_v2(Bucket=bucket, Prefix=f"{folder}/run.html")
-        if not listed["KeyCount"]:
-            yield keep(session, with_others(session, run["run"]["arn"]))
-
-
-def _place(session: Session, run: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the bucket, and the folder in it, where the page of a run lies."""
-    names = session.names
-    return names.bucket("artifacts"), f"{names.folder(RUNS)}/{run['run']['id']}"
+        key, body = f"{folder}/{name}", text.encode()
+        try:
+            s3.put_object(Bucket=place.bucket, Key=key, Body=body, ContentType=kind, **unless_there)
+        except ClientError as error:
+            if replace or error_code(error) != "PreconditionFailed":
+                raise
+    return f"s3://{place.bucket}/{key}"

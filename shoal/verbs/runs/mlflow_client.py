@@ -109,7 +109,7 @@ class Mlflow:
 
         Raises AnswerError if the server refuses or does not answer.
         """
-        record = history.with_others(session, arn)
+        record = history.with_others(session.place, arn)
         run = mlflow_run(record)
         try:
             run_id = self._write(run)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pipelines.costs import prices
+if TYPE_CHECKING:  # it needs a package that the function that keeps pages does not have
+    from pipelines.costs.prices import Price
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,13 @@ class Money:
         }
 
 
-def money_of(uses: Iterable[Use], region: str) -> Money:
-    """Return what the uses cost in a region; source: prices.yaml, with the date of each."""
-    return Money(tuple(_item(use, region) for use in uses))
+def money_of(uses: Iterable[Use], price_of: Callable[[str], Price | None]) -> Money:
+    """Return what the uses cost at the price of each instance type."""
+    return Money(tuple(_item(use, price_of) for use in uses))
 
 
-def _item(use: Use, region: str) -> dict[str, Any]:
-    price = prices.instance(use.instance_type, region) if use.instance_type else None
+def _item(use: Use, price_of: Callable[[str], Price | None]) -> dict[str, Any]:
+    price = price_of(use.instance_type) if use.instance_type else None
     hourly = price.usd_per_hour * use.instance_count if price and use.instance_count else None
     return {
         "step": use.step,

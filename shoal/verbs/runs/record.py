@@ -25,15 +25,13 @@ from shoal.verbs.jobs import earlier_attempts, job_name
 from shoal.verbs.logs import LogCopy, LogLine
 from shoal.verbs.metrics import MAX_LINE, progress_metrics
 from shoal.verbs.report import answers_of, evaluation_of
-from shoal.verbs.repository import Repository
 from shoal.verbs.runs.calls import calls_in
 from shoal.verbs.runs.cause import Cause, cause_in, rank_of
 from shoal.verbs.runs.cleanups import Cleanup, cleanups_of
-from shoal.verbs.runs.commit import commit_of
 from shoal.verbs.runs.curves import curves_of
 from shoal.verbs.runs.lineage import NOT_KNOWN, code_of, lineage_of
 from shoal.verbs.runs.money import Use, money_of
-from shoal.verbs.workspace import Session
+from shoal.verbs.runs.place import Place
 
 VERSION = 1
 MAX_LINES = 2000
@@ -77,7 +75,7 @@ def json_text(run: Mapping[str, Any], **form: Any) -> str:
 class Look:
     """One look at an execution; `unread` gathers what could not be read."""
 
-    session: Session
+    place: Place
     execution: Execution
     definition: Mapping[str, Any]
     parameters: Mapping[str, str]
@@ -90,11 +88,11 @@ class Look:
 
     @property
     def client(self) -> Any:
-        return self.session.target.client("sagemaker")
+        return self.place.target.client("sagemaker")
 
 
 def record(
-    session: Session,
+    place: Place,
     arn: str,
     *,
     with_logs: bool = True,
@@ -109,19 +107,19 @@ def record(
 
     Raises ClientError if the execution itself cannot be read.
     """
-    look = _look(session, arn)
+    look = _look(place, arn)
     execution = look.execution
     jobs = {step.name: look.read(step.name, partial(_job, look, step)) for step in execution.steps}
     logs = logs or LogCopy()
     lines = {step.name: _lines(look, step, logs) for step in execution.steps if with_logs}
-    gates = look.read("gates", partial(gates_of, session.target, execution)) or ()
+    gates = look.read("gates", partial(gates_of, place.target, execution)) or ()
     evaluation = look.read("evaluation", partial(_evaluation, look))
     answers = look.read("answers", partial(answers_of, execution)) or ()
     training = next((job for job in jobs.values() if job and job["kind"] == "TrainingJob"), None)
     package = look.read("model package", partial(_package, look))
     made = list(_made(look, jobs))
     cleanups = (look.read("cleanups", partial(_cleanups, look)) if with_logs else None) or []
-    money = money_of(_uses(look, jobs, made, cleanups), session.environment.region)
+    money = money_of(_uses(look, jobs, made, cleanups), place.price_of)
     commit = look.read("commit", partial(_commit, look, training))
     lineage = lineage_of(execution, training, evaluation, package, commit)
     return {
@@ -155,30 +153,28 @@ def record(
     }
 
 
-def _look(session: Session, arn: str) -> Look:
-    client, request = session.target.client("sagemaker"), {"PipelineExecutionArn": arn}
+def _look(place: Place, arn: str) -> Look:
+    client, request = place.target.client("sagemaker"), {"PipelineExecutionArn": arn}
     definition = client.describe_pipeline_definition_for_execution(**request)["PipelineDefinition"]
     pages = client.get_paginator("list_pipeline_parameters_for_execution").paginate(**request)
     values = {
         each["Name"]: str(each["Value"]) for page in pages for each in page["PipelineParameters"]
     }
-    return Look(
-        session, session.pipeline.look(arn), json.loads(definition), values, datetime.now(UTC)
-    )
+    return Look(place, place.pipeline.look(arn), json.loads(definition), values, datetime.now(UTC))
 
 
 def _run(look: Look) -> dict[str, Any]:
-    execution, session = look.execution, look.session
+    execution, place = look.execution, look.place
     ended_at = _ended_at(execution)
     return {
         "id": execution.id,
         "arn": execution.arn,
-        "pipeline": session.pipeline.name,
-        "environment": session.environment.name,
-        "workload": session.environment.workload,
-        "account": session.target.account,
-        "region": session.target.region,
-        "is_local": session.target.is_local,
+        "pipeline": place.pipeline.name,
+        "environment": place.environment,
+        "workload": place.workload,
+        "account": place.target.account,
+        "region": place.target.region,
+        "is_local": place.is_local,
         "status": execution.status,
         "started_at": _time(execution.started_at),
         "ended_at": _time(ended_at),
@@ -200,7 +196,7 @@ def _verdict(
     lines: Mapping[str, Sequence[LogLine]],
     package: registry.Package | None,
 ) -> dict[str, Any]:
-    execution, arguments = look.execution, look.session.arguments
+    execution, arguments = look.execution, look.place.arguments
     verdict: dict[str, Any] = {
         "outcome": execution.status,
         "step": None,
@@ -290,7 +286,7 @@ def _job(look: Look, step: Step) -> dict[str, Any] | None:
     """Return what Describe says of the step's job, with its name; None if it runs none."""
     for kind in _JOBS:
         if arn := step.resource(kind):
-            return _described(look, kind, job_name(look.session.target, kind, arn, step.started_at))
+            return _described(look, kind, job_name(look.place.target, kind, arn, step.started_at))
     return None
 
 
@@ -315,7 +311,7 @@ def _phases(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _lines(look: Look, step: Step, logs: LogCopy) -> list[LogLine]:
     """Return the lines of a step; where new ones are refused, those that were read before."""
-    look.read(f"log of {step.name}", partial(logs.update, look.session.target, step))
+    look.read(f"log of {step.name}", partial(logs.update, look.place.target, step))
     return logs.lines_of(step)
 
 
@@ -346,22 +342,22 @@ def parts_of(lines: Mapping[str, Sequence[LogLine]]) -> Iterator[dict[str, Any]]
 
 
 def _calls(look: Look, log: Path) -> list[dict[str, Any]]:
-    names, began = look.session.names, look.execution.started_at
+    began = look.execution.started_at
     until = (_ended_at(look.execution) or look.now) + _CLOCK_SLACK
-    return calls_in(log, f"{names.pipeline}-", began, until) if began else []
+    return calls_in(log, f"{look.place.pipeline.name}-", began, until) if began else []
 
 
 def _cleanups(look: Look) -> list[Cleanup]:
-    execution, logs = look.execution, look.session.target.client("logs")
+    execution, logs = look.execution, look.place.target.client("logs")
     if execution.started_at is None:
         return []
     span = execution.started_at, _ended_at(execution)
-    return list(cleanups_of(logs, look.session.names, execution.id, *span))
+    return list(cleanups_of(logs, look.place.cleaners, execution.id, *span))
 
 
 def _curves(look: Look, lines: Mapping[str, Sequence[LogLine]]) -> list[dict[str, Any]]:
     """Return the curves of each training step."""
-    known = progress_metrics(look.session.environment.training.metrics)
+    known = progress_metrics(look.place.metrics)
     began = look.execution.started_at
     return [
         {"step": step.name, **curve}
@@ -371,28 +367,23 @@ def _curves(look: Look, lines: Mapping[str, Sequence[LogLine]]) -> list[dict[str
     ]
 
 
-def _commit(look: Look, training: Mapping[str, Any] | None) -> str:
-    """Return the commit whose code the training ran; "" if this checkout does not have it."""
+def _commit(look: Look, training: Mapping[str, Any] | None) -> str | None:
+    """Return the commit whose code the training ran, as `Place.commit_of` does."""
     code = code_of(training) if training else ""
-    if not code:
-        return ""
-    session = look.session
-    repository = Repository(session.workspace.root, session.workspace.environ)
-    folder = session.environment.training.source_dir
-    return commit_of(repository, folder, session.target, code) or ""
+    return look.place.commit_of(code) if code else ""
 
 
 def _package(look: Look) -> registry.Package | None:
     arns = (step.resource("RegisterModel") for step in look.execution.steps)
     arn = next((arn for arn in arns if arn), None)
-    return registry.describe(look.session.target, arn) if arn else None
+    return registry.describe(look.place.target, arn) if arn else None
 
 
 def _evaluation(look: Look) -> dict[str, Any] | None:
     step = look.execution.step("Evaluate")
     if step is None or step.status != "Succeeded":
         return None
-    evaluation = evaluation_of(look.session.target, look.execution)
+    evaluation = evaluation_of(look.place.target, look.execution)
     return {
         "values": dict(evaluation.metrics),
         "content_sha256": evaluation.content_sha256,
@@ -481,7 +472,7 @@ def _earlier_uses(look: Look, step: Step, last: Mapping[str, Any]) -> Iterator[U
     """Yield the instances of the jobs that failed before a step's last one."""
     kind, unknown = last["kind"], Use(step.name, None, None, None, runs=False)
     since = look.execution.started_at or look.now
-    source = partial(earlier_attempts, look.session.target, kind, last["name"], since)
+    source = partial(earlier_attempts, look.place.target, kind, last["name"], since)
     names = look.read(f"earlier attempts of {step.name}", source)
     if names is None:
         yield unknown

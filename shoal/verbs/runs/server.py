@@ -10,7 +10,7 @@ import html
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,8 +19,9 @@ from typing import Any
 from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.verbs.logs import LogCopy
 from shoal.verbs.runs import history
-from shoal.verbs.runs.kept import keep
+from shoal.verbs.runs.history import is_over
 from shoal.verbs.runs.page import live_page, page_of_text
+from shoal.verbs.runs.place import Place
 from shoal.verbs.runs.record import json_text
 from shoal.verbs.workspace import Session
 
@@ -34,59 +35,39 @@ Record = Mapping[str, Any]
 
 
 class Pages(ThreadingHTTPServer):
-    """Serves the list of runs at `address`, and each run's page below it.
-
-    `say` gets a line for each page that could not be kept.
-    """
+    """Serves the list of runs at `address`, and each run's page below it."""
 
     daemon_threads = True
 
-    def __init__(self, session: Session, port: int = 0, *, say: Callable[[str], None]) -> None:
+    def __init__(self, session: Session, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
-        self.say = say
         self.sessions = {each.environment.workload: each for each in session.each}
         self.title = session.title
         self.secret = secrets.token_urlsafe(24)
         self._ended: dict[tuple[str, bool], tuple[float, Record]] = {}
-        self._running: set[str] = set()
         self._logs: dict[str, LogCopy] = {}
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/{self.secret}/"
 
-    def record(self, session: Session, arn: str, *, with_logs: bool = True) -> Record:
+    def record(self, place: Place, arn: str, *, with_logs: bool = True) -> Record:
         """Return a run; one that has ended and left nothing is not read again for a while."""
         until, found = self._ended.get((arn, with_logs), (0.0, {}))
         if time.monotonic() < until:
             return found
         if with_logs:
-            found = history.whole(session, arn, self._logs.setdefault(arn, LogCopy()))
+            found = history.whole(place, arn, self._logs.setdefault(arn, LogCopy()))
         else:
-            found = history.brief(session, arn)
-        if _is_over(found):
+            found = history.brief(place, arn)
+        if is_over(found):
             self._logs.pop(arn, None)
             self._ended[arn, with_logs] = (time.monotonic() + REMEMBERED_S, found)
         return found
 
     def page_of(self, session: Session, arn: str) -> Record:
-        """Return a run with those that it is compared with; keep the page of one that was running
-        when it was last asked for.
-        """
-        found = history.with_others(session, arn, self.record)
-        if not _is_over(found):
-            self._running.add(arn)
-        elif arn in self._running:
-            self._running.discard(arn)
-            self._keep(session, found)
-        return found
-
-    def _keep(self, session: Session, run: Record) -> None:
-        """Keep the page; who may only read goes on reading, and is told."""
-        try:
-            keep(session, run)
-        except (ShoalError, *AWS_ERRORS) as error:
-            self.say(f"the page of run {run['run']['id']} is not kept: {refusal(error)}")
+        """Return a run with those that it is compared with."""
+        return history.with_others(session.place, arn, self.record)
 
     def rows(self) -> Iterator[tuple[str, str, dict[str, Any] | str]]:
         """Yield workload, id and row of each of the newest runs: why, if one cannot be read."""
@@ -95,7 +76,7 @@ class Pages(ThreadingHTTPServer):
                 arn = str(each["PipelineExecutionArn"])
                 row: dict[str, Any] | str
                 try:
-                    row = history.row_of(self.record(session, arn, with_logs=False))
+                    row = history.row_of(self.record(session.place, arn, with_logs=False))
                 except (ShoalError, *AWS_ERRORS) as error:
                     row = refusal(error)
                 yield workload, arn.rpartition("/")[2], row
@@ -144,20 +125,20 @@ class _Handler(BaseHTTPRequestHandler):
         """
         self.send_response(HTTPStatus.OK)
         self._send_headers("text/event-stream")
-        last, is_over = "", False
-        while not is_over:
+        last, over = "", False
+        while not over:
             said = ": still there"
             try:
                 found = self.server.page_of(session, arn)
                 text = json_text({**found, "observed_at": None})
                 if text != last:
                     last, said = text, f"data: {json_text(found)}"
-                if _is_over(found):
-                    is_over, said = True, f"{said}\n\nevent: ended\ndata: "
+                if is_over(found):
+                    over, said = True, f"{said}\n\nevent: ended\ndata: "
             except (ShoalError, *AWS_ERRORS) as error:
                 last, said = "", f"event: refused\ndata: {json.dumps(refusal(error))}"
             self.wfile.write(f"{said}\n\n".encode())
-            if not is_over:
+            if not over:
                 time.sleep(session.poll_s)
 
     def _answer(self, text: str, kind: str = "text/plain", status: int = 200) -> None:
@@ -180,10 +161,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Print nothing: the terminal is the command's."""
-
-
-def _is_over(run: Record) -> bool:
-    return run["run"]["ended_at"] and all(each["gone"] for each in run["made"])
 
 
 def _list(pages: Pages) -> str:
