@@ -1,4 +1,6 @@
-"""The sweeper, alarms with their topic, a budget and the dashboard of one environment."""
+"""The sweeper, the keeper of pages, alarms with their topic, a budget and the dashboard of one
+environment.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from config.names import Names
 from stacks.constructs.alarms import Alarms
 from stacks.constructs.budget import MonthlyBudget
 from stacks.constructs.dashboard import Dashboard
+from stacks.constructs.page_keeper import PageKeeper
 from stacks.constructs.schedule_alarms import ScheduleAlarms
 from stacks.constructs.sweeper import Sweeper
 from stacks.constructs.teardown_guard import PURPOSE as TEARDOWN
@@ -29,12 +32,12 @@ class MonitoringStack(cdk.Stack):
         construct_id: str,
         *,
         names: Names,
-        functions: Path,
+        root: Path,
         data: DataStack,
         pipeline: PipelineStack,
         env: cdk.Environment,
     ) -> None:
-        environment = names.environment
+        environment, functions = names.environment, root / "stacks" / "functions"
         super().__init__(
             scope,
             construct_id,
@@ -43,11 +46,19 @@ class MonitoringStack(cdk.Stack):
             termination_protection=environment.protect,
         )
         self.sweeper = Sweeper(self, "Sweeper", names=names, functions=functions)
+        printing = [*pipeline.functions, self.sweeper.scheduled]
+        self.pages = PageKeeper(
+            self,
+            "Pages",
+            names=names,
+            root=root,
+            key=data.key,
+            functions=[each.purpose for each in printing],
+        )
         self.alarms = Alarms(self, "Alarms", names=names, key=data.key)
         if environment.endpoint:
             self.alarms.watch_teardown(TEARDOWN)
-        functions_watched = [*pipeline.functions, self.sweeper.scheduled]
-        self.alarms.watch_functions(each.purpose for each in functions_watched)
+        self.alarms.watch_functions(each.purpose for each in (*printing, self.pages.keeper))
         if pipeline.schedules:
             ScheduleAlarms(
                 self,

@@ -134,7 +134,7 @@ class WorkloadStacks:
             stage,
             self._names.stack_id("monitoring"),
             names=self._names,
-            functions=self._functions,
+            root=stage.root,
             data=stage.data,
             pipeline=self.pipeline,
             env=stage.env,

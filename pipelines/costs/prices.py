@@ -5,6 +5,7 @@ none.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -41,6 +42,13 @@ def _find(section: str, name: str, region: str) -> Price | None:
         if name in group["usd"] and (listed or estimated):
             return Price(group["usd"][name], group["source"], group["date"], is_estimate=not listed)
     return None
+
+
+def instances(region: str) -> Iterator[tuple[str, Price]]:
+    """Yield the name and the price of each SageMaker instance type that has one there."""
+    for name in sorted({name for group in _table()["instances"] for name in group["usd"]}):
+        if price := instance(name, region):
+            yield name, price
 
 
 def _by_month(section: str, name: str, region: str) -> Price | None:

@@ -36,7 +36,7 @@ class PythonFunction(Construct):
         memory_mb: int = 256,
         files: Mapping[str, bytes] | None = None,
     ) -> None:
-        """`files`, by their names, are packed with the folder."""
+        """`files`, by their paths, are packed with the folder."""
         super().__init__(scope, construct_id)
         self.purpose = purpose
         self.role = ActorRole(
@@ -95,5 +95,6 @@ def _code(folder: Path, files: Mapping[str, bytes]) -> Iterator[lambda_.AssetCod
         packed = Path(temporary, folder.name)
         shutil.copytree(folder, packed, ignore=shutil.ignore_patterns(*ignored))
         for name, content in files.items():
+            (packed / name).parent.mkdir(parents=True, exist_ok=True)
             (packed / name).write_bytes(content)
         yield lambda_.Code.from_asset(str(packed))

@@ -91,19 +91,24 @@ class TeardownGuard(Construct):
             self,
             "ExecutionEnded",
             description=f"Every end of an execution of {self._names.pipeline}",
-            event_pattern=events.EventPattern(
-                source=["aws.sagemaker"],
-                detail_type=["SageMaker Model Building Pipeline Execution Status Change"],
-                detail={
-                    "pipelineArn": [self._names.pipeline_arn],
-                    "currentPipelineExecutionStatus": [*TERMINAL_STATUSES],
-                },
-            ),
+            event_pattern=execution_ended(self._names),
             targets=[targets.SqsQueue(self.queue, dead_letter_queue=self.dead_letters)],
         )
         self.deleter.function.add_event_source(
             event_sources.SqsEventSource(self.queue, batch_size=1, report_batch_item_failures=True)
         )
+
+
+def execution_ended(names: Names) -> events.EventPattern:
+    """Return the pattern of the event that an execution of the pipeline has ended."""
+    return events.EventPattern(
+        source=["aws.sagemaker"],
+        detail_type=["SageMaker Model Building Pipeline Execution Status Change"],
+        detail={
+            "pipelineArn": [names.pipeline_arn],
+            "currentPipelineExecutionStatus": [*TERMINAL_STATUSES],
+        },
+    )
 
 
 def log_retention(names: Names) -> dict[str, str]:

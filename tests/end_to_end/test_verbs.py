@@ -296,6 +296,48 @@ def test_who_follows_a_run_keeps_its_page_however_it_ends(
         assert {f"{folder}/run.html", f"{folder}/run.json"} <= {each["Key"] for each in listed}
 
 
+def test_a_run_that_nobody_follows_leaves_its_page_too(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
+    run = run_id(checkout.run("run", "dev", "--local"))
+    checkout.run("stop", "dev", run, "--local")
+    s3, bucket = target_of(emulator).client("s3"), f"{PIPELINE}-artifacts-111122223333-us-east-1"
+
+    def kept() -> dict[str, Any]:
+        listed = s3.list_objects_v2(Bucket=bucket, Prefix=f"runs/{run}/").get("Contents", ())
+        return {each["Key"].rpartition("/")[2]: each["Key"] for each in listed}
+
+    assert eventually(lambda: kept().keys() == {"run.html", "run.json"}, 120)
+    found = s3.get_object(Bucket=bucket, Key=kept()["run.html"])
+    assert found["ContentType"] == "text/html; charset=utf-8"
+    told = json.load(s3.get_object(Bucket=bucket, Key=kept()["run.json"])["Body"])
+    assert (told["run"]["status"], told["run"]["is_local"], told["unread"]) == ("Stopped", True, [])
+    assert f'"id":"{run}"' in found["Body"].read().decode()
+
+
+def test_what_makes_pages_may_read_all_of_a_run_that_succeeded(
+    trained: Finished, emulator: dict[str, str]
+) -> None:
+    target = target_of(emulator)
+    s3, bucket = target.client("s3"), f"{PIPELINE}-artifacts-111122223333-us-east-1"
+    folder = f"runs/{run_id(trained)}"
+    for name in ("run.json", "run.html"):
+        s3.delete_object(Bucket=bucket, Key=f"{folder}/{name}")
+    arn = f"arn:aws:sagemaker:us-east-1:111122223333:pipeline/{PIPELINE}/execution/"
+    event = {"detail": {"pipelineExecutionArn": arn + run_id(trained)}}
+    request = {"FunctionName": f"{PIPELINE}-pages", "Payload": json.dumps(event)}
+    answer = target.client("lambda").invoke(**request)
+    assert json.load(answer["Payload"]) == {"page": f"s3://{bucket}/{folder}/run.html"}
+    told = json.load(s3.get_object(Bucket=bucket, Key=f"{folder}/run.json")["Body"])
+    assert told["unread"] == []
+    assert all(told[part] for part in ("curves", "metrics", "package", "gates", "made", "logs"))
+    assert told["money"]["usd"] > 0
+    assert {each["what"]: each["value"] for each in told["lineage"]}["commit"] == "not known"
+    first = s3.head_object(Bucket=bucket, Key=f"{folder}/run.html")["VersionId"]
+    target.client("lambda").invoke(**request)
+    assert s3.head_object(Bucket=bucket, Key=f"{folder}/run.html")["VersionId"] == first
+
+
 def test_a_failed_run_says_that_the_teardown_function_looked(
     failed: Finished, checkout: Checkout, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from config.loader import load_environment
 from config.observability import Observability
 from pipelines.launch import launch_of
 from pipelines.requests import FABRIC_METRICS
+from shoal.verbs.execution import TERMINAL
 from stacks.app import ShoalApp
 from stacks.stage import Deployment, EnvironmentStage
 from tests.repository import ROOT
@@ -77,7 +78,7 @@ def test_every_alarm_tells_the_topic_when_it_begins_and_when_it_is_over(
 ) -> None:
     (topic,) = resources(monitoring, "AWS::SNS::Topic")
     alarms = properties(monitoring, "AWS::CloudWatch::Alarm")
-    assert len(alarms) == 8
+    assert len(alarms) == 9
     assert all(each["AlarmActions"] == each["OKActions"] == [{"Ref": topic}] for each in alarms)
 
 
@@ -127,13 +128,45 @@ def test_sweeps_that_do_not_happen_ring(monitoring: Template) -> None:
 
 
 def test_the_sweeper_runs_every_quarter_of_an_hour_under_its_own_role(monitoring: Template) -> None:
-    (rule,) = properties(monitoring, "AWS::Events::Rule")
-    (function,) = properties(monitoring, "AWS::Lambda::Function")
-    assert rule["ScheduleExpression"] == "rate(15 minutes)"
+    rules = properties(monitoring, "AWS::Events::Rule")
+    functions = properties(monitoring, "AWS::Lambda::Function")
+    (function,) = (each for each in functions if each["FunctionName"].endswith("-sweep"))
+    expressions = [each.get("ScheduleExpression") for each in rules]
+    assert sorted(filter(None, expressions)) == ["rate(15 minutes)"]
     assert (function["Handler"], function["Environment"]["Variables"]["TTL_MINUTES"]) == (
         "sweep.handler",
         "60",
     )
+
+
+def test_a_page_is_made_of_every_end_of_this_pipelines_executions(monitoring: Template) -> None:
+    rules = properties(monitoring, "AWS::Events::Rule")
+    (pattern,) = (each["EventPattern"]["detail"] for each in rules if "EventPattern" in each)
+    arn = "arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev"
+    assert pattern["pipelineArn"] == [arn]
+    assert {*pattern["currentPipelineExecutionStatus"]} == TERMINAL
+
+
+def test_what_makes_pages_writes_nothing_but_pages_and_its_own_log(monitoring: Template) -> None:
+    allowed = statements(monitoring, "shoal-mnist-dev-us-east-1-pages")
+    reads = re.compile(r"\w+:(Describe|List|Get|Filter)\w+")
+    writes = {
+        sid: [action for action in [*entry["Action"]] if not reads.fullmatch(action)]
+        for sid, entry in allowed.items()
+        if not isinstance(entry["Action"], str)
+    }
+    writes = {sid: actions for sid, actions in writes.items() if actions}
+    alone = {sid: entry for sid, entry in allowed.items() if isinstance(entry["Action"], str)}
+    writes |= {
+        sid: [entry["Action"]] for sid, entry in alone.items() if not reads.match(entry["Action"])
+    }
+    assert writes == {
+        "WriteOwnLog": ["logs:CreateLogStream", "logs:PutLogEvents"],
+        "WritePages": ["s3:PutObject"],
+        "UseKey": ["kms:Decrypt", "kms:GenerateDataKey"],
+    }
+    bucket = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1"
+    assert allowed["WritePages"]["Resource"] == f"{bucket}/runs/*"
 
 
 def test_the_sweeper_may_delete_what_carries_the_pipelines_name_and_nothing_else(

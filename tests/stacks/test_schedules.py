@@ -283,7 +283,8 @@ def test_without_a_rare_schedule_nothing_looks(manifest_stage: EnvironmentStage)
     functions = properties(
         Template.from_stack(manifest_stage.workloads[0].monitoring), "AWS::Lambda::Function"
     )
-    assert [each["FunctionName"] for each in functions] == [f"{PREFIX}-sweep"]
+    names = {each["FunctionName"] for each in functions}
+    assert names == {f"{PREFIX}-sweep", f"{PREFIX}-pages"}
 
 
 def test_an_environment_without_schedules_has_nothing_of_them(pipeline: Template) -> None:

@@ -1,0 +1,219 @@
+"""Keeps the page of every run in the artifact bucket, by a function behind the terminal status.
+
+The page is made by the verbs' own modules, which are packed with the function: they need boto3,
+which Lambda has, and nothing else. docs/decisions/run-page.md says why a function.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from config.errors import ConfigError, Problem
+from config.names import RUNS, Names
+from pipelines.costs import prices
+from stacks.constructs.guard_rails import ANY_PACKAGE, ours_or_missing
+from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.sweeper import PURPOSE as SWEEP
+from stacks.constructs.teardown_guard import PURPOSE as TEARDOWN
+from stacks.constructs.teardown_guard import execution_ended
+
+PURPOSE = "pages"
+_VERBS = "errors evaluation execution gates jobs logs metrics registry report target"
+_RUNS = "calls cause cleanups curves history kept lineage money page place record"
+MODULES = (
+    "config/__init__.py",
+    "config/errors.py",
+    "shoal/__init__.py",
+    "shoal/verbs/__init__.py",
+    "shoal/verbs/runs/__init__.py",
+    *(f"shoal/verbs/{name}.py" for name in _VERBS.split()),
+    *(f"shoal/verbs/runs/{name}.py" for name in _RUNS.split()),
+)
+"""The modules that make a page, and those that they import."""
+FILES = (
+    "node_modules/uplot/dist/uPlot.iife.min.js",
+    "node_modules/uplot/dist/uPlot.min.css",
+    "shoal/verbs/runs/page_files/page.css",
+    "shoal/verbs/runs/page_files/page.js",
+)
+
+
+class PageKeeper(Construct):
+    """`keeper`, which reads what an execution did and writes nothing but pages."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        root: Path,
+        key: kms.IKey,
+        functions: Iterable[str],
+    ) -> None:
+        """`functions` have the purposes of the functions whose logs are on a page."""
+        super().__init__(scope, construct_id)
+        self._names = names
+        self.keeper = PythonFunction(
+            self,
+            "Keeper",
+            names=names,
+            purpose=PURPOSE,
+            folder=root / "stacks" / "functions" / "pages",
+            description=f"Keeps the page of each execution of {names.pipeline} that ends",
+            timeout=cdk.Duration.minutes(15),
+            memory_mb=2048,  # it holds the whole logs of three runs
+            files=packed_files(names, root),
+        )
+        self._allow_executions()
+        self._allow_jobs()
+        self._allow_logs(functions)
+        self._allow_bucket(key)
+        events.Rule(
+            self,
+            "ExecutionEnded",
+            description=f"Every end of an execution of {names.pipeline}",
+            event_pattern=execution_ended(names),
+            targets=[targets.LambdaFunction(self.keeper.function)],
+        )
+
+    def _allow_executions(self) -> None:
+        role, names = self.keeper.role, self._names
+        role.allow("ListRuns", ["sagemaker:ListPipelineExecutions"], on=[names.pipeline_arn])
+        role.allow(
+            "ReadRuns",
+            [
+                "sagemaker:DescribePipelineDefinitionForExecution",
+                "sagemaker:DescribePipelineExecution",
+                "sagemaker:ListPipelineExecutionSteps",
+                "sagemaker:ListPipelineParametersForExecution",
+            ],
+            on=[f"{names.pipeline_arn}/execution/*"],
+            because="Executions of this one pipeline.",
+        )
+        role.allow(
+            "ReadPackages",
+            ["sagemaker:DescribeModelPackage"],
+            on=[names.arn("sagemaker", f"model-package/{names.model_package_group}/*")],
+            because="Versions of this one group.",
+        )
+        role.allow("ListPackages", ["sagemaker:ListModelPackages"], on=["*"], because=ANY_PACKAGE)
+
+    def _allow_jobs(self) -> None:
+        role, names = self.keeper.role, self._names
+        kinds = {"training": "Training", "processing": "Processing", "transform": "Transform"}
+        role.allow(
+            "SeeJobs",
+            [f"sagemaker:Describe{kind}Job" for kind in kinds.values()],
+            on=[names.arn("sagemaker", f"{kind}-job/pipelines-*") for kind in kinds],
+            when=ours_or_missing(names),
+            because="SageMaker makes up the name of a step's job, with this documented prefix.",
+        )
+        role.allow(
+            "ListByName",
+            [
+                *(f"sagemaker:List{kind}Jobs" for kind in kinds.values()),
+                "sagemaker:ListEndpointConfigs",
+                "sagemaker:ListEndpoints",
+                "sagemaker:ListModels",
+            ],
+            on=["*"],
+            because="SageMaker's List actions have no resource type in IAM.",
+        )
+
+    def _allow_logs(self, functions: Iterable[str]) -> None:
+        role, names = self.keeper.role, self._names
+        jobs = [f"/aws/sagemaker/{kind}Jobs" for kind in ("Training", "Processing", "Transform")]
+        ours = [
+            f"/aws/sagemaker/Endpoints/{names.pipeline}-*",
+            *(f"/aws/lambda/{names.function(each)}" for each in functions),
+        ]
+        # The first form is the service authorization reference's. The logs' user guide wants the
+        # second one in policies ("CloudWatch Logs resources and operations"; both read).
+        forms = ("", ":*")
+        role.allow(
+            "FindLogs",
+            ["logs:DescribeLogStreams", "logs:FilterLogEvents"],
+            on=[
+                names.arn("logs", f"log-group:{group}{form}")
+                for group in (*jobs, *ours)
+                for form in forms
+            ],
+            because="Jobs share a group in their account; endpoints have the pipeline's name.",
+        )
+        streams = [f"{group}:log-stream:pipelines-*" for group in jobs]
+        streams += [f"{group}:log-stream:*" for group in ours]
+        role.allow(
+            "ReadLogs",
+            ["logs:GetLogEvents"],
+            on=[names.arn("logs", f"log-group:{stream}") for stream in streams],
+            because="SageMaker and Lambda make up the names of streams; a job's has this prefix.",
+        )
+
+    def _allow_bucket(self, key: kms.IKey) -> None:
+        role, names = self.keeper.role, self._names
+        bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
+        role.allow(
+            "ReadEvaluations",
+            ["s3:GetObject"],
+            on=[f"{bucket}/{names.folder('evaluation')}/*"],
+            because="Every execution writes below its own id.",
+        )
+        role.allow(
+            "WritePages",
+            ["s3:PutObject"],
+            on=[f"{bucket}/{names.folder(RUNS)}/*"],
+            because="Every execution has a page below its own id.",
+        )
+        role.allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
+
+
+def packed_files(names: Names, root: Path) -> dict[str, bytes]:
+    """Return what is packed with the function, by path.
+
+    Raises ConfigError where the library is not installed that draws a page's curves.
+    """
+    for name in FILES:
+        if not (root / name).is_file():
+            problem = Problem("", "is missing: pages of runs need it", "run `make install`")
+            raise ConfigError(name, [problem])
+    place = json.dumps(_place(names), indent=1, sort_keys=True)
+    files = {name: (root / name).read_bytes() for name in (*MODULES, *FILES)}
+    return files | {"place.json": place.encode()}
+
+
+def _place(names: Names) -> dict[str, Any]:
+    """Return what the function knows of the pipeline: `shoal.verbs.runs.place.Place` as JSON."""
+    environment = names.environment
+    return {
+        "account": environment.account,
+        "region": environment.region,
+        "pipeline": names.pipeline,
+        "environment": environment.name,
+        "workload": environment.workload,
+        "arguments": environment.title,
+        "model_package_group": names.model_package_group,
+        "cleaners": {each: names.function(each) for each in (TEARDOWN, SWEEP)},
+        "bucket": names.bucket("artifacts"),
+        "folder": names.folder(RUNS),
+        "metrics": {
+            name: metric.model_dump(mode="json")
+            for name, metric in environment.training.metrics.items()
+        },
+        "prices": dict(_prices(environment.region)),
+    }
+
+
+def _prices(region: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, price in prices.instances(region):
+        yield name, asdict(price) | {"date": str(price.date)}
