@@ -167,7 +167,7 @@ class Pipeline:
         """Return summaries of all executions, newest first; none if there is no pipeline."""
         try:
             pages = self._client.get_paginator("list_pipeline_executions").paginate(
-                PipelineName=self.name, SortOrder="Descending"
+                PipelineName=self.name, SortOrder="Descending", PaginationConfig={"PageSize": 100}
             )
             return [summary for page in pages for summary in page["PipelineExecutionSummaries"]]
         except ClientError as error:

@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from config.gates import bounds
@@ -315,7 +315,8 @@ def _write_page(demo: Demo) -> None:
     """Write the page of the run, however it ended."""
     if demo.arn is not None:
         session = Session(demo.workspace, demo.environment, demo.target)
-        found = record(session.place, demo.arn, requests=demo.local_server.requests)
+        place = replace(session.place, requests=demo.local_server.requests)
+        found = record(place, demo.arn)
         text = page(found, demo.workspace.root)
         (demo.output / PAGE).write_text(text, encoding="utf-8")
 

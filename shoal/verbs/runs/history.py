@@ -91,14 +91,15 @@ def whole(place: Place, arn: str, logs: LogCopy | None = None) -> dict[str, Any]
 
     Who looks again passes the same `logs`, of which only what is new is read.
     """
-    return record(place, arn, logs=logs, requests=place.requests)
+    return record(place, arn, logs=logs)
 
 
 def others_of(place: Place, arn: str, unread: list[str]) -> list[tuple[str, str]]:
     """Return label and ARN of the runs that a run is shown beside: the one before it, and the one
     that the newest approved version is of. `unread` gets why that is not known.
     """
-    arns = [str(each["PipelineExecutionArn"]) for each in place.pipeline.executions()]
+    executions = attempt("the runs before", place.pipeline.executions, unread) or ()
+    arns = [str(each["PipelineExecutionArn"]) for each in executions]
     found = []
     if arn in arns[:-1]:
         found.append(("the run before", arns[arns.index(arn) + 1]))
@@ -119,13 +120,12 @@ def with_others(
     place: Place, arn: str, read: Callable[[Place, str], Record] = whole
 ) -> dict[str, Any]:
     """Return what the page of a run shows: the run, and the others that could be read."""
-    unread: list[str] = []
+    run, unread = read(place, arn), list[str]()
     others = [
         beside(label, other)
         for label, each in others_of(place, arn, unread)
         if (other := attempt(label, partial(read, place, each), unread))
     ]
-    run = read(place, arn)
     return {**run, "others": others, "unread": [*run["unread"], *unread]}
 
 

@@ -1,7 +1,7 @@
 """Where runs are read: what must be known of a pipeline, without its environment's file.
 
 `Session.place` knows it in a checkout; the function that keeps pages reads it from a file of its
-own (`shoal.verbs.runs.keeper`).
+own (stacks/functions/pages).
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from shoal.verbs import registry
@@ -97,13 +96,11 @@ def record(
     *,
     with_logs: bool = True,
     logs: LogCopy | None = None,
-    requests: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the run with this ARN as it is now; without logs it has no curves and no cleanups,
+    """Return the run with this ARN as it is now; without logs it has no curves, cleanups and calls,
     either.
 
-    Of `logs`, what an earlier look has read, only what is new is read. `requests` is the log of the
-    shoal-local that the run is in.
+    Of `logs`, what an earlier look has read, only what is new is read.
 
     Raises ClientError if the execution itself cannot be read.
     """
@@ -147,7 +144,7 @@ def record(
         "money": money.to_dict(),
         "lineage": [asdict(link) for link in lineage],
         "made": made,
-        "calls": look.read("calls", partial(_calls, look, requests)) if requests else None,
+        "calls": look.read("calls", partial(_calls, look)) if with_logs else None,
         "logs": {name: _kept(some) for name, some in lines.items() if some},
         "unread": look.unread,
     }
@@ -323,7 +320,7 @@ def _kept(lines: Sequence[LogLine]) -> dict[str, Any]:
     return {
         "cut": cut,
         "lines": [
-            [_time(each.at), each.host or each.stream, rank_of(each.text), each.text]
+            [_time(each.at), each.host or each.stream, rank_of(each.text), each.text[:MAX_LINE]]
             for each in in_order
         ],
     }
@@ -341,8 +338,10 @@ def parts_of(lines: Mapping[str, Sequence[LogLine]]) -> Iterator[dict[str, Any]]
             yield {"step": name, "host": host or None, "milliseconds": times}
 
 
-def _calls(look: Look, log: Path) -> list[dict[str, Any]]:
-    began = look.execution.started_at
+def _calls(look: Look) -> list[dict[str, Any]] | None:
+    log, began = look.place.requests, look.execution.started_at
+    if log is None:
+        return None
     until = (_ended_at(look.execution) or look.now) + _CLOCK_SLACK
     return calls_in(log, f"{look.place.pipeline.name}-", began, until) if began else []
 
