@@ -22,8 +22,8 @@ from stacks.pipeline_stack import PipelineStack
 
 
 class MonitoringStack(cdk.Stack):
-    """Knows what it watches by name only, so it may be deployed before or after it; deleting it
-    stops only the watching.
+    """Knows what it watches by name only, so it may be deployed before or after it; without it
+    nothing is watched or swept, and no page is kept.
     """
 
     def __init__(
@@ -46,19 +46,19 @@ class MonitoringStack(cdk.Stack):
             termination_protection=environment.protect,
         )
         self.sweeper = Sweeper(self, "Sweeper", names=names, functions=functions)
-        printing = [*pipeline.functions, self.sweeper.scheduled]
         self.pages = PageKeeper(
             self,
             "Pages",
             names=names,
             root=root,
             key=data.key,
-            functions=[each.purpose for each in printing],
+            functions=pipeline.step_functions,
         )
         self.alarms = Alarms(self, "Alarms", names=names, key=data.key)
         if environment.endpoint:
             self.alarms.watch_teardown(TEARDOWN)
-        self.alarms.watch_functions(each.purpose for each in (*printing, self.pages.keeper))
+        watched = (*pipeline.functions, self.sweeper.scheduled, self.pages.keeper)
+        self.alarms.watch_functions(each.purpose for each in watched)
         if pipeline.schedules:
             ScheduleAlarms(
                 self,

@@ -115,6 +115,7 @@ class PipelineStack(cdk.Stack):
             *([guard.deleter] if guard else []),
             *([compare.comparer] if compare else []),
         ]
+        self.step_functions = [each.purpose for each in self.functions]
         role = PipelineRole(
             self,
             "PipelineRole",

@@ -252,7 +252,7 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
         )
     guard = ", teardown guard" if environment.endpoint else ""
     yield Stack(names.stack("pipeline"), f"roles, pipeline, model registry, functions{guard}")
-    yield Stack(names.stack("monitoring"), "alarms, dashboard, sweeper")
+    yield Stack(names.stack("monitoring"), "alarms, dashboard, sweeper, pages of runs")
     if environment.serving and environment.release:
         yield Stack(
             names.stack("serving"),

@@ -28,19 +28,20 @@ from stacks.constructs.teardown_guard import PURPOSE as TEARDOWN
 from stacks.constructs.teardown_guard import execution_ended
 
 PURPOSE = "pages"
-_VERBS = "errors evaluation execution gates jobs logs metrics registry report target"
-_RUNS = "calls cause cleanups curves history kept lineage money page place record"
-MODULES = (
+_CLEANERS = (TEARDOWN, SWEEP)
+_VERB_MODULES = "errors evaluation execution gates jobs logs metrics registry report target"
+_RUN_MODULES = "calls cause cleanups curves history kept lineage money page place record"
+_MODULES = (
     "config/__init__.py",
     "config/errors.py",
     "shoal/__init__.py",
     "shoal/verbs/__init__.py",
     "shoal/verbs/runs/__init__.py",
-    *(f"shoal/verbs/{name}.py" for name in _VERBS.split()),
-    *(f"shoal/verbs/runs/{name}.py" for name in _RUNS.split()),
+    *(f"shoal/verbs/{name}.py" for name in _VERB_MODULES.split()),
+    *(f"shoal/verbs/runs/{name}.py" for name in _RUN_MODULES.split()),
 )
 """The modules that make a page, and those that they import."""
-FILES = (
+_FILES = (
     "node_modules/uplot/dist/uPlot.iife.min.js",
     "node_modules/uplot/dist/uPlot.min.css",
     "shoal/verbs/runs/page_files/page.css",
@@ -61,7 +62,7 @@ class PageKeeper(Construct):
         key: kms.IKey,
         functions: Iterable[str],
     ) -> None:
-        """`functions` have the purposes of the functions whose logs are on a page."""
+        """`functions` are the purposes of the functions that steps call."""
         super().__init__(scope, construct_id)
         self._names = names
         self.keeper = PythonFunction(
@@ -71,13 +72,13 @@ class PageKeeper(Construct):
             purpose=PURPOSE,
             folder=root / "stacks" / "functions" / "pages",
             description=f"Keeps the page of each execution of {names.pipeline} that ends",
-            timeout=cdk.Duration.minutes(15),
-            memory_mb=2048,  # it holds the whole logs of three runs
+            timeout=cdk.Duration.minutes(12),  # the alarm on its errors looks back 15
+            memory_mb=2048,  # it holds the whole log of a run
             files=packed_files(names, root),
         )
         self._allow_executions()
         self._allow_jobs()
-        self._allow_logs(functions)
+        self._allow_logs({*functions, *_CLEANERS})
         self._allow_bucket(key)
         events.Rule(
             self,
@@ -136,21 +137,26 @@ class PageKeeper(Construct):
         jobs = [f"/aws/sagemaker/{kind}Jobs" for kind in ("Training", "Processing", "Transform")]
         ours = [
             f"/aws/sagemaker/Endpoints/{names.pipeline}-*",
-            *(f"/aws/lambda/{names.function(each)}" for each in functions),
+            *(f"/aws/lambda/{names.function(each)}" for each in sorted(functions)),
         ]
         # The first form is the service authorization reference's. The logs' user guide wants the
         # second one in policies ("CloudWatch Logs resources and operations"; both read).
         forms = ("", ":*")
-        role.allow(
-            "FindLogs",
-            ["logs:DescribeLogStreams", "logs:FilterLogEvents"],
-            on=[
-                names.arn("logs", f"log-group:{group}{form}")
-                for group in (*jobs, *ours)
-                for form in forms
-            ],
-            because="Jobs share a group in their account; endpoints have the pipeline's name.",
-        )
+        cleaners = [f"/aws/lambda/{names.function(each)}" for each in _CLEANERS]
+        for sid, action, groups in (
+            ("FindLogs", "logs:DescribeLogStreams", (*jobs, *ours)),
+            ("FindCleanups", "logs:FilterLogEvents", cleaners),
+        ):
+            role.allow(
+                sid,
+                [action],
+                on=[
+                    names.arn("logs", f"log-group:{group}{form}")
+                    for group in groups
+                    for form in forms
+                ],
+                because="Jobs share a group in their account; endpoints have the pipeline's name.",
+            )
         streams = [f"{group}:log-stream:pipelines-*" for group in jobs]
         streams += [f"{group}:log-stream:*" for group in ours]
         role.allow(
@@ -170,8 +176,8 @@ class PageKeeper(Construct):
             because="Every execution writes below its own id.",
         )
         role.allow(
-            "WritePages",
-            ["s3:PutObject"],
+            "KeepPages",
+            ["s3:GetObject", "s3:PutObject"],
             on=[f"{bucket}/{names.folder(RUNS)}/*"],
             because="Every execution has a page below its own id.",
         )
@@ -183,12 +189,12 @@ def packed_files(names: Names, root: Path) -> dict[str, bytes]:
 
     Raises ConfigError where the library is not installed that draws a page's curves.
     """
-    for name in FILES:
+    for name in _FILES:
         if not (root / name).is_file():
             problem = Problem("", "is missing: pages of runs need it", "run `make install`")
             raise ConfigError(name, [problem])
     place = json.dumps(_place(names), indent=1, sort_keys=True)
-    files = {name: (root / name).read_bytes() for name in (*MODULES, *FILES)}
+    files = {name: (root / name).read_bytes() for name in (*_MODULES, *_FILES)}
     return files | {"place.json": place.encode()}
 
 
@@ -202,8 +208,9 @@ def _place(names: Names) -> dict[str, Any]:
         "environment": environment.name,
         "workload": environment.workload,
         "arguments": environment.title,
+        "target": environment.target.value,
         "model_package_group": names.model_package_group,
-        "cleaners": {each: names.function(each) for each in (TEARDOWN, SWEEP)},
+        "cleaners": {each: names.function(each) for each in _CLEANERS},
         "bucket": names.bucket("artifacts"),
         "folder": names.folder(RUNS),
         "metrics": {

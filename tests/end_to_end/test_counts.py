@@ -24,8 +24,8 @@ OBJECTS = 5
 """Four files of the dataset, and the code."""
 REQUESTS_PER_LOOK = 4
 """For logs, at most."""
-FUNCTIONS = 5
-"""Smoke test, seal, teardown, emptying of buckets and of the registry."""
+FUNCTIONS = 6
+"""Smoke test, seal, teardown, pages, emptying of buckets and of the registry."""
 BYTES = {"training": 56_700_000, "evaluation": 8_290_000, "endpoint": 416_000}
 """Of requests and answers: training gets the dataset (55 MB unpacked), evaluation its test half and
 the model (0.4 MB)."""

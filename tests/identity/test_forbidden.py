@@ -171,6 +171,9 @@ LOOK = Question(
     arn("sagemaker", "pipeline/shoal-mnist-dev/execution/abc"),
 )
 MEASURE = Question("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "Shoal"})
+PAGE = Question("s3:PutObject", f"{ARTIFACTS}/runs/abc/run.html")
+SHOW = Question("s3:GetObject", f"{ARTIFACTS}/evaluation/abc/evaluation.json")
+LINES = Question("logs:GetLogEvents", LOG.resource)
 EMPTY = Question("s3:DeleteObjectVersion", f"{DATA}/datasets/mnist/train/images")
 
 CASES = {
@@ -300,6 +303,22 @@ CASES = {
     "delete a generated model without tags": Case("teardown", DELETE_MODEL, context=UNTAGGED),
     "call another function": Case(
         "pipeline", CALL, arn("lambda", "function:shoal-mnist-prod-smoke-test")
+    ),
+    # What keeps pages reads this pipeline's executions, and writes pages.
+    "keep a page as a report": Case("pages", PAGE, REPORT.resource),
+    "keep a page as a sealed model": Case("pages", PAGE, SEALED),
+    "show a sealed model": Case("pages", SHOW, SEALED),
+    "show another pipeline's execution": Case(
+        "pages", LOOK, arn("sagemaker", "pipeline/shoal-mnist-dev-2/execution/abc")
+    ),
+    "show the log of a job that no pipeline started": Case(
+        "pages", LINES, _stream("TrainingJobs", "mine")
+    ),
+    "search the logs of all jobs": Case(
+        "pages",
+        LINES,
+        arn("logs", "log-group:/aws/sagemaker/TrainingJobs"),
+        action="logs:FilterLogEvents",
     ),
     # Training reads data and writes its outputs; it starts, hands over and approves nothing.
     "read what is no dataset": Case("training", READ, f"{DATA}/private/x"),

@@ -162,11 +162,11 @@ def test_what_makes_pages_writes_nothing_but_pages_and_its_own_log(monitoring: T
     }
     assert writes == {
         "WriteOwnLog": ["logs:CreateLogStream", "logs:PutLogEvents"],
-        "WritePages": ["s3:PutObject"],
+        "KeepPages": ["s3:PutObject"],
         "UseKey": ["kms:Decrypt", "kms:GenerateDataKey"],
     }
     bucket = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1"
-    assert allowed["WritePages"]["Resource"] == f"{bucket}/runs/*"
+    assert allowed["KeepPages"]["Resource"] == f"{bucket}/runs/*"
 
 
 def test_the_sweeper_may_delete_what_carries_the_pipelines_name_and_nothing_else(

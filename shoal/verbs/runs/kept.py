@@ -1,39 +1,54 @@
 """Pages of runs in the artifact bucket: `runs/<execution id>/run.html`, and run.json next to it.
 
-The function behind the terminal status keeps one of each run (stacks/functions/pages); who follows
-a run replaces it with theirs, which knows the commit.
+The function behind the terminal status keeps one of each run (stacks/functions/pages).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from shoal.verbs.errors import error_code
 from shoal.verbs.runs.history import json_of
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.place import Place
 
+_DATA, _PAGE = "run.json", "run.html"
 
-def keep(place: Place, run: Mapping[str, Any], root: Path, *, replace: bool = True) -> str:
+
+def keep(place: Place, run: Mapping[str, Any], root: Path) -> str:
     """Put run.html and run.json of a run, which has its `others`, and return the page's URI.
 
-    `root` has the library that draws curves. Without `replace`, what is there stays. Raises
-    ClientError if the caller may not write there.
+    `root` has the library that draws curves. Raises ClientError if the caller may not write there.
     """
-    s3, folder = place.target.client("s3"), f"{place.folder}/{run['run']['id']}"
-    unless_there = {} if replace else {"IfNoneMatch": "*"}
     for name, kind, text in (
-        ("run.json", "application/json", json_of(run)),
-        ("run.html", "text/html; charset=utf-8", page(run, root)),
+        (_DATA, "application/json", json_of(run)),
+        (_PAGE, "text/html; charset=utf-8", page(run, root)),
     ):
-        key, body = f"{folder}/{name}", text.encode()
-        try:
-            s3.put_object(Bucket=place.bucket, Key=key, Body=body, ContentType=kind, **unless_there)
-        except ClientError as error:
-            if replace or error_code(error) != "PreconditionFailed":
-                raise
+        key = _key(place, run["run"]["id"], name)
+        place.target.client("s3").put_object(
+            Bucket=place.bucket, Key=key, Body=text.encode(), ContentType=kind
+        )
     return f"s3://{place.bucket}/{key}"
+
+
+def kept_commit(place: Place, run_id: str, code_uri: str) -> str | None:
+    """Return the commit that a page which is there names for this code archive; None if there is
+    no such page, or it names none.
+    """
+    key = _key(place, run_id, _DATA)
+    try:
+        kept = place.target.client("s3").get_object(Bucket=place.bucket, Key=key)["Body"].read()
+    except ClientError:  # who may not list the bucket is refused what is not there
+        return None
+    links = {each["what"]: each for each in json.loads(kept)["lineage"]}
+    if links.get("code", {}).get("value") != code_uri or not links["commit"]["holds"]:
+        return None
+    return str(links["commit"]["value"])
+
+
+def _key(place: Place, run_id: str, name: str) -> str:
+    return f"{place.folder}/{run_id}/{name}"
