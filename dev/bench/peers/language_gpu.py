@@ -36,6 +36,7 @@ from torch.nn import functional
 # by name: for the type checker, these are another workload's
 model: Any = importlib.import_module("model")
 ranks: Any = importlib.import_module("ranks")
+sharding: Any = importlib.import_module("sharding")
 speed: Any = importlib.import_module("speed")
 train: Any = importlib.import_module("train")
 
@@ -162,7 +163,7 @@ def plain_loop(run: Any) -> Step:
         with torch.autocast(device.type, dtype=torch.bfloat16):
             logits = compute(tokens)
         functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()).backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), train.MAX_GRADIENT_NORM)
+        torch.nn.utils.clip_grad_norm_(network.parameters(), sharding.MAX_GRADIENT_NORM)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 

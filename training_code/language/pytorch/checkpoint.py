@@ -30,18 +30,12 @@ from torch.distributed.checkpoint import (
     FileSystemReader,
     FileSystemWriter,
 )
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_state_dict,
-    set_state_dict,
-)
+from torch.distributed.checkpoint.stateful import Stateful
 
 SUMMARY_FILE, METADATA_FILE = "checkpoint.json", ".metadata"
 KEPT = 2
 """Were the newest one damaged, the run would go on from the one before."""
 _PARTIAL = ".partial"
-_TRAINED = StateDictOptions(ignore_frozen_params=True, strict=False)
-"""What is not trained is in the base's own file."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +101,7 @@ class Store:
         self._writing: _Writing | None = None
         self._passed_over = set[str]()
 
-    def write(
-        self, position: Position, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-    ) -> None:
+    def write(self, position: Position, trained: Stateful) -> None:
         """Copy the state, and begin to write it. All ranks call `finish` some time later.
 
         Raise OSError on all ranks if one of them cannot write.
@@ -120,8 +112,7 @@ class Store:
             partial = final.with_name(final.name + _PARTIAL)
             leads = self.ranks.leads_host
             self._together(final, (lambda: _make_empty(partial)) if leads else _nothing)
-            weights, moments = get_state_dict(model, optimizer, options=_TRAINED)
-            state = {"model": weights, "optimizer": moments}
+            state = trained.state_dict()
             # ahead of the writing, there is nothing left to copy from a GPU
             writer = FileSystemWriter(partial, per_thread_copy_ahead=0)
             plan, planner, metadata = _plan(state, writer, self.ranks)
@@ -201,7 +192,7 @@ class Store:
         for old in {*older}.difference(whole[:KEPT]):
             shutil.rmtree(old)
 
-    def read(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Position:
+    def read(self, trained: Stateful) -> Position:
         """Restore model and optimizer from the newest checkpoint that is whole.
 
         Return the start if there is none. Raise ValueError if it is of a run with other settings.
@@ -216,24 +207,15 @@ class Store:
                 self.ranks.say(f"passed over checkpoint {name}: {damage}")
                 self._passed_over.add(name)
                 continue
-            return self._load(self.folder / name, model, optimizer)
+            return self._load(self.folder / name, trained)
         return Position()
 
-    def _load(
-        self, folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-    ) -> Position:
+    def _load(self, folder: Path, trained: Stateful) -> Position:
         summary = json.loads((folder / SUMMARY_FILE).read_text())
         require_same_run(folder, summary["run"], self.identity)
-        weights, moments = get_state_dict(model, optimizer, options=_TRAINED)
-        state = {"model": weights, "optimizer": moments}
+        state = trained.state_dict()
         _load(state, folder, self.ranks)
-        set_state_dict(
-            model,
-            optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-            options=_TRAINED,
-        )
+        trained.load_state_dict(state)
         return Position(**{each.name: summary[each.name] for each in fields(Position)})
 
     def _damage(self, folder: Path) -> str:

@@ -11,7 +11,7 @@ All of them start from the same weights and compute the same steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,13 @@ from lora import Lora, adapt, initial_adapter, is_adapter
 from model import Config, Transformer, initial_weight, tensors_of
 from ranks import Ranks
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
@@ -34,6 +40,10 @@ except ImportError:  # in the images that have smddp, PyTorch 2.4 and 2.5
 
 WAYS = ("ddp", "fsdp", "hsdp")
 PRECISIONS = ("auto", "float32", "bf16", "float64")
+MAX_GRADIENT_NORM = 1.0
+"""Llama 2's (arXiv 2307.09288, section 2.2)."""
+_TRAINED = StateDictOptions(ignore_frozen_params=True, strict=False)
+"""What is not trained is in the base's own file."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,31 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """What a checkpoint keeps of a model and its optimizer (a `Stateful` of
+    torch.distributed.checkpoint).
+    """
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return this rank's parts, by the names of the weights."""
+        weights, moments = get_state_dict(self.model, self.optimizer, options=_TRAINED)
+        return {"model": weights, "optimizer": moments}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over such parts."""
+        set_state_dict(
+            self.model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+            options=_TRAINED,
+        )
+
+
+@dataclass
 class Spread:
     """A model that is spread over the ranks."""
 
@@ -82,6 +117,14 @@ class Spread:
         """Return the weights that are not frozen."""
         return [each for each in self.model.parameters() if each.requires_grad]
 
+    def shape_of(self, weight: nn.Parameter) -> torch.Size:
+        """Return the shape of a whole weight."""
+        return weight.shape  # type: ignore[no-any-return, unused-ignore]
+
+    def begin(self, optimizer: torch.optim.Optimizer) -> Stateful:
+        """Tie the model to the optimizer of its weights. Return what a checkpoint keeps of both."""
+        return Trained(self.model, optimizer)
+
     @contextmanager
     def pass_of_step(self, *, last: bool) -> Iterator[None]:
         """Compute one pass of a step; only the last one's backward averages gradients."""
@@ -96,7 +139,17 @@ class Spread:
         enabled = self.plan.precision == "bf16" and self.plan.sharding == "ddp"
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
 
-    def clip_gradients(self, max_norm: float) -> Tensor:
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of one pass."""
+        loss.backward()
+
+    def step(self, optimizer: torch.optim.Optimizer) -> Tensor:
+        """Clip the gradients and change the weights. Return the norm that the gradients had."""
+        norm = self._clip_gradients(MAX_GRADIENT_NORM)
+        optimizer.step()
+        return norm
+
+    def _clip_gradients(self, max_norm: float) -> Tensor:
         """Scale the gradients, so that all of them together have at most this norm. Return the norm
         that they had.
 
@@ -117,6 +170,43 @@ class Spread:
         """Return the weights on the CPU of rank 0, nothing on the others; all ranks call it."""
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         return get_model_state_dict(self.model, options=options)  # type: ignore[no-any-return, unused-ignore]
+
+    def kept(self, optimizer: torch.optim.Optimizer) -> dict[str, Iterable[Any]]:
+        """Return the tensors of weights, gradients and Adam's two moments."""
+        weights = list(self.model.parameters())
+        return {
+            "weights": weights,
+            "gradients": [weight.grad for weight in weights if weight.grad is not None],
+            "optimizer": moments_of(optimizer),
+        }
+
+    def message_bytes(self, ranks: Ranks, accumulation: int) -> dict[str, int]:
+        """Return the bytes that a step's collectives work on, for each rank.
+
+        As in NCCL's tests, a collective's bytes are those of the whole tensor: what comes out of an
+        all-gather, what goes into a reduce-scatter or an all-reduce. Over a ring of n ranks, each
+        sends (n-1)/n of it, and twice that for an all-reduce (nccl-tests, doc/PERFORMANCE.md).
+
+        - ddp: one all-reduce of all gradients, in the last pass (Li et al., arXiv 2006.15704).
+        - fsdp: each pass gathers a layer's weights before forward and before backward, and those
+          outside of layers once: FSDP2 keeps them between the two (`reshard_after_forward` of
+          `fully_shard`). The last pass reduces and scatters all gradients. Weights are gathered in
+          the dtype that is computed in. Each is padded to a number of rows that the ranks divide.
+        - hsdp: this among the ranks of a group, and one all-reduce of a rank's part between groups.
+        - The norm of the gradients is one number more, where ranks keep parts.
+        """
+        plan, size = self.plan, self.plan.dtype.itemsize
+        if plan.sharding == "ddp":
+            reduced = _rows(self.model, 1, trained=True) * size if ranks.world_size > 1 else 0
+            return {"all_gather": 0, "reduce_scatter": 0, "all_reduce": reduced}
+        replicas, parts = plan.groups(ranks) if plan.sharding == "hsdp" else (1, ranks.world_size)
+        gathered = _rows(self.model, parts) + _rows(self.model.model.layers, parts)
+        scattered = _rows(self.model, parts, trained=True)
+        return {
+            "all_gather": accumulation * gathered * (2 if plan.precision == "bf16" else size),
+            "reduce_scatter": scattered * size,
+            "all_reduce": (scattered // parts * size if replicas > 1 else 0) + size,
+        }
 
 
 def spread(
@@ -172,17 +262,23 @@ def _mesh(plan: Plan, ranks: Ranks) -> Any:
 def _initialize(model: Transformer, seed: int, base: Path | None) -> None:
     weights = dict(model.named_parameters())
     with torch.no_grad():
-        for name, whole in _start(model, seed, base):
+        shapes = {name: weight.shape for name, weight in weights.items()}
+        for name, whole in start(model.config, shapes, seed, base):
             if name in weights:
                 local(weights[name]).copy_(_part(whole, weights[name]))
 
 
-def _start(model: Transformer, seed: int, base: Path | None) -> Iterator[tuple[str, Tensor]]:
-    for name, weight in model.named_parameters():
+def start(
+    config: Config, shapes: Mapping[str, torch.Size], seed: int, base: Path | None
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield one whole weight after the other, as they are before training; of a base all that are
+    in its file.
+    """
+    for name, shape in shapes.items():
         if is_adapter(name):
-            yield name, initial_adapter(name, weight.shape, seed)
+            yield name, initial_adapter(name, shape, seed)
         elif base is None:
-            yield name, initial_weight(model.config, name, weight.shape, seed)
+            yield name, initial_weight(config, name, shape, seed)
     if base is not None:
         yield from tensors_of(base)
 
@@ -195,35 +291,6 @@ def _part(whole: Tensor, weight: Any) -> Tensor:
             place = weight.device_mesh.get_local_rank(dimension)
             whole = parts[place] if place < len(parts) else whole[:0]
     return whole
-
-
-def message_bytes(spread: Spread, ranks: Ranks, accumulation: int) -> dict[str, int]:
-    """Return the bytes that a step's collectives work on, for each rank.
-
-    As in NCCL's tests, a collective's bytes are those of the whole tensor: what comes out of an
-    all-gather, what goes into a reduce-scatter or an all-reduce. Over a ring of n ranks, each sends
-    (n-1)/n of it, and twice that for an all-reduce (nccl-tests, doc/PERFORMANCE.md).
-
-    - ddp: one all-reduce of all gradients, in the last pass (Li et al., arXiv 2006.15704).
-    - fsdp: each pass gathers a layer's weights before forward and before backward, and those
-      outside of layers once: FSDP2 keeps them between the two (`reshard_after_forward` of
-      `fully_shard`). The last pass reduces and scatters all gradients. Weights are gathered in the
-      dtype that is computed in. Each is padded to a number of rows that the ranks divide.
-    - hsdp: this among the ranks of a group, and one all-reduce of a rank's part between groups.
-    - The norm of the gradients is one number more, where ranks keep parts.
-    """
-    plan, size = spread.plan, spread.plan.dtype.itemsize
-    if plan.sharding == "ddp":
-        reduced = _rows(spread.model, 1, trained=True) * size if ranks.world_size > 1 else 0
-        return {"all_gather": 0, "reduce_scatter": 0, "all_reduce": reduced}
-    replicas, parts = plan.groups(ranks) if plan.sharding == "hsdp" else (1, ranks.world_size)
-    gathered = _rows(spread.model, parts) + _rows(spread.model.model.layers, parts)
-    scattered = _rows(spread.model, parts, trained=True)
-    return {
-        "all_gather": accumulation * gathered * (2 if plan.precision == "bf16" else size),
-        "reduce_scatter": scattered * size,
-        "all_reduce": (scattered // parts * size if replicas > 1 else 0) + size,
-    }
 
 
 def _rows(module: nn.Module, parts: int, *, trained: bool = False) -> int:
@@ -240,20 +307,12 @@ def local(tensor: Any) -> Tensor:
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
-def bytes_per_rank(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, int]:
-    """Return what this rank keeps of weights, gradients and Adam's two moments."""
-    weights = list(model.parameters())
-    kept = {
-        "weights": weights,
-        "gradients": [weight.grad for weight in weights if weight.grad is not None],
-        "optimizer": [
-            value
-            for state in optimizer.state.values()
-            for name, value in state.items()
-            if name != "step"
-        ],
-    }
-    return {
-        name: sum(local(each).numel() * each.element_size() for each in tensors)
-        for name, tensors in kept.items()
-    }
+def moments_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """Return what Adam keeps of the gradients."""
+    states = optimizer.state.values()
+    return [value for state in states for name, value in state.items() if name != "step"]
+
+
+def bytes_of(tensors: Iterable[Any]) -> int:
+    """Return the bytes of this rank's parts."""
+    return sum(local(each).numel() * each.element_size() for each in tensors)

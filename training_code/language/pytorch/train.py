@@ -31,15 +31,15 @@ from data import Corpus
 from lora import TARGETS, Lora, merged, save_adapter
 from model import CONTENT, MAX_DEPTH, METADATA_FILE, TOKENIZER_FILE, Config, save
 from ranks import Ranks, joined
-from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_per_rank, message_bytes, spread
+from sharding import PRECISIONS, WAYS, Plan, Spread, bytes_of, spread
 from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
 from tokenizer import Tokenizer, read_tokenizer
+from torch.distributed.checkpoint.stateful import Stateful
 from torch.nn import functional
 
 BETAS = (0.9, 0.95)
 WEIGHT_DECAY = 0.1
-MAX_GRADIENT_NORM = 1.0
-"""These three are Llama 2's (arXiv 2307.09288, section 2.2)."""
+"""Both are Llama 2's (arXiv 2307.09288, section 2.2)."""
 WARM_UP_SHARE = 0.05
 AGREED_EVERY_S = 5.0
 """The ranks ask each other for a SIGTERM at least so often, if a step is not longer: torchrun kills
@@ -229,6 +229,8 @@ class Run:
     config: Config
     spread: Spread
     optimizer: torch.optim.Optimizer
+    trained: Stateful
+    """What a checkpoint keeps of model and optimizer."""
     store: Store
     stop: StopRequest
     stopwatch: Stopwatch
@@ -280,7 +282,7 @@ def learn(options: Options, ranks: Ranks, stop: StopRequest, started_at: float) 
     What this makes is gone when it returns, as `joined` asks.
     """
     run = set_up(options, ranks, stop)
-    position = run.store.read(run.spread.model, run.optimizer)
+    position = run.store.read(run.trained)
     if position.step:
         ranks.say(f"resumed at step={position.step} from {options.checkpoint_dir}")
     else:
@@ -309,10 +311,11 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
             options = replace(options, depth=config.num_hidden_layers)
         start = base.weights if base else None
         model = spread(config, options.seed, options.plan, ranks, start, options.lora)
+        optimizer = new_optimizer(model, options.learning_rate)
+        trained = model.begin(optimizer)
     corpus = Corpus.read(
         options.train_dir, options.context, options.seed, tokenizer, config.eos_token_id
     )
-    optimizer = new_optimizer(model, options.learning_rate)
     peak, source = peak_flops(ranks.device, options.precision)
     run = Run(
         options=options,
@@ -322,6 +325,7 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
         config=config,
         spread=model,
         optimizer=optimizer,
+        trained=trained,
         store=Store(
             options.checkpoint_dir, ranks, identity(options, config, corpus, tokenizer, base)
         ),
@@ -332,8 +336,8 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
     ranks.say(
         f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size}"
         f" sharding={options.sharding} precision={options.precision}"
-        f" parameters={sum(each.numel() for each in model.model.parameters())}"
-        f" trained={sum(each.numel() for each in model.trained)}"
+        f" parameters={sum(model.shape_of(each).numel() for each in model.model.parameters())}"
+        f" trained={sum(model.shape_of(each).numel() for each in model.trained)}"
         f" sequences={corpus.sequences} peak_flops_per_rank={peak:.3g} ({source})"
     )
     return run
@@ -379,9 +383,11 @@ def identity(
 
 def new_optimizer(model: Spread, learning_rate: float) -> torch.optim.Optimizer:
     """Return AdamW, which leaves the norms' scales out of weight decay."""
+    matrices = [each for each in model.trained if len(model.shape_of(each)) > 1]
+    vectors = [each for each in model.trained if len(model.shape_of(each)) == 1]
     groups = [
-        {"params": [each for each in model.trained if each.ndim > 1], "weight_decay": WEIGHT_DECAY},
-        {"params": [each for each in model.trained if each.ndim == 1], "weight_decay": 0.0},
+        {"params": matrices, "weight_decay": WEIGHT_DECAY},
+        {"params": vectors, "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, fused=True)
 
@@ -415,7 +421,7 @@ def train(run: Run, position: Position) -> bool:
         stopped = report(run, step, loss, clock)
         if checkpoint_due or stopped or clock.trained_s >= options.max_seconds:
             here = Position(step, clock.trained_s, clock.first_started_at, clock.productive_s)
-            run.store.write(here, run.spread.model, run.optimizer)
+            run.store.write(here, run.trained)
             run.stopwatch.mark("checkpoint")
         if stopped:
             run.store.finish()
@@ -455,11 +461,10 @@ def train_step(run: Run, step: int) -> torch.Tensor:
                 logits.flatten(0, 1).to(total.dtype), targets.flatten().to(ranks.device)
             )
             run.stopwatch.mark("forward")
-            (loss / options.accumulation).backward()
+            run.spread.backward(loss / options.accumulation)
         total += loss.detach() / options.accumulation
         run.stopwatch.mark("backward")
-    norm = run.spread.clip_gradients(MAX_GRADIENT_NORM)
-    run.optimizer.step()
+    norm = run.spread.step(run.optimizer)
     run.stopwatch.mark("optimizer")
     return total.where(norm.isfinite(), math.nan)
 
@@ -528,11 +533,11 @@ def report(run: Run, step: int, loss: torch.Tensor, clock: Clock) -> bool:
 
 def say_bytes(run: Run) -> None:
     """Print what rank 0 keeps of the model, after a step, and what its messages are."""
-    kept = bytes_per_rank(run.spread.model, run.optimizer)
+    kept = run.spread.kept(run.optimizer)
     run.ranks.say(
-        "kept by a rank: " + " ".join(f"{name}_bytes={size}" for name, size in kept.items())
+        "kept by a rank: " + " ".join(f"{name}_bytes={bytes_of(kept[name])}" for name in kept)
     )
-    sent = message_bytes(run.spread, run.ranks, run.options.accumulation)
+    sent = run.spread.message_bytes(run.ranks, run.options.accumulation)
     run.ranks.say(
         "messages of a step: " + " ".join(f"{name}_bytes={size}" for name, size in sent.items())
     )

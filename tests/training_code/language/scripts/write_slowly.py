@@ -16,7 +16,7 @@ CODE = Path(__file__).parents[4] / "training_code" / "language" / "pytorch"
 sys.path.insert(0, str(CODE))
 import torch  # noqa: E402
 
-checkpoint, ranks_of = map(importlib.import_module, ("checkpoint", "ranks"))
+checkpoint, ranks_of, sharding = map(importlib.import_module, ("checkpoint", "ranks", "sharding"))
 
 
 def main(folder: Path, file: Path) -> None:
@@ -42,6 +42,7 @@ def observe(folder: Path, ranks: Any, let_go_on: threading.Event) -> dict[str, A
     """Return the folder's content and the weight, at each moment."""
     model = torch.nn.Linear(1, 1, bias=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    trained = sharding.Trained(model, optimizer)
     store = checkpoint.Store(folder, ranks, {})
 
     def set_weight(value: float) -> None:
@@ -51,16 +52,16 @@ def observe(folder: Path, ranks: Any, let_go_on: threading.Event) -> dict[str, A
             model.weight.fill_(value)
 
     set_weight(1)
-    store.write(checkpoint.Position(1), model, optimizer)
+    store.write(checkpoint.Position(1), trained)
     set_weight(2)
     seen = {"while it waits": content(folder), "written while it waits": store.is_written}
     let_go_on.set()
-    store.write(checkpoint.Position(2), model, optimizer)
+    store.write(checkpoint.Position(2), trained)
     seen["when the second one begins"] = content(folder)
     store.finish()
     seen["at the end"] = content(folder)
     (folder / "step-00000002" / "checkpoint.json").unlink()
-    seen["step"] = store.read(model, optimizer).step
+    seen["step"] = store.read(trained).step
     return seen | {"weight": float(model.weight)}
 
 
