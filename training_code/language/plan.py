@@ -34,7 +34,10 @@ DEFAULTS: dict[str, Any] = {
     "checkpointing": False,
 }
 """Those of train.py."""
-CHOICES = {"sharding": ("ddp", "fsdp", "hsdp"), "precision": ("auto", "float32", "bf16", "float64")}
+CHOICES = {
+    "sharding": ("ddp", "fsdp", "hsdp", "zero3"),
+    "precision": ("auto", "float32", "bf16", "float64"),
+}
 WHOLE = [name for name, value in DEFAULTS.items() if type(value) is int]
 
 
@@ -98,16 +101,26 @@ class Numbers:
     cast: bool
     """Whether autocast makes a copy of what is multiplied: DDP in bf16."""
     fused_norm: bool = False
+    zero: bool = False
+    """Whether DeepSpeed keeps weights twice, in float32 and in what is computed, and reduces
+    gradients after each pass.
+    """
 
     @classmethod
     def of(cls, precision: str, sharding: str, *, fused_norm: bool) -> Numbers:
-        """Return them for two hyperparameters; `auto` is bf16 on every GPU that is asked for."""
+        """Return them for two hyperparameters; `auto` is bf16 on every GPU that is asked for.
+
+        Raise ValueError for what train.py refuses.
+        """
+        zero = sharding == "zero3"
         if precision == "float64":
+            if zero:
+                raise ValueError("sharding zero3 does not go with precision float64")
             return cls(8, 8, 8, cast=False, fused_norm=fused_norm)
         if precision == "float32":
-            return cls(4, 4, 4, cast=False, fused_norm=fused_norm)
+            return cls(4, 4, 4, cast=False, fused_norm=fused_norm, zero=zero)
         cast = sharding == "ddp"
-        return cls(4, 2, 4 if cast else 2, cast=cast, fused_norm=fused_norm)
+        return cls(4, 2, 4 if cast else 2, cast=cast, fused_norm=fused_norm, zero=zero)
 
 
 def kept_by_layer(shape: Shape, numbers: Numbers) -> int:
@@ -153,9 +166,14 @@ def memory(
     all-gather's own buffer in a stream of its own. Gradients of the last step count too: their
     memory belongs to the reduce-scatter's stream. Before the last of several `passes` nothing is
     reduced, and each rank keeps the gradients of all weights (`unsharded_accumulated_grad`).
+
+    Of ZeRO-3 the same is counted, but for its weights and for several passes. Not counted are
+    DeepSpeed's buffers beyond FSDP2's: above all, in a step, when no activations are there any
+    more, a copy of the gradients of up to 10^9 weights of a rank.
     """
+    twice = numbers.computed if numbers.zero else 0
     parts = {
-        "weights": numbers.kept * shape.weights // ranks,
+        "weights": (numbers.kept + twice) * shape.weights // ranks,
         "gradients": numbers.kept * shape.weights // ranks,
         "optimizer": 2 * numbers.kept * shape.weights // ranks,
     }
@@ -163,7 +181,7 @@ def memory(
     if ranks > 1:
         gathered = other + 2 * layer + max(other, 2 * layer)
         parts["gathered weights"] = numbers.computed * gathered
-        if passes > 1:
+        if passes > 1 and not numbers.zero:
             parts["whole gradients"] = numbers.kept * shape.weights
     elif numbers.cast:
         parts["weights in bf16"] = numbers.computed * shape.weights
@@ -294,7 +312,7 @@ def _sharing(options: Mapping[str, Any], job: Mapping[str, Any]) -> int:
     """Return how many ranks share the weights."""
     if options["sharding"] == "ddp":
         return 1
-    if options["sharding"] == "fsdp":
+    if options["sharding"] in ("fsdp", "zero3"):
         return int(job["ranks"])
     size = options["shard-size"] or job["ranks_per_node"]
     if job["ranks"] % size:

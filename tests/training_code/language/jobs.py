@@ -79,11 +79,11 @@ class Job:
             }
         )
 
-    def weights(self) -> array[float]:
-        """Return all numbers of its model, which is one of float64."""
+    def weights(self, typecode: str = "d") -> array[float]:
+        """Return all numbers of its model, which is one of float64, or of float32 with "f"."""
         content = (self.folder / "model" / "model.safetensors").read_bytes()
         (length,) = struct.unpack("<Q", content[:8])
-        return array("d", content[8 + length :])
+        return array(typecode, content[8 + length :])
 
 
 @dataclass(frozen=True)

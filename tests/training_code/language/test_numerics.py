@@ -11,7 +11,6 @@ import pytest
 
 from local.tests.smddp.runtime import Runtime
 from tests.training_code.language.jobs import (
-    CODE,
     SMALL,
     TOLERANCE,
     Job,
@@ -73,15 +72,6 @@ def test_a_rank_of_fsdp_keeps_half_of_everything(pairs: dict[str, Result]) -> No
     whole, half = pairs["ddp"].kept, pairs["fsdp"].kept
     assert set(whole) == {"weights", "gradients", "optimizer"}
     assert whole == {name: 2 * size for name, size in half.items()}
-
-
-def test_zero_is_refused_with_what_shards_the_same(
-    runtime: Runtime, text: Path, tmp_path: Path
-) -> None:
-    words = ("--train-dir", text, "--model-dir", tmp_path, "--sharding", "zero3")
-    outcome = runtime.run(runtime.alone(CODE / "train.py", *words), tmp_path)
-    assert outcome.returncode == 2
-    assert "zero3 is DeepSpeed's: take fsdp, which shards the same" in outcome.output
 
 
 @pytest.mark.nightly

@@ -116,7 +116,14 @@ def test_a_step_has_a_time_only_where_one_of_its_size_was_published() -> None:
     [
         ({"hyperparameters": {"depth": 65}}, "depth 65 is not between 1 and 64"),
         ({"ranks": 3}, "batch-size 16 is not divisible by 3 ranks times accumulation 1"),
-        ({"hyperparameters": {"sharding": "zero"}}, "sharding zero is not one of ddp, fsdp, hsdp"),
+        (
+            {"hyperparameters": {"sharding": "zero2"}},
+            "sharding zero2 is not one of ddp, fsdp, hsdp, zero3",
+        ),
+        (
+            {"hyperparameters": {"sharding": "zero3", "precision": "float64"}},
+            "sharding zero3 does not go with precision float64",
+        ),
         (
             {"hyperparameters": {"sharding": "hsdp", "shard-size": 3}},
             "8 ranks do not divide into groups of 3",
@@ -126,6 +133,14 @@ def test_a_step_has_a_time_only_where_one_of_its_size_was_published() -> None:
 def test_what_ranks_could_not_start_with_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         answer(**changes)
+
+
+def test_zero_is_counted_as_fsdp_with_a_copy_of_the_weights_and_no_whole_gradients() -> None:
+    passes = {"accumulation": 2}
+    fsdp = answer(hyperparameters=passes)["memory"]
+    zero = answer(hyperparameters=passes | {"sharding": "zero3"})["memory"]
+    assert fsdp.pop("whole gradients") > 0
+    assert zero == fsdp | {"weights": fsdp["weights"] * 3 // 2}
 
 
 @pytest.mark.parametrize(

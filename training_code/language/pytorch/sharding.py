@@ -1,10 +1,12 @@
 """The ways to spread a model over the ranks: DDP, FSDP2 and, over several hosts, both (HSDP).
+DeepSpeed's ZeRO-3 is in `zero.py`.
 
 | way | each rank keeps of weights, gradients and optimizer | messages of a step |
 | --- | --- | --- |
 | ddp | all | all-reduce of the gradients |
 | fsdp | 1/N over all N ranks | all-gather of the weights, reduce-scatter of the gradients |
 | hsdp | 1/n over the n ranks of a host | those within the host, all-reduce between hosts |
+| zero3 | 1/N over all N ranks, and a copy of its weights | as fsdp, in every pass |
 
 All of them start from the same weights and compute the same steps.
 """
@@ -38,7 +40,7 @@ try:  # since PyTorch 2.6
 except ImportError:  # in the images that have smddp, PyTorch 2.4 and 2.5
     from torch.distributed._composable.fsdp import MixedPrecisionPolicy, fully_shard
 
-WAYS = ("ddp", "fsdp", "hsdp")
+WAYS = ("ddp", "fsdp", "hsdp", "zero3")
 PRECISIONS = ("auto", "float32", "bf16", "float64")
 MAX_GRADIENT_NORM = 1.0
 """Llama 2's (arXiv 2307.09288, section 2.2)."""

@@ -36,6 +36,7 @@ from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
 from tokenizer import Tokenizer, read_tokenizer
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.nn import functional
+from zero import ADVICE, is_installed, spread_by_zero
 
 BETAS = (0.9, 0.95)
 WEIGHT_DECAY = 0.1
@@ -166,8 +167,8 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
 
 
 def _way(text: str) -> str:
-    if text.startswith("zero"):
-        raise argparse.ArgumentTypeError(f"{text} is DeepSpeed's: take fsdp, which shards the same")
+    if text == "zero3" and not is_installed():
+        raise argparse.ArgumentTypeError(ADVICE)
     return text
 
 
@@ -310,7 +311,8 @@ def set_up(options: Options, ranks: Ranks, stop: StopRequest) -> Run:
             config = replace(base.config, max_position_embeddings=options.context)
             options = replace(options, depth=config.num_hidden_layers)
         start = base.weights if base else None
-        model = spread(config, options.seed, options.plan, ranks, start, options.lora)
+        spread_model = spread_by_zero if options.sharding == "zero3" else spread
+        model = spread_model(config, options.seed, options.plan, ranks, start, options.lora)
         optimizer = new_optimizer(model, options.learning_rate)
         trained = model.begin(optimizer)
     corpus = Corpus.read(
