@@ -20,8 +20,8 @@ def runtime() -> Runtime:
 
 @pytest.fixture(scope="session")
 def peers() -> Runtime:
-    """Return the Python that has transformers, peft, tokenizers and Lightning, for nightly tests:
-    `make test-all` installs them.
+    """Return the Python that has transformers, peft, tokenizers, Lightning and DeepSpeed, for
+    nightly tests: `make test-all` installs them.
     """
     return Runtime(environments.peers())
 
