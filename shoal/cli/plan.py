@@ -16,7 +16,7 @@ from config.loader import load_environment, load_workloads
 from pipelines.check import check
 from pipelines.costs.plan import Bill, Line, Plan, Room, Run, shared_plan
 from pipelines.costs.plan import plan as make_plan
-from pipelines.costs.prices import HOURS_A_MONTH
+from pipelines.costs.prices import HOURS_A_MONTH, Price
 from shoal.cli.options import environment_argument
 from shoal.verbs.workspace import Workspace
 
@@ -115,17 +115,19 @@ def _bill(bill: Bill) -> dict[str, Any]:
 
 
 def _line(line: Line) -> dict[str, Any]:
-    price = (
-        {
-            "source": line.each.source,
-            "date": str(line.each.date),
-            "is_estimate": line.each.is_estimate,
-        }
-        if line.each
-        else None
-    )
     hourly = None if line.usd_per_hour is None else round(line.usd_per_hour, 6)
-    return {"what": line.what, "quantity": line.quantity, "usd_per_hour": hourly, "price": price}
+    return {
+        "what": line.what,
+        "quantity": line.quantity,
+        "usd_per_hour": hourly,
+        "price": _price(line.each),
+    }
+
+
+def _price(price: Price | None) -> dict[str, Any] | None:
+    if price is None:
+        return None
+    return {"source": price.source, "date": str(price.date), "is_estimate": price.is_estimate}
 
 
 def _memory(room: Room) -> dict[str, Any]:
@@ -143,6 +145,7 @@ def _memory(room: Room) -> dict[str, Any]:
                 "step_s": run.place.need.step_s,
                 "source": run.place.need.source,
                 "usd": None if run.usd is None else round(run.usd, 4),
+                "price": _price(run.each),
             }
             for run in room.runs
         ],
@@ -181,7 +184,7 @@ def _ending(plan: Plan, plans: Iterable[Plan]) -> Iterator[str]:
     yield ""
     yield from (f"note: {note}" for note in plan.notes)
     bills = [bill for each in plans for bill in (each.at_rest, each.training, each.testing)]
-    yield from _sources(bills)
+    yield from _sources(bills, plan.room)
 
 
 def _of_gpus(plan: Plan) -> Iterator[str]:
@@ -265,8 +268,10 @@ def _addresses(plan: Plan) -> str:
     )
 
 
-def _sources(bills: Iterable[Bill]) -> Iterator[str]:
+def _sources(bills: Iterable[Bill], room: Room | str) -> Iterator[str]:
     prices = [line.each for bill in bills for line in bill.lines if line.each]
+    if isinstance(room, Room):
+        prices += [run.each for run in room.runs if run.each and run.usd is not None]
     if any(price.is_estimate for price in prices):
         yield "~ is not from this region's price list:"
     yield from dict.fromkeys(f"  {price.date}: {price.source}" for price in prices)

@@ -11,6 +11,7 @@ import pytest
 from config.errors import ConfigError
 from config.loader import load_environment
 from pipelines.check import check
+from pipelines.costs import prices
 from pipelines.errors import Risk
 from pipelines.needs import Unknown, place_of
 from shoal.cli.main import main
@@ -181,6 +182,9 @@ def test_the_plan_says_where_it_would_run_how_long_and_for_how_much(
     assert rows["ml.p4d.24xlarge"] == ["A100", "40", "31.0", "2.00", "~101.01"]  # 2 h of 2 nodes
     assert rows["ml.p6-b200.48xlarge"] == ["B200", "179", "31.0", "unknown", "unknown"]
     assert rows["a"] == ["step", "on", "ml.p4de.24xlarge:", "a", "stopwatch"]
+    price = prices.instance("ml.p4de.24xlarge", "us-east-1")
+    assert price is not None
+    assert f"  {price.date}: {price.source}" in printed  # of no other line than p4de's
 
 
 def test_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,3 +194,4 @@ def test_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert (memory["gib_of_a_rank"], memory["steps"]) == (31.0, 3600)
     places = {place["instance_type"]: place for place in memory["places"]}
     assert (places["ml.g5.48xlarge"]["fits"], places["ml.p4d.24xlarge"]["usd"]) == (False, 101.0051)
+    assert places["ml.p4de.24xlarge"]["price"]["date"] == "2026-07-01"
