@@ -33,6 +33,23 @@ _NAMED = re.compile(r"-[a-z0-9]{12}(-|$)")
 """A name that says which execution made it."""
 
 
+WORDS = {
+    "Train:killed": ["ExitCode -9"],
+    "Train:hangs": ["MaxRuntimeExceeded"],
+    "Evaluate:killed": ["exit code: 137"],
+    "Evaluate:hangs": ["MaxRuntimeInSeconds"],
+    "CreateEndpoint:fails": ["this step was told to fail"],
+    "CreateEndpoint:killed": ["exit code 137"],
+    "CreateEndpoint:hangs": ["No answer within 60 s"],
+    "SmokeTest:fails": ["SmokeTestError: 0 of 10 requests passed"],
+    "SmokeTest:model killed": ["ModelError"],
+    "Gate:fails": ["accuracy"],
+}
+"""What a page must say of a step's own script."""
+ENDS = {"kill": "SIGKILL", "freeze": "Task timed out", "refuse": "TooManyRequestsException"}
+"""What it must say of a step's function that is killed, frozen or refused."""
+
+
 @dataclass
 class Result:
     """How a case came out. It survived when there is no problem."""
@@ -233,22 +250,33 @@ class _Run:
             yield f"{len(packages)} packages registered, {few} to {many} expected"
         if missing := self._missing_faults():
             yield f"the fault never happened: {sorted(missing)}"
-        if self.result.status in ("Failed", "CompletedWithFailures"):
-            yield from self._misnamed()
+        yield from self._misnamed()
 
     def _misnamed(self) -> Iterator[str]:
-        """What the page of the run names wrongly."""
+        """What the page of the run names wrongly; the jobs here have one host and no ranks."""
         trouble, verdict = self.case.trouble, record(self.world.session.place, self._arn)["verdict"]
+        blamed = [f"{part} {verdict[part]}" for part in ("step", "rank") if verdict[part]]
+        if verdict["outcome"] != self.result.status:
+            yield f"the page of the run says {verdict['outcome']}"
+        if self.result.status not in ("Failed", "CompletedWithFailures"):
+            yield from (f"the page of the run names the {each}" for each in blamed)
+            return
+        if verdict["rank"] is not None:
+            yield f"the page of the run names the rank {verdict['rank']}"
         if verdict["step"] != ("GateFailed" if trouble.step == "Gate" else trouble.step):
             yield f"the page of the run names the step {verdict['step']}"
         told = f"{verdict['reason']} {verdict['line']}"
         failing = [rule for rule in trouble.rules if rule["do"] in ("refuse", "fail")]
         words = [str(rule.get("message") or rule["code"]) for rule in failing]
-        if trouble.step in JOBS and trouble.script.endswith(":killed"):
-            words.append("ExitCode -9" if trouble.step == "Train" else "exit code: 137")
+        words += WORDS.get(trouble.script, ())
+        if trouble.step in ("SmokeTest", "Teardown"):
+            does = {rule["do"] for rule in trouble.rules if rule["seam"] == "function"}
+            words += [ENDS[each] for each in ENDS if each in does]
         for word in words:
             if word not in told:
                 yield f"the page of the run says {told!r}, without {word!r}"
+        if told.count("SmokeTestError") and trouble.fault in ("killed", "hangs"):
+            yield f"the page of the run quotes another run: {told!r}"
         if trouble.step in JOBS and trouble.script.endswith(":fails"):
             said = (verdict["host"], verdict["line"])
             if said != ("algo-1", "ValueError: this step was told to fail"):

@@ -45,4 +45,4 @@ class Place:
     was not looked for.
     """
     requests: Path | None = None
-    """The log of requests of the shoal-local of this checkout."""
+    """The log of requests of this checkout's shoal-local, which need not be the one that plays."""

@@ -340,7 +340,7 @@ def parts_of(lines: Mapping[str, Sequence[LogLine]]) -> Iterator[dict[str, Any]]
 
 def _calls(look: Look) -> list[dict[str, Any]] | None:
     log, began = look.place.requests, look.execution.started_at
-    if log is None:
+    if log is None or not log.exists():
         return None
     until = (_ended_at(look.execution) or look.now) + _CLOCK_SLACK
     return calls_in(log, f"{look.place.pipeline.name}-", began, until) if began else []
