@@ -5,6 +5,7 @@ In float64, where the order of additions is all that differs.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,14 @@ def test_bf16_stays_in_a_band_around_float64(
         assert result.curve == {
             step: pytest.approx(loss, abs=0.05) for step, loss in deeper_alone.curve.items()
         }
+
+
+@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+def test_gradients_that_are_no_numbers_end_all_ranks_at_the_next_line(
+    runtime: Runtime, text: Path, tmp_path: Path, way: str
+) -> None:
+    job = Job(tmp_path, SMALL | {"sharding": way, "log-every": 3, "checkpoint-every": 6}, 2)
+    (result,) = run(runtime, text, job, script="poison_step.py")
+    assert result.statuses == [1, 1]
+    # at step 2 where steps take seconds, for then a line comes early
+    assert re.search("the loss is nan at step [23]: try a smaller --learning-rate", result.output)

@@ -7,6 +7,7 @@ exact as it computes.
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -48,7 +49,10 @@ REFUSED: dict[str, tuple[Options, str]] = {
         "--precision float64: DeepSpeed keeps weights in float32",
     ),
     "compiled": ({"compile": "true"}, "--compile: DeepSpeed gathers weights within what would be"),
-    "adapters": ({"lora-rank": 2}, "--lora-rank: DeepSpeed keeps no float32 of a base in bf16"),
+    "adapters": (
+        {"lora-rank": 2, "base-dir": "."},
+        "--lora-rank: DeepSpeed keeps no float32 of a base in bf16",
+    ),
 }
 
 
@@ -150,25 +154,36 @@ def test_zero_in_bf16_stays_near_fsdp_and_its_checkpoint_goes_on_there(
 
 
 @pytest.mark.nightly
-def test_gradients_that_are_no_numbers_end_all_ranks_of_zero(
+def test_a_step_that_deepspeed_skips_ends_all_ranks_at_the_next_line(
     peers: Runtime, text: Path, tmp_path: Path
 ) -> None:
-    job = Job(tmp_path, FLOAT32 | ZERO | {"learning-rate": "1e30"}, 2)
-    (result,) = run(peers, text, job)
+    job = Job(tmp_path, FLOAT32 | ZERO | {"log-every": 3, "checkpoint-every": 6}, 2)
+    (result,) = run(peers, text, job, script="poison_step.py")
     assert result.statuses == [1, 1]
-    assert "try a smaller --learning-rate" in result.output
+    # at step 2 where steps take seconds, for then a line comes early
+    assert re.search("the loss is nan at step [23]: try a smaller --learning-rate", result.output)
+
+
+@pytest.mark.nightly
+def test_zero_starts_with_the_weights_of_a_base(peers: Runtime, text: Path, tmp_path: Path) -> None:
+    base = Job(tmp_path / "base", FLOAT32 | {"depth": 1})  # whose head is not tied
+    options = FLOAT32 | {"base-dir": str(base.folder / "model")}
+    jobs = Job(tmp_path / "alone", options), Job(tmp_path / "zero", options | ZERO, 2)
+    _, expected, result = run(peers, text, base, *jobs)
+    assert expected.status == 0, expected.output
+    assert_near(result, expected)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("setting", REFUSED)
 def test_what_zero_does_not_do_is_refused_with_what_does(
-    alone32: Result, peers: Runtime, text: Path, tmp_path: Path, setting: str
+    peers: Runtime, text: Path, tmp_path: Path, setting: str
 ) -> None:
     options, message = REFUSED[setting]
-    base: Options = {"base-dir": str(alone32.job.folder / "model")}
-    (result,) = run(peers, text, Job(tmp_path, FLOAT32 | ZERO | base | options))
-    assert result.status == 1
-    assert f"ValueError: --sharding zero3 does not go with {message}" in result.output
+    given = FLOAT32 | ZERO | {"train-dir": str(text), "model-dir": str(tmp_path)}
+    outcome = peers.run(peers.alone(CODE / "train.py", *words_of(given | options)), tmp_path)
+    assert outcome.returncode == 2
+    assert f"error: --sharding zero3 does not go with {message}" in outcome.output
 
 
 @pytest.mark.nightly
@@ -186,12 +201,22 @@ def test_torchruns_ranks_leave_what_deepspeed_has_made(
     alone32: Result, peers: Runtime, text: Path, tmp_path: Path
 ) -> None:
     folders: Options = {"train-dir": str(text), "model-dir": str(tmp_path / "model")}
-    options = (FLOAT32 | ZERO | folders).items()
-    words = [word for name, value in options for word in (f"--{name}", str(value))]
-    outcome = peers.run(peers.torchrun(2, CODE / "train.py", *words), tmp_path)
-    assert outcome.returncode == 0, outcome.output
+    command = peers.torchrun(2, CODE / "train.py", *words_of(FLOAT32 | ZERO | folders))
+    first, again = (peers.run(command, tmp_path) for _ in range(2))
+    assert (first.returncode, again.returncode) == (0, 0), first.output + again.output
+    assert "resumed at step=6 " in again.output
     weights = Job(tmp_path).weights("f")
     assert difference(weights, alone32.job.weights("f")) < TOLERANCE
+    too_fast = FLOAT32 | ZERO | folders | {"learning-rate": "1e30", "checkpoint-dir": "none"}
+    command = peers.torchrun(2, CODE / "train.py", *words_of(too_fast))
+    failed = peers.run(command, tmp_path)
+    assert failed.returncode == 1
+    assert "try a smaller --learning-rate" in failed.output
+
+
+def words_of(options: Options) -> list[str]:
+    """Return options as a command line has them."""
+    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
 
 
 def keep_checkpoint(folder: Path, step: int) -> None:

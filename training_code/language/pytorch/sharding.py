@@ -124,7 +124,10 @@ class Spread:
         return weight.shape  # type: ignore[no-any-return, unused-ignore]
 
     def begin(self, optimizer: torch.optim.Optimizer) -> Stateful:
-        """Tie the model to the optimizer of its weights. Return what a checkpoint keeps of both."""
+        """Tie the model to the optimizer of its weights. Return what a checkpoint keeps of both.
+
+        Call it while the file of a base is there.
+        """
         return Trained(self.model, optimizer)
 
     @contextmanager

@@ -36,7 +36,7 @@ from speed import Stopwatch, computes_bf16, flops_per_token, goodput, peak_flops
 from tokenizer import Tokenizer, read_tokenizer
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.nn import functional
-from zero import ADVICE, is_installed, spread_by_zero
+from zero import ADVICE, is_installed, problem_of, spread_by_zero
 
 BETAS = (0.9, 0.95)
 WEIGHT_DECAY = 0.1
@@ -163,7 +163,10 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     values["checkpoint_dir"] = (
         values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
     )
-    return Options(**values, job_name=environ.get("TRAINING_JOB_NAME", "local"))
+    options = Options(**values, job_name=environ.get("TRAINING_JOB_NAME", "local"))
+    if options.sharding == "zero3" and (problem := problem_of(options.plan, options.lora)):
+        parser.error(problem)
+    return options
 
 
 def _way(text: str) -> str:
@@ -445,7 +448,7 @@ def begin_step(run: Run) -> None:
 
 def train_step(run: Run, step: int) -> torch.Tensor:
     """Compute step `step` (from 0) and return the mean loss of this rank's sequences: not a number,
-    if the gradients are none, because then the weights are none any more.
+    if the gradients are none, because then the weights are none any more, or were not changed.
     """
     options, ranks = run.options, run.ranks
     count = options.sequences_per_pass(ranks.world_size)

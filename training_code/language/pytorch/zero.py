@@ -1,7 +1,7 @@
 """DeepSpeed's ZeRO-3 as a way to spread a model, behind the same methods as `sharding.py`.
 
-The package deepspeed is imported only where this way is chosen. Nothing of it is compiled when a
-job starts: the optimizer is PyTorch's. Checkpoints are those of the other ways.
+The package deepspeed is imported only where this way is chosen. On a CPU nothing of it is compiled
+when a job starts: the optimizer is PyTorch's. Checkpoints are those of the other ways.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+import math
 import os
 import warnings
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,8 +59,12 @@ def spread_by_zero(
 
     It has the start's weights after `begin`. Raise ValueError for what this way does not do.
     """
-    _require_possible(plan, ranks, lora)
-    deepspeed = _joined(ranks)
+    if ranks.backend == "smddp":
+        raise ValueError(
+            "--sharding zero3 does not go with smddp: DeepSpeed makes groups of ranks, and smddp"
+            " has none; take fsdp"
+        )
+    deepspeed = _import_deepspeed(ranks)
     settings = _settings(config, plan)
     with deepspeed.zero.Init(config_dict_or_path=settings):
         model = Transformer(config)
@@ -69,26 +73,26 @@ def spread_by_zero(
     return Zero(model, model, plan, ranks.device, None, ranks, settings, seed, base)
 
 
-def _require_possible(plan: Plan, ranks: Ranks, lora: Lora | None) -> None:
-    """Raise ValueError for a combination with zero3 that does not work, with what does."""
+def problem_of(plan: Plan, lora: Lora | None) -> str:
+    """Return what zero3 does not go with, and what does; "" if there is nothing."""
     for is_chosen, problem in (
         (plan.precision == "float64", "--precision float64: DeepSpeed keeps weights in float32"),
         (plan.compiled, "--compile: DeepSpeed gathers weights within what would be compiled"),
         (lora is not None, "--lora-rank: DeepSpeed keeps no float32 of a base in bf16"),
-        (ranks.backend == "smddp", "smddp: DeepSpeed makes groups of ranks, and smddp has none"),
     ):
         if is_chosen:
-            raise ValueError(f"--sharding zero3 does not go with {problem}; take fsdp")
+            return f"--sharding zero3 does not go with {problem}; take fsdp"
+    return ""
 
 
-def _joined(ranks: Ranks) -> Any:
+def _import_deepspeed(ranks: Ranks) -> Any:
     """Return the package, which uses the group of ranks that is there."""
     warnings.filterwarnings("ignore", r"`torch\.distributed\.", FutureWarning)  # of what it calls
     deepspeed: Any = importlib.import_module("deepspeed")
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     os.environ.setdefault("LOCAL_RANK", str(ranks.local_rank))  # which it takes the device from
     # On a CPU it compiles an all-reduce of its own, for minutes, where this says that it can.
-    deepspeed.ops.__compatible_ops__ = defaultdict(bool)
+    deepspeed.ops.__compatible_ops__ = {}
     deepspeed.init_distributed(ranks.backend, auto_mpi_discovery=False, verbose=False)
     return deepspeed
 
@@ -106,8 +110,7 @@ def _settings(config: Config, plan: Plan) -> dict[str, Any]:
     return {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_clipping": MAX_GRADIENT_NORM,
-        "zero_allow_untested_optimizer": True,
-        "zero_force_ds_cpu_optimizer": False,
+        "timers": {"throughput": {"enabled": False}},  # it waits for the device twice a step
         "bf16": {"enabled": plan.precision == "bf16"},
         "communication_data_type": "fp32",
         "data_types": {"grad_accum_dtype": "fp32"},
@@ -180,10 +183,12 @@ class Zero(Spread):
     def step(self, optimizer: torch.optim.Optimizer) -> Tensor:
         """Clip the gradients and change the weights. Return the norm that the gradients had.
 
-        It is infinite if one is not finite, and then no weight was changed.
+        DeepSpeed skips a step whose gradients are not finite. From then on the norm is infinite, so
+        that the run ends at its next line of metrics, as with the other ways.
         """
         self.module.step()
-        return torch.as_tensor(self.module.get_global_grad_norm(), device=self.device)
+        norm = math.inf if self.module.skipped_steps else self.module.get_global_grad_norm()
+        return torch.as_tensor(norm, device=self.device)
 
     def whole_weights(self) -> dict[str, Tensor]:
         """Return the weights on the CPU of rank 0, nothing on the others; all ranks call it."""
@@ -193,7 +198,7 @@ class Zero(Spread):
     def kept(self, optimizer: torch.optim.Optimizer) -> dict[str, Iterable[Any]]:
         """Return the tensors of weights, gradients and Adam's two moments."""
         weights: list[Any] = list(self.model.parameters())
-        tensors = _tensors()
+        tensors = _utils()
         exact = [tensors.safe_get_local_fp32_param(each) for each in weights]
         return {
             "weights": [*(each.ds_tensor for each in weights), *exact],
@@ -222,8 +227,8 @@ class Zero(Spread):
     def whole(self, weight: nn.Parameter, moment: str | None = None) -> Tensor:
         """Return a weight in float32, or one of its moments; all ranks call it."""
         if moment is None:
-            return _tensors().safe_get_full_fp32_param(weight)
-        return _tensors().safe_get_full_optimizer_state(weight, moment)
+            return _utils().safe_get_full_fp32_param(weight)
+        return _utils().safe_get_full_optimizer_state(weight, moment)
 
     def keep(self, weight: Any, whole: Tensor, moment: str | None = None) -> None:
         """Take over this rank's piece of a weight, or of one of its moments."""
@@ -232,10 +237,10 @@ class Zero(Spread):
         row = functional.pad(whole.detach().flatten(), (0, padding))
         piece = row.narrow(0, size * self.ranks.rank, size)
         if moment is None:
-            _tensors().safe_set_local_fp32_param(weight, piece)
+            _utils().safe_set_local_fp32_param(weight, piece)
             weight.ds_tensor.copy_(piece)  # in what is computed in
         else:
-            _tensors().safe_set_local_optimizer_state(weight, piece, moment)
+            _utils().safe_set_local_optimizer_state(weight, piece, moment)
 
 
 @dataclass(frozen=True)
@@ -278,7 +283,7 @@ class ZeroState:
             kept["step"].copy_(step)
 
 
-def _tensors() -> Any:
+def _utils() -> Any:
     """Return DeepSpeed's functions for what it has split (its documentation, "Debugging")."""
     return importlib.import_module("deepspeed.utils")
 
