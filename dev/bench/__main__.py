@@ -270,8 +270,9 @@ def _language(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
         Column("together over apart", "over_apart", digits=3),
     ]
     title = (
-        "Training the language demo's model (1.8 M parameters) on 2 ranks, bf16, 2048 tokens a"
-        f" step, {plan.language.steps} steps"
+        "Training the language demo's model (1.8 M parameters) on 2 ranks, bf16, 8 sequences of 256"
+        f" bytes a step, {plan.language.steps} steps; Shoal over smddp's stand-in (MPI) where no"
+        " gloo is named, peers over gloo"
     )
     rows, warning = [one.name for one in contenders], language.warning_of(result)
     return Comparison("language", title, result, rows, columns, warning)

@@ -1,5 +1,6 @@
-"""Shoal's script for the language model, as the demo starts it: `mpirun -np 2 smddprun python -m
-mpi4py language_shoal.py ddp|fsdp`. Under torchrun it takes gloo.
+"""Shoal's script for the language model: `mpirun -np 2 smddprun python -m mpi4py language_shoal.py
+ddp|fsdp` takes smddp's stand-in (MPI), `torchrun --nproc-per-node 2 language_shoal.py ddp|fsdp`
+takes gloo.
 
 Its own loop runs; only the end of each step is told to the clock. With --cycles the job measures
 how well it scales (phases.py).
