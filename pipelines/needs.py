@@ -19,7 +19,7 @@ from config.errors import ConfigError, Problem
 from config.hyperparameters import HyperparameterValue, as_text
 from config.settings import Environment
 from config.workload import FOLDER, load_workload, workload_file, workload_folder
-from pipelines.launch import tables
+from pipelines.launch import SmddpAllReduce, launch_of, tables
 
 NAME = "plan"
 TOLERANCE = 0.1
@@ -86,21 +86,22 @@ def place_of(environment: Environment, root: Path) -> Place:
     script = load_workload(environment.workload, root).plan
     if script is None:
         raise Unknown(f"{file} names no `plan`, which says what a rank needs")
-    answer = _ask(workload_folder(environment.workload, root) / script, environment, gpu)
+    answer = _ask(workload_folder(environment.workload, root) / script, environment, gpu, root)
     return Place(training.instance_type, gpu, answer)
 
 
-def _ask(script: Path, environment: Environment, gpu: tables.GpuMemory) -> Need:
-    training = environment.training
+def _ask(script: Path, environment: Environment, gpu: tables.GpuMemory, root: Path) -> Need:
+    training, launch = environment.training, launch_of(environment, root)
     per_node = training.processes_per_host or gpu.count
     job: dict[str, Any] = {
-        "hyperparameters": dict(training.hyperparameters),
+        "hyperparameters": launch.script_arguments(training.hyperparameters),
         "channels": list(environment.data.channels),
         "ranks": training.instance_count * per_node,
         "ranks_per_node": per_node,
         "gpu": gpu.gpu,
         "gpu_gib": gpu.gib,
         "framework_version": training.framework_version,
+        "smddp": isinstance(launch.contract, SmddpAllReduce),
     }
     shown = f"{FOLDER}/{script.parent.name}/{script.name}"
     try:

@@ -133,6 +133,30 @@ def test_a_mistake_is_one_line(tmp_path: Path, gib: int, plan: str, says: str) -
     assert says in line
 
 
+@pytest.mark.parametrize(
+    ("training", "smddp", "backend"),
+    [
+        ("strategy: smddp", True, "smddp"),
+        ("strategy: pytorchddp", True, "smddp"),
+        ("strategy: smddp\n  collective: allgather\n  launcher: mpirun", True, "smddp"),
+        ("strategy: smddp\n  collective: allgather", False, "smddp"),
+        ("strategy: smddp\n  fallback: torchrun", False, "nccl"),
+    ],
+)
+def test_a_plan_learns_whether_the_strategy_that_runs_is_smddps(
+    tmp_path: Path, training: str, smddp: bool, backend: str
+) -> None:
+    plan = "def plan(job): raise ValueError((job['smddp'], job['hyperparameters']['backend']))"
+    file = repository(tmp_path, 1, plan=plan) / "environments" / "lab.yaml"
+    text = file.read_text().replace("{gib: 1,", "{gib: 1, backend: smddp,")
+    if "fallback" in training:  # which no smddp runs on
+        text = text.replace("ml.p4d.24xlarge", "ml.g5.48xlarge")
+    training += '\n  framework_version: "2.5.1"'
+    file.write_text(text.replace("strategy: torchrun", training))
+    (line,) = lines(tmp_path)
+    assert f"training.hyperparameters: ({smddp}, '{backend}'); correct" in line
+
+
 def test_a_plan_that_is_missing_is_told(tmp_path: Path) -> None:
     (repository(tmp_path, 1) / "training_code" / "letters" / "needs.py").unlink()
     (line,) = lines(tmp_path)

@@ -32,6 +32,9 @@ DEFAULTS: dict[str, Any] = {
     "precision": "float32",
     "accumulation": 1,
     "checkpointing": False,
+    "compile": False,
+    "lora-rank": 0,
+    "backend": "auto",
 }
 """Those of train.py."""
 CHOICES = {
@@ -39,6 +42,7 @@ CHOICES = {
     "precision": ("auto", "float32", "bf16", "float64"),
 }
 WHOLE = [name for name, value in DEFAULTS.items() if type(value) is int]
+SWITCHES = [name for name, value in DEFAULTS.items() if type(value) is bool]
 
 
 @dataclass(frozen=True)
@@ -108,14 +112,9 @@ class Numbers:
 
     @classmethod
     def of(cls, precision: str, sharding: str, *, fused_norm: bool) -> Numbers:
-        """Return them for two hyperparameters; `auto` is bf16 on every GPU that is asked for.
-
-        Raise ValueError for what train.py refuses.
-        """
+        """Return them for two hyperparameters; `auto` is bf16 on every GPU that is asked for."""
         zero = sharding == "zero3"
         if precision == "float64":
-            if zero:
-                raise ValueError("sharding zero3 does not go with precision float64")
             return cls(8, 8, 8, cast=False, fused_norm=fused_norm)
         if precision == "float32":
             return cls(4, 4, 4, cast=False, fused_norm=fused_norm, zero=zero)
@@ -257,21 +256,22 @@ def plan(job: Mapping[str, Any]) -> dict[str, Any]:
     NotImplementedError for a base model.
 
     `job` has `hyperparameters`, `channels`, `ranks`, `ranks_per_node`, `gpu` and `gpu_gib` of each
-    rank, and `framework_version`.
+    rank, `framework_version`, and `smddp`, whether the backend `auto` is smddp.
     """
     options = DEFAULTS | dict(job["hyperparameters"])
     options |= {name: int(options[name]) for name in WHOLE}
     for name, allowed in CHOICES.items():
         if options[name] not in allowed:
             raise ValueError(f"{name} {options[name]} is not one of {', '.join(allowed)}")
-    options["checkpointing"] = str(options["checkpointing"]).lower() in ("true", "1")
+    options |= {name: str(options[name]).lower() in ("true", "1") for name in SWITCHES}
+    _require_possible(options, smddp=job["smddp"])
     passes = job["ranks"] * options["accumulation"]
     if options["batch-size"] % passes:
         raise ValueError(
             f"batch-size {options['batch-size']} is not divisible by {job['ranks']} ranks times"
             f" accumulation {options['accumulation']}"
         )
-    if "base" in job["channels"] or options.get("base-dir") or options.get("lora-rank"):
+    if "base" in job["channels"] or options.get("base-dir") or options["lora-rank"]:
         raise NotImplementedError("the base's size is not known here")
     needed = _needed(options, job)
     shape = Shape.of_depth(options["depth"])
@@ -287,6 +287,21 @@ def plan(job: Mapping[str, Any]) -> dict[str, Any]:
         "source": _source(row) if row and step_s else "",
         "smaller": list(_smaller(options, job, sum(needed.values()))),
     }
+
+
+def _require_possible(options: Mapping[str, Any], *, smddp: bool) -> None:
+    """Raise ValueError for a combination that train.py refuses when its ranks have met."""
+    sharding, backend = options["sharding"], options["backend"]
+    over_smddp = backend == "smddp" or (backend == "auto" and smddp)
+    zero = sharding == "zero3"
+    for is_chosen, other in (
+        (zero and options["precision"] == "float64", "precision float64"),
+        (zero and options["compile"], "compile"),
+        (zero and options["lora-rank"], "lora-rank"),
+        (sharding in ("hsdp", "zero3") and over_smddp, "smddp, which has no groups of ranks"),
+    ):
+        if is_chosen:
+            raise ValueError(f"sharding {sharding} does not go with {other}; take fsdp")
 
 
 def _needed(options: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, int]:

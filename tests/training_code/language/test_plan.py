@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 
+from config.errors import ConfigError
+from config.loader import load_environment
 from local.tests.smddp.runtime import Runtime
+from pipelines.check import check
 from tests.repository import CHECKOUT
 from tests.training_code.language.jobs import SMALL, Job, run
 
@@ -81,6 +84,7 @@ def answer(**changes: Any) -> dict[str, Any]:
         "gpu": "H100",
         "gpu_gib": 80,
         "framework_version": "2.12.1",
+        "smddp": False,
     }
     hyperparameters = {**job["hyperparameters"], **changes.pop("hyperparameters", {})}  # type: ignore[dict-item]
     result: dict[str, Any] = plans.plan(job | changes | {"hyperparameters": hyperparameters})
@@ -121,10 +125,6 @@ def test_a_step_has_a_time_only_where_one_of_its_size_was_published() -> None:
             "sharding zero2 is not one of ddp, fsdp, hsdp, zero3",
         ),
         (
-            {"hyperparameters": {"sharding": "zero3", "precision": "float64"}},
-            "sharding zero3 does not go with precision float64",
-        ),
-        (
             {"hyperparameters": {"sharding": "hsdp", "shard-size": 3}},
             "8 ranks do not divide into groups of 3",
         ),
@@ -133,6 +133,51 @@ def test_a_step_has_a_time_only_where_one_of_its_size_was_published() -> None:
 def test_what_ranks_could_not_start_with_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         answer(**changes)
+
+
+@pytest.mark.parametrize(
+    ("options", "smddp", "says"),
+    [
+        ({"sharding": "zero3", "precision": "float64"}, False, "zero3 .* precision float64; take"),
+        ({"sharding": "zero3", "compile": True}, False, "zero3 does not go with compile; take"),
+        ({"sharding": "zero3", "compile": "1"}, False, "zero3 does not go with compile; take fsdp"),
+        ({"sharding": "zero3", "lora-rank": 8}, False, "zero3 does not go with lora-rank; take"),
+        ({"sharding": "zero3"}, True, "zero3 does not go with smddp, which has no groups of ranks"),
+        ({"sharding": "zero3", "backend": "smddp"}, False, "zero3 does not go with smddp"),
+        ({"sharding": "hsdp"}, True, "hsdp does not go with smddp, which has no groups of ranks"),
+        ({"sharding": "hsdp", "backend": "smddp"}, False, "hsdp does not go with smddp"),
+    ],
+)
+def test_what_the_script_would_refuse_in_a_job_is_refused(
+    options: dict[str, Any], smddp: bool, says: str
+) -> None:
+    with pytest.raises(ValueError, match=says):
+        answer(hyperparameters=options, smddp=smddp)
+
+
+@pytest.mark.parametrize(
+    ("options", "smddp"),
+    [
+        ({"sharding": "zero3", "compile": "false", "lora-rank": "0"}, False),
+        ({"sharding": "hsdp", "compile": True}, False),
+        ({"sharding": "hsdp", "backend": "nccl"}, True),
+        ({"sharding": "fsdp", "compile": True, "precision": "float64"}, True),
+    ],
+)
+def test_what_the_script_can_do_is_not_refused(options: dict[str, Any], smddp: bool) -> None:
+    assert answer(hyperparameters=options, smddp=smddp)["memory"]
+
+
+@pytest.mark.parametrize("sharding", ["hsdp", "zero3"])
+def test_check_refuses_what_smddp_cannot_do_with_the_line_of_the_file(sharding: str) -> None:
+    environment = load_environment("language", CHECKOUT)
+    options = environment.training.hyperparameters | {"sharding": sharding}
+    training = environment.training.model_copy(update={"hyperparameters": options})
+    with pytest.raises(ConfigError) as caught:
+        check(environment.model_copy(update={"training": training}), CHECKOUT)
+    (line,) = caught.value.lines
+    assert line.startswith("environments/language.yaml:")
+    assert f"training.hyperparameters: sharding {sharding} does not go with smddp" in line
 
 
 def test_zero_is_counted_as_fsdp_with_a_copy_of_the_weights_and_no_whole_gradients() -> None:
@@ -185,7 +230,7 @@ def test_defaults_are_those_of_the_script() -> None:
         for keyword in call.keywords
         if keyword.arg == "default" and isinstance(keyword.value, ast.Constant)
     }
-    named = {name: value for name, value in plans.DEFAULTS.items() if name != "checkpointing"}
+    named = {name: value for name, value in plans.DEFAULTS.items() if name not in plans.SWITCHES}
     assert {name: defaults[f"--{name}"] for name in named} == named
 
 
