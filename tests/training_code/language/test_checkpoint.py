@@ -4,6 +4,7 @@ whenever it was stopped or killed.
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import signal
@@ -44,6 +45,13 @@ def job(folder: Path, shape: str, sent: Signal | None = None, **options: int) ->
 
 def longer_job(folder: Path, shape: str, sent: Signal | None = None) -> Job:
     return job(folder, shape, sent, steps=100, checkpoint_every=1)
+
+
+def assert_part_of_curve(result: Result, expected: Result) -> None:
+    """Check that a job that did not end has the losses of another, as far as it came."""
+    assert result.curve == {
+        step: pytest.approx(expected.curve[step], abs=TOLERANCE, rel=0) for step in result.curve
+    }
 
 
 def flip_a_byte(file: Path) -> None:
@@ -209,9 +217,33 @@ def test_a_job_killed_at_five_moments_has_the_curve_of_an_undisturbed_one(
     for each in kills:
         assert -signal.SIGKILL in each.statuses
         assert 0 not in each.statuses
-        assert each.curve == {
-            step: pytest.approx(undisturbed.curve[step], abs=TOLERANCE, rel=0)
-            for step in each.curve
-        }
+        assert_part_of_curve(each, undisturbed)
+    assert_same_curve(last, undisturbed)
+    assert difference(last.job.weights(), undisturbed.job.weights()) < TOLERANCE
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(3))
+def test_a_job_stopped_at_five_moments_goes_on_with_other_ranks_and_loses_no_step(
+    undisturbed: Result, runtime: Runtime, text: Path, tmp_path: Path, seed: int
+) -> None:
+    moments, shapes = random.Random(seed), ["alone"]
+    while len(shapes) < 7:
+        here = SHAPES[shapes[-1]][0]
+        shapes.append(moments.choice([name for name in SHAPES if SHAPES[name][0] != here]))
+
+    def stopped(shape: str) -> Job:
+        rank = moments.choice([None, *range(SHAPES[shape][0])])
+        moment = Signal(signal.SIGTERM, moments.randint(1, 10), moments.uniform(0, 0.005), rank)
+        return job(tmp_path, shape, moment, steps=100, checkpoint_every=100)
+
+    *jobs, last = run(
+        runtime, text, *(stopped(each) for each in shapes[1:-1]), longer_job(tmp_path, shapes[-1])
+    )
+    for each in jobs:
+        assert set(each.statuses) == {STOPPED}, each.output
+        assert_part_of_curve(each, undisturbed)
+    for before, after in itertools.pairwise([*jobs, last]):
+        assert min(after.curve) == max(before.curve) + 1
     assert_same_curve(last, undisturbed)
     assert difference(last.job.weights(), undisturbed.job.weights()) < TOLERANCE
