@@ -4,6 +4,7 @@ the caller gets.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -186,3 +187,22 @@ def test_an_update_that_fails_leaves_the_old_model_in_service(
     account.sagemaker.update_endpoint(EndpointName=endpoint, EndpointConfigName="worse")
     assert settled(account, endpoint)["EndpointConfigName"] == "good"
     assert invoke(account, endpoint, {"x": 1}) == {"y": 3.0}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "djl-inference:0.36.0-lmi28.0.0-cu130",
+        "vllm:server-sagemaker-cuda-v1",
+    ],
+)
+def test_a_container_for_language_models_is_refused_by_name(account: Account, name: str) -> None:
+    image = f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{name}"
+    url = account.put("models/language/model.tar.gz", GOOD_MODEL)
+    container = {"Image": image, "ModelDataUrl": url}
+    with pytest.raises(ClientError, match=f"does not emulate the image {re.escape(image)}"):
+        account.sagemaker.create_model(
+            ModelName="language", PrimaryContainer=container, ExecutionRoleArn=account.role
+        )
+    with pytest.raises(ClientError, match="Could not find model"):
+        account.sagemaker.describe_model(ModelName="language")
