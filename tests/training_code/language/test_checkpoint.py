@@ -34,11 +34,15 @@ SHAPES: dict[str, tuple[int, dict[str, str | int]]] = {
 }
 GATE = [("fsdp on 2", "alone"), ("alone", "fsdp on 2")]
 MATRIX = [(one, other) for one in SHAPES for other in SHAPES if (one, other) not in GATE]
+OVER_SMDDP: dict[str, tuple[int, dict[str, str | int]]] = {
+    "fsdp on 2, smddp": (2, {"sharding": "fsdp", "backend": "smddp"}),
+}
+MATRIX += [("fsdp on 2, smddp", "alone"), ("fsdp on 3", "fsdp on 2, smddp")]
 STOPPED = 128 + signal.SIGTERM
 
 
 def job(folder: Path, shape: str, sent: Signal | None = None, **options: int) -> Job:
-    ranks, sharding = SHAPES[shape]
+    ranks, sharding = (SHAPES | OVER_SMDDP)[shape]
     changes: dict[str, str | int] = {name.replace("_", "-"): n for name, n in options.items()}
     return Job(folder, SMALL | sharding | changes, ranks, sent)
 
