@@ -45,6 +45,9 @@ function table(head, rows) {
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell)))))));
 }
 
+// In the place of a section that has nothing to show, why.
+function nothing(title, why) { return element("p", { class: "nothing soft" }, `${title}: ${why}`); }
+
 const WORDS = ["yes", "no", "not compared"];
 
 function mark(value) { // without words, but for who listens to the page
@@ -359,13 +362,18 @@ function stepParts(record) {
     });
     return element("div", {}, element("p", { class: "soft" }, [step, host].filter(Boolean).join(", ")), svg, table(["part", "time", "share"], rows));
   });
-  return nodes.length ? section("Where a step's time goes", ...nodes) : null;
+  const title = "Where a step's time goes";
+  if (nodes.length) return section(title, ...nodes);
+  const isTrained = record.steps.some((step) => step.type === "Training" && record.logs[step.name]);
+  return isTrained ? nothing(title, "not measured: the training's log has no parts of a step") : null;
 }
 
 function calls(record) {
-  if (!record.calls || !record.calls.length) return null;
+  const title = "Calls of AWS's API";
+  if (!record.calls) return nothing(title, `not read: they are in ${record.run.is_local ? "shoal-local's log of requests" : "CloudTrail"}`);
+  if (!record.calls.length) return null;
   const denied = record.calls.filter((each) => each.denied).length;
-  return section("Calls of AWS's API", element("p", {}, denied ? element("span", { class: "no" }, `${plural(denied, "kind")} of calls denied`) : element("span", { class: "yes" }, "none was denied")),
+  return section(title, element("p", {}, denied ? element("span", { class: "no" }, `${plural(denied, "kind")} of calls denied`) : element("span", { class: "yes" }, "none was denied")),
     element("details", denied ? { open: "" } : {}, element("summary", {}, `${plural(record.calls.length, "kind")} of calls by role`),
       table(["role", "call", "times", "allowed"], record.calls.map((each) => [each.role, code(each.call), String(each.count), sign(!each.denied)]))));
 }
