@@ -1,5 +1,5 @@
 // Opens pages one after the other, and prints what a test asks of each as a line of JSON.
-// Standard input: {"pages": [{"url", "width", "dark", "evaluate", "picture"}, ...]}
+// Standard input: {"pages": [{"url", "width", "dark", "keys", "evaluate", "picture"}, ...]}
 // Exit code 3: no browser starts here. Any other failure has Node.js's own.
 import chromium from "@sparticuz/chromium";
 import puppeteer from "puppeteer-core";
@@ -27,6 +27,7 @@ try {
     const started = Date.now();
     await page.goto(asked.url, { waitUntil: "load" });
     const loaded = Date.now() - started;
+    for (const key of asked.keys ?? []) await page.keyboard.press(key);
     const found = await page.evaluate(asked.evaluate);
     if (asked.picture) await page.screenshot({ path: asked.picture, fullPage: true });
     console.log(JSON.stringify({ found, said, loaded }));

