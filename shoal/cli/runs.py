@@ -29,7 +29,10 @@ _MAX_WIDTH = 500
 @click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
 def runs(session: Session, limit: int, as_json: bool) -> None:
-    """List the runs of ENV's pipeline: what each measured, took and cost."""
+    """List the runs of ENV's pipeline: what each measured, took and cost.
+
+    Of the parameters only those that differ among these runs are shown; `--json` has them all.
+    """
     rows = [history.row_of(each) for each in history.runs(session.place, limit)]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -38,9 +41,9 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
         click.echo(f"no runs yet; start one with `shoal run {session.arguments}`")
         return
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
-    table = Table(
-        "run", "status", "started", "took", *metrics, "version", "commit", "cost", box=None
-    )
+    parameters = history.differing_parameters(rows)
+    heads = ("run", "status", "started", "took", *metrics, "gate")
+    table = Table(*heads, "version", "commit", "cost", *map(escape, parameters), box=None)
     for row in rows:
         values = (_number(row["metrics"].get(name)) for name in metrics)
         table.add_row(
@@ -49,9 +52,11 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
             datetime.fromisoformat(row["started_at"]).astimezone().strftime("%Y-%m-%d %H:%M"),
             f"{row['seconds']:,.0f} s",
             *values,
+            history.gate_of(row),
             _number(row["version"]),
             history.short(row["commit"]),
             "unknown" if row["usd"] is None else f"${row['usd']:,.4f}",
+            *(escape(one_line(of_runs[row["run"]])) for of_runs in parameters.values()),
         )
     _print(table)
     if session.target.is_local:

@@ -276,6 +276,11 @@ def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
     assert (status[good], status[bad]) == ("Succeeded", "Failed")
     shown = checkout.run("runs", "dev", "--local").output
     assert all(each in shown for each in status), shown
+    heads, *_ = shown.splitlines()
+    assert {"gate", "Epochs", "MinAccuracy", "TrainDataUri"} <= {*heads.split()}
+    assert "TestDataUri" not in heads  # the same in both
+    (line,) = (each for each in shown.splitlines() if good in each)
+    assert re.search(r" passed +1 ", line), shown
     verdict = run_json(checkout, bad, tmp_path)["verdict"]
     assert (verdict["step"], verdict["host"]) == ("Train", "algo-1"), failed.output
     assert verdict["next"] == f"shoal logs dev --local {bad} Train"
@@ -355,6 +360,18 @@ def test_the_status_of_a_run_says_its_version_and_what_to_do_next(
         assert (
             "version 1 is PendingManualApproval\nnext:\n  shoal approve dev --local 1\n" in output
         )
+
+
+def test_the_status_is_there_for_scripts_too(
+    failed: Finished, trained: Finished, checkout: Checkout
+) -> None:
+    listed = json.loads(checkout.run("status", "dev", "--local", "--json").output)
+    ((_, executions),) = listed.items()
+    states = {each["execution"]: each["status"] for each in executions}
+    assert states.items() >= {run_id(trained): "Succeeded", run_id(failed): "Failed"}.items()
+    one = json.loads(checkout.run("status", "dev", run_id(failed), "--local", "--json").output)
+    jsonschema.validate(one, json.loads((ROOT / "shoal/verbs/runs/run.schema.json").read_text()))
+    assert (one["run"]["id"], one["verdict"]["step"]) == (run_id(failed), "Train")
 
 
 def test_the_page_of_a_run_is_shown_beside_the_run_before(

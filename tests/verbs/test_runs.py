@@ -210,6 +210,70 @@ def test_pages_answer_only_who_has_the_address(tmp_path: Path) -> None:
         pages.shutdown()
 
 
+def row(run: str, *passed: bool | None, **parameters: str) -> dict[str, Any]:
+    """Return the row of a run."""
+    return {
+        "run": run,
+        "status": "Succeeded",
+        "started_at": BEGAN.isoformat(),
+        "seconds": 60.0,
+        "metrics": {},
+        "passed": list(passed),
+        "parameters": parameters,
+        "commit": None,
+        "usd": 0.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("passed", "word"),
+    [
+        ([], ""),
+        ([True, True], "passed"),
+        ([True, None], "unknown"),
+        ([None, False], "missed"),
+    ],
+)
+def test_a_list_says_in_a_word_how_the_gate_went(passed: list[bool | None], word: str) -> None:
+    assert history.gate_of(row("a", *passed)) == word
+
+
+def test_a_list_has_only_the_parameters_that_differ() -> None:
+    rows = [
+        row("a", Epochs="1", Seed="1", Data="s3://bucket/datasets/mnist/train"),
+        row("b", Epochs="2", Seed="1"),
+    ]
+    assert history.differing_parameters(rows) == {
+        "Epochs": {"a": "1", "b": "2"},
+        "Data": {"a": ".../datasets/mnist/train", "b": ""},
+    }
+    assert history.differing_parameters(rows[:1]) == {}
+
+
+def test_the_list_of_pages_has_gate_and_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {"a": row("a", True, Epochs="<1>", Seed="1"), "b": row("b", False, Epochs="2", Seed="1")}
+    arns = [{"PipelineExecutionArn": f"p/{run}"} for run in rows]
+    session = SimpleNamespace(
+        environment=SimpleNamespace(workload="mine"),
+        pipeline=SimpleNamespace(executions=lambda: arns),
+        place=None,
+        title="dev",
+    )
+    session.each = (session,)
+    monkeypatch.setattr(history, "brief", lambda _, arn: {**ENDED, "id": arn.rpartition("/")[2]})
+    monkeypatch.setattr(history, "row_of", lambda found: rows[found["id"]])
+    with Pages(cast("Session", session)) as pages:
+        Thread(target=pages.serve_forever, daemon=True).start()
+        text = urlopen(pages.address).read().decode()
+        pages.shutdown()
+    cells = [re.findall(r"<t[hd]>(.*?)</t[hd]>", each)[-4:] for each in text.split("<tr>")[1:]]
+    assert cells == [
+        ["gate", "commit", "cost", "parameters that differ"],
+        ["passed", "", "$0.5000", "Epochs &lt;1&gt;"],
+        ["missed", "", "$0.5000", "Epochs 2"],
+    ]
+
+
 def followed(monkeypatch: pytest.MonkeyPatch, *looks: Any) -> Session:
     """Return a session of a run that is found so, look by look; an error is raised."""
     left = iter(looks)

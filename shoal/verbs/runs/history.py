@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -14,6 +14,8 @@ from shoal.verbs.runs.place import Place
 from shoal.verbs.runs.record import attempt, json_text, record
 
 Record = Mapping[str, Any]
+_MAX_VALUE = 24
+"""Characters of a parameter's value in a list."""
 
 
 def runs(place: Place, limit: int) -> Iterator[dict[str, Any]]:
@@ -44,6 +46,28 @@ def row_of(run: Record) -> dict[str, Any]:
     }
 
 
+def gate_of(row: Mapping[str, Any]) -> str:
+    """Return in a word whether a run passed its gates; "" before it comes to them."""
+    passed = row["passed"]
+    if not passed:
+        return ""
+    return "missed" if False in passed else "unknown" if None in passed else "passed"
+
+
+def differing_parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Return the parameters that are not the same in all rows: name -> run -> value in a list.
+
+    Of a long value, such as a URI, only the end is kept, where two URIs usually differ.
+    """
+    names = dict.fromkeys(name for row in rows for name in row["parameters"])
+    values = {name: {row["run"]: row["parameters"].get(name) for row in rows} for name in names}
+    return {
+        name: {run: _end_of(value) for run, value in of_runs.items()}
+        for name, of_runs in values.items()
+        if len({*of_runs.values()}) > 1
+    }
+
+
 def differences(one: Record, other: Record) -> Iterator[tuple[str, Any, Any]]:
     """Yield what differs, in two runs: name, value in the one, value in the other."""
     mine, theirs = _values(one), _values(other)
@@ -55,6 +79,11 @@ def differences(one: Record, other: Record) -> Iterator[tuple[str, Any, Any]]:
 def short(commit: str | None) -> str:
     """Return what is shown of a commit's id, or that it is not known; "" before there is a job."""
     return (commit or "")[:12]
+
+
+def _end_of(value: str | None) -> str:
+    text = value or ""
+    return text if len(text) <= _MAX_VALUE else f"...{text[3 - _MAX_VALUE :]}"
 
 
 def is_over(run: Record) -> bool:

@@ -163,14 +163,34 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing: the terminal is the command's."""
 
 
+_HEADS = (
+    "run",
+    "workload",
+    "status",
+    "started (UTC)",
+    "took",
+    "measured",
+    "gate",
+    "commit",
+    "cost",
+    "parameters that differ",
+)
+
+
 def _list(pages: Pages) -> str:
+    listed = list(pages.rows())
+    parameters = {
+        workload: history.differing_parameters(
+            [row for name, _, row in listed if name == workload and not isinstance(row, str)]
+        )
+        for workload in pages.sessions
+    }
     rows = "".join(
         f'<tr><td><a href="{workload}/{run}/">{html.escape(run)}</a></td>'
-        f"<td>{html.escape(workload)}</td>{_cells(row)}</tr>"
-        for workload, run, row in pages.rows()
+        f"<td>{html.escape(workload)}</td>{_cells(row, parameters[workload])}</tr>"
+        for workload, run, row in listed
     )
-    heads = ("run", "workload", "status", "started (UTC)", "took", "measured", "commit", "cost")
-    head = "".join(f"<th>{name}</th>" for name in heads)
+    head = "".join(f"<th>{name}</th>" for name in _HEADS)
     return page_of_text(
         f"Runs of {pages.title}",
         f"<h1>Runs of {html.escape(pages.title)}</h1><div class='scroll'><table>"
@@ -179,13 +199,16 @@ def _list(pages: Pages) -> str:
     )
 
 
-def _cells(row: dict[str, Any] | str) -> str:
+def _cells(row: dict[str, Any] | str, parameters: Mapping[str, Mapping[str, str]]) -> str:
     if isinstance(row, str):
-        return f"<td colspan=6>{html.escape(row)}</td>"
+        return f"<td colspan={len(_HEADS) - 2}>{html.escape(row)}</td>"
+    values = {name: of_runs[row["run"]] for name, of_runs in parameters.items()}
+    differing = ", ".join(f"{name} {value}" for name, value in values.items() if value)
     return (
         f"<td>{row['status']}</td><td>{row['started_at'][:16].replace('T', ' ')}</td>"
         f"<td>{row['seconds']:,.0f} s</td><td>{_metrics(row['metrics'])}</td>"
-        f"<td>{history.short(row['commit'])}</td><td>{_money(row['usd'])}</td>"
+        f"<td>{history.gate_of(row)}</td><td>{history.short(row['commit'])}</td>"
+        f"<td>{_money(row['usd'])}</td><td>{html.escape(differing)}</td>"
     )
 
 
