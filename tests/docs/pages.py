@@ -14,7 +14,9 @@ NOTEBOOK = ROOT / "docs" / "lab"
 NEEDS_AWS = "# needs AWS"
 """A block that begins so is not run; its commands are only parsed."""
 NEEDS_A_RUN = "# needs a run"
-"""A block that begins so works while something goes on; its commands are only parsed."""
+"""A block that begins so works while something goes on; a test that has a run types its commands
+(tests/end_to_end/test_verbs.py), or they are only parsed.
+"""
 TAKES_A_MINUTE = "# takes a minute"
 """A block that begins so is run nightly."""
 _FENCE = re.compile(r"^([ \t]*)```(\w*)\n(.*?)^[ \t]*```$", re.DOTALL | re.MULTILINE)
