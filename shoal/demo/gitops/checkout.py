@@ -28,6 +28,7 @@ _COPIED = (
     "images",
     "package.json",
     "pipelines",
+    "shoal",
     "stacks",
     "training_code",
 )
