@@ -17,7 +17,17 @@ import pytest
 from tests.matrix.regions import smddp_regions
 from tests.repository import CHECKOUT, ROOT
 
-SOURCES = ("app.py", "cdk.json", "config", "environments", "pipelines", "stacks", "training_code")
+SOURCES = (
+    "app.py",
+    "cdk.json",
+    "config",
+    "environments",
+    "node_modules/uplot",  # with shoal, what the function has that keeps pages
+    "pipelines",
+    "shoal",
+    "stacks",
+    "training_code",
+)
 # Both ends of jsii: the app's Python, and the Node.js that runs the CDK's library.
 NO_SOCKETS = {
     "sitecustomize.py": (
