@@ -46,8 +46,8 @@ WORDS = {
     "Gate:fails": ["accuracy"],
 }
 """What a page must say of a step's own script."""
-ENDS = {"kill": "SIGKILL", "freeze": "Task timed out", "refuse": "TooManyRequestsException"}
-"""What it must say of a step's function that is killed, frozen or refused."""
+ENDS = {"kill": "SIGKILL", "freeze": "Sandbox.Timedout"}
+"""What it must say of a step's function that is killed or frozen."""
 
 
 @dataclass
@@ -255,28 +255,26 @@ class _Run:
     def _misnamed(self) -> Iterator[str]:
         """What the page of the run names wrongly; the jobs here have one host and no ranks."""
         trouble, verdict = self.case.trouble, record(self.world.session.place, self._arn)["verdict"]
-        blamed = [f"{part} {verdict[part]}" for part in ("step", "rank") if verdict[part]]
-        if verdict["outcome"] != self.result.status:
-            yield f"the page of the run says {verdict['outcome']}"
-        if self.result.status not in ("Failed", "CompletedWithFailures"):
-            yield from (f"the page of the run names the {each}" for each in blamed)
+        has_failed = self.result.status in ("Failed", "CompletedWithFailures")
+        step = "GateFailed" if trouble.step == "Gate" else trouble.step
+        expected = {"outcome": self.result.status, "step": step if has_failed else None}
+        for part, value in (expected | {"rank": None}).items():
+            if verdict[part] != value:
+                yield f"the page of the run names the {part} {verdict[part]}"
+        if not has_failed:
             return
-        if verdict["rank"] is not None:
-            yield f"the page of the run names the rank {verdict['rank']}"
-        if verdict["step"] != ("GateFailed" if trouble.step == "Gate" else trouble.step):
-            yield f"the page of the run names the step {verdict['step']}"
         told = f"{verdict['reason']} {verdict['line']}"
         failing = [rule for rule in trouble.rules if rule["do"] in ("refuse", "fail")]
         words = [str(rule.get("message") or rule["code"]) for rule in failing]
         words += WORDS.get(trouble.script, ())
         if trouble.step in ("SmokeTest", "Teardown"):
-            does = {rule["do"] for rule in trouble.rules if rule["seam"] == "function"}
-            words += [ENDS[each] for each in ENDS if each in does]
+            words += [ENDS[rule["do"]] for rule in trouble.rules if rule["do"] in ENDS]
+            message = (verdict["line"] or "").partition(": ")[2]
+            if message not in verdict["reason"]:  # functions of all runs share a log
+                yield f"the page of the run quotes another run: {message!r}"
         for word in words:
             if word not in told:
                 yield f"the page of the run says {told!r}, without {word!r}"
-        if told.count("SmokeTestError") and trouble.fault in ("killed", "hangs"):
-            yield f"the page of the run quotes another run: {told!r}"
         if trouble.step in JOBS and trouble.script.endswith(":fails"):
             said = (verdict["host"], verdict["line"])
             if said != ("algo-1", "ValueError: this step was told to fail"):

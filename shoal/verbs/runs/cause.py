@@ -65,9 +65,8 @@ def rank_of(text: str) -> int | None:
 
 
 def cause_in(lines: Sequence[LogLine], reason: str = "") -> Cause | None:
-    """Return the earliest line that says why a job failed, or a function, whose failure `reason`
-    tells its line from those of other runs: where there are several streams, it must have the
-    line's message.
+    """Return the earliest line that says why a job failed; with the failure `reason` of a function,
+    whose log is of all runs, the earliest whose message is in it.
 
     An error of one rank ends the others, whose own errors come after it. A rank that is killed says
     nothing, so that only its launcher knows; what the others say of it counts last.
@@ -79,10 +78,10 @@ def cause_in(lines: Sequence[LogLine], reason: str = "") -> Cause | None:
         if (match := _ERROR.search(line.text[:MAX_LINE]))
     ]
     own = [each for each in errors if not _LOST_PEER.search(each.line)]
-    told = [each for each in own if (said := each.line.partition(": ")[2]) and said in reason]
-    if reason and len({line.stream for line in in_order}) > 1:
-        return next(iter(told), None)
-    return next(iter([*told, *own, *_reports(in_order), *errors]), None)
+    if reason:
+        pairs = ((each, each.line.partition(": ")[2]) for each in own)
+        return next((each for each, message in pairs if message and message in reason), None)
+    return next(iter([*own, *_reports(in_order), *errors]), None)
 
 
 def _whole(in_order: Sequence[LogLine]) -> list[LogLine]:
