@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from config.errors import ConfigError
 from config.loader import load_environment
@@ -156,6 +158,8 @@ def test_the_commit_of_a_page_that_is_there_is_taken_over_for_the_same_code(
         account.client("s3").put_object(Bucket=place.bucket, Key=key, Body=body)
     assert kept_commit(place, run, code) == expected
     assert kept_commit(place, run, "s3://assets/other.tar.gz") is None
+    with pytest.raises(ClientError, match="NoSuchBucket"):
+        kept_commit(replace(place, bucket="no-such-bucket"), run, code)
 
 
 def test_without_the_library_that_draws_curves_nothing_is_synthesised(

@@ -12,6 +12,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from shoal.verbs.errors import error_code
 from shoal.verbs.runs.history import json_of
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.place import Place
@@ -38,12 +39,17 @@ def keep(place: Place, run: Mapping[str, Any], root: Path) -> str:
 def kept_commit(place: Place, run_id: str, code_uri: str) -> str | None:
     """Return the commit that a page which is there names for this code archive; None if there is
     no such page, or it names none.
+
+    Raises ClientError if the page cannot be read.
     """
     key = _key(place, run_id, _DATA)
     try:
         kept = place.target.client("s3").get_object(Bucket=place.bucket, Key=key)["Body"].read()
-    except ClientError:  # who may not list the bucket is refused what is not there
-        return None
+    except ClientError as error:
+        # who may not list the bucket is refused what is not there (S3 API reference, GetObject)
+        if error_code(error) in ("NoSuchKey", "AccessDenied"):
+            return None
+        raise
     links = {each["what"]: each for each in json.loads(kept)["lineage"]}
     if links.get("code", {}).get("value") != code_uri or not links["commit"]["holds"]:
         return None
