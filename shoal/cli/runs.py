@@ -106,12 +106,12 @@ def report(session: Session, run: str, output: Path, is_kept: bool) -> None:
     """Write the page of RUN (an ARN, an id, or `latest`): one file that needs no network."""
     arn = session.pipeline.find(run)
     is_page = output.suffix != ".json"
-    found = (history.with_others if is_page or is_kept else history.whole)(session.place, arn)
-    text = page(found, session.workspace.root) if is_page else history.json_of(found)
+    record = (history.with_others if is_page or is_kept else history.whole)(session.place, arn)
+    text = page(record, session.workspace.root) if is_page else history.json_of(record)
     output.write_text(text, encoding="utf-8")
-    click.echo(f"{output}: run {found['run']['id']}, {found['run']['status']}")
+    click.echo(f"{output}: run {record['run']['id']}, {record['run']['status']}")
     if is_kept:
-        click.echo(f"kept: {keep(session.place, found, session.workspace.root)}")
+        click.echo(f"kept: {keep(session.place, record, session.workspace.root)}")
 
 
 @click.command()

@@ -1,6 +1,4 @@
-"""The results of a run: evaluation, answers, model package, training and resources of an
-execution.
-"""
+"""The results of a run: evaluation, answers, model package and training of an execution."""
 
 from __future__ import annotations
 

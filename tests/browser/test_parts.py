@@ -99,10 +99,10 @@ def test_each_link_says_whether_it_holds(seen: dict[str, Any]) -> None:
 
 
 def test_steps_are_a_picture_and_a_table_with_attempts_and_phases(seen: dict[str, Any]) -> None:
-    found = seen["succeeded"]
-    assert found["labels"] == ["Train (attempt 2)", "Evaluate", "teardown function", "sweeper"]
-    assert found["phases"] == ["Starting: 5.0 s", "Uploading: 2.0 s"]
-    _, train, evaluate, *_ = found["rows"]["Steps"]
+    shown = seen["succeeded"]
+    assert shown["labels"] == ["Train (attempt 2)", "Evaluate", "teardown function", "sweeper"]
+    assert shown["phases"] == ["Starting: 5.0 s", "Uploading: 2.0 s"]
+    _, train, evaluate, *_ = shown["rows"]["Steps"]
     phases = "Starting 5.0 s, Training 23 s, Uploading 2.0 s"
     assert train == ["Train", "Training", "Succeeded", "2", "30 s", phases, "", ""]
     assert evaluate == ["Evaluate", "Processing", "Succeeded", "1", "20 s", "", "Train", ""]

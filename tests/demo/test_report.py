@@ -18,6 +18,7 @@ from shoal.demo.pipeline.report import (
     write_pictures,
     write_summary,
 )
+from shoal.demo.pipeline.resources import made_by_steps
 from shoal.verbs.errors import ExecutionError
 from shoal.verbs.evaluation import Evaluation
 from shoal.verbs.flow import Failure, Outcome
@@ -141,3 +142,7 @@ def test_the_result_shows_steps_accuracy_and_what_is_still_there(
             "synth 5.0, deploy 4.0",
         )
     )
+
+
+def test_what_steps_made_is_named_after_their_arns() -> None:
+    assert made_by_steps(execution(TRAIN, SMOKE)) == (Resource("training job", "t"),)

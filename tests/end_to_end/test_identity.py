@@ -52,9 +52,9 @@ def _reasons() -> dict[str, dict[str, str]]:
 def run(demo: Finished, checkout: Checkout) -> Recorded:
     assert demo.exit_code == 0, demo.output
     log = checkout.root / "demo-out" / "logs" / "emulator-requests.jsonl"
-    found = recorded(log, NAMES.role(""))
-    found.questions.pop(NAMES.role(LATE), None)
-    return found
+    run = recorded(log, NAMES.role(""))
+    run.questions.pop(NAMES.role(LATE), None)
+    return run
 
 
 @pytest.fixture(scope="module")

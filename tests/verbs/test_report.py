@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from shoal.demo.pipeline.resources import made_by_steps
 from shoal.verbs.execution import Execution, Step
-from shoal.verbs.inventory import Resource
 from shoal.verbs.metrics import Parts, Position, Progress, Reading
 from shoal.verbs.report import (
     Course,
@@ -72,10 +70,6 @@ def test_answers_come_from_the_smoke_tests_output() -> None:
 
 def test_without_a_smoke_test_there_are_no_answers() -> None:
     assert answers_of(execution(TRAIN)) == ()
-
-
-def test_what_steps_made_is_named_after_their_arns() -> None:
-    assert made_by_steps(execution(TRAIN, SMOKE)) == (Resource("training job", "t"),)
 
 
 def test_the_course_of_a_number_is_its_last_value_and_its_median() -> None:

@@ -316,8 +316,7 @@ def _write_page(demo: Demo) -> None:
     if demo.arn is not None:
         session = Session(demo.workspace, demo.environment, demo.target)
         place = replace(session.place, requests=demo.local_server.requests)
-        found = record(place, demo.arn)
-        text = page(found, demo.workspace.root)
+        text = page(record(place, demo.arn), demo.workspace.root)
         (demo.output / PAGE).write_text(text, encoding="utf-8")
 
 
