@@ -20,17 +20,6 @@ Repository = Annotated[
 ]
 
 
-# https://docs.aws.amazon.com/service-authorization/latest/reference/list_awscodeconnections.html;
-# the older prefix names the same.
-ConnectionArn = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^arn:aws:(codeconnections|codestar-connections):[a-z0-9-]+:[0-9]{12}:connection/[0-9a-f-]{36}$"
-    ),
-]
-Branch = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$", max_length=200)]
-
-
 class Delivery(Settings):
     """A role that GitHub's workflows assume without a secret; see docs/gitops.md."""
 
@@ -42,9 +31,3 @@ class Delivery(Settings):
     """False where the account has GitHub's identity provider already: an account can have it once
     only.
     """
-    connection_arn: ConnectionArn | None = None
-    """A connection of AWS's to the repository: CodePipeline then deploys this environment and
-    those that take releases from it.
-    """
-    branch: Branch = "main"
-    """The branch whose commits CodePipeline deploys; only read with connection_arn."""

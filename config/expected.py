@@ -55,11 +55,6 @@ FORMS = {
     r"^[A-Za-z0-9][A-Za-z0-9-]*(@[0-9]+)?/[A-Za-z0-9._-]+(@[0-9]+)?$": (
         "a repository on GitHub, as in my-team/my-models"
     ),
-    r"^arn:aws:(codeconnections|codestar-connections):[a-z0-9-]+:[0-9]{12}:connection/[0-9a-f-]{36}$": (  # noqa: E501
-        "the ARN of a connection, as in"
-        " arn:aws:codeconnections:us-east-1:111122223333:connection/01234567-89ab-cdef-0123-456789abcdef"  # noqa: E501
-    ),
-    r"^[A-Za-z0-9][A-Za-z0-9._/-]*$": "a branch, as in main",
     r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$": (
         "a path below the workload's folder, as in smoke_test/row.csv"
     ),

@@ -99,7 +99,6 @@ class ShoalApp(cdk.App):
         ]
         if not chosen:
             self.add_delivery(environments)
-            self.add_release_pipelines(environments)
         return notices
 
     def add_environment(
@@ -146,44 +145,3 @@ class ShoalApp(cdk.App):
             ]
             place = cdk.Environment(account=account, region=in_account[0].region)
             DeliveryStack(self, f"delivery-{account}", environments=in_account, env=place)
-
-    def add_release_pipelines(self, environments: Iterable[Environment]) -> None:
-        """Add a pipeline of CodePipeline for each environment that has a connection, with the
-        environments that take releases from it.
-
-        All of them must have been added before.
-        """
-        by_name = {environment.name: environment for environment in environments}
-        with_connection = [
-            environment
-            for environment in by_name.values()
-            if environment.delivery and environment.delivery.connection_arn
-        ]
-        if not with_connection:
-            return
-        from stacks.release_pipeline_stack import ReleasePipelineStack  # half a second of imports
-
-        for environment in with_connection:
-            place = cdk.Environment(account=environment.account, region=environment.region)
-            stages = [(each, self._stage(each)) for each in _promotions_from(environment, by_name)]
-            ReleasePipelineStack(
-                self, f"release-pipeline-{environment.name}", environments=stages, env=place
-            )
-
-    def _stage(self, environment: Environment) -> cdk.Stage:
-        stage = self.node.find_child(environment.name)
-        if not isinstance(stage, EnvironmentStage):
-            raise TypeError(f"{environment.name} is no environment of this app")
-        return stage
-
-
-def _promotions_from(first: Environment, by_name: Mapping[str, Environment]) -> list[Environment]:
-    """Return it and the environments that are promoted from it, in that order."""
-    promotions = [first]
-    for environment in promotions:
-        promotions += [
-            each
-            for each in by_name.values()
-            if each.promoted_from == environment.name and each not in promotions
-        ]
-    return promotions

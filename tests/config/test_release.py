@@ -76,9 +76,27 @@ def test_a_release_of_an_older_shoal_is_one_line_that_says_what_to_run(
     assert "take the section out and run `shoal promote`" in line
 
 
-def test_versions_are_not_shared_any_more(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"shared_versions": "every"})
-    assert "remove it: each environment that serves brings its own copy of what it pins" in line
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"shared_versions": "every"}, "each environment that serves brings its own copy"),
+        (
+            {
+                "delivery": {
+                    "repository": "team/models",
+                    "connection_arn": "arn:aws:codeconnections",
+                }
+            },
+            "CodePipeline's way is gone; remove it: GitHub's workflows deploy",
+        ),
+    ],
+)
+def test_a_key_that_is_gone_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], says: str
+) -> None:
+    (line,) = lines_with(tmp_path, changes)
+    assert "there is no such key any more" in line
+    assert says in line
 
 
 def test_an_environment_does_not_take_releases_from_itself(tmp_path: Path) -> None:
