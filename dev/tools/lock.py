@@ -31,7 +31,6 @@ CHOSEN = (
     "tests/goldens/requirements-sdk-v3",
     "tests/goldens/requirements-mlflow",
     "dev/docs/requirements",
-    "dev/recording/requirements",
 )
 PIP_TOOLS = "pip-tools==7.6.2"
 

@@ -14,6 +14,7 @@ from shoal_local.errors import EmulatorError
 from shoal_local.runtimes import build as building
 from shoal_local.runtimes.catalog import Runtime, accelerators, image, image_patterns, runtimes
 from shoal_local.runtimes.cli import chosen, main
+from shoal_local.runtimes.packages import variables_of
 from shoal_local.sagemaker.jobs.containers import Machine, image_notice, threads
 
 
@@ -66,7 +67,7 @@ def test_a_package_that_is_not_what_was_locked_is_not_installed(tmp_path: Path) 
     runtime = small_runtime(tmp_path)
     forged = re.sub(r"sha256:\w+", f"sha256:{'0' * 64}", runtime.lock.read_text())
     runtime.lock.write_text(forged)
-    with pytest.raises(EmulatorError, match="DO NOT MATCH THE HASHES"):
+    with pytest.raises(EmulatorError, match="Hash mismatch for"):
         building.build(runtime, tmp_path / "cache", lambda _line: None)
 
 
@@ -84,7 +85,7 @@ def test_a_changed_local_package_is_all_that_is_installed_again(
 
 
 @pytest.mark.registry
-def test_a_missing_compiler_is_one_clear_sentence_before_what_pip_printed(
+def test_a_missing_compiler_is_one_clear_sentence_before_what_uv_printed(
     cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     runtime = small_runtime(tmp_path)
@@ -95,7 +96,7 @@ def test_a_missing_compiler_is_one_clear_sentence_before_what_pip_printed(
     with pytest.raises(
         EmulatorError,
         match=r"(?s)^The runtime needs a C compiler, because sagemaker-training builds a small"
-        r" extension: .*pip's last lines:.*command gcc failed",
+        r" extension: .*the last lines of uv:.*command gcc failed",
     ):
         building.build(runtime, cache, lambda _line: None)
 
@@ -235,3 +236,18 @@ def test_nothing_is_told_of_accelerators_that_are_all_there_or_as_many_as_asked_
 def test_ranks_share_the_cores_but_tensorflow_keeps_threads_that_may_wait() -> None:
     shares = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "4"}
     assert threads(Machine(2, None), ranks=6) == shares
+
+
+def test_uv_uses_the_registry_that_pip_is_configured_with() -> None:
+    listed = (
+        ":env:.index-url='https://first.example/simple'\n"
+        "global.extra-index-url='https://a.example/simple https://b.example/simple'\n"
+        "global.find-links='/one /two'\n"
+        "global.index-url='https://second.example/simple'\n"
+        "global.timeout='60'\n"
+    )
+    assert variables_of(listed) == {
+        "UV_DEFAULT_INDEX": "https://first.example/simple",
+        "UV_INDEX": "https://a.example/simple https://b.example/simple",
+        "UV_FIND_LINKS": "/one,/two",
+    }

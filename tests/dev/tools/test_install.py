@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.tools.install import cdk_text, compile_cdk, compile_programs, launcher_text
+from dev.tools.install import PYTHON, cdk_text, compile_packages, compile_programs, launcher_text
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -94,7 +94,7 @@ def test_make_install_leaves_a_shoal_command_that_starts() -> None:
 def test_what_commands_import_of_ours_and_of_the_cdk_is_compiled(program: str) -> None:
     """Most of our processes may not write bytecode, so they must find it."""
     compile_programs()
-    compile_cdk()
+    compile_packages()
     program_line = (
         "[m.__name__ for m in list(sys.modules.values()) if getattr(m, '__cached__', None) and not"
         " Path(m.__cached__).exists()]"
@@ -116,14 +116,29 @@ def test_what_commands_import_of_ours_and_of_the_cdk_is_compiled(program: str) -
 
 
 def test_the_shoal_command_starts_from_a_folder_with_a_space_in_its_name(tmp_path: Path) -> None:
-    folder = tmp_path / "my checkout's copy"
-    folder.mkdir()
-    (folder / ".venv").symlink_to(ROOT / ".venv")
-    launcher = folder / "shoal"
-    launcher.write_text(launcher_text(folder / ".venv" / "bin" / "python", ROOT))
-    launcher.chmod(0o755)
+    launcher = _launcher_in(tmp_path / "my checkout's copy", tmp_path / "my checkout's copy")
     result = _run(str(launcher), "--help")
     assert result.returncode == 0, result.stderr
+
+
+def test_a_copied_environment_does_not_run_the_checkout_that_it_was_copied_from(
+    tmp_path: Path,
+) -> None:
+    launcher = _launcher_in(tmp_path / "copy", ROOT)
+    result = _run(str(launcher), "--help")
+    assert result.returncode == 1
+    assert result.stderr.strip().endswith("run `make install` here")
+
+
+def _launcher_in(checkout: Path, made_for: Path) -> Path:
+    """Return the shoal command of a checkout that has our packages, written for `made_for`."""
+    launcher = checkout / ".venv" / "bin" / "shoal"
+    launcher.parent.mkdir(parents=True)
+    for name in ("config", "pipelines", "shoal", "stacks"):
+        (checkout / name).symlink_to(ROOT / name)
+    launcher.write_text(launcher_text(PYTHON, made_for))
+    launcher.chmod(0o755)
+    return launcher
 
 
 def test_the_cdk_command_needs_no_node_on_the_path(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from shoal_local.runtimes.catalog import (
     is_generated,
     local_marker,
 )
+from shoal_local.runtimes.packages import InstallError, install
 
 Progress = Callable[[str], None]
 _TAIL_LINES = 15
@@ -34,7 +35,7 @@ _TAIL_LINES = 15
 def build(runtime: Runtime, cache: Path | None, progress: Progress) -> Path:
     """Return the interpreter of the runtime, and build it first where that is missing.
 
-    Raises EmulatorError, which says what is missing, and what pip printed last.
+    Raises EmulatorError, which says what is missing, and what uv printed last.
     """
     cache = cache or default_cache()
     folder = runtime.folder(cache)
@@ -66,14 +67,15 @@ def _install_locked(runtime: Runtime, folder: Path, progress: Progress) -> None:
     venv.create(folder, with_pip=True, symlinks=True)
     locked = sum(1 for line in runtime.lock.read_text().splitlines() if "==" in line)
     progress(
-        f"{runtime.name}: installing {locked} locked packages (a framework among them: this takes a"
-        " minute or two)"
+        f"{runtime.name}: installing {locked} locked packages and a framework (several hundred MB;"
+        " a minute or two)"
     )
     # The lock is complete, and some of its packages ask for what contradicts it.
-    _pip(folder, ["--require-hashes", "--no-deps", "--requirement", str(runtime.lock)], progress)
+    locked_options = ["--require-hashes", "--no-deps", "--requirement", str(runtime.lock)]
+    _install(folder, locked_options, progress)
     if runtime.any_build:
         # With what the build needs: one for GPUs brings NVIDIA's libraries.
-        _pip(folder, list(runtime.any_build), progress)
+        _install(folder, list(runtime.any_build), progress)
     base_marker(folder).touch()
 
 
@@ -90,18 +92,17 @@ def _install_local(runtime: Runtime, folder: Path, progress: Progress) -> None:
         # setuptools writes next to the sources, so it gets a copy
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             copy = shutil.copytree(package, Path(temporary) / package.name, ignore=_generated)
-            _pip(
-                folder,
-                ["--no-deps", "--force-reinstall", "--no-build-isolation", str(copy)],
-                progress,
-            )
+            options = ["--no-deps", "--reinstall", "--no-build-isolation", "--no-cache"]
+            _install(folder, [*options, str(copy)], progress)
     progress(f"{runtime.name}: checking that it imports")
     # without such a folder, AWS's toolkit creates a job's folders in the user's home
     with tempfile.TemporaryDirectory(dir=folder) as job:
         check = [str(folder / "bin" / "python"), "-c", runtime.check]
+        # Jobs write no bytecode: what they import is compiled here, and nothing else.
+        variables = {**os.environ, "SAGEMAKER_BASE_DIR": job, "PYTHONDONTWRITEBYTECODE": ""}
         _run(
             check,
-            {**os.environ, "SAGEMAKER_BASE_DIR": job},
+            variables,
             f"The runtime {runtime.name} was installed but does not import",
         )
     partial = local_marker(folder).with_suffix(".partial")
@@ -113,36 +114,21 @@ def _generated(_folder: str, entries: list[str]) -> list[str]:
     return [entry for entry in entries if is_generated(entry)]
 
 
-def _pip(folder: Path, arguments: list[str], progress: Progress) -> None:
-    command = [
-        str(folder / "bin" / "python"),
-        "-m",
-        "pip",
-        "install",
-        "--disable-pip-version-check",
-        "--no-input",
-        *arguments,
-    ]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as process:
-        lines: list[str] = []
-        for line in process.stdout or ():
-            lines.append(line.rstrip())
-            if line.startswith(("Collecting ", "Building ", "Installing ")):
-                progress("  " + line.strip()[:160])
-    if process.returncode != 0:
-        raise EmulatorError(_why_pip_failed(lines))
+def _install(folder: Path, arguments: list[str], progress: Progress) -> None:
+    try:
+        install(folder / "bin" / "python", arguments, lambda line: progress(f"  {line[:160]}"))
+    except InstallError as error:
+        raise EmulatorError(_why_it_failed(str(error))) from error
 
 
-def _why_pip_failed(lines: list[str]) -> str:
-    reason = "pip could not install the runtime"
+def _why_it_failed(output: str) -> str:
+    reason = "The runtime's packages could not be installed"
     if not (shutil.which("cc") or shutil.which("gcc")):
         reason = (
             "The runtime needs a C compiler, because sagemaker-training builds a small extension:"
             " install one (Debian and Ubuntu: apt-get install gcc python3-dev) and run this again"
         )
-    return f"{reason}; pip's last lines:\n" + "\n".join(lines[-_TAIL_LINES:])
+    return f"{reason}; the last lines of uv:\n{output}"
 
 
 def _run(command: list[str], environment: dict[str, str], failure: str) -> None:
