@@ -1,28 +1,21 @@
-"""Replay requests whose answers by AWS are known, and print how many of a server's answers agree.
-
-    variables=$(.venv/bin/shoal-local env) && eval "$variables"
-    .venv/bin/python -m dev.tools.replay [--under PERCENT]
+"""Replay requests whose answers by AWS are known.
 
 The requests are in `aws_answers.yaml`: by service and by what AWS does, the operation, its
 parameters, what is done before, the code (or `ok`) that AWS answers, and where that is known from.
-What the server refuses by name is listed, and does not count.
 `$name` stands for something that `World` makes, `{repeat, times}` for a text that often, or for a
-list of a value that often. The exit
-status is 1 if a service agrees less than `--under` says.
+list of a value that often.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import io
 import itertools
 import json
 import re
 import secrets
-import sys
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -310,55 +303,3 @@ def _send(
 
 def _status(answer: Mapping[str, Any]) -> int:
     return int(answer["ResponseMetadata"]["HTTPStatusCode"])
-
-
-@dataclass
-class Agreement:
-    """How often a server agrees with AWS; what it refuses by name does not count."""
-
-    agree: dict[str, int] = field(default_factory=dict)
-    differ: dict[str, list[str]] = field(default_factory=dict)
-    refused: dict[str, list[str]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, world: World, every: Iterable[Case]) -> Agreement:
-        """Replay cases and count, by service."""
-        agreement = cls()
-        for case in every:
-            agreement.agree.setdefault(case.service, 0)
-            try:
-                difference = replay(case, world)
-            except RefusedError:
-                agreement.refused.setdefault(case.service, []).append(case.name)
-                continue
-            if difference is None:
-                agreement.agree[case.service] += 1
-            else:
-                line = f"{case.name}: {difference}; AWS answers {case.answer}"
-                agreement.differ.setdefault(case.service, []).append(line)
-        return agreement
-
-    def percent(self, service: str) -> float:
-        agree, differ = self.agree[service], len(self.differ.get(service, []))
-        return 100 * agree / (agree + differ) if agree + differ else 100
-
-    def lines(self) -> Iterator[str]:
-        """Yield a line per service, and below it each case that differs or is refused."""
-        for service in sorted(self.agree):
-            yield f"{service:16}{self.percent(service):6.1f} %  {self.agree[service]} agree"
-            yield from (f"  differs: {line}" for line in self.differ.get(service, []))
-            yield from (f"  refused: {name}" for name in self.refused.get(service, []))
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Return 1 if a service agrees less than it must."""
-    parser = argparse.ArgumentParser(prog="replay", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--under", type=float, default=0, metavar="PERCENT")
-    limit = parser.parse_args(arguments).under
-    agreement = Agreement.of(World(), cases())
-    print(*agreement.lines(), sep="\n")
-    return int(any(agreement.percent(service) < limit for service in agreement.agree))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
