@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import tomllib
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 
 ALWAYS = "tests/test_architecture.py"
 PAGES = ("tests/test_readme.py", "tests/docs")
-OPERATIONS = "tests/dev/tools/test_coverage.py"
-"""Of the page local/docs/coverage.md, which names the tests of each operation."""
 TESTS = {
     "config": ("tests/config", "tests/bad_input"),
     "pipelines": ("tests/pipelines", "tests/seeds", "tests/matrix"),
@@ -27,15 +23,11 @@ TESTS = {
     "images": ("tests/images",),
     "shoal.demo": ("tests/demo", "tests/end_to_end/test_demo.py"),
     "shoal.cli": ("tests/cli",),
-    "dev": (
-        "tests/dev",  # with local/docs/coverage.md, which shows every operation and its tests
-        "tests/docs",  # docs/reference shows commands and settings
-        "tests/identity/test_pictures.py",
-    ),
+    "dev": ("tests/dev", "tests/docs"),  # docs/reference shows commands and settings
 }
 """Package of a layer -> its tests."""
 ELSEWHERE = {
-    "local/src": ("local/tests", OPERATIONS, "tests/end_to_end/test_spot.py"),
+    "local/src": ("local/tests", "tests/end_to_end/test_spot.py"),
     "local/stand_ins": ("local/tests/smddp", "local/tests/horovod", "tests/training_code"),
     "training_code": ("tests/training_code", "tests/config", "tests/end_to_end/test_demo.py"),
     "environments": ("tests/config", "tests/workflows", "tests/cli/test_plan.py"),
@@ -75,12 +67,16 @@ def layers(root: Path) -> list[list[str]]:
 
 
 def needed_tests(files: Iterable[str], rows: list[list[str]], root: Path) -> Iterable[str]:
-    """Yield the folders and files of tests that `files` need."""
+    """Yield the folders and files of tests that `files` need.
+
+    A fixture or a helper of tests needs all of them, because any may import it.
+    """
     for file in files:
-        if file.startswith(("tests/", "local/tests/", "local/docs/")):
-            yield OPERATIONS
         if file.startswith(("tests/", "local/tests/")):
-            yield from _of_a_test(file, root)
+            if not Path(file).name.startswith("test_"):
+                yield from EVERYTHING
+            elif (root / file).is_file():
+                yield file
         elif areas := [names for place, names in ELSEWHERE.items() if file.startswith(f"{place}/")]:
             yield from areas[0]
         elif above := _layer_and_those_above(file, rows):
@@ -98,40 +94,6 @@ def _layer_and_those_above(file: str, rows: list[list[str]]) -> list[list[str]]:
 
 def _is_in(file: str, packages: Iterable[str]) -> bool:
     return any(file.startswith(f"{package.replace('.', '/')}/") for package in packages)
-
-
-def _of_a_test(file: str, root: Path) -> Iterable[str]:
-    path = Path(file)
-    if path.name.startswith("test_"):
-        yield from [file] if (root / file).is_file() else []
-    else:  # a fixture or a helper: all tests of the nearest folder that has some
-        folders = (each for each in path.parents if any((root / each).glob("test_*.py")))
-        yield next(folders).as_posix()
-    for user in _users(path, root):
-        yield (user.parent if user.name == "conftest.py" else user).as_posix()
-
-
-def _users(imported: Path, root: Path) -> set[Path]:
-    """Return the tests, and the `conftest.py`, that import a file, also through other files."""
-    places = ("tests", "local/tests", "dev")
-    files = {path.relative_to(root) for place in places for path in (root / place).rglob("*.py")}
-    users, new = set[Path](), {imported}
-    while new:
-        modules = {".".join(path.with_suffix("").parts) for path in new}
-        new = {path for path in files - users if modules & _imports(root / path)}
-        users |= new
-    return {path for path in users if path.name.startswith(("test_", "conftest"))}
-
-
-@cache
-def _imports(file: Path) -> frozenset[str]:
-    """Return the modules that a Python file imports, and the names that it takes from them."""
-    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-    names = {name.name for each in nodes if isinstance(each, ast.Import) for name in each.names}
-    for each in nodes:
-        if isinstance(each, ast.ImportFrom) and each.module:
-            names |= {each.module, *(f"{each.module}.{name.name}" for name in each.names)}
-    return frozenset(names)
 
 
 def _git(root: Path, *arguments: str) -> list[str]:

@@ -17,8 +17,9 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -130,7 +131,10 @@ def main(arguments: list[str]) -> int:
         return 2
     started_at = time.monotonic()
     try:
-        failed = asyncio.run(failures(gates_of(arguments[0], arguments[1:])))
+        with tempfile.TemporaryDirectory(prefix="shoal-", ignore_cleanup_errors=True) as folder:
+            # what programs leave there is gone at the end
+            lanes = gates_of(arguments[0], arguments[1:])
+            failed = asyncio.run(failures(lanes, {"TMPDIR": folder}))
     except KeyboardInterrupt:
         return 130
     for name, output in failed.items():
@@ -146,28 +150,33 @@ def _target(tier: str) -> str:
     return {"changed": "test-changed", "all": "test-all"}.get(tier, tier)
 
 
-async def failures(lanes: Iterable[Sequence[Gate]]) -> dict[str, str]:
+async def failures(
+    lanes: Iterable[Sequence[Gate]], environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Run the lanes at the same time; return what each gate that failed printed, by name."""
     failed: dict[str, str] = {}
-    await asyncio.gather(*(_run_lane(lane, failed) for lane in lanes))
+    variables = os.environ | _KEEP_BYTECODE | dict(environment or {})
+    await asyncio.gather(*(_run_lane(lane, variables, failed) for lane in lanes))
     return failed
 
 
-async def _run_lane(lane: Sequence[Gate], failed: dict[str, str]) -> None:
+async def _run_lane(
+    lane: Sequence[Gate], variables: Mapping[str, str], failed: dict[str, str]
+) -> None:
     for gate in lane:
-        passed, output = await _run(gate)
+        passed, output = await _run(gate, variables)
         if not passed:
             failed[gate.name] = output
 
 
-async def _run(gate: Gate) -> tuple[bool, str]:
+async def _run(gate: Gate, variables: Mapping[str, str]) -> tuple[bool, str]:
     """Return whether the gate passed, and what it printed."""
     started_at = time.monotonic()
     print(f"== {gate.name} ...", flush=True)
     process = await asyncio.create_subprocess_exec(
         *gate.command,
         cwd=ROOT,
-        env=os.environ | _KEEP_BYTECODE | gate.environment,
+        env={**variables, **gate.environment},
         stdout=asyncio.subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )

@@ -30,21 +30,12 @@ def _tests_of(*files: str) -> set[str]:
         ("local/stand_ins/smddp/setup.py", "local/tests/smddp", "local/tests"),
         ("local/stand_ins/horovod/setup.py", "tests/training_code", "local/tests"),
         ("training_code/language/workload.yaml", "tests/config", "local/tests"),
-        ("dev/tools/coverage.py", "tests/identity/test_pictures.py", "tests/cli"),
-        ("local/docs/coverage.md", "tests/dev/tools/test_coverage.py", "local/tests"),
-        ("local/tests/control/test_kms.py", "tests/dev/tools/test_coverage.py", "local/tests"),
         ("docs/architecture.md", "tests/docs", "tests/cli"),
         ("CONTRIBUTING.md", "tests/docs", "tests/cli"),
         ("config/settings.py", "tests/docs", "local/tests"),
         ("requirements.in", "tests", ""),
         ("tests/config/test_names.py", "tests/config/test_names.py", "tests/config"),
-        ("tests/config/environment_file.py", "tests/config", "tests/pipelines"),
-        ("tests/config/environment_file.py", "tests/pipelines/test_check.py", "tests/stacks"),
-        ("tests/verbs/test_stacks.py", "tests/verbs/test_serving_removal.py", "tests/verbs"),
-        ("tests/functions/loopback.py", "tests/training_code/houses/test_houses.py", "tests"),
-        ("tests/verbs/conftest.py", "tests/cli", "tests"),  # whose conftest.py imports it
-        ("tests/identity/synth.py", "tests/docs/test_reference.py", "tests"),  # through dev
-        ("tests/chaos/source/train.py", "tests/chaos", "tests/chaos/source"),
+        ("tests/config/environment_file.py", "local/tests", "tests/config"),
         ("tests/fixtures/environments/dev.yaml", "tests", "tests/fixtures/environments"),
     ],
 )

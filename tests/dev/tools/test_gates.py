@@ -62,6 +62,18 @@ def test_what_failed_is_repeated_at_the_end(
     assert lines[-1].startswith("make check failed: first, 0 min")
 
 
+def test_what_a_gate_leaves_in_the_temporary_folder_is_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    leaves = (
+        "import pathlib, sys, tempfile; pathlib.Path(sys.argv[1]).write_text(tempfile.mkdtemp())"
+    )
+    lanes = [[_gate("first", leaves, tmp_path / "name")]]
+    monkeypatch.setattr("dev.tools.gates.gates_of", lambda *_: lanes)
+    assert main(["check"]) == 0
+    assert not Path((tmp_path / "name").read_text()).exists()
+
+
 def test_lanes_run_side_by_side(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     lanes = [[_gate("first", MEETS, here, there)], [_gate("second", MEETS, there, here)]]
