@@ -56,12 +56,11 @@ fuzz: python ## Looks for input that breaks something, EXAMPLES (300) per test, 
 	@$(PYTHON) dev/tools/install.py tests
 	@SHOAL_FUZZ=$${EXAMPLES:-300} $(RUN) -m pytest tests/bad_input local/tests/bad_input
 
-bench: python ## Measures Shoal and its peers, about an hour on a quiet machine; reports in bench-out/.
+bench: python ## Measures Shoal and its peers, about half an hour on a quiet machine; reports in bench-out/.
 	@$(PYTHON) dev/tools/install.py runtimes
 	@$(RUN) -m dev.bench full
-	@$(RUN) -m dev.bench.overhead
 
-bench-quick: python ## The same with fewer rounds, three to six minutes on a quiet machine, after its set-up.
+bench-quick: python ## The same with one round, three to six minutes after its set-up.
 	@$(PYTHON) dev/tools/install.py runtimes
 	@$(RUN) -m dev.bench quick
 

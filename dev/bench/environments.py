@@ -18,11 +18,6 @@ from dev.bench.machine import REPOSITORY
 
 LOCK = REPOSITORY / "dev" / "bench" / "requirements-peers.txt"
 PEERS = REPOSITORY / ".shoal" / "bench-peers"
-HOROVOD = REPOSITORY / ".shoal" / "bench-horovod" / "bin" / "python"
-"""An environment with the real Horovod.
-
-Nothing here builds it: the row for Horovod appears only if somebody has.
-"""
 
 
 def shipped(name: str) -> Path:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dev.bench.machine import REPOSITORY
-from dev.bench.noise import cores
 from dev.bench.processes import RunFailedError, plain_environment
+from dev.bench.rounds import cores
 
 PROGRAM = REPOSITORY / "local/src/shoal_local/sagemaker/container/inside/serve_model.py"
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dev.bench.noise import pinned
+from dev.bench.rounds import pinned
 
 TAIL_LINES = 15
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -40,10 +40,6 @@ class ServerProcess:
     def __init__(self, pid: int) -> None:
         self._pid = pid
 
-    def cpu_s(self) -> float:
-        """Return the CPU seconds of the process itself, without its children."""
-        return self._ticks(11, 13) / TICKS
-
     def tree_cpu_s(self) -> float:
         """Return the CPU seconds of the process and of those of its children that have ended."""
         return self._ticks(11, 15) / TICKS
@@ -51,18 +47,6 @@ class ServerProcess:
     def _ticks(self, first: int, end: int) -> int:
         fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[first:end]))
-
-    def settle(self) -> None:
-        """Wait until it has loaded what it loads in the background of the first requests."""
-        previous = -1.0
-        while (current := self.cpu_s()) > previous:
-            previous = current
-            time.sleep(1.0)
-
-    def memory_mib(self, kind: str) -> float:
-        """Return VmRSS (now) or VmHWM (the highest so far)."""
-        lines = Path(f"/proc/{self._pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")) / 1024
 
 
 def run(

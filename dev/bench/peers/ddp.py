@@ -8,11 +8,8 @@ init_process_group, DistributedSampler, DistributedDataParallel.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from typing import Any
 
-from phases import Job, scaling
 from setting import Clock, parse, pin, report
 
 pin()
@@ -48,46 +45,17 @@ def main() -> None:
         functional.nll_loss(model(data), target).backward()
         optimizer.step()
 
-    def phase_step(communicate: bool) -> None:
-        with contextlib.nullcontext() if communicate else model.no_sync():  # type: ignore[operator, unused-ignore]
-            step()
-
-    if setting.cycles:
-        for _ in range(setting.warm_up):
-            step()
-        figures = scaling(
-            Job(dist.get_rank(), ranks, dist.barrier, gather_all),
-            phase_step,
-            setting.cycles,
-            setting.steps,
-        )
-    else:
-        clock = Clock(setting, ranks)
-        clock.agree = stop_together if ranks > 1 else bool
-        for _ in clock.steps():
-            step()
-        figures = {
-            "images_per_s": clock.images_per_s,
-            "accuracy": accuracy(network, setting.data, setting.tested),
-        }
+    clock = Clock(setting, ranks)
+    for _ in clock.steps():
+        step()
+    figures = {
+        "images_per_s": clock.images_per_s,
+        "accuracy": accuracy(network, setting.data, setting.tested),
+    }
     if ranks == 1 or dist.get_rank() == 0:
         report(**figures)
     if ranks > 1:
         dist.destroy_process_group()
-
-
-def gather_all(value: Any) -> list[Any]:
-    """Return every rank's value, in the order of the ranks."""
-    values: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(values, value)
-    return values
-
-
-def stop_together(wish: bool) -> bool:
-    """Return whether rank 0 wishes to stop."""
-    wishes = torch.tensor([float(wish)])
-    dist.broadcast(wishes, 0)
-    return bool(wishes.item())
 
 
 if __name__ == "__main__":

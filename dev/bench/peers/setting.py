@@ -12,7 +12,7 @@ import json
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +29,6 @@ class Setting:
     steps: int
     tested: int
     seed: int
-    seconds: float | None
-    """Instead of `steps`: stop after so much time."""
-    cycles: int
-    """If not 0, run so many cycles of phases (phases.py) of `steps` steps instead."""
 
 
 def parse() -> Setting:
@@ -44,8 +40,6 @@ def parse() -> Setting:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--tested", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float)
-    parser.add_argument("--cycles", type=int, default=0)
     return Setting(**vars(parser.parse_args()))
 
 
@@ -66,8 +60,6 @@ class Clock:
         self._ranks = ranks
         self._began_at = 0.0
         self._timed = 0
-        self.agree: Callable[[bool], bool] = bool
-        """Makes all ranks stop at the same step; needed with `seconds` only."""
         self.seconds = 0.0
 
     def steps(self) -> Iterator[int]:
@@ -76,20 +68,11 @@ class Clock:
             if step == self._setting.warm_up:
                 self._began_at = time.perf_counter()
             timed = step - self._setting.warm_up
-            if timed >= 0 and self._is_over(timed):
+            if timed >= self._setting.steps:
                 break
             yield step
         self.seconds = time.perf_counter() - self._began_at
         self._timed = timed
-
-    def _is_over(self, timed: int) -> bool:
-        if self._setting.seconds is None:
-            return timed >= self._setting.steps
-        # Checked every 20 steps at the same ones on every rank, of which none may stop alone: see
-        # `agree`.
-        return timed % 20 == 0 and self.agree(
-            time.perf_counter() - self._began_at > self._setting.seconds
-        )
 
     @property
     def images_per_s(self) -> float:

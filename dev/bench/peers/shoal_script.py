@@ -14,15 +14,12 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from phases import scaling, under_mpirun
 from setting import Clock, Setting, parse, pin, report
 
 pin()
 sys.path.insert(0, os.environ["BENCH_TRAINING_CODE"])
 
-import cpu
 import torch
 import train
 from data import read_test
@@ -30,9 +27,6 @@ from model import prepare
 from ranks import joined
 from torch import nn
 from torch.nn import functional
-
-MANY_EPOCHS = 100
-"""More than any run of phases takes: the schedule needs a number for each of its steps."""
 
 
 class Net(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
@@ -69,22 +63,19 @@ def main() -> None:
         "--model-dir",
         str(Path.cwd() / "model"),
     ]
-    epochs = str(MANY_EPOCHS if setting.cycles else 1)
     hyperparameters = [
         "--batch-size-per-rank",
         str(setting.batch),
         "--epochs",
-        epochs,
+        "1",
         "--seed",
         str(setting.seed),
     ]
-    options = train.parse_options(
-        [*folders, *hyperparameters, *os.environ.get("BENCH_OPTIONS", "").split()], os.environ
-    )
+    options = train.parse_options([*folders, *hyperparameters], os.environ)
     with joined(options.backend, os.environ) as ranks:
         run = train.set_up(options, ranks)
         run.parallel.train()
-        figures = in_phases(run, setting) if setting.cycles else in_one_go(run, setting)
+        figures = in_one_go(run, setting)
         if ranks.is_first:
             report(**figures)
 
@@ -95,30 +86,6 @@ def in_one_go(run: train.Run, setting: Setting) -> dict[str, float]:
     for _ in clock.steps():
         next(steps)
     return {"images_per_s": clock.images_per_s, "accuracy": accuracy(run, setting.tested)}
-
-
-def in_phases(run: train.Run, setting: Setting) -> dict[str, float]:
-    """Return how well the ranks scale; under mpirun only.
-
-    The networks drift apart, so no accuracy would say anything.
-    """
-    steps, average, communicates = training(run), cpu.average, True
-
-    def averaged(*arguments: Any) -> None:
-        if communicates:
-            average(*arguments)
-
-    def step(communicate: bool) -> None:
-        nonlocal communicates
-        communicates = communicate
-        next(steps)
-
-    cpu.average = averaged  # type: ignore[assignment]
-    for _ in range(setting.warm_up):
-        step(communicate=True)
-    return scaling(
-        under_mpirun(run.ranks.rank, run.ranks.world_size), step, setting.cycles, setting.steps
-    )
 
 
 def training(run: train.Run) -> Iterator[None]:
