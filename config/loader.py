@@ -1,5 +1,5 @@
-"""Load an environment file, with the one that it extends and an overlay, as a frozen `Environment`
-for each of its workloads.
+"""Load an environment file, with the one that it extends, its pins and an overlay, as a frozen
+`Environment` for each of its workloads.
 
 Three readings each report all that they find: the YAML text (`config.yaml_lines`), the types and
 limits (`config.settings`), and the rules between keys (`config.rules`), which run on the part of
@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from config.errors import NOTHING, ConfigError, Problem, place_of, shorten
 from config.pydantic_errors import problems_of, without_keys
+from config.release_file import SUFFIX, Pins, require_none
 from config.rules import problems_between
 from config.settings import Environment, WorkloadSettings
 from config.workload import beneath, named_after, workload_problems
@@ -28,8 +29,6 @@ OVERLAYS = "strategies"
 _BASE = "base"
 _SHARED = "platform"
 """What workloads share is called by it where the file says nothing else."""
-_NOT_FOR_ALL = ("workload", "release")
-"""Keys that stand in a workload's own section where there are `workloads`."""
 
 
 def environment_file(name: str) -> str:
@@ -43,10 +42,11 @@ def strategy_file(name: str) -> str:
 
 
 def environment_names(root: Path) -> list[str]:
-    """Return the names of the environments under `root`, sorted; files that are there to be
-    extended are none.
+    """Return the names of the environments under `root`, sorted; files of pins, and files that
+    are there to be extended, are none.
     """
-    stems = (path.stem for path in (root / FOLDER).glob("*.yaml"))
+    files = (path for path in (root / FOLDER).glob("*.yaml") if not path.name.endswith(SUFFIX))
+    stems = (path.stem for path in files)
     return sorted(stem for stem in stems if stem != _BASE and not stem.startswith(f"{_BASE}-"))
 
 
@@ -125,7 +125,8 @@ def load(path: Path, shown_as: str | None = None, root: Path | None = None) -> E
     With `root`, a repository's folder, the workload's own file there adds what this one leaves out.
     Raises ConfigError, whose lines call the file `shown_as`, by default its path.
     """
-    files = _Files(_Source(shown_as or str(path), path).parse())
+    shown = shown_as or str(path)
+    files = _Files(_Source(shown, path).parse(), Pins.beside(path, shown))
     return _environment(files, files.workloads()[0], path.stem, root)
 
 
@@ -165,9 +166,10 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Files:
-    """An environment's file, with the one that it extends and the overlay that lies over it."""
+    """An environment's file, with its pins, the one that it extends and the overlay over it."""
 
     own: ParsedFile
+    pins: Pins
     base: ParsedFile | None = None
     overlay: ParsedFile | None = None
 
@@ -182,13 +184,23 @@ class _Files:
     def workloads(self) -> list[str]:
         """Return the names of the workloads; an empty one for a file that names none.
 
-        Raises ConfigError unless `workloads` is a mapping of names to sections.
+        Raises ConfigError unless `workloads` is a mapping of names to sections, for a release in
+        one of the files, and for a pin of another workload.
         """
         common = self.common
+        for part in self._parts:
+            require_none(part, self.file)
         if "workloads" not in common:
             name = common.get("workload")
-            return [name if isinstance(name, str) else ""]
-        sections = common["workloads"]
+            names = [name if isinstance(name, str) else ""]
+        else:
+            names = self._sections(common["workloads"])
+        if any(names):
+            self.pins.require_known(names, self.file)
+        return names
+
+    def _sections(self, sections: Any) -> list[str]:
+        """Return the names of several workloads."""
         if not isinstance(sections, dict) or not sections:
             message = "must be a mapping of the workloads' names to what differs for each"
             self._refuse("workloads", message, "write `NAME: {}` for each", sections)
@@ -203,7 +215,7 @@ class _Files:
                     message = f"there is no such key here; allowed: {allowed}"
                     advice = (
                         "write it at the top of the file: all workloads share it"
-                        if key in Environment.model_fields and key not in _NOT_FOR_ALL
+                        if key in Environment.model_fields and key != "workload"
                         else "remove it"
                     )
                     self._refuse(f"workloads.{name}.{key}", message, advice)
@@ -212,23 +224,21 @@ class _Files:
                 key = f"workloads.{name}.observability.log_retention_days"
                 message = "counts for what the workloads share, too"
                 self._refuse(key, message, "write it at the top of the file")
-        for key in _NOT_FOR_ALL:
-            if key in common:
-                message = "is one workload's, and this file has several"
-                place = f"write it below `workloads.{next(iter(sections))}`"
-                advice = "remove it: `workloads` names them" if key == "workload" else place
-                self._refuse(key, message, advice)
+        if "workload" in self.common:
+            message = "is one workload's, and this file has several"
+            self._refuse("workload", message, "remove it: `workloads` names them")
         return list(sections)
 
     def view(self, workload: str) -> dict[str, Any]:
         """Return what the files say of one workload, as the file of a single one says it."""
-        common = self.common
+        common, pin = self.common, self.pins.section(workload)
         if "workloads" not in common:
-            return _merged([common, *self._over])
+            return _merged([common, *self._over, pin])
         sections = common["workloads"]
         named = {"workload": workload, "workloads": {name: {} for name in sections}}
         shared = {key: value for key, value in common.items() if key != "workloads"}
-        return _merged([{"project": _SHARED}, shared, sections[workload] or {}, *self._over, named])
+        own = sections[workload] or {}
+        return _merged([{"project": _SHARED}, shared, own, *self._over, named, pin])
 
     def places(self, workload: str) -> dict[str, str]:
         """Return where each key of that view stands."""
@@ -241,7 +251,8 @@ class _Files:
             if key.startswith(own)
         }
         over = [self.overlay] if self.overlay else []
-        return locations | {key: part.place(key) for part in over for key in _keys(part)}
+        locations |= {key: part.place(key) for part in over for key in _keys(part)}
+        return locations | self.pins.places(workload)
 
     @property
     def _parts(self) -> list[ParsedFile]:
@@ -263,6 +274,7 @@ class _Files:
     def in_file_order(self, problems: list[Problem], workload: str) -> list[Problem]:
         """Sort by the line in the file that has the last word on a key; overlays come last."""
         files = [part.file for part in (*self._common_parts, self.overlay) if part]
+        files += self.pins.files
         order = {
             key: (files.index(file), int(line or 0))
             for key, place in self.places(workload).items()
@@ -301,7 +313,7 @@ def _read(name: str, root: Path, strategy: str | None) -> _Files:
     if strategy is not None:
         file, names = strategy_file(strategy), strategy_names(root)
         overlay = _source("strategy", strategy, file, names, root).parse()
-    return _Files(own, base, overlay)
+    return _Files(own, Pins.beside(root / own.file, own.file), base, overlay)
 
 
 def _base(own: ParsedFile, extended: object, root: Path) -> ParsedFile:

@@ -17,7 +17,7 @@ from config.names import Names
 from config.release import Release
 from config.settings import Environment
 
-_PROMOTE = "take the section out, and let `shoal promote` write it"
+_PROMOTE = "take it out of the file, and let `shoal promote` write it"
 
 
 def problems(environment: Environment, root: Path | None) -> Iterator[Problem]:

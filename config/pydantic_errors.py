@@ -46,7 +46,7 @@ def problems_of(
         # a default that rests on another key, which is wrong itself
         if details["type"] == "default_factory_not_called":
             continue
-        place = former_keys.place_of(_place(details, data), details["type"])
+        place = _place(details, data)
         grouped.setdefault(_path(place), []).append((place, details))
     # A list with a wrong item also counts as too short; the item is what to correct.
     inner = {key[: mark.start()] for key in grouped for mark in re.finditer(r"\[", key)}

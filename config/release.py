@@ -1,7 +1,7 @@
-"""The section `release` of an environment file: the model that the environment serves.
+"""A pinned release: the model that an environment serves for a workload.
 
 It is pinned by what cannot change under its name. `shoal promote` writes it
-(`config.release_text`); synth only reads it, so the same commit always means the same model.
+(`config.release_file`); synth only reads it, so the same commit always means the same model.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def _version(environment: Environment) -> Iterator[Problem]:
         yield Problem(
             key,
             message,
-            "let `shoal promote` write the whole section",
+            "let `shoal promote` write the whole file",
             release.model_package_version,
             related,
         )

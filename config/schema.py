@@ -29,6 +29,7 @@ def schema(model: type[Settings] = Environment) -> dict[str, Any]:
                 del described["default"]  # the section's own keys carry theirs
     if model is Environment:
         _require_workload(generated)
+        del generated["properties"]["release"], generated["$defs"]["Release"]  # another file's
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"Shoal {model.__name__.lower()}",

@@ -328,8 +328,6 @@ class WorkloadSettings(Settings):
     """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository
     root; see docs/own-pipeline.md.
     """
-    release: Release | None = None
-    """The model that this environment serves, pinned; `shoal promote` writes it."""
     serving: Serving | None = None
     """How the pinned release is served; without this section, or without a release, nothing is."""
 
@@ -385,6 +383,8 @@ class Environment(WorkloadSettings):
     """
     delivery: Delivery | None = None
     """Whose workflows may deploy this environment."""
+    release: Release | None = None
+    """The model that it serves, pinned; `shoal promote` writes it, into `NAME.release.yaml`."""
 
     @property
     def title(self) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from config.loader import environment_file, load_environment, load_source, workloads_of
 from config.names import Names
 from config.release import Release
-from config.release_text import release_in, with_release
+from config.release_file import pins_in, pins_of, text_of
 from config.settings import Environment
 from shoal.verbs import registry
 from shoal.verbs.errors import (
@@ -123,24 +124,27 @@ class PromotionStep:
         """Return the commit that pins the release, made now or by an earlier call.
 
         A merged commit is replaced: the file pins something else now, so it was reverted, and git
-        would not merge the old commit again. A commit that was not merged only has to pin the same:
-        the rest of the file may have changed since, which git merges. Raises PromotionError if the
-        branch pins something else.
+        would not merge the old commit again. So is one that was made when another workload pinned
+        something else: the file is written whole. Raises PromotionError if the branch pins
+        something else.
         """
-        file, branch = environment_file(self.destination.name), self.branch(pinned)
-        workload = self.destination.workload if self.destination.workloads else None
-        text = (self.root / file).read_bytes().decode()
-        content = with_release(text, pinned, file, workload)
+        branch, workload = self.branch(pinned), self.destination.workload
+        file = pins_of(environment_file(self.destination.name))
+        before = self._pins("HEAD", file)
+        after = before | {workload: pinned.model_dump(mode="json")}
         commit = self.repository.commit_of(branch)
         if commit is None or self.repository.has_merged(branch):
-            return self.repository.commit(branch, file, content, message)
-        if self._pinned_in(commit, file) != release_in(content, workload):
+            return self.repository.commit(branch, file, text_of(after), message)
+        if self._pins(commit, file).get(workload) != after[workload]:
             raise PromotionError(
                 f"branch {branch} is there and pins something else; delete it (git branch -D"
                 f" {branch}), or merge it"
             )
-        if self._pinned_in(f"{commit}^", file) == release_in(text, workload):
+        proposed_on = self._pins(f"{commit}^", file)
+        if proposed_on == before:
             return commit
+        if proposed_on.get(workload) == before.get(workload):
+            return self.repository.commit(branch, file, text_of(after), message)
         what = (
             f"branch {branch} was made when {self.destination.title} pinned something else, and git"
             " merges it no more"
@@ -150,9 +154,9 @@ class PromotionStep:
             " again"
         )
 
-    def _pinned_in(self, commit: str, file: str) -> object:
-        workload = self.destination.workload if self.destination.workloads else None
-        return release_in(self.repository.text(commit, file), workload)
+    def _pins(self, commit: str, file: str) -> dict[str, Any]:
+        """Return what a commit's file pins, by workload: nothing where it has no such file."""
+        return pins_in(self.repository.text(commit, file) or "")
 
 
 def _destination(root: Path, name: str, workload: str | None) -> Environment:

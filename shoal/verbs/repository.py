@@ -94,9 +94,12 @@ class Repository:
             if details.split()[1] == "blob"
         }
 
-    def text(self, commit: str, file: str) -> str:
-        """Return the content of a file in `commit`."""
-        return self._git("show", f"{commit}:{self._prefix()}{file}")
+    def text(self, commit: str, file: str) -> str | None:
+        """Return the content of a file in `commit`; None where it is not there."""
+        path = f"{self._prefix()}{file}"
+        if not self._git("ls-tree", "--full-tree", commit, "--", path):
+            return None
+        return self._git("show", f"{commit}:{path}")
 
     def commit(self, branch: str, file: str, content: str, message: str) -> str:
         """Point `branch`, new or moved, at one commit on HEAD in which `file` has `content`.
@@ -122,8 +125,9 @@ class Repository:
         return commit
 
     def push(self, remote: str, branch: str) -> None:
-        """Push the branch to the branch of the same name."""
-        self._git("push", "--quiet", remote, f"refs/heads/{branch}:refs/heads/{branch}")
+        """Push the branch to the branch of the same name, which it may have replaced."""
+        reference = f"refs/heads/{branch}:refs/heads/{branch}"
+        self._git("push", "--quiet", "--force-with-lease", remote, reference)
 
     def _prefix(self) -> str:
         """Return the checkout's path in the repository: empty, or with a slash at its end."""

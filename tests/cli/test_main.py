@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from config.loader import load_environment
-from config.release_text import with_release
+from config.release_file import text_of
 from config.settings import Target as TargetKind
 from shoal.cli.lazy import Deferred
 from shoal.cli.main import main
@@ -93,13 +93,13 @@ def test_check_refuses_smddp_where_it_cannot_run(
 def test_check_refuses_a_release_of_a_strangers_registry_and_names_the_line(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = checkout / "environments" / "prod.yaml"
-    text = with_release(file.read_text(), RELEASE, file.name)
+    file = checkout / "environments" / "prod.release.yaml"
+    text = text_of({"mnist": RELEASE.model_dump(mode="json")})
     file.write_text(text.replace("111122223333:model-package", "999988887777:model-package"))
     assert main(["--root", str(checkout), "check"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     number = file.read_text()[: file.read_text().index("model_package_arn")].count("\n") + 1
-    assert line.startswith(f"environments/prod.yaml:{number}: release.model_package_arn = ")
+    assert line.startswith(f"environments/prod.release.yaml:{number}: release.model_package_arn = ")
 
 
 def test_check_says_what_runs_where_the_fallback_does(

@@ -229,7 +229,7 @@ def test_a_pinned_hash_that_is_not_that_of_the_bytes_is_refused(
     released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
     released.merge(promoted(released, good))
-    file = released.root / "environments/staging.yaml"
+    file = released.root / "environments/staging.release.yaml"
     file.write_text(file.read_text().replace(pinned(released).model_data_sha256, "0" * 64))
     released.commit("Tamper")
     assert f"pinned is {'0' * 64} with" in refusal(released, capsys, *TO_PROD)
@@ -313,7 +313,7 @@ def test_an_archive_that_was_changed_and_pinned_by_hand_goes_no_further_than_sta
     head = registry.s3.head_object(
         Bucket=registry.bucket, Key=package.model.removeprefix(f"s3://{registry.bucket}/")
     )
-    file, before = released.root / "environments/staging.yaml", pinned(released)
+    file, before = released.root / "environments/staging.release.yaml", pinned(released)
     now = file.read_text().replace(
         before.model_data_sha256, hashlib.sha256(new_archive).hexdigest()
     )
@@ -326,7 +326,7 @@ def test_a_pinned_commit_that_is_not_in_the_repository_is_refused(
     released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
     released.merge(promoted(released, good))
-    file = released.root / "environments/staging.yaml"
+    file = released.root / "environments/staging.release.yaml"
     file.write_text(file.read_text().replace(pinned(released).code_commit, "0" * 40))
     released.commit("Tamper")
     line = refusal(released, capsys, *TO_PROD)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from config.loader import load_environment
+from config.loader import load_environment, load_workloads
 from config.names import Names
 from shoal.verbs.local_server import LocalServer
+from shoal.verbs.promotion_path import PromotionStep
+from shoal.verbs.repository import Repository
 from tests.cli.several import DEV, STAGING, checkout_of_two
 from tests.cli.test_promote import refusal
 from tests.cli.trained import Checkout, Registry
+from tests.config.releases import numbered
 from tests.repository import CHECKOUT
 from tests.verbs.conftest import ACCOUNT
 
@@ -21,8 +25,12 @@ TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
 
 @pytest.fixture
 def two(tmp_path: Path, local_server: LocalServer) -> Checkout:
+    return made(tmp_path, local_server.state)
+
+
+def made(folder: Path, state: Path) -> Checkout:
     """Return a checkout whose dev and staging have two workloads each, in one account."""
-    checkout = Checkout.new(tmp_path, local_server.state)
+    checkout = Checkout.new(folder, state)
     code, environments = checkout.root / "training_code", checkout.root / "environments"
     shutil.copytree(CHECKOUT / "training_code" / "houses", code / "houses")
     shutil.copytree(
@@ -79,6 +87,28 @@ def test_a_release_of_one_workload_changes_nothing_of_the_other(
     lines = capsys.readouterr().out.splitlines()
     assert "staging mnist: pins no release" in lines
     assert f"staging houses: pins {package.arn}" in lines
+
+
+def test_a_proposal_is_made_again_when_another_workload_was_released_since(tmp_path: Path) -> None:
+    """The file is written whole, so git would not merge two that add it."""
+    checkout = made(tmp_path, tmp_path)
+    root = checkout.root
+
+    def propose(workload: str, number: int) -> str:
+        dev, staging = (
+            load_environment(name, root, workload=workload) for name in ("dev", "staging")
+        )
+        step = PromotionStep(root, Repository(root, os.environ), dev, staging, dev)
+        release = numbered(number)
+        step.commit(release, "Pin it")
+        return step.branch(release)
+
+    mnist, houses = propose("mnist", 2), propose("houses", 3)
+    checkout.merge(mnist)
+    assert propose("houses", 3) == houses
+    checkout.merge(houses)
+    pins = [each.release for each in load_workloads("staging", root)]
+    assert pins == [numbered(2), numbered(3)]
 
 
 def test_a_workload_that_there_is_not_is_refused(

@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 from config.loader import load_environment
 from config.names import Names
 from config.release import Release
+from config.release_file import pins_in, text_of
 from shoal.verbs.errors import NotFoundError
 from shoal.verbs.release_status import Answer, ReleaseTargets, compare
 from shoal.verbs.target import Target
@@ -420,10 +421,9 @@ def test_what_was_changed_by_hand_in_the_file_disagrees_with_the_registry(
     staged: tuple[Checkout, Package], capsys: pytest.CaptureFixture[str], key: str, text: str
 ) -> None:
     checkout, _ = staged
-    file = checkout.root / "environments/staging.yaml"
-    block = yaml.safe_load(file.read_text())
-    block["release"] |= yaml.safe_load(text)
-    file.write_text(yaml.safe_dump(block))
+    file = checkout.root / "environments/staging.release.yaml"
+    pins = pins_in(file.read_text())
+    file.write_text(text_of({"mnist": pins["mnist"] | yaml.safe_load(text)}))
     code, output = lines(checkout, capsys, "staging")
     (answer,) = [
         line for line in output if line.strip().startswith(("DIFFERS registry", "ok      registry"))

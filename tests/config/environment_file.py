@@ -9,6 +9,7 @@ import yaml
 
 from config.errors import ConfigError
 from config.loader import load
+from config.release_file import text_of
 from tests.repository import CHECKOUT
 
 VALID: dict[str, Any] = {
@@ -31,10 +32,26 @@ def write(folder: Path, text: str, name: str = "test") -> Path:
     return path
 
 
+def write_settings(folder: Path, settings: dict[str, Any], name: str = "test") -> Path:
+    """Write an environment's file and, where it has a release, the file of its pins; return the
+    first.
+    """
+    own = {key: value for key, value in settings.items() if key != "release"}
+    if "release" in settings:
+        (folder / f"{name}.release.yaml").write_text(
+            text_of({settings["workload"]: settings["release"]}), encoding="utf-8"
+        )
+    return write(folder, yaml.safe_dump(own, sort_keys=False), name)
+
+
 def lines_of(folder: Path, text: str) -> list[str]:
     """Return what a user reads when the file `test.yaml` has this text."""
+    return _lines_about(write(folder, text))
+
+
+def _lines_about(file: Path) -> list[str]:
     try:
-        load(write(folder, text), shown_as="environments/test.yaml")
+        load(file, shown_as="environments/test.yaml")
     except ConfigError as error:
         return str(error).splitlines()
     return []
@@ -42,4 +59,4 @@ def lines_of(folder: Path, text: str) -> list[str]:
 
 def lines_with(folder: Path, changes: dict[str, Any]) -> list[str]:
     """Return what a user reads when the valid file has `changes`."""
-    return lines_of(folder, yaml.safe_dump(VALID | changes, sort_keys=False))
+    return _lines_about(write_settings(folder, VALID | changes))

@@ -8,13 +8,14 @@ import re
 import pytest
 
 from config.expected import FORMS
+from config.release import Release
 from config.schema import schema
 from config.settings import Environment
 from config.workload import Workload
 
 
 def test_every_pattern_of_the_settings_has_words_and_no_other_has() -> None:
-    text = json.dumps([schema(Environment), schema(Workload)])
+    text = json.dumps([schema(Environment), schema(Workload), Release.model_json_schema()])
     string = r'("(?:[^"\\]|\\.)*")'
     of_values = {json.loads(each) for each in re.findall(rf'"pattern": {string}', text)}
     of_names = {json.loads(each) for each in re.findall(rf'"patternProperties": {{{string}', text)}

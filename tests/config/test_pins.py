@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from config.loader import load_environment
 from config.pins import problems
-from tests.config.environment_file import VALID, link_workloads, write
+from tests.config.environment_file import VALID, link_workloads, write_settings
 from tests.config.releases import CONTENT
 
 FOLLOWS = {"dev": None, "staging": "dev", "prod": "staging"}
@@ -26,7 +25,7 @@ def lines(root: Path, name: str, sources: dict[str, str | None], **changes: Any)
         document = VALID | {"name": each} | ({"promoted_from": source} if source else {})
         if each == name:
             document["release"] = CONTENT | changes
-        write(root / "environments", yaml.safe_dump(document), each)
+        write_settings(root / "environments", document, each)
     return [each.line("") for each in problems(load_environment(name, root), root)]
 
 
@@ -48,7 +47,7 @@ def test_a_version_of_another_registry_is_refused(tmp_path: Path, arn: str) -> N
     (line,) = lines(tmp_path, "prod", FOLLOWS, model_package_arn=arn)
     assert line.startswith(f'release.model_package_arn = "{arn[:60]}')
     assert "is no version of dev, which trains what is served here: arn:aws:sagemaker:" in line
-    assert line.endswith("take the section out, and let `shoal promote` write it")
+    assert line.endswith("take it out of the file, and let `shoal promote` write it")
 
 
 @pytest.mark.parametrize(

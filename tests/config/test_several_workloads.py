@@ -161,7 +161,14 @@ def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: 
             "workloads.mnist.observability.log_retention_days: counts for what the workloads share",
         ),
         ({"workload": "mnist"}, "workload: is one workload's, and this file has several"),
-        ({"release": CONTENT}, "release: is one workload's, and this file has several"),
+        (
+            {"release": CONTENT},
+            "release: is no key here any more: environments/team.release.yaml has what is pinned",
+        ),
+        (
+            {"workloads": {"mnist": {"release": CONTENT}}},
+            "workloads.mnist.release: is no key here any more: environments/team.release.yaml",
+        ),
         (
             {"workloads": {"mnist": {"training": {"instance_count": 0}}, "houses": {}}},
             "workloads.mnist.training.instance_count = 0: must be at least 1",

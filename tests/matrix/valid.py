@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from config.loader import load
 from config.regions import az_id_prefixes
 from config.settings import Environment
+from tests.config.environment_file import write_settings
 from tests.config.releases import trained_by
 from tests.matrix.regions import smddp_regions
 
@@ -209,7 +208,6 @@ def environment(name: str, folder: Path) -> Environment:
     network = dict(changes.pop("network", {}))
     if "serving" in changes:
         changes["release"] = trained_by(name, region)
-    file = folder / f"{name}.yaml"
     written = {
         "name": name,
         "workload": "mnist",
@@ -221,8 +219,7 @@ def environment(name: str, folder: Path) -> Environment:
         "evaluation": {"gates": [{"metric": "accuracy", "at_least": 0.98}]}
         | changes.get("evaluation", {}),
     }
-    file.write_text(yaml.safe_dump(written), encoding="utf-8")
-    return load(file)
+    return load(write_settings(folder, written, name))
 
 
 def zones(region: str, network: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from aws_cdk.assertions import Template  # noqa: E402
 
 from stacks.app import ShoalApp  # noqa: E402
 from stacks.network_stack import NetworkStack  # noqa: E402
+from tests.config.environment_file import write_settings  # noqa: E402
 from tests.repository import ROOT  # noqa: E402
 
 TRAINING_SUBNET, HOSTING_SUBNETS = (
@@ -35,8 +36,7 @@ EXISTING: dict[str, Any] = {
 def variant(folder: Path, name: str, **sections: Any) -> Environment:
     """Return dev under another name, with whole sections replaced."""
     content = yaml.safe_load((ROOT / "environments" / "dev.yaml").read_text(encoding="utf-8"))
-    file = folder / f"{name}.yaml"
-    file.write_text(yaml.safe_dump({**content, "name": name, **sections}), encoding="utf-8")
+    file = write_settings(folder, {**content, "name": name, **sections}, name)
     return load(file, root=ROOT)
 
 
