@@ -89,5 +89,5 @@ def _data(findings: Mapping[Finding, Sequence[str]], count: int) -> Iterator[dic
 
 def _line(finding: Finding, workloads: Sequence[str]) -> str:
     whose = f"{', '.join(workloads)}: " if workloads else ""
-    text = f"{_MARKS[finding.state]}{whose}{finding.question}: {finding.says}"
+    text = f"{_MARKS[finding.state]}{whose}{finding.question}: {finding.message}"
     return f"{text}; {finding.advice}" if finding.advice else text

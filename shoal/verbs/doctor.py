@@ -1,7 +1,7 @@
 """Find out everything that can be known before money is spent: one finding per question.
 
 AWS is only asked, never changed. Quotas are found by the names that Service Quotas gives them.
-Where an instance type is offered is EC2's word, because SageMaker has no API for it.
+EC2 says where an instance type is offered; SageMaker has no API for that.
 """
 
 from __future__ import annotations
@@ -64,8 +64,16 @@ class Finding:
 
     question: str
     state: State
-    says: str
+    message: str
     advice: str = ""
+
+
+def _ok(question: str, message: str) -> Finding:
+    return Finding(question, State.OK, message)
+
+
+def _failed(question: str, message: str, advice: str) -> Finding:
+    return Finding(question, State.FAILED, message, advice)
 
 
 @dataclass(frozen=True)
@@ -141,13 +149,12 @@ class Doctor:
         caller = self.target.client("sts").get_caller_identity()
         account = self.environment.account
         if caller["Account"] == account:
-            yield Finding("credentials", State.OK, f"{caller['Arn']}")
+            yield _ok("credentials", f"{caller['Arn']}")
         else:
-            says = f"they belong to account {caller['Account']}, the environment to {account}"
-            yield Finding(
+            message = f"they belong to account {caller['Account']}, the environment to {account}"
+            yield _failed(
                 "credentials",
-                State.FAILED,
-                says,
+                message,
                 f"use credentials of account {account}, or correct the key account",
             )
 
@@ -158,11 +165,10 @@ class Doctor:
         ]
         status = regions[0].get("OptInStatus", "opt-in-not-required") if regions else "not known"
         if status in _ENABLED_STATUSES:
-            yield Finding("region", State.OK, f"{name} ({status})")
+            yield _ok("region", f"{name} ({status})")
         else:
-            yield Finding(
+            yield _failed(
                 "region",
-                State.FAILED,
                 f"{name} is {status}",
                 "enable the region for the account, or choose another",
             )
@@ -175,25 +181,22 @@ class Doctor:
             yield self._not_bootstrapped()
             return
         if version < MIN_BOOTSTRAP_VERSION:
-            says = (
+            message = (
                 f"version {version} is older than {MIN_BOOTSTRAP_VERSION}, which the templates need"
             )
-            yield Finding(
-                "bootstrap", State.FAILED, says, "bootstrap again: .venv/bin/cdk bootstrap"
-            )
+            yield _failed("bootstrap", message, "bootstrap again: .venv/bin/cdk bootstrap")
             return
         mistakes = list(asset_mistakes(self.target, self.environment))
-        for says, advice in mistakes:
-            yield Finding("bootstrap", State.FAILED, says, advice)
+        for message, advice in mistakes:
+            yield _failed("bootstrap", message, advice)
         if not mistakes:
-            yield Finding("bootstrap", State.OK, f"version {version}")
+            yield _ok("bootstrap", f"version {version}")
 
     def _not_bootstrapped(self) -> Finding:
         if others := other_qualifiers(self.target):
             place = f"aws://{self.environment.account}/{self.environment.region}"
-            return Finding(
+            return _failed(
                 "bootstrap",
-                State.FAILED,
                 f"the CDK is bootstrapped with the qualifier {', '.join(others)} only; Shoal uses"
                 f" {QUALIFIER}",
                 f"bootstrap a second time: .venv/bin/cdk bootstrap {place} --toolkit-stack-name"
@@ -208,11 +211,8 @@ class Doctor:
     def _network(self) -> Iterator[Finding]:
         problems = check_network(self.target, self.environment, self.needs.addresses)
         for problem in problems:
-            yield Finding(
-                "network",
-                State.FAILED,
-                f"{problem.key} = {problem.value}: {problem.message}",
-                problem.advice,
+            yield _failed(
+                "network", f"{problem.key} = {problem.value}: {problem.message}", problem.advice
             )
         if not problems:
             network = self.environment.network
@@ -221,9 +221,8 @@ class Doctor:
                 if network.existing
                 else "a new VPC; its zones exist"
             )
-            yield Finding(
+            yield _ok(
                 "network",
-                State.OK,
                 f"{kind} ({', '.join((network.training_az_id, *network.hosting_az_ids))})",
             )
 
@@ -259,15 +258,13 @@ class Doctor:
         zones = sorted(each["Location"] for page in pages for each in page["InstanceTypeOfferings"])
         question = f"{instance_type} in {zone}"
         if zone in zones:
-            return Finding(question, State.OK, "EC2 offers it there")
-        says = (
+            return _ok(question, "EC2 offers it there")
+        message = (
             f"EC2 offers it in {', '.join(zones)} only"
             if zones
             else f"EC2 does not offer it in {self.environment.region}"
         )
-        return Finding(
-            question, State.FAILED, says, "choose one of those zones, or another instance type"
-        )
+        return _failed(question, message, "choose one of those zones, or another instance type")
 
     def _quotas(self) -> Iterator[Finding]:
         pages = (
@@ -332,11 +329,8 @@ class Doctor:
         uri = image.uri()
         if uri is None:
             advice = f"run `shoal image build {self.environment.title}`"
-            return Finding(
-                "image for training",
-                State.FAILED,
-                f"images/{image.recipe} as it is here was not built",
-                advice,
+            return _failed(
+                "image for training", f"images/{image.recipe} as it is here was not built", advice
             )
         return self._image("training", uri)
 
@@ -354,9 +348,8 @@ class Doctor:
         image_id = {"imageDigest": digest} if digest else {"imageTag": tag}
         client = self.target.client("ecr") if parts[3] == self.target.region else None
         if client is None:
-            return Finding(
+            return _failed(
                 f"image for {use}",
-                State.FAILED,
                 f"{uri} is in another region",
                 f"use an image in {self.target.region}",
             )
@@ -364,12 +357,9 @@ class Doctor:
             registryId=parts[0], repositoryName=repository, imageIds=[image_id]
         )
         if answer["images"]:
-            return Finding(f"image for {use}", State.OK, uri)
-        return Finding(
-            f"image for {use}",
-            State.FAILED,
-            f"{uri} is not in its registry",
-            "correct the version or image_uri",
+            return _ok(f"image for {use}", uri)
+        return _failed(
+            f"image for {use}", f"{uri} is not in its registry", "correct the version or image_uri"
         )
 
     def _file_system(self) -> Iterator[Finding]:
@@ -379,18 +369,13 @@ class Doctor:
         ]
         for problem in problems:
             value = "" if problem.value is NOTHING else f" = {problem.value}"
-            yield Finding(
-                "file system",
-                State.FAILED,
-                f"{problem.key}{value}: {problem.message}",
-                problem.advice,
-            )
+            yield _failed("file system", f"{problem.key}{value}: {problem.message}", problem.advice)
         if file_system is not None and not problems:
-            says = (
+            message = (
                 f"{file_system.deployment_type} with {file_system.storage_capacity_gib} GiB is a"
                 " combination that FSx for Lustre has"
             )
-            yield Finding("file system", State.OK, says)
+            yield _ok("file system", message)
 
     def _boundary(self) -> Iterator[Finding]:
         name = self.environment.permissions_boundary
@@ -402,11 +387,10 @@ class Doctor:
         )
         try:
             iam.get_policy(PolicyArn=arn)
-            yield Finding("permissions boundary", State.OK, arn)
+            yield _ok("permissions boundary", arn)
         except iam.exceptions.NoSuchEntityException:
-            yield Finding(
+            yield _failed(
                 "permissions boundary",
-                State.FAILED,
                 f"there is no policy {arn}",
                 "create it, or correct permissions_boundary",
             )
@@ -417,7 +401,7 @@ class Doctor:
         elsewhere = {name: each.uri for name, each in data.channels.items() if each.uri}
         empty = {name: uri for name, uri in (below | elsewhere).items() if not self._has_files(uri)}
         if not empty:
-            yield Finding("dataset", State.OK, ", ".join([names.dataset_uri, *elsewhere.values()]))
+            yield _ok("dataset", ", ".join([names.dataset_uri, *elsewhere.values()]))
             return
         if empty == below:
             empty = {"dataset": names.dataset_uri}
@@ -454,11 +438,11 @@ class Doctor:
             deleted_at = client.describe_secret(SecretId=name).get("DeletedDate")
         except client.exceptions.ResourceNotFoundException:
             advice = f"aws secretsmanager create-secret --name {name} --secret-string file://FILE"
-            return Finding(question, State.FAILED, "there is no such secret", advice)
+            return _failed(question, "there is no such secret", advice)
         if deleted_at:
             advice = f"aws secretsmanager restore-secret --secret-id {name}"
-            return Finding(question, State.FAILED, "it is about to be deleted", advice)
-        return Finding(question, State.OK, "it is there; nobody looked into it")
+            return _failed(question, "it is about to be deleted", advice)
+        return _ok(question, "it is there; nobody looked into it")
 
 
 def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
@@ -471,20 +455,20 @@ def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
             "look in its console",
         )
     if quota["Value"] >= needed:
-        return Finding(question, State.OK, f"{quota['Value']:g}, and {needed} needed")
+        return _ok(question, f"{quota['Value']:g}, and {needed} needed")
     advice = (
         "aws service-quotas request-service-quota-increase --service-code sagemaker --quota-code"
         f" {quota['QuotaCode']}"
     )
-    says = f"{quota['Value']:g}, and {needed} needed; an increase takes hours to days"
-    return Finding(question, State.FAILED, says, f"{advice} --desired-value {needed}")
+    message = f"{quota['Value']:g}, and {needed} needed; an increase takes hours to days"
+    return _failed(question, message, f"{advice} --desired-value {needed}")
 
 
 def _as_optional(finding: Finding, who: str) -> Finding:
     """Return the finding about what only some need, as a warning if it failed."""
     if finding.state is not State.FAILED:
         return finding
-    return replace(finding, state=State.WARNING, says=f"{finding.says} (only {who})")
+    return replace(finding, state=State.WARNING, message=f"{finding.message} (only {who})")
 
 
 def _split(image: str) -> tuple[str, str, str]:

@@ -71,7 +71,7 @@ def test_an_environment_that_can_run_has_no_failed_finding(target: Target) -> No
 def test_credentials_of_another_account_end_the_examination(target: Target) -> None:
     environment = changed().model_copy(update={"account": "999988887777"})
     (only,) = examined(target, environment).values()
-    assert (only.state, "belong to account 111122223333" in only.says) == (State.FAILED, True)
+    assert (only.state, "belong to account 111122223333" in only.message) == (State.FAILED, True)
 
 
 def test_a_quota_that_is_too_small_is_said_with_the_command_that_asks_for_more(
@@ -80,7 +80,7 @@ def test_a_quota_that_is_too_small_is_said_with_the_command_that_asks_for_more(
     name = "ml.p4d.24xlarge for training job usage"
     with quota(target, name, 0):
         finding = examined(target, changed())[f"quota: {name}"]
-    assert (finding.state, finding.says) == (
+    assert (finding.state, finding.message) == (
         State.FAILED,
         "0, and 1 needed; an increase takes hours to days",
     )
@@ -100,7 +100,7 @@ def test_an_instance_type_that_the_zone_does_not_have_is_said_with_those_that_ha
     finding = examined(target, changed(network={"training_az_id": "use1-az5"}))[
         "ml.p4d.24xlarge in use1-az5"
     ]
-    assert (finding.state, "EC2 offers it in use1-az" in finding.says) == (State.FAILED, True)
+    assert (finding.state, "EC2 offers it in use1-az" in finding.message) == (State.FAILED, True)
 
 
 def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
@@ -112,7 +112,7 @@ def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
     assert findings["quota: ml.p3dn.24xlarge for training job usage"].state is State.WARNING
     assert (
         "only executions that choose it"
-        in findings["quota: ml.p3dn.24xlarge for training job usage"].says
+        in findings["quota: ml.p3dn.24xlarge for training job usage"].message
     )
     assert "ml.p3dn.24xlarge in use1-az4" in findings
 
@@ -127,9 +127,9 @@ def test_what_serves_needs_a_quota_for_two_fleets_and_training_only_where_it_tra
     )
     with quota(target, training, 0), quota(target, hosting, 4):
         findings = examined(target, staging)
-    assert findings[f"quota: {hosting}"].says.startswith("4, and 5 needed; ")
+    assert findings[f"quota: {hosting}"].message.startswith("4, and 5 needed; ")
     assert findings[f"quota: {hosting}"].state is State.FAILED
-    assert findings[f"quota: {training}"].says.endswith(
+    assert findings[f"quota: {training}"].message.endswith(
         "(only a training needs it; releases come from dev)"
     )
     assert findings[f"quota: {training}"].state is State.WARNING
@@ -167,7 +167,7 @@ def test_a_file_system_that_fsx_does_not_have_fails(target: Target) -> None:
 
 def test_a_way_of_reading_without_its_file_system_fails(target: Target) -> None:
     finding = examined(target, changed(data={"input_mode": InputMode.FSX}))["file system"]
-    assert (finding.state, finding.says) == (
+    assert (finding.state, finding.message) == (
         State.FAILED,
         "data.input_mode = FSx: needs a file system",
     )
@@ -203,7 +203,7 @@ def test_credentials_that_a_region_does_not_know_may_be_good_elsewhere() -> None
             Target("111122223333", "us-east-1", f"http://127.0.0.1:{server.server_port}"), changed()
         ).values()
         server.shutdown()
-    assert (only.question, only.state, "InvalidClientTokenId" in only.says) == (
+    assert (only.question, only.state, "InvalidClientTokenId" in only.message) == (
         "credentials",
         State.FAILED,
         True,
@@ -213,7 +213,7 @@ def test_credentials_that_a_region_does_not_know_may_be_good_elsewhere() -> None
 
 def test_a_zone_that_the_account_does_not_have_fails(target: Target) -> None:
     finding = examined(target, changed(network={"training_az_id": "euc1-az1"}))["network"]
-    assert (finding.state, "is not a zone that account" in finding.says) == (State.FAILED, True)
+    assert (finding.state, "is not a zone that account" in finding.message) == (State.FAILED, True)
 
 
 def test_an_image_that_is_not_in_its_registry_fails(target: Target) -> None:
@@ -261,7 +261,9 @@ def test_an_image_that_the_account_should_have_built_is_looked_for_in_its_regist
     )
     ecr.create_repository(repositoryName=name)
     target.client("ssm").put_parameter(Name=built.parameter, Type="String", Value=uri)
-    assert "is not in its registry" in examined(target, changed(), needs)["image for training"].says
+    assert (
+        "is not in its registry" in examined(target, changed(), needs)["image for training"].message
+    )
 
 
 def test_an_image_outside_ecr_is_unknown(target: Target) -> None:
@@ -314,7 +316,7 @@ def test_a_bootstrap_with_another_qualifier_is_refused_with_the_command_for_a_se
     with bootstrapped(target, qualifier="team1"):
         finding = examined(target, changed())["bootstrap"]
     assert finding.state is State.FAILED
-    assert "with the qualifier team1 only" in finding.says
+    assert "with the qualifier team1 only" in finding.message
     assert "--toolkit-stack-name CDKToolkit-shoal --qualifier hnb659fds" in finding.advice
 
 
@@ -323,8 +325,8 @@ def test_a_bucket_under_a_key_that_only_the_account_may_use_is_refused(target: T
     with bootstrapped(target, KMSMasterKeyID=key):
         finding = examined(target, changed())["bootstrap"]
     assert finding.state is State.FAILED
-    assert f"encrypted with {key}" in finding.says
-    assert "role/shoal-mnist-dev-us-east-1-training, " in finding.says
+    assert f"encrypted with {key}" in finding.message
+    assert "role/shoal-mnist-dev-us-east-1-training, " in finding.message
 
 
 def test_the_customer_key_of_the_bootstrap_itself_is_fine(target: Target) -> None:
@@ -375,7 +377,7 @@ def test_a_dataset_that_was_uploaded_is_found(target: Target) -> None:
         s3.delete_object(Bucket=bucket, Key=key)
     s3.delete_bucket(Bucket=bucket)
     assert (before, half.state, after) == (State.WARNING, State.WARNING, State.OK)
-    assert half.says == f"nothing is at s3://{bucket}/datasets/mnist/test/ yet"
+    assert half.message == f"nothing is at s3://{bucket}/datasets/mnist/test/ yet"
 
 
 def test_a_secret_must_be_there(target: Target) -> None:
@@ -388,4 +390,4 @@ def test_a_secret_must_be_there(target: Target) -> None:
     answers = [findings[f"secret {name}"] for name in names]
     assert [each.state for each in answers] == [State.OK, State.FAILED, State.FAILED]
     assert answers[1].advice == f"aws secretsmanager restore-secret --secret-id {names[1]}"
-    assert answers[2].says == "there is no such secret"
+    assert answers[2].message == "there is no such secret"
