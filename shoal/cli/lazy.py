@@ -10,6 +10,12 @@ from importlib import import_module
 
 import click
 
+FORMER = {
+    "drift": "use `shoal diff`, `cdk drift`, and `shoal release status` for what is pinned and"
+    " served",
+}
+"""Commands that are gone, and what to use instead."""
+
 
 class Deferred(click.Command):
     """A placeholder in the group's help: a command's name, its location, and the beginning of its
@@ -36,5 +42,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] in FORMER:
+            ctx.fail(f"There is no command '{args[0]}' any more; {FORMER[args[0]]}.")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Deferred) else command, rest

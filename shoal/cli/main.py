@@ -72,12 +72,6 @@ _COMMANDS = (
         "Ask AWS what decides whether ENV can be deployed and can train.",
     ),
     Deferred(
-        "drift",
-        "shoal.cli.drift:show_drift",
-        "Compare what is live in ENV with what the checkout says: pipeline, roles, schedules,"
-        " rules, release and endpoint.",
-    ),
-    Deferred(
         "export",
         "shoal.cli.runs:export",
         "Write RUN (an ARN, an id, `latest`, or `all`) to MLflow; again, it is brought up to date.",

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
 import click
 
 from config.loader import environment_names, load_workloads
 from config.names import Names
 from config.settings import Environment
+from config.smoke_test import Accept
+from config.workload import load_workload, workload_folder
 from shoal.cli.options import local_option, session_command
 from shoal.cli.release_message import message_of
-from shoal.verbs import registry
-from shoal.verbs.errors import DisagreementError, NotFoundError, PromotionError
+from shoal.verbs import invoke, registry
+from shoal.verbs.errors import DisagreementError, NotFoundError, PromotionError, UsageError
 from shoal.verbs.promotion import Verification
 from shoal.verbs.promotion_path import PromotionStep, package_arn, release_targets
 from shoal.verbs.registry import APPROVED, REJECTED
-from shoal.verbs.release_status import compare
+from shoal.verbs.release_status import Answer, compare
 from shoal.verbs.workspace import Session, Workspace
 
 _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
@@ -123,19 +130,30 @@ def release() -> None:
 
 @release.command()
 @click.argument("environments", metavar="[ENV]...", nargs=-1)
+@click.option(
+    "--invoke", "asks", is_flag=True, help="Ask the endpoint, too, which model it has loaded."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the answers as JSON, nothing else.")
 @local_option
 @click.pass_obj
-def status(workspace: Workspace, environments: tuple[str, ...], local: bool) -> None:
-    """Show what each environment pins, what is there, and whether they agree; exit code 1 where
-    they do not or nobody could be asked.
+def status(
+    workspace: Workspace, environments: tuple[str, ...], asks: bool, as_json: bool, local: bool
+) -> None:
+    """Show what each environment pins, what is deployed and what serves; exit code 1 where they do
+    not agree or nobody could be asked. `shoal diff` and `cdk drift` compare everything else.
     """
-    names = environments or tuple(environment_names(workspace.root))
-    disagreeing = [
-        view.title
-        for name in names
-        for view in load_workloads(name, workspace.root)
-        if not _agrees(workspace, view, local)
-    ]
+    rows, disagreeing = [], []
+    for name in environments or environment_names(workspace.root):
+        for view in load_workloads(name, workspace.root):
+            answers = list(_answers(workspace, view, asks, local))
+            of_view = {"environment": view.name, "workload": view.workload}
+            rows += [of_view | asdict(answer) for answer in answers]
+            if not as_json:
+                _print(view, answers)
+            if not all(answer.agrees for answer in answers):
+                disagreeing.append(view.title)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
     if disagreeing:
         raise DisagreementError(f"not in agreement with what they pin: {', '.join(disagreeing)}")
 
@@ -150,13 +168,28 @@ def _newest(session: Session) -> str:
     return versions[0][0]
 
 
-def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool:
-    """Print the answers for one environment; return whether every one of them agrees."""
+def _answers(
+    workspace: Workspace, environment: Environment, asks: bool, local: bool
+) -> Iterator[Answer]:
+    targets = release_targets(workspace, environment, local)
+    root, workload = workspace.root, environment.workload
+
+    def ask(endpoint: str) -> Mapping[str, Any]:
+        test = load_workload(workload, root).smoke_test
+        requests = (each for each in (test.requests if test else ()) if each.accept is Accept.JSON)
+        if (request := next(requests, None)) is None:
+            raise UsageError(f"the smoke test of {workload} asks for no JSON, so nothing is asked")
+        return invoke.model_of(
+            targets.serving(), endpoint, request, workload_folder(workload, root)
+        )
+
+    endpoint = Names(environment).serving_endpoint
+    return compare(environment.release, targets, endpoint, ask if asks else None)
+
+
+def _print(environment: Environment, answers: Sequence[Answer]) -> None:
     pinned = environment.release
     pin = f"pins {pinned.model_package_arn}" if pinned else "pins no release"
     click.echo(f"{environment.title}: {pin}")
-    targets = release_targets(workspace, environment, local)
-    answers = list(compare(pinned, targets, Names(environment).serving_endpoint))
     for answer in answers:
-        click.echo(f"  {_MARKS[answer.agrees]}{answer.question}: {answer.says}")
-    return all(answer.agrees for answer in answers)
+        click.echo(f"  {_MARKS[answer.agrees]}{answer.question}: {answer.message}")

@@ -250,6 +250,11 @@ def test_every_verb_has_help_that_begins_as_the_list_of_verbs_says(
     assert capsys.readouterr().out.startswith(f"Usage: shoal {name}")
 
 
+def test_a_verb_that_is_gone_says_what_to_use_instead(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["drift", "dev"]) == 2
+    assert "no command 'drift' any more; use `shoal diff`" in capsys.readouterr().err
+
+
 def test_the_list_of_verbs_imports_none_of_them() -> None:
     """Imports are what makes `shoal --help` wait: 118 modules when this test was written, Python's
     own included.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ from tests.repository import ROOT
 from tests.verbs.conftest import ACCOUNT
 
 STATUS = ("release", "status")
+ENDPOINT = "shoal-mnist-staging"
 OWN = f"s3://shoal-mnist-staging-artifacts/models/{'a' * 64}/model.tar.gz"
 
 
@@ -144,7 +146,7 @@ def test_an_own_copy_in_parts_is_compared_by_the_checksum_of_its_parts(
         for each in compare(release, places, "shoal-mnist-staging")
         if each.question == "model data"
     )
-    assert (answer.says, answer.agrees) == (
+    assert (answer.message, answer.agrees) == (
         ("the own copy has the pinned composite sha256, 5 bytes", True)
         if own == b"large"
         else (
@@ -283,6 +285,10 @@ class Serving:
         return {"Containers": [{"ModelDataUrl": self._url}]}
 
 
+def nobody() -> Target:
+    raise NotFoundError("there is no registry here")
+
+
 def live(
     release: Release | None,
     served: str | None,
@@ -293,10 +299,6 @@ def live(
     serves: bool = True,
 ) -> Answer:
     """Return the answer about the endpoint; nothing else can be asked."""
-
-    def nobody() -> Target:
-        raise NotFoundError("there is no registry here")
-
     serving = cast(Target, Serving(served, failure, stack, image, status))
     places = targets(nobody, lambda: serving, archive_url=OWN, serves=serves)
     *_, answer = compare(release, places, "shoal-mnist-staging")
@@ -308,7 +310,7 @@ def test_an_endpoint_that_serves_the_pinned_version_agrees(
 ) -> None:
     checkout, _ = staged
     answer = live(pinned(checkout), OWN)
-    assert (answer.agrees, answer.says) == (
+    assert (answer.agrees, answer.message) == (
         True,
         f"shoal-mnist-staging is InService and serves {OWN}",
     )
@@ -323,10 +325,46 @@ def test_why_a_deployment_failed_is_called_old_where_what_is_pinned_is_served(
         live(pinned(checkout), f"{OWN}0", "it was slow"),
     )
     assert (old.agrees, now.agrees) == (True, False)
-    assert old.says.endswith(
+    assert old.message.endswith(
         "; as pinned; SageMaker still tells why an earlier deployment failed: it was slow"
     )
-    assert now.says.endswith(f"serves {OWN}0; a deployment failed: it was slow")
+    assert now.message.endswith(f"serves {OWN}0; a deployment failed: it was slow")
+
+
+@pytest.mark.parametrize(("other", "agrees"), [("", True), ("f" * 64, False), (None, False)])
+def test_each_container_says_what_it_has_loaded(
+    staged: tuple[Checkout, Package], other: str | None, agrees: bool
+) -> None:
+    """One of several with another model is found."""
+    release = pinned(staged[0])
+    said = cycle([release.content_sha256, release.content_sha256 if other == "" else other])
+    serving = cast(Target, Serving(OWN, "", None))
+    places = targets(nobody, lambda: serving, archive_url=OWN, serves=True)
+    *_, answer = compare(release, places, ENDPOINT, lambda _: {"content_sha256": next(said)})
+    assert (answer.question, answer.agrees) == ("content", agrees)
+    assert answer.message.startswith("5 answers say content ")
+    *_, answer = compare(release, places, ENDPOINT)
+    assert answer.question == "live"
+
+
+def test_the_answers_can_be_read_by_programs(
+    staged: tuple[Checkout, Package], capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout, _ = staged
+    capsys.readouterr()
+    assert checkout.shoal(*STATUS, "dev", "staging", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {(each["environment"], each["workload"]) for each in rows} == {
+        ("dev", "mnist"),
+        ("staging", "mnist"),
+    }
+    assert [each["question"] for each in rows if each["environment"] == "staging"] == [
+        "registry",
+        "model data",
+        "image",
+        "live",
+    ]
+    assert {each["agrees"] for each in rows} == {True}
 
 
 def test_an_endpoint_that_serves_another_version_disagrees(
@@ -343,7 +381,7 @@ def test_an_endpoint_that_runs_another_image_than_the_pinned_one_disagrees(
     release, other = pinned(checkout), f"sha256:{'f' * 64}"
     answer = live(release, OWN, image=f"registry/repository@{other}")
     assert answer.agrees is False
-    assert answer.says.endswith(
+    assert answer.message.endswith(
         f"serves {OWN}; the image that runs is {other}, pinned is {release.image_digest}"
     )
     assert live(release, OWN, image=f"registry/repository@{release.image_digest}").agrees is True
@@ -354,7 +392,7 @@ def test_an_endpoint_disagrees_where_nothing_is_pinned(released: Checkout) -> No
     assert load_environment("dev", released.root).release is None
     unpinned, nothing = live(None, "some package"), live(None, None)
     assert (unpinned.agrees, nothing.agrees) == (False, True)
-    assert unpinned.says.endswith(
+    assert unpinned.message.endswith(
         "; nothing is pinned: `shoal destroy staging --serving` deletes it"
     )
 
@@ -365,7 +403,7 @@ def test_an_endpoint_that_is_not_in_service_disagrees(
 ) -> None:
     checkout, _ = staged
     answer = live(pinned(checkout), OWN, "it ran out of memory", status=status)
-    assert (answer.agrees, answer.says) == (
+    assert (answer.agrees, answer.message) == (
         False,
         (
             f"shoal-mnist-staging is {status} and serves {OWN}; a deployment failed: it ran"
@@ -380,7 +418,7 @@ def test_an_endpoint_disagrees_where_the_file_says_nothing_of_serving_any_more(
     checkout, _ = staged
     answer = live(pinned(checkout), OWN, serves=False)
     assert answer.agrees is False
-    assert answer.says.endswith(
+    assert answer.message.endswith(
         "; the file has no section `serving`: `shoal destroy staging --serving` deletes it"
     )
     assert live(None, None, stack="ROLLBACK_COMPLETE", serves=False).agrees is False
@@ -395,7 +433,7 @@ def test_no_endpoint_disagrees_where_its_stack_was_deployed(
         "no endpoint shoal-mnist-staging, and its stack shoal-mnist-staging-serving is"
         " UPDATE_COMPLETE"
     )
-    assert (answer.agrees, answer.says) == (False, text)
+    assert (answer.agrees, answer.message) == (False, text)
     assert [
         live(release, None, stack=status).agrees
         for status in (None, "DELETE_COMPLETE", "REVIEW_IN_PROGRESS")
@@ -478,4 +516,4 @@ def test_what_these_credentials_may_not_read_is_named_and_is_no_disagreement(
         f"{key} not compared: these credentials may not read {what}" for key, what in unread.items()
     ]
     assert answer.agrees is True
-    assert answer.says.split("; ")[1:] == reasons
+    assert answer.message.split("; ")[1:] == reasons

@@ -113,7 +113,7 @@ def test_a_verb_of_one_workload_names_them_where_there_are_several(
     assert capsys.readouterr().err.splitlines() == [f"shoal: {TWO}"]
 
 
-@pytest.mark.parametrize("verb", ["run dev", "deploy dev", "diff dev", "drift dev", "sweep dev"])
+@pytest.mark.parametrize("verb", ["run dev", "deploy dev", "diff dev", "sweep dev"])
 def test_what_is_no_workload_is_told_which_there_are(
     verb: str, two: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

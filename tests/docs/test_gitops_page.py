@@ -102,8 +102,8 @@ def test_all_commands_of_the_page_are_in_blocks_with_prompts() -> None:
 
 
 def test_commands_in_another_order_or_with_other_output_are_a_mismatch() -> None:
-    transcript = "$ shoal deploy prod\nserving: 1\n\n$ shoal drift prod\nok\n"
-    deploy, drift = ("shoal deploy prod", ["serving: 1"]), ("shoal drift prod", ["ok"])
+    transcript = "$ shoal deploy prod\nserving: 1\n\n$ shoal release status prod\nok\n"
+    deploy, drift = ("shoal deploy prod", ["serving: 1"]), ("shoal release status prod", ["ok"])
     assert first_mismatch([deploy, drift], transcript) == []
     assert first_mismatch([drift, deploy], transcript) == ["shoal deploy prod", "serving: 1"]
     assert first_mismatch([("shoal deploy prod", ["ok"])], transcript) != []

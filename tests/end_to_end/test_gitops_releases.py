@@ -141,16 +141,15 @@ def test_what_git_says_is_what_is_live_after_the_revert_and_the_old_failure_is_c
     summary: dict[str, Any], transcript: str
 ) -> None:
     assert summary["without_drift"] == ["prod"]
-    drift = (
-        transcript.partition("$ shoal drift prod --local\n")[2].partition("\n\n")[0].splitlines()
-    )
-    (endpoint,) = (line for line in drift if line.startswith("ok      endpoint shoal-mnist-prod"))
+    command = "$ shoal release status prod --local --invoke\n"
+    lines = transcript.partition(command)[2].partition("\n\n")[0].splitlines()
+    (live,) = (line for line in lines if line.startswith("  ok      live: shoal-mnist-prod"))
     assert (
-        ": as pinned; SageMaker still tells why an earlier deployment failed: The deployment of "
-        in endpoint
+        "; as pinned; SageMaker still tells why an earlier deployment failed: The deployment of "
+        in live
     )
     said = "answers say content " + summary["canary"]["new_model"]
-    assert any(line.startswith("ok ") and line.endswith(said) for line in drift)
+    assert any(line.startswith("  ok ") and line.endswith(said) for line in lines)
 
 
 def test_the_policies_of_roles_were_applied_and_roles_of_each_account_acted(

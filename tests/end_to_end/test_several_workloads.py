@@ -172,7 +172,7 @@ def run_all_at_once(three: Three) -> None:
     three.at_once(*(("run", "dev", each, "--follow", *lenient.get(each, ())) for each in WORKLOADS))
     assert "gate: rmse" in three.shoal("status dev houses latest")
     assert "gate: accuracy" in three.shoal("status dev mnist latest")
-    assert three.shoal("drift dev", "--no-invoke").count("ok      pipeline") == 3
+    assert three.shoal("release status dev").count("ok      live") == 3
 
 
 def promote_one_beside_the_others(three: Three) -> None:

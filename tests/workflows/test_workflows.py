@@ -266,7 +266,7 @@ def test_a_promotion_is_of_the_workloads_that_are_in_the_file_whatever_the_input
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ('.venv/bin/shoal drift "$ENVIRONMENT" --no-invok', "No such option '--no-invok'"),
+        ('.venv/bin/shoal release status "$ENVIRONMENT" --invok', "No such option '--invok'"),
         (
             (
                 '.venv/bin/python -m shoal.cli promote --from "$FROM" --to "$TO"'
@@ -286,16 +286,17 @@ def test_a_call_that_shoal_would_refuse_is_found(call: str, says: str) -> None:
 
 
 def test_what_the_shell_keeps_is_no_argument() -> None:
-    script = '.venv/bin/shoal drift "$NAME" 2> said || .venv/bin/shoal release status dev; exit 1'
-    assert list(calls(script)) == [["drift", "dev"], ["release", "status", "dev"]]
+    script = '.venv/bin/shoal status "$NAME" 2> said || .venv/bin/shoal release status dev; exit 1'
+    assert list(calls(script)) == [["status", "dev"], ["release", "status", "dev"]]
 
 
+@pytest.mark.parametrize("file", ["deploy-environment.yml", "drift.yml"])
 @pytest.mark.parametrize(("resource", "fails"), [("FSx::FileSystem", False), ("S3::Bucket", True)])
 def test_drift_that_a_file_system_always_has_is_shown_and_fails_nothing(
-    tmp_path: Path, resource: str, fails: bool
+    tmp_path: Path, file: str, resource: str, fails: bool
 ) -> None:
     """Run the step with a CLI that repeats its arguments."""
-    workflow = yaml.safe_load((ROOT / ".github/workflows/deploy-environment.yml").read_text())
+    workflow = yaml.safe_load((ROOT / ".github/workflows" / file).read_text())
     (script,) = [
         step["run"]
         for job in workflow["jobs"].values()
@@ -304,9 +305,9 @@ def test_drift_that_a_file_system_always_has_is_shown_and_fails_nothing(
     ]
     cdk = tmp_path / "node_modules/.bin/cdk"
     template = tmp_path / "cdk.out/assembly-dev/devdata.template.json"
-    for file, text in ((cdk, '#!/bin/sh\necho "$@"\n'), (template, f'"Type": "AWS::{resource}"')):
-        file.parent.mkdir(parents=True)
-        file.write_text(text)
+    for path, text in ((cdk, '#!/bin/sh\necho "$@"\n'), (template, f'"Type": "AWS::{resource}"')):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
     cdk.chmod(0o755)
     process = subprocess.run(
         ["bash", "-e", "-c", script],

@@ -353,7 +353,7 @@ def _require_serving(state: GitOps, name: str, content: str) -> None:
 
 
 def _require_no_drift(state: GitOps, name: str) -> None:
-    state.shoal("drift", name, "--local")
+    state.shoal("release", "status", name, "--local", "--invoke")
     state.facts.without_drift.append(name)
 
 
