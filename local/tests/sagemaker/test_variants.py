@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,8 +22,6 @@ from local.tests.sagemaker.hosted import (
 )
 from local.tests.sagemaker.test_deployments import share_is
 from shoal_local.processes import started_at
-from shoal_local.sagemaker.hosting.fleet import Instance, Variant
-from shoal_local.sagemaker.hosting.traffic import Traffic
 
 TWO = "two-variants"
 AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
@@ -172,23 +169,6 @@ def test_an_instance_whose_container_has_ended_gets_no_invocation(account: Accou
     remove(account, "half-dead")
 
 
-class Ended:
-    """A server, or none any more."""
-
-    def __init__(self, ended: bool) -> None:
-        self.ended = lambda: ended
-
-
-@pytest.mark.parametrize("ended", [[True, False], [True, True]])
-def test_an_asynchronous_request_waits_for_an_instance_that_serves(ended: list[bool]) -> None:
-    servers: list[Any] = [Ended(each) for each in ended]
-    fleet: Any = SimpleNamespace(variants=[Variant({}, {}, [Instance(each) for each in servers])])
-    traffic = Traffic("any", 1.0)
-    traffic.route((fleet, 1.0))
-    with traffic.acquire_free(1) as (_, _, instance):
-        assert instance.server is servers[0 if all(ended) else 1]
-
-
 def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(account: Account) -> None:
     configure(
         account,
@@ -260,4 +240,17 @@ def test_serverless_endpoints_capture_nothing(account: Account, two: str) -> Non
             EndpointConfigName="refused",
             ProductionVariants=[production_variant],
             DataCaptureConfig=CAPTURE,
+        )
+
+
+def test_an_asynchronous_endpoint_is_refused_by_name(account: Account, two: str) -> None:
+    with pytest.raises(ClientError, match=r"not emulate EndpointConfig\.AsyncInferenceConfig"):
+        configure_two(
+            account,
+            "refused",
+            AsyncInferenceConfig={"OutputConfig": {"S3OutputPath": f"s3://{BUCKET}/results"}},
+        )
+    with pytest.raises(ClientError, match=r"does not emulate /endpoints/.*/async-invocations"):
+        account.client("sagemaker-runtime").invoke_endpoint_async(
+            EndpointName=two, InputLocation=f"s3://{BUCKET}/input.json"
         )

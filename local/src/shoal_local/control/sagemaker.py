@@ -23,7 +23,6 @@ from shoal_local.kept import Kept
 RUNTIME_OPERATIONS = {
     "invocations": "InvokeEndpoint",
     "invocations-response-stream": "InvokeEndpointWithResponseStream",
-    "async-invocations": "InvokeEndpointAsync",
 }
 INVOCATION = re.compile(rf"^/endpoints/([^/]+)/({'|'.join(RUNTIME_OPERATIONS)})$")
 TARGET_PREFIX = "SageMaker."
@@ -48,10 +47,6 @@ class SageMaker(Protocol):
     def invoke_endpoint_with_response_stream(
         self, name: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, Mapping[str, str], bytes | Iterator[bytes]]: ...
-
-    def invoke_endpoint_async(
-        self, name: str, body: bytes, headers: dict[str, str]
-    ) -> tuple[int, Mapping[str, str], bytes]: ...
 
     def call_tracking_server(
         self, arn: str, method: str, target: str, body: bytes, headers: dict[str, str]
@@ -142,8 +137,6 @@ def _operation_of(
 ) -> Callable[[str, bytes, dict[str, str]], tuple[int, Mapping[str, str], bytes | Iterator[bytes]]]:
     if operation == "InvokeEndpoint":
         return service.invoke_endpoint
-    if operation == "InvokeEndpointAsync":
-        return service.invoke_endpoint_async
     return service.invoke_endpoint_with_response_stream
 
 

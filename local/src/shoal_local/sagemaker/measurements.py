@@ -61,19 +61,7 @@ def of_training(job_name: str, metric: str, value: float) -> Measurement:
 def of_invocation(
     endpoint: str, config: str, variant: str, instances: int, status: int, seconds: float
 ) -> Iterator[Measurement]:
-    """Measure one call of InvokeEndpoint; see `of_request` for the rest of the arguments."""
-    counts = (("Invocations", 1.0, "Count"), ("InvocationsPerInstance", 1 / instances, "None"))
-    yield from _of_fleet(endpoint, config, variant, counts)
-    yield from of_request(endpoint, config, variant, status, seconds)
-
-
-def of_request(
-    endpoint: str, config: str, variant: str, status: int, seconds: float
-) -> Iterator[Measurement]:
-    """Measure what the model made of a request, which may have waited for it.
-
-    Asynchronous endpoints have no Invocations and InvocationsPerInstance (guide, "Alarms and logs
-    for tracking metrics from asynchronous endpoints").
+    """Measure one call of InvokeEndpoint.
 
     `status` is the container's HTTP status (500 if it did not answer), `seconds` its time. Every
     value is published twice: for the variant, whatever fleet answered, and for the fleet of the
@@ -81,6 +69,8 @@ def of_request(
     "Auto-Rollback Configuration and Monitoring").
     """
     values = (
+        ("Invocations", 1.0, "Count"),
+        ("InvocationsPerInstance", 1 / instances, "None"),
         ("Invocation4XXErrors", float(400 <= status < 500), "None"),
         ("Invocation5XXErrors", float(status >= 500), "None"),
         ("InvocationModelErrors", float(not 200 <= status < 300), "None"),

@@ -152,12 +152,6 @@ class SageMakerService(Keeper):
         """
         return self._endpoints.invoke_with_stream(name, body, headers)
 
-    def invoke_endpoint_async(
-        self, name: str, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Answer InvokeEndpointAsync with status, headers and body."""
-        return self._endpoints.invoke_asynchronously(name, body, headers)
-
     def call_tracking_server(
         self, arn: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], bytes]:

@@ -10,7 +10,7 @@ from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_emulated
-from shoal_local.sagemaker.hosting import asynchronous, models
+from shoal_local.sagemaker.hosting import models
 from shoal_local.sagemaker.jobs import storage
 from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.references import check_keys
@@ -19,6 +19,7 @@ from shoal_local.sagemaker.shapes import Document
 KIND = "endpoint-config"
 _LISTING = Listing("EndpointConfigs", "EndpointConfigSummary", "EndpointConfigName")
 _REFUSED = (
+    "AsyncInferenceConfig",
     "ExplainerConfig",
     "ShadowProductionVariants",
     "MetricsConfig",
@@ -49,7 +50,6 @@ class EndpointConfigs:
         for variant in request["ProductionVariants"]:
             self._check(variant)
         check_combination(request)
-        asynchronous.check_config(self._core, request)
         check_keys(self._core, request.get("KmsKeyId"))
         document = self._document(request)
         self._core.store.create(KIND, request["EndpointConfigName"], document, _name_in_use)

@@ -1,6 +1,5 @@
 """CreateEndpoint, UpdateEndpoint, UpdateEndpointWeightsAndCapacities, DescribeEndpoint,
-ListEndpoints, DeleteEndpoint, InvokeEndpoint, InvokeEndpointWithResponseStream,
-InvokeEndpointAsync.
+ListEndpoints, DeleteEndpoint, InvokeEndpoint, InvokeEndpointWithResponseStream.
 
 InService means that every container answered /ping with 200. A document is deleted after its
 processes have ended.
@@ -17,8 +16,7 @@ from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
 from shoal_local.sagemaker.errors import invalid
-from shoal_local.sagemaker.hosting import asynchronous, configs, variants
-from shoal_local.sagemaker.hosting.asynchronous import AsyncInference
+from shoal_local.sagemaker.hosting import configs, variants
 from shoal_local.sagemaker.hosting.deployment import FAILURES, ClosingError, Deployment
 from shoal_local.sagemaker.hosting.fleet import Fleet, close
 from shoal_local.sagemaker.hosting.guardrails import Plan, plan_of
@@ -53,7 +51,6 @@ class HostedEndpoint:
     """What runs for one endpoint: the fleet that serves, and the one that is being started."""
 
     traffic: Traffic
-    queue: AsyncInference
     fleet: Fleet | None = None
     next_fleet: Fleet | None = None
 
@@ -98,7 +95,7 @@ class Endpoints:
 
     def _host(self, name: str) -> None:
         traffic = Traffic(name, self._core.settings.invocation_s)
-        self._hosted[name] = HostedEndpoint(traffic, AsyncInference(self._core, name, traffic))
+        self._hosted[name] = HostedEndpoint(traffic)
 
     def resume(self) -> None:
         """Start servers for the endpoints of an earlier emulator; an endpoint that was being
@@ -253,8 +250,6 @@ class Endpoints:
         config = hosted.fleet.config if hosted and hosted.fleet else {}
         if "DataCaptureConfig" in config:
             document["DataCaptureConfig"] = configs.capture_summary(config)
-        if asynchronous.CONFIG in config:
-            document[asynchronous.CONFIG] = config[asynchronous.CONFIG]
         return document
 
     def list(self, request: Document) -> Document:
@@ -280,7 +275,6 @@ class Endpoints:
             faults.happened(rule, name)
             self._closing.wait(rule.seconds)
         hosted = self._hosted.pop(name)
-        hosted.queue.close()
         hosted.traffic.route()
         if hosted.fleet:
             hosted.traffic.retire(hosted.fleet.instances())
@@ -338,7 +332,7 @@ class Endpoints:
 
         Raise ValidationError for an endpoint that does not exist or does not serve.
         """
-        traffic = self._open(name, asynchronously=False).traffic
+        traffic = self._open(name).traffic
         return Invocation(self._core, name, body, headers).send(traffic)
 
     def invoke_with_stream(
@@ -347,17 +341,10 @@ class Endpoints:
         """Answer InvokeEndpointWithResponseStream with status, headers and a stream of events, or
         the body of an error. Raises what `invoke` raises.
         """
-        traffic = self._open(name, asynchronously=False).traffic
+        traffic = self._open(name).traffic
         return StreamedInvocation(self._core, name, body, headers).stream(traffic)
 
-    def invoke_asynchronously(
-        self, name: str, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Answer InvokeEndpointAsync with status, headers and body. Raises what `invoke` raises."""
-        hosted = self._open(name, asynchronously=True)
-        return hosted.queue.add(_config_of(hosted), body, headers)
-
-    def _open(self, name: str, *, asynchronously: bool) -> HostedEndpoint:
+    def _open(self, name: str) -> HostedEndpoint:
         status = self._core.store.view(KIND, name, lambda each: str(each["EndpointStatus"]))
         hosted = self._hosted.get(name)
         if status is None:
@@ -370,13 +357,6 @@ class Endpoints:
                 "ValidationError",
                 f"Endpoint {name} is not in service (status {status}).",
             )
-        if asynchronously != (asynchronous.CONFIG in _config_of(hosted)):
-            kind, operation = (
-                ("no asynchronous endpoint", "InvokeEndpoint")
-                if asynchronously
-                else ("an asynchronous endpoint", "InvokeEndpointAsync")
-            )
-            raise AwsError("ValidationError", f"Endpoint {name} is {kind}: call {operation}.")
         return hosted
 
     def close(self) -> None:
@@ -384,7 +364,6 @@ class Endpoints:
         self._closing.set()
         hosted = list(self._hosted.values())
         for each in hosted:
-            each.queue.close()
             if each.next_fleet:
                 each.next_fleet.cancel()
         for thread in self._threads:
@@ -392,12 +371,6 @@ class Endpoints:
         for each in hosted:
             for fleet in filter(None, (each.fleet, each.next_fleet)):
                 close(instance.server for instance in fleet.instances())
-
-
-def _config_of(hosted: HostedEndpoint) -> Document:
-    """Return the configuration that serves, also while the first fleet is about to be noted."""
-    fleet = hosted.fleet or hosted.next_fleet
-    return fleet.config if fleet else {}
 
 
 def _begin_maintenance(document: Document) -> None:

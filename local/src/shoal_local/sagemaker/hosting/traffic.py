@@ -91,34 +91,6 @@ class Traffic:
         finally:
             self._release(instance)
 
-    @contextmanager
-    def acquire_free(self, max_busy: int) -> Iterator[tuple[Fleet, Variant, Instance]]:
-        """Wait for an instance with fewer invocations than `max_busy`, and yield the one with the
-        fewest.
-
-        Raise ValidationError when the endpoint has no route any more.
-        """
-        with self._changed:
-            self._changed.wait_for(lambda: not self._routes or self._free(max_busy))
-            free = self._free(max_busy)
-            if not free:
-                raise AwsError("ValidationError", f"Endpoint {self._endpoint} is not in service.")
-            fleet, variant, instance = min(free, key=lambda each: each[2].busy)
-            instance.busy += 1
-        try:
-            yield fleet, variant, instance
-        finally:
-            self._release(instance)
-
-    def _free(self, max_busy: int) -> list[tuple[Fleet, Variant, Instance]]:
-        return [
-            (fleet, variant, instance)
-            for fleet, _ in self._routes
-            for variant in fleet.variants
-            for instance in _serving(variant.instances)
-            if instance.busy < max_busy
-        ]
-
     def _release(self, instance: Instance) -> None:
         with self._changed:
             instance.busy -= 1
