@@ -1,4 +1,5 @@
-"""The environments in other accounts that take releases from an environment.
+"""What environments have to do with each other: the environments in other accounts that take
+releases from one, and names that two would share.
 
 `promoted_from` says where an environment's releases come from. Followed back to the environment
 that trains, it says whose registry, bucket and key a serving environment reads when it brings a
@@ -7,10 +8,12 @@ release. So the stacks of the training environment are made with every file that
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.loader import environment_names, load_workloads
+from config.errors import ConfigError, Problem
+from config.loader import environment_file, environment_names, load_workloads
 from config.names import BRING, Names
 from config.rules import is_placeholder_account
 from config.settings import Environment
@@ -79,3 +82,24 @@ def _origin(name: str, environments: dict[str, Environment]) -> str | None:
             return None
         name = source
     return name
+
+
+def require_own_names(environments: Iterable[Environment]) -> None:
+    """Refuse names that two environments would share: each would change the resources of the other.
+
+    Raises ConfigError if names of two of the environments in one account and region begin alike:
+    `fraud` in `eu-dev` and `fraud-eu` in `dev` are both `shoal-fraud-eu-dev`.
+
+    Each environment is there once for each of its workloads.
+    """
+    owners: dict[tuple[str, str, str], str] = {}
+    for environment in environments:
+        names = Names(environment)
+        for prefix in dict.fromkeys((names.shared_prefix, names.prefix)):
+            place = (environment.account, environment.region, prefix)
+            other = owners.setdefault(place, environment.name)
+            if other != environment.name:
+                message = f"its names would begin with {prefix}, as those of {other} do"
+                advice = "rename the environment, its workload or `project`"
+                problem = Problem("name", message, advice, environment.name)
+                raise ConfigError(environment_file(environment.name), [problem])

@@ -1,21 +1,32 @@
-"""The gates behind an evaluation: which numbers of its report the model must reach."""
+"""The metrics that CloudWatch reads from the log lines of a training job, and the gates behind an
+evaluation: which numbers of its report the model must reach.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from enum import StrEnum
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
 from config.base import Settings
 from config.errors import Problem
 from config.hyperparameters import parameter_name
-from config.metrics import Direction, Metric
 
-if TYPE_CHECKING:
-    from config.settings import Environment
+LogMetricName = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*(:[a-z][a-z0-9]*(_[a-z0-9]+)*)?$", max_length=255
+    ),
+]
+MAX_METRICS = 30
+"""Of the 40 that a training job may define (botocore 1.44.5, MetricDefinitionList; read); Shoal
+adds its own.
+"""
 
 MetricName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=24)
@@ -25,6 +36,31 @@ MAX_BOUNDS = 4
 """Each takes up to 60 of the 256 characters of a value in CustomerMetadataProperties (botocore
 1.44.5, CustomerMetadataValue; read).
 """
+
+
+class Direction(StrEnum):
+    """Which of two values of a metric is the better one."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+class Metric(Settings):
+    """A number in the log lines of rank 0."""
+
+    regex: Annotated[str, StringConstraints(min_length=1, max_length=500)]
+    """Regular expression with one group, which is the number."""
+    unit: Annotated[str, StringConstraints(max_length=20)] = ""
+    """What the number counts, as in rows/s."""
+    direction: Direction | None = None
+    """Which values are better; a gate `not_worse_than` of the same name needs it."""
+    progress: bool = False
+    """Whether a training is followed by this number: `shoal run --follow` and reports show it.
+
+    Where none is marked, all are.
+    """
+    note: Annotated[str, StringConstraints(max_length=100)] = ""
+    """What a reader of its curve should know; the demo writes it beside the curve."""
 
 
 class Gate(Settings):
@@ -78,12 +114,12 @@ def bounds(gates: tuple[Gate, ...]) -> Iterator[Bound]:
             yield Bound(gate.metric, "not worse than approved", gate.by or 0.0)
 
 
-def directions(environment: Environment) -> dict[str, Direction]:
+def directions(gates: tuple[Gate, ...], metrics: Mapping[str, Metric]) -> dict[str, Direction]:
     """Return the metrics that are compared with the approved version, and what is better."""
     return {
         gate.metric: direction
-        for gate in environment.evaluation.gates
-        if gate.not_worse_than and (direction := _direction(gate, environment.training.metrics))
+        for gate in gates
+        if gate.not_worse_than and (direction := _direction(gate, metrics))
     }
 
 
@@ -97,11 +133,20 @@ def _direction(gate: Gate, metrics: Mapping[str, Metric]) -> Direction | None:
     return gate.direction or (stated.pop() if len(stated) == 1 else None)
 
 
-def problems(environment: Environment) -> Iterator[Problem]:
-    """Yield what is wrong between the keys of an environment's gates."""
-    return problems_of(
-        environment.evaluation.gates, "evaluation.gates", environment.training.metrics
-    )
+def metric_problems(metrics: Mapping[str, Metric], where: str) -> Iterator[Problem]:
+    """Yield what is wrong with metrics, which stand at the key `where`."""
+    if len(metrics) > MAX_METRICS:
+        yield Problem(where, f"has {len(metrics)} metrics", f"keep at most {MAX_METRICS}")
+    for name, metric in metrics.items():
+        key = f"{where}.{name}.regex"
+        try:
+            groups = re.compile(metric.regex).groups
+        except re.error as error:
+            yield Problem(key, f"is no regular expression: {error}", "correct it", metric.regex)
+            continue
+        if groups != 1:
+            message = f"has {groups} groups, and the one is the number"
+            yield Problem(key, message, "write (?:...) for groups that are not", metric.regex)
 
 
 def problems_of(

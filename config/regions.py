@@ -4,10 +4,24 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from config.yaml_table import read_table
+from config.errors import Problem
+from config.yaml_file import read_table
+
+_NEEDS = (
+    ("AWS::SageMaker::ModelPackageGroup", "region"),
+    ("AWS::Budgets::Budget", "observability.monthly_budget_usd"),
+    ("AWS::CodeBuild::Project", "training.build_image"),
+    ("AWS::SageMaker::Endpoint", "serving"),
+    ("AWS::FSx::FileSystem", "file_system"),
+)
+"""Resource type, and the key that asks for it. CloudFormation would refuse what a region lacks only
+after it has made the stacks before.
+"""
 
 
 @cache
@@ -34,3 +48,35 @@ def region_of_az_id(az_id: str) -> str | None:
     """Return the region in which `az_id` lies, or None when the table does not know its prefix."""
     prefix = az_id.split("-")[0]
     return next((region for region, known in az_id_prefixes().items() if known == prefix), None)
+
+
+def problems(region: str, values: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield what is wrong with a region in which keys have `values`; None asks for nothing."""
+    yield from _unknown_region(region)
+    missing = resource_types_not_in(region)
+    for resource_type, key in _NEEDS:
+        value = values[key]
+        if resource_type in missing and value is not None:
+            message = f"needs {resource_type}, which CloudFormation does not have in {region}"
+            advice = (
+                "choose another region"
+                if key == "region"
+                else "remove it, or choose another region"
+            )
+            yield Problem(key, message, advice, value, ("region",))
+
+
+def _unknown_region(region: str) -> Iterator[Problem]:
+    regions = az_id_prefixes()
+    if region not in regions:
+        message = (
+            "is not a region of the partition `aws` that this project knows; known:"
+            f" {', '.join(regions)}"
+        )
+        nearest = difflib.get_close_matches(region, regions, n=1)
+        advice = (
+            f"did you mean {nearest[0]}?"
+            if nearest
+            else "choose one, or add it to config/regions.yaml"
+        )
+        yield Problem("region", message, advice, region)

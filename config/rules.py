@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from config import (
-    channel_rules,
-    file_system_rules,
+    channels,
+    file_system,
     gates,
-    metrics,
-    network_rules,
-    region_rules,
+    network,
+    regions,
     release,
     release_rules,
-    schedule_rules,
+    schedules,
     secrets,
-    serving_rules,
+    serving,
 )
-from config.channels import path_parameter, uri_parameter
-from config.errors import Problem
+from config.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
+from config.errors import NOTHING, Problem
 from config.hyperparameters import (
     PIPELINE_PARAMETERS,
     as_text,
     parameter_name,
     shell_characters,
 )
-from config.manifest import MANIFEST_PARAMETER
-from config.names import Names
-from config.regions import az_id_prefixes
+from config.names import SEALED, Names
 from config.settings import Environment
 
 MAX_BUCKET_NAME = 63  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
@@ -68,25 +64,16 @@ def is_placeholder_account(account: str) -> bool:
 def problems_between(environment: Environment, stem: str) -> list[Problem]:
     """Return every broken rule of `environment`, whose file is called `stem`.yaml."""
     rules = (
-        _region,
         _name_lengths,
         _execution_ids,
-        *network_rules.RULES,
-        *file_system_rules.RULES,
-        *region_rules.RULES,
+        _sections,
         *release_rules.RULES,
-        *schedule_rules.RULES,
-        *serving_rules.RULES,
         _without_endpoint,
         _endpoint_environment,
-        channel_rules.problems,
-        gates.problems,
-        _metrics,
         _alerts,
         _spot,
         _hyperparameters,
         _container_environment,
-        secrets.problems,
         _code,
     )
     own_name = Problem(
@@ -99,20 +86,37 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
     return problems + [problem for rule in rules for problem in rule(environment)]
 
 
-def _region(environment: Environment) -> Iterator[Problem]:
-    regions = az_id_prefixes()
-    if environment.region not in regions:
-        message = (
-            "is not a region of the partition `aws` that this project knows; known:"
-            f" {', '.join(regions)}"
-        )
-        nearest = difflib.get_close_matches(environment.region, regions, n=1)
-        advice = (
-            f"did you mean {nearest[0]}?"
-            if nearest
-            else "choose one, or add it to config/regions.yaml"
-        )
-        yield Problem("region", message, advice, environment.region)
+def _sections(environment: Environment) -> Iterator[Problem]:
+    """Yield what each section finds wrong with itself, and with the keys that it reads besides."""
+    of, names, training = environment, Names(environment), environment.training
+    yield from regions.problems(of.region, _values_that_regions_lack(of))
+    yield from network.problems(of.network, of.region)
+    yield from file_system.problems(of.file_system, of.data)
+    yield from schedules.problems(of.schedules, of.data)
+    yield from serving.problems(
+        of.serving, protect=of.protect, release=of.release, region=of.region
+    )
+    yield from channels.problems(
+        of.data,
+        of.evaluation.channel,
+        datasets=f"s3://{names.bucket('data')}/datasets/",
+        sealed=f"s3://{names.bucket('artifacts')}/{SEALED}/",
+    )
+    yield from gates.problems_of(of.evaluation.gates, "evaluation.gates", training.metrics)
+    yield from gates.metric_problems(training.metrics, "training.metrics")
+    yield from secrets.problems(training.secrets, of.network, is_shared=bool(of.workloads))
+
+
+def _values_that_regions_lack(environment: Environment) -> dict[str, object]:
+    """Return the keys that ask for what not every region has; None where nothing asks for it."""
+    file_system = environment.file_system
+    return {
+        "region": environment.region,
+        "observability.monthly_budget_usd": environment.observability.monthly_budget_usd,
+        "training.build_image": environment.training.build_image,
+        "serving": NOTHING if environment.serving else None,
+        "file_system": file_system and str(file_system.deployment_type),
+    }
 
 
 def _name_lengths(environment: Environment) -> Iterator[Problem]:
@@ -236,10 +240,6 @@ def _spot(environment: Environment) -> Iterator[Problem]:
             training.max_wait_s,
             ("training.spot", "training.max_runtime_s"),
         )
-
-
-def _metrics(environment: Environment) -> Iterator[Problem]:
-    return metrics.problems_of(environment.training.metrics, "training.metrics")
 
 
 def _hyperparameters(environment: Environment) -> Iterator[Problem]:

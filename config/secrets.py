@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import StringConstraints
 
 from config.errors import Problem
-from config.network import InterfaceEndpoint
-
-if TYPE_CHECKING:
-    from config.settings import Environment
+from config.network import InterfaceEndpoint, Network
 
 SecretVariable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=64)]
 SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9/_+=.@-]+$", max_length=256)]
@@ -34,29 +31,34 @@ def variables(secrets: Mapping[str, str]) -> dict[str, str]:
     return {f"{PREFIX}{variable}": name for variable, name in secrets.items()}
 
 
-def interface_endpoints(environment: Environment) -> tuple[InterfaceEndpoint, ...]:
+def interface_endpoints(
+    network: Network, secrets: Mapping[str, str], *, is_shared: bool
+) -> tuple[InterfaceEndpoint, ...]:
     """Return the services that the new VPC has an endpoint for.
 
     Secrets Manager is among them where a training reads a secret and has no other way to it. What
     several workloads share has only what its own section names.
     """
-    listed = environment.network.interface_endpoints
-    if environment.workloads or not _lacks_way(environment):
+    listed = network.interface_endpoints
+    if is_shared or not _lacks_way(network, secrets):
         return listed
     return (*listed, InterfaceEndpoint.SECRETS_MANAGER)
 
 
-def _lacks_way(environment: Environment) -> bool:
+def _lacks_way(network: Network, secrets: Mapping[str, str]) -> bool:
     """Return whether the network as it is written keeps training from its secrets."""
-    network, service = environment.network, InterfaceEndpoint.SECRETS_MANAGER
-    has_way = network.nat or network.existing or service in network.interface_endpoints
-    return bool(environment.training.secrets) and not has_way
+    has_way = (
+        network.nat
+        or network.existing
+        or InterfaceEndpoint.SECRETS_MANAGER in network.interface_endpoints
+    )
+    return bool(secrets) and not has_way
 
 
-def problems(environment: Environment) -> Iterator[Problem]:
-    """Yield what is wrong with the secrets of an environment."""
-    yield from problems_of(environment.training.secrets, "training.secrets")
-    if environment.workloads and _lacks_way(environment):
+def problems(secrets: Mapping[str, str], network: Network, *, is_shared: bool) -> Iterator[Problem]:
+    """Yield what is wrong with the secrets of an environment, whose network workloads may share."""
+    yield from problems_of(secrets, "training.secrets")
+    if is_shared and _lacks_way(network, secrets):
         message = "are out of reach: the network that the workloads share has no way to them"
         service = InterfaceEndpoint.SECRETS_MANAGER
         advice = f"add {service} to network.interface_endpoints, or set network.nat: true"

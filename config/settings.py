@@ -21,17 +21,19 @@ from config.base import (
     Settings,
     Slug,
 )
-from config.channels import EVALUATED, ChannelName, PlacedChannel, default_placed_channels
+from config.channels import (
+    EVALUATED,
+    ChannelName,
+    Data,
+)
 from config.delivery import Delivery
 from config.file_system import FileSystem
-from config.gates import Gate
-from config.manifest import OnManifest
-from config.metrics import LogMetricName, Metric
-from config.network import Network
+from config.gates import Direction, Gate, LogMetricName, Metric, directions
+from config.network import InterfaceEndpoint, Network
 from config.observability import Observability
 from config.release import Release
 from config.schedules import Schedule
-from config.secrets import SecretName, SecretVariable
+from config.secrets import SecretName, SecretVariable, interface_endpoints
 from config.serving import Serving
 from config.strategies import Defaults, defaults
 
@@ -84,45 +86,6 @@ class Framework(StrEnum):
 
     PYTORCH = "pytorch"
     TENSORFLOW = "tensorflow"
-
-
-class InputMode(StrEnum):
-    """How SageMaker brings a channel to the container: S3 copied, S3 streamed, or a file system
-    mounted.
-    """
-
-    FILE = "File"
-    FAST_FILE = "FastFile"
-    FSX = "FSx"
-
-
-class Data(Settings):
-    """What training reads."""
-
-    dataset: Slug = Field(default_factory=str)
-    """Name of the dataset; it is the prefix in the data bucket. Left out, the workload's name.
-
-    `shoal data upload` brings what the workload's script writes, or a folder of yours.
-    """
-    input_mode: InputMode = InputMode.FILE
-    """How the channels come to the container: copied before the start (File), streamed (FastFile),
-    or mounted (FSx; see file_system).
-    """
-    channels: Annotated[dict[ChannelName, PlacedChannel], Field(min_length=1)] = Field(
-        default_factory=default_placed_channels
-    )
-    """The channels that the jobs get: those of the workload's file, and of its optional ones those
-    that are named here. Left out, all that are not optional.
-    """
-    on_manifest: OnManifest | None = None
-    """Start an execution whenever a manifest of a dataset arrives in the data bucket; see
-    docs/decisions/schedules.md.
-    """
-
-    @property
-    def in_dataset(self) -> dict[str, PlacedChannel]:
-        """The channels that are folders of the dataset."""
-        return {name: channel for name, channel in self.channels.items() if not channel.uri}
 
 
 def _defaults(keys: Mapping[str, Any]) -> Defaults:
@@ -397,6 +360,18 @@ class Environment(WorkloadSettings):
     def serves(self) -> bool:
         """Whether it has a serving stack: there is a release, and a word on how to serve it."""
         return self.serving is not None and self.release is not None
+
+    @property
+    def compared_metrics(self) -> dict[str, Direction]:
+        """Return the metrics that are compared with the approved version, and what is better."""
+        return directions(self.evaluation.gates, self.training.metrics)
+
+    @property
+    def interface_endpoints(self) -> tuple[InterfaceEndpoint, ...]:
+        """Return the services that the new VPC has an endpoint for."""
+        return interface_endpoints(
+            self.network, self.training.secrets, is_shared=bool(self.workloads)
+        )
 
     @property
     def ttl_minutes(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from config.yaml_table import read_table
+from config.yaml_file import read_table
 
 FALLBACK_SCRIPT = "train.py"
 """The script of a combination that is not in the table; the launch contract refuses it by name."""

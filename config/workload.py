@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from config import channel_rules, gates, metrics, secrets
+from config import channels, gates, secrets
 from config.base import (
     FrameworkVersion,
     InstanceType,
@@ -24,13 +24,11 @@ from config.base import (
 )
 from config.channels import EVALUATED, Channel, ChannelName, default_channels
 from config.errors import ConfigError, Problem, shorten
-from config.gates import Gate
-from config.metrics import LogMetricName, Metric
+from config.gates import Gate, LogMetricName, Metric
 from config.pydantic_errors import problems_of
 from config.secrets import SecretName, SecretVariable
 from config.settings import Framework
-from config.smoke_test import RelativePath, Request, SmokeTest
-from config.smoke_test_rules import problems_of_smoke_test
+from config.smoke_test import RelativePath, Request, SmokeTest, problems_of_smoke_test
 from config.yaml_file import parse_file
 
 FOLDER = "training_code"
@@ -322,7 +320,7 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
         *_missing_evaluation(workload, folder),
         *_channel_problems(workload),
         *gates.problems_of(workload.gates, "gates", workload.metrics),
-        *metrics.problems_of(workload.metrics, "metrics"),
+        *gates.metric_problems(workload.metrics, "metrics"),
         *secrets.problems_of(workload.secrets, "secrets"),
         *_smoke_test_problems(workload, folder),
     ]
@@ -334,9 +332,9 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
 
 def _channel_problems(workload: Workload) -> Iterator[Problem]:
     """Yield what is wrong with the channels, and with the one that the evaluation reads."""
-    yield from channel_rules.problems_of(workload.channels, "channels")
+    yield from channels.problems_of(workload.channels, "channels")
     evaluated = workload.evaluation.channel or EVALUATED
-    yield from channel_rules.evaluated_problems(workload.channels, evaluated)
+    yield from channels.evaluated_problems(workload.channels, evaluated)
     if evaluated in workload.channels and workload.channels[evaluated].optional:
         message = "the evaluation reads it, so no environment can do without it"
         yield Problem(f"channels.{evaluated}.optional", message, "remove the key", value=True)

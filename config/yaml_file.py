@@ -1,4 +1,4 @@
-"""Read one YAML file that people write: its text within limits, its data, the line of each key."""
+"""Read YAML: files that people write, with the line of each key, and tables next to our modules."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import io
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from config import yaml_lines
 from config.errors import ConfigError, Problem, place_of
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's loader where it exists: the same result, about ten times as fast as Python's."""
 
 
 @dataclass(frozen=True)
@@ -58,3 +64,8 @@ def _read(path: Path, file: str) -> str:
         raise ConfigError(
             file, [Problem("", f"is not UTF-8 text: {error.reason}", "save it as UTF-8")]
         ) from error
+
+
+def read_table(module: str, name: str) -> Any:
+    """Return the content of the file `name` in the folder of `module`, which is its `__file__`."""
+    return yaml.load(Path(module).with_name(name).read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe one, see above

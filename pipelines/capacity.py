@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from config.errors import Problem
-from config.secrets import interface_endpoints
+from config.network import AWS_RESERVES, Subnets, divide, training_ranges, usable
 from config.settings import Environment, Training
-from config.subnets import AWS_RESERVES, Subnets, divide, training_ranges, usable
 from pipelines.launch.fabric import addresses_per_node
 
 LARGEST_VPC_PREFIX = 16  # Amazon VPC user guide, "VPC CIDR blocks"
@@ -46,7 +45,7 @@ def addresses(environment: Environment) -> Addresses:
     evaluation = addresses_per_node(environment.evaluation.instance_type)
     return Addresses(
         job=training.instance_count * _addresses_per_node(training),
-        others=evaluation + servers + len(interface_endpoints(environment)),
+        others=evaluation + servers + len(environment.interface_endpoints),
     )
 
 

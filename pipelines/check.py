@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from config import pins
+from config.channels import InputMode
 from config.errors import ConfigError, Problem
-from config.gates import directions
 from config.loader import environment_file, places
 from config.names import Names
 from config.rules import is_placeholder_account
-from config.settings import Environment, InputMode, Target
+from config.settings import Environment, Target
 from pipelines import (
     capacity,
     needs,
@@ -359,7 +359,9 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
         seal_function_arn=_function_arn(names, "seal"),
         smoke_test_function_arn=_function_arn(names, "smoke-test") if serves else "",
         teardown_function_arn=_function_arn(names, "teardown") if serves else "",
-        compare_function_arn=(_function_arn(names, "compare") if directions(environment) else None),
+        compare_function_arn=(
+            _function_arn(names, "compare") if environment.compared_metrics else None
+        ),
         training_image_uri=_built_image(environment),
         file_system=mounted if environment.data.input_mode is InputMode.FSX else None,
     )

@@ -17,15 +17,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from config.channels import path_parameter, uri_parameter
-from config.gates import Bound, bounds, directions
+from config.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
+from config.gates import Bound, bounds
 from config.hyperparameters import (
     HyperparameterValue,
     as_text,
     parameter_name,
     parameter_type,
 )
-from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
 from config.settings import Endpoint as EndpointSettings
 from config.settings import Environment, TeardownStep
@@ -146,7 +145,7 @@ def _compare(
     """Return the step that reads the registry; none without a gate that needs it."""
     arguments: dict[str, Any] = {}
     outputs: dict[str, Literal["String", "Float"]] = {"status": "String", "version": "String"}
-    better = directions(environment)
+    better = environment.compared_metrics
     for bound, value in measured.items():
         if bound.kind == "not worse than approved":
             arguments[f"value_of_{bound.metric}"] = value

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from config import secrets
+from config.channels import InputMode
 from config.file_system import DATASETS_PATH
 from config.gates import Bound
 from config.hyperparameters import as_sent
 from config.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
-from config.settings import Endpoint, Environment, Framework, InputMode
+from config.settings import Endpoint, Environment, Framework
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from pipelines.launch import Launch, fabric
 from pipelines.launch.tables import takes_volume_key

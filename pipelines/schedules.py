@@ -8,13 +8,12 @@ from datetime import date
 from typing import Any
 
 from config.base import Settings
+from config.channels import MANIFEST_PARAMETER
 from config.errors import Problem
 from config.gates import bounds
 from config.hyperparameters import as_argument, as_text
-from config.manifest import MANIFEST_PARAMETER
 from config.schedule_expressions import last_year
-from config.schedule_rules import execution_parameters
-from config.schedules import MAX_SILENT_DAYS, silent_hours
+from config.schedules import MAX_SILENT_DAYS, execution_parameters, silent_hours
 from config.settings import Environment, Training
 from pipelines.script_options import Option
 
@@ -42,7 +41,7 @@ def problems(
             " manifest's URI"
         )
         yield Problem("data.on_manifest", message, "declare it, of type String")
-    for where, parameters in execution_parameters(environment):
+    for where, parameters in execution_parameters(environment.schedules, environment.data):
         for name, value in parameters.items():
             key = f"{where}.parameters.{name}"
             if name not in declared:

@@ -13,9 +13,8 @@ from typing import Any
 
 import aws_cdk as cdk
 
-from config.consumers import Consumer, consumers_of, left_out_of
+from config.consumers import Consumer, consumers_of, left_out_of, require_own_names
 from config.loader import environment_names, load_workloads
-from config.own_names import require_own_names
 from config.settings import Environment
 from pipelines.check import check
 from stacks.constructs.acknowledge import RAW_FINDINGS

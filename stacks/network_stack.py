@@ -7,7 +7,6 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from config.names import Names
-from config.secrets import interface_endpoints
 from stacks.constructs.existing_network import ExistingNetwork
 from stacks.constructs.interface_endpoints import InterfaceEndpoints
 from stacks.constructs.private_network import PrivateNetwork
@@ -40,7 +39,7 @@ class NetworkStack(cdk.Stack):
         )
         self.training_security_group = groups.training
         self.hosting_security_group = groups.hosting
-        if interface_endpoints(names.environment):
+        if names.environment.interface_endpoints:
             callers = [groups.training, groups.hosting]
             InterfaceEndpoints(
                 self,

@@ -10,7 +10,6 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from config.consumers import Consumer
-from config.gates import directions
 from config.names import Names
 from config.settings import Environment
 from pipelines.definition import Infrastructure
@@ -83,7 +82,7 @@ class PipelineStack(cdk.Stack):
             )
             guard = TeardownGuard(self, "TeardownGuard", names=names, functions=functions)
         compare = None
-        if directions(environment):
+        if environment.compared_metrics:
             compare = Compare(self, "Compare", names=names, functions=functions)
         training = self._training_place(environment, network)
         hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from config.names import SHARED_PARTS, Names
-from config.secrets import interface_endpoints
+from config.network import usable
 from config.serving import waits_s
 from config.settings import Environment
-from config.subnets import usable
 from pipelines import capacity
 from pipelines.check import check
 from pipelines.costs import prices
@@ -233,7 +232,7 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
         name
         for name, setting in (
             ("NAT gateway", network.nat),
-            ("interface endpoints", interface_endpoints(environment)),
+            ("interface endpoints", environment.interface_endpoints),
         )
         if setting
     ]
@@ -287,7 +286,7 @@ def _shared_at_rest(environment: Environment) -> Iterator[Line]:
             f" GiB{throughput}"
         )
         yield Line(what, 1, prices.file_system(settings, region))
-    for service in interface_endpoints(environment):
+    for service in environment.interface_endpoints:
         yield Line(f"interface endpoint {service}, one zone", 1, prices.interface_endpoint(region))
     if network.nat:
         yield Line("NAT gateway", 1, prices.nat_gateway(region))
@@ -314,7 +313,7 @@ def _notes(environment: Environment) -> Iterator[str]:
     network, region = environment.network, environment.region
     ways = (
         ("nat_gateway", "the NAT gateway", network.nat),
-        ("interface_endpoint", "an interface endpoint", interface_endpoints(environment)),
+        ("interface_endpoint", "an interface endpoint", environment.interface_endpoints),
     )
     for name, what, setting in ways:
         if setting:

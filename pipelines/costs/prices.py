@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from config.file_system import FileSystem
-from config.yaml_table import read_table
+from config.yaml_file import read_table
 
 HOURS_A_MONTH = 730
 

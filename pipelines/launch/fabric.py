@@ -9,7 +9,7 @@ from typing import Any
 
 from config.errors import Problem
 from config.settings import Training
-from config.yaml_table import read_table
+from config.yaml_file import read_table
 from pipelines.errors import Risk
 from pipelines.launch.mpi_options import variables_in
 from pipelines.launch.source_code import SourceCode

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from config.yaml_table import read_table
+from config.yaml_file import read_table
 from pipelines.launch import tables
 
 FOLDER = "images"

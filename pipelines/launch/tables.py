@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from config.yaml_table import read_table
+from config.yaml_file import read_table
 
 
 @dataclass(frozen=True)

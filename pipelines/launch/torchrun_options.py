@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from config.yaml_table import read_table
+from config.yaml_file import read_table
 
 
 @cache

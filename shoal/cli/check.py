@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import click
 
+from config.consumers import require_own_names
 from config.errors import ConfigError
 from config.loader import (
     environment_file,
@@ -15,7 +16,6 @@ from config.loader import (
     load_environment,
     workloads_of,
 )
-from config.own_names import require_own_names
 from config.settings import Environment
 from config.workload import (
     FILE,

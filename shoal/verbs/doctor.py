@@ -18,8 +18,8 @@ from botocore.exceptions import (
     EndpointConnectionError,
 )
 
-from config import file_system_rules
 from config.errors import NOTHING
+from config.file_system import problems as file_system_problems
 from config.names import Names
 from config.settings import Environment
 from shoal.verbs.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistakes, other_qualifiers
@@ -364,9 +364,7 @@ class Doctor:
 
     def _file_system(self) -> Iterator[Finding]:
         file_system = self.environment.file_system
-        problems = [
-            problem for rule in file_system_rules.RULES for problem in rule(self.environment)
-        ]
+        problems = list(file_system_problems(file_system, self.environment.data))
         for problem in problems:
             value = "" if problem.value is NOTHING else f" = {problem.value}"
             yield _failed("file system", f"{problem.key}{value}: {problem.message}", problem.advice)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import one_line
-from config.metrics import Metric
+from config.gates import Metric
 from shoal.verbs.errors import ExecutionError
 from shoal.verbs.events import ExecutionChanged, Planned, Report, StepLogged, Trained
 from shoal.verbs.execution import Execution, Pipeline, Step

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # it needs a package that the function that keeps pages does not have
-    from config.metrics import Metric
+    from config.gates import Metric
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan|inf)"
 _COUNT = r"(\d{1,12})(?!\d)"

@@ -17,7 +17,6 @@ import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from config.gates import directions
 from config.names import Names
 from pipelines.launch.fabric import has_efa
 from pipelines.launch.tables import has_gpus
@@ -121,7 +120,7 @@ class Dashboard(Construct):
                 {"label": purpose},
             ]
             for purpose in (
-                *(("compare",) if directions(self._names.environment) else ()),
+                *(("compare",) if self._names.environment.compared_metrics else ()),
                 *("seal", *self._of_endpoint("smoke-test", "teardown"), PURPOSE),
             )
         ]

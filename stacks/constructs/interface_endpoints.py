@@ -10,7 +10,6 @@ from constructs import Construct
 
 from config.names import Names
 from config.network import InterfaceEndpoint
-from config.secrets import interface_endpoints
 
 
 class InterfaceEndpoints(Construct):
@@ -39,7 +38,7 @@ class InterfaceEndpoints(Construct):
         )
         for caller in callers:
             self._group.add_ingress_rule(caller, ec2.Port.tcp(443), "Calls from our own instances")
-        for service in interface_endpoints(names.environment):
+        for service in names.environment.interface_endpoints:
             self._endpoint(service)
 
     def _endpoint(self, service: InterfaceEndpoint) -> None:

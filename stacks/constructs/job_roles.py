@@ -9,8 +9,9 @@ from typing import Any
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from config.channels import InputMode
 from config.names import SEALED, Names
-from config.settings import Framework, InputMode
+from config.settings import Framework
 from pipelines.limits import limits
 from pipelines.requests import TRANSFORM_FOLDER
 from stacks.constructs.guard_rails import Place

@@ -2,7 +2,7 @@
 
 It uses L1 resources. The L2 construct has no data repository association, leaves SCRATCH_2 at
 Lustre 2.10 (which can have none), and accepts a PERSISTENT_2 file system without throughput.
-`config.file_system_rules` checks which combinations exist.
+`config.file_system` checks which combinations exist.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from config.channels import uri_parameter
+from config.channels import MANIFEST_PARAMETER, uri_parameter
 from config.hyperparameters import as_text
-from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
 from stacks.constructs.python_function import PythonFunction
 

@@ -29,7 +29,7 @@ _CONTENT_TYPES = ["application/json"]
 class ServedModel(Construct):
     """`model` and `config`.
 
-    Serverless inference has neither a VPC nor volumes nor data capture (config/serving_rules.py).
+    Serverless inference has neither a VPC nor volumes nor data capture (config/serving.py).
     """
 
     def __init__(

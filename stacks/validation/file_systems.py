@@ -2,7 +2,7 @@
 Amazon FSx refuses after minutes.
 
 Source: Amazon FSx API reference, CreateFileSystem (StorageCapacity, FileSystemTypeVersion),
-CreateFileSystemLustreConfiguration and CreateDataRepositoryAssociation. `config.file_system_rules`
+CreateFileSystemLustreConfiguration and CreateDataRepositoryAssociation. `config.file_system`
 checks an environment file; these rules check what is really deployed.
 """
 

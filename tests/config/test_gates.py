@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from config.gates import Gate, bounds, directions
+from config.gates import Direction, Gate, bounds
 from config.loader import load
-from config.metrics import Direction
 from tests.config.environment_file import VALID, lines_with, write
 
 ACCURACY = {"metric": "accuracy", "at_least": 0.9}
@@ -60,7 +59,7 @@ def test_which_values_are_better_is_said_by_the_gate_or_its_metric(
     }
     changes = {"evaluation": {"gates": [gate]}, "training": {"metrics": defined}}
     environment = load(write(tmp_path, yaml.safe_dump(VALID | changes)))
-    assert directions(environment) == {"rmse": Direction.LOWER}
+    assert environment.compared_metrics == {"rmse": Direction.LOWER}
 
 
 def test_an_old_file_is_told_how_to_write_it_now(tmp_path: Path) -> None:

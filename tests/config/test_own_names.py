@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from config.consumers import require_own_names
 from config.errors import ConfigError
 from config.loader import load_workloads
-from config.own_names import require_own_names
 from tests.config.test_several_workloads import root, write
 
 __all__ = ["root"]

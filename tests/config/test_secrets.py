@@ -10,7 +10,7 @@ import yaml
 
 from config.loader import load
 from config.network import InterfaceEndpoint
-from config.secrets import interface_endpoints, variables
+from config.secrets import variables
 from config.settings import Environment
 from tests.config.environment_file import VALID, lines_with, write
 
@@ -89,5 +89,5 @@ def test_a_vpc_that_reaches_no_secret_otherwise_gets_an_endpoint(
 ) -> None:
     with_secret = loaded(tmp_path, network=network, training={"secrets": {"HF_TOKEN": "hf"}})
     without = loaded(tmp_path, network=network)
-    assert interface_endpoints(with_secret) == tuple(map(InterfaceEndpoint, endpoints))
-    assert interface_endpoints(without) == without.network.interface_endpoints
+    assert with_secret.interface_endpoints == tuple(map(InterfaceEndpoint, endpoints))
+    assert without.interface_endpoints == without.network.interface_endpoints

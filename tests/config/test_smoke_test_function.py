@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.smoke_test_function import MAX_BYTES, problems_of_function
+from config.smoke_test import MAX_FUNCTION_BYTES, problems_of_function
 
 CHECK = "def check(ask):\n    return []\n"
 
@@ -43,7 +43,7 @@ def test_standard_library_and_boto3_are_enough(tmp_path: Path, text: str) -> Non
         (f"import numpy as np\n{CHECK}", "imports numpy, which is not there; use Python's"),
         (f"from .helper import x\n{CHECK}", "imports from its folder, which is not there"),
         (f"import smoke_test\n{CHECK}", "imports smoke_test, which is not there"),
-        (f"{CHECK}#{'x' * MAX_BYTES}", "are packed; shorten it"),
+        (f"{CHECK}#{'x' * MAX_FUNCTION_BYTES}", "are packed; shorten it"),
     ],
 )
 def test_what_could_not_run_is_one_line(tmp_path: Path, text: str | bytes, mistake: str) -> None:

@@ -6,7 +6,7 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from config.subnets import divide, usable
+from config.network import divide, usable
 
 
 @pytest.mark.parametrize(

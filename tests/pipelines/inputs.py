@@ -6,11 +6,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from config.channels import InputMode
 from config.file_system import FileSystem
-from config.gates import Gate
+from config.gates import Direction, Gate
 from config.loader import load
-from config.metrics import Direction
-from config.settings import Environment, InputMode
+from config.settings import Environment
 from pipelines.definition import Infrastructure, MountedFileSystem, build
 from pipelines.launch import launch_of
 from tests.repository import ROOT

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from config.channels import InputMode
 from config.errors import LaunchError
 from config.hyperparameters import PIPELINE_PARAMETERS
-from config.settings import Endpoint, Framework, InputMode, Strategy, TeardownStep, Training
+from config.settings import Endpoint, Framework, Strategy, TeardownStep, Training
 from pipelines import shapes
 from tests.pipelines.inputs import (
     GOLDENS,

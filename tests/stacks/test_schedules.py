@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aws_cdk.assertions import Match, Template
 
+from config.channels import OnManifest
 from config.loader import load_environment
-from config.manifest import OnManifest
 from config.names import Names
 from config.schedules import Schedule
 from pipelines.launch import launch_of

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from config.channels import InputMode
 from config.file_system import DeploymentType, FileSystem
 from config.loader import load_environment
-from config.settings import Environment, InputMode
+from config.settings import Environment
 from pipelines.launch import launch_of
 from shoal.cli.doctor import needs_of
 from shoal.verbs.doctor import Doctor, Finding, Needs, State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config.metrics import Metric
+from config.gates import Metric
 from shoal.verbs.metrics import (
     Parts,
     Position,

@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 from botocore.exceptions import ClientError
 
-from config.metrics import Metric
+from config.gates import Metric
 from shoal.cli.executions import keep_page
 from shoal.verbs.errors import ToolMissingError
 from shoal.verbs.execution import Execution, Step

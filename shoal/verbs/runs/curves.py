@@ -11,7 +11,7 @@ from shoal.verbs.metrics import Progress, parse
 from shoal.verbs.runs.cause import rank_of
 
 if TYPE_CHECKING:  # it needs a package that the function that keeps pages does not have
-    from config.metrics import Metric
+    from config.gates import Metric
 
 
 def curves_of(

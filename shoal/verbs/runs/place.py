@@ -15,7 +15,7 @@ from shoal.verbs.execution import Pipeline
 from shoal.verbs.target import Target
 
 if TYPE_CHECKING:  # they need packages that the function does not have
-    from config.metrics import Metric
+    from config.gates import Metric
     from pipelines.costs.prices import Price
 
 

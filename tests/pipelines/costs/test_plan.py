@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from config.channels import InputMode
 from config.file_system import FileSystem
 from config.network import ExistingNetwork, InterfaceEndpoint, Network
 from config.serving import Autoscaling, Serverless, Serving
-from config.settings import Environment, InputMode
+from config.settings import Environment
 from pipelines.costs.plan import plan
 from tests.config.releases import RELEASE
 from tests.pipelines.inputs import environment

@@ -8,8 +8,7 @@ from itertools import product
 import pytest
 import yaml
 
-from config.file_system import DeploymentType, FileSystem
-from config.file_system_rules import THROUGHPUTS
+from config.file_system import THROUGHPUTS, DeploymentType, FileSystem
 from config.regions import az_id_prefixes
 from pipelines.costs import prices
 from pipelines.shapes import values_of
