@@ -43,7 +43,7 @@ test-all: python ## Tests everything, nightly and before a release: matrices, re
 
 chaos: python ## Attacks the pipeline with every fault there is, and looks whether anything is left; CASE=name runs one.
 	@$(PYTHON) dev/tools/install.py tests runtimes
-	@$(RUN) -m dev.tools.loopback $(RUN) -m tests.chaos $(if $(CASE),'$(CASE)',--report)
+	@$(RUN) -m dev.tools.loopback $(RUN) -m tests.chaos $(if $(CASE),'$(CASE)',--report bench-out/chaos.md)
 
 synth: install ## Writes the templates of every environment to cdk.out.
 	@.venv/bin/shoal synth
@@ -76,7 +76,7 @@ docs: python ## Builds the pages as a site in docs-out/, which needs no network;
 	@.shoal/docs/bin/python -m sphinx --quiet --fail-on-warning --jobs auto -c dev/docs -d .shoal/docs/doctrees . docs-out
 	@echo "open docs-out/docs/README.html"
 
-reference: install ## Writes docs/reference and local/docs/coverage.md from the programs and templates.
+reference: install ## Writes docs/reference, the keys of environment and workload files, from their schemas.
 	@$(RUN) -m dev.tools.reference
 
 clean: ## Removes what was installed and built.

@@ -1,19 +1,35 @@
 """Sphinx's settings for `make docs`: the Markdown of the checkout as a site.
 
 The pages stay as they are on GitHub. Their order, and the menu, are those of docs/README.md, whose
-tables become the tables of contents.
+tables become the tables of contents. Two pages get what programs say of themselves: the commands
+(by sphinx-click) and shoal-local's operations.
 """
 
 from __future__ import annotations
 
 import re
+import site
+import sys
+from pathlib import Path
 from typing import Any
 
 from pygments.lexers.special import TextLexer
 
+ROOT = Path(__file__).resolve().parents[2]
+_VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+sys.path.insert(0, str(ROOT))
+# appended: where both environments have a package, Sphinx gets its own
+site.addsitedir(str(ROOT / ".venv" / "lib" / _VERSION / "site-packages"))
+
+import click  # noqa: E402  # found by the lines above
+
+from dev.tools.coverage import tables  # noqa: E402
+from shoal.cli.lazy import Deferred  # noqa: E402
+from shoal.cli.main import shoal  # noqa: E402
+
 project = "Shoal"
 author = "Shoal"
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx_click"]
 root_doc = "docs/README"
 include_patterns = [
     "*.md",
@@ -23,6 +39,7 @@ include_patterns = [
     "images/README.md",
     "local/*.md",
     "local/docs/*.md",
+    "local/stand_ins/*/README.md",
     "tests/red_team/README.md",
 ]
 myst_heading_anchors = 4
@@ -34,16 +51,32 @@ html_show_copyright = False
 html_static_path = ["node_modules/@mermaid-js/tiny/dist", "static"]
 html_js_files = ["mermaid.tiny.js", "draw.js"]
 suppress_warnings = ["toc.not_included"]  # shoal-local's changes
+COMMANDS, OPERATIONS = "docs/reference/cli", "local/docs/coverage"
+"""Pages that are built each time, because programs may say something else today."""
 _SECTION = re.compile(r"^## (.+)$|^\|.*?\[[^\]]+\]\(([^)#]+\.md)\)", re.MULTILINE)
 
 
 def setup(app: Any) -> None:
     """Give the first page its menu, and let draw.js have Mermaid's blocks as they are."""
     app.add_lexer("mermaid", TextLexer)
-    app.connect("source-read", _add_contents)
+    app.connect("source-read", _complete)
+    app.connect("env-get-outdated", lambda *_: [COMMANDS, OPERATIONS])
+    _load_commands(shoal)
 
 
-def _add_contents(_app: Any, page: str, source: list[str]) -> None:
+def _load_commands(group: click.Group) -> None:
+    """Replace placeholders by their commands: sphinx-click reads a group's commands as they are."""
+    for name, listed in group.commands.items():
+        command = listed.load() if isinstance(listed, Deferred) else listed
+        group.commands[name] = command
+        if isinstance(command, click.Group):
+            _load_commands(command)
+
+
+def _complete(_app: Any, page: str, source: list[str]) -> None:
+    """Add to a page what is computed: the menu, or the tables of operations."""
+    if page == OPERATIONS:
+        source[0] += tables()
     if page in (root_doc, "docs/strategies/README"):
         source[0] += "".join(_contents(source[0]))
 

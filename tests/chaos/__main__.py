@@ -34,8 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--list", action="store_true", help="only list the cases, with their seeds")
     parser.add_argument(
         "--report",
-        action="store_true",
-        help="write what came out into docs/reliability.md; only for all cases",
+        type=Path,
+        metavar="FILE",
+        help="write what came out into a file; only for all cases",
     )
     parser.add_argument(
         "--at-once", type=int, default=AT_ONCE, help="executions that run at the same time"
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     begun = time.monotonic()
     rows = attack(chosen, options.at_once)
     if options.report:
-        report.write(rows, time.monotonic() - begun, options.at_once)
+        report.write(options.report, rows, time.monotonic() - begun, options.at_once)
     return summarise([row.result for row in rows])
 
 

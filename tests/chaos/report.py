@@ -1,4 +1,4 @@
-"""The results of a run of all cases in; the section of docs/reliability.md that tells of it out."""
+"""The report of a run of all cases, as Markdown."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 from tests.chaos.rig import Result
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
-BEGIN, END = "<!-- written by `make chaos` from here -->", "<!-- to here -->"
+ROOT = Path(__file__).resolve().parents[2]
 _SLOWEST = 8
 
 
@@ -24,14 +23,10 @@ class Row:
     result: Result
 
 
-def write(rows: Sequence[Row], seconds: float, at_once: int) -> None:
-    """Put the section into the page; ValueError where the page has no place for it."""
-    text = PAGE.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE} has no place for the report, between {BEGIN!r} and {END!r}")
-    PAGE.write_text(f"{before}{begin}\n\n{section(rows, seconds, at_once)}\n{end}{after}")
+def write(file: Path, rows: Sequence[Row], seconds: float, at_once: int) -> None:
+    """Write the report into a file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{section(rows, seconds, at_once)}\n", encoding="utf-8")
 
 
 def section(rows: Sequence[Row], seconds: float, at_once: int) -> str:
@@ -53,7 +48,7 @@ def _commit() -> str:
     """Return the checkout's commit and its day, so that the page tells how old its figures are."""
     command = ["git", "log", "-1", "--format=%h of %cs"]
     return subprocess.run(
-        command, cwd=PAGE.parent, capture_output=True, text=True, check=True
+        command, cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
 
 

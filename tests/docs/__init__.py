@@ -1,1 +1,1 @@
-"""Tests of the pages: what they name exists, what they show works, what is generated is current."""
+"""Tests of the pages: the commands and links in them work."""

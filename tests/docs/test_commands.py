@@ -51,12 +51,6 @@ def test_every_command_in_a_block_would_start(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_what_is_compared_is_two_runs(page: str) -> None:
-    compared = [words[3:5] for words in commands(text_of(page)) if words[1:2] == ["compare"]]
-    assert [each for each in compared if each[0] == each[1]] == []
-
-
-@pytest.mark.parametrize("page", pages())
 def test_every_verb_and_target_in_a_line_exists(page: str) -> None:
     spans = code_spans(text_of(page))
     targets = {target for span in spans for target in _MAKE.findall(span) if _MAKE.match(span)}

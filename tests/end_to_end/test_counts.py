@@ -3,8 +3,7 @@
 One more of them is seen on any machine.
 
 Left out is what depends on time: lines are sent to the log in batches, and the teardown's queue is
-polled. A limit is the count of its day and a quarter more; raise it with a reason, here and in
-docs/performance.md.
+polled. A limit is the count of its day and a quarter more; raise it with a reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cost of building a definition, in function calls, so that any machine sees a large increase.
 
 A limit is the count of the day it was written and a quarter more. A change with a reason to exceed
-it writes the new one down, here and in docs/performance.md.
+it writes the new one down here.
 """
 
 from __future__ import annotations

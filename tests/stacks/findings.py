@@ -3,14 +3,13 @@ and its answer come out.
 
 Acknowledgements of AwsSolutions stand in the code, next to what they are about. The two packs that
 are only reported (NIST 800-53 R5 and Serverless) are answered in docs/security-answers.yaml.
-`python -m tests.stacks.findings` writes the tables of docs/security.md again.
+`python -m tests.stacks.findings` prints all of them as tables, for a review.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,15 +23,10 @@ from stacks.node import use_installed_node
 from tests.matrix.valid import environment
 from tests.repository import ROOT
 
-PAGE = ROOT / "docs" / "security.md"
 ANSWERS = ROOT / "docs" / "security-answers.yaml"
 REVIEWED = ("all", "all-kept", "vpc-fsx", "plain")
 """Combinations of the matrix that have between them every resource that any has."""
 GATE = "AwsSolutions"
-BEGIN, END = (
-    "<!-- findings: begin, written by python -m tests.stacks.findings -->",
-    "<!-- findings: end -->",
-)
 
 
 @dataclass(frozen=True, order=True)
@@ -155,10 +149,8 @@ def _general(rule: str) -> str:
 
 
 def tables(review_result: Review) -> str:
-    """Return the part of docs/security.md that this module writes."""
+    """Return the findings with their reasons and answers, as Markdown."""
     lines = [
-        BEGIN,
-        "",
         f"### {GATE}: a gate, every finding acknowledged in the code",
         "",
         *_head("finding", "where", "reason"),
@@ -177,7 +169,7 @@ def tables(review_result: Review) -> str:
         lines += [
             _row(answer, review_result) for answer in answers() if answer.rule.startswith(pack)
         ]
-    return "\n".join([*lines, "", END])
+    return "\n".join(lines)
 
 
 def _head(*columns: str) -> tuple[str, str]:
@@ -197,14 +189,5 @@ def _short(rule: str) -> str:
     return rule.removeprefix("AwsSolutions-").replace("[Resource::", " on ").removesuffix("]")
 
 
-def with_tables(page: str, written: str) -> str:
-    """Return the page with its tables replaced."""
-    before, _, rest = page.partition(BEGIN)
-    return before + written + rest.partition(END)[2]
-
-
 if __name__ == "__main__":
-    PAGE.write_text(
-        with_tables(PAGE.read_text(encoding="utf-8"), tables(review())), encoding="utf-8"
-    )
-    sys.exit(0)
+    print(tables(review()))

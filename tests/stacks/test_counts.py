@@ -1,8 +1,7 @@
 """The cost of a synth, in counts that no busy machine changes.
 
-A limit is the count of its day and a quarter more; raise it with a reason, here and in
-docs/performance.md. The last one: a registry per workload has a function of its own that empties
-it.
+A limit is the count of its day and a quarter more; raise it with a reason. The last one: a
+registry per workload has a function of its own that empties it.
 """
 
 from __future__ import annotations

@@ -134,9 +134,7 @@ def test_old_images_and_failed_pushes_expire(image: Template) -> None:
         ("untagged", "sinceImagePushed"),
         ("any", "imageCountMoreThan"),
     ]
-    assert (
-        rules[-1]["selection"]["countNumber"] == 100
-    )  # docs/security.md says what that means for the one that is deployed
+    assert rules[-1]["selection"]["countNumber"] == 100  # docs/security.md says what expires then
 
 
 def test_nobody_but_the_build_may_push(image: Template) -> None:

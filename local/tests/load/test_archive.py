@@ -1,8 +1,8 @@
 """A large model archive on its way from a training job to an endpoint: every byte arrives, and
 nobody holds it in memory.
 
-`make test` takes SHOAL_LOAD_ARCHIVE_MIB (64) MiB of random bytes; docs/lab/2026-11-load.md has the
-figures of a GiB.
+`make test` takes SHOAL_LOAD_ARCHIVE_MIB (64) MiB of random bytes; docs/results.md has the figures
+of a GiB.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """As many executions at once as an account may have, and more that wait for a place: each gets its
 own names, prefix and result, and memory stays bounded.
 
-`make test` starts SHOAL_LOAD (30) executions; docs/lab/2026-11-load.md has the figures of more.
+`make test` starts SHOAL_LOAD (30) executions; docs/results.md has the figures of more.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dev.tools.gate_report import TOGETHER, unit_of
-from dev.tools.gates import ROOT, WITH_PACKAGES, Gate, failures, gates_of, main
-from dev.tools.verification import EVERY_CHANGE, cells, files_of, nights_of
+from dev.tools.gates import WITH_PACKAGES, Gate, failures, gates_of, main
 
 MEETS = """
 import pathlib, sys, time
@@ -109,21 +108,6 @@ def test_tests_that_install_packages_are_collected_by_the_gate_that_has_a_networ
     assert len(marked) > 2
     assert [
         path for path in marked if not any(path.is_relative_to(folder) for folder in WITH_PACKAGES)
-    ] == []
-
-
-def test_what_runs_at_night_only_is_in_the_list_with_what_make_test_keeps() -> None:
-    page = (ROOT / "docs" / "decisions" / "gate.md").read_text(encoding="utf-8")
-    rows = [cells(line) for line in page.splitlines() if line.startswith("| ")]
-    listed = {row[0]: files_of(row[0]) for row in rows}
-    files = {path for root in ("tests", "local/tests") for path in (ROOT / root).rglob("test_*.py")}
-    nightly = {path for path in files if nights_of(path) - {EVERY_CHANGE}}
-    assert sorted(nightly.difference(*listed.values())) == []
-    assert [
-        f"{cell} names {file.name}, which runs with every change or is gone"
-        for cell, some in listed.items()
-        for file in some - nightly
-        if file.name in cell or not some & nightly  # a folder has some that run at night
     ] == []
 
 

@@ -1,0 +1,78 @@
+"""The commands of guides, typed as they are written: daily up to the check, nightly to their ends."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import TAKES_A_MINUTE, marked, page_of, pages, scripts, text_of, unmarked
+from tests.docs.tutorials import typed, writable_checkout
+from tests.repository import CHECKOUT
+
+HOW_TO = [page for page in pages() if page.startswith("docs/how-to/")]
+GUIDES = {
+    "docs/guides/your-own-model.md": "environments/heat.yaml: ok",
+    "docs/guides/language-model.md": "environments/pages.yaml: ok",
+    "docs/environments.md": "",
+    "images/README.md": "",
+} | dict.fromkeys(HOW_TO, ": ok")
+"""Page -> what its blocks without a mark print."""
+ENDS = ("docs/guides/your-own-model.md", "docs/guides/language-model.md")
+SESSIONS = {
+    "first run": ("docs/first-run.md", "docs/guides/runs.md"),
+    "strategy": ("docs/environments.md",),
+    "own model": ("docs/bring-your-model.md",),
+}
+"""Pages whose longer blocks are typed in one checkout, those that end it last."""
+DESTROY = ".venv/bin/shoal destroy "
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a checkout to write into, where the folder that a guide copies is no link to ours."""
+    checkout = writable_checkout(tmp_path)
+    folder = checkout / "training_code" / "language"
+    folder.unlink()
+    shutil.copytree(CHECKOUT / "training_code" / "language", folder)
+    return checkout
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_what_a_guide_writes_is_checked(page: str, checkout: Path) -> None:
+    printed = typed(checkout, unmarked(text_of(page)))
+    assert GUIDES[page] in printed
+    assert "may fail (" not in printed
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("page", ENDS)
+def test_what_a_guide_runs_answers_in_the_end(page: str, checkout: Path) -> None:
+    typed(checkout, unmarked(text_of(page)))
+    printed = typed(checkout, marked(text_of(page), TAKES_A_MINUTE), timeout_s=1700)
+    assert "SmokeTest" in printed
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", HOW_TO)
+def test_the_environment_of_a_how_to_synthesises(page: str, checkout: Path) -> None:
+    before = set((checkout / "environments").glob("*.yaml"))
+    typed(checkout, unmarked(text_of(page)))
+    (new,) = set((checkout / "environments").glob("*.yaml")) - before
+    typed(checkout, page_of([f".venv/bin/shoal synth {new.stem}"]), timeout_s=500)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("session", SESSIONS)
+def test_longer_blocks_work(session: str, checkout: Path) -> None:
+    text = "".join(marked(text_of(page), TAKES_A_MINUTE) for page in SESSIONS[session])
+    try:
+        blocks = sorted(scripts(text), key=lambda block: DESTROY in block)
+        printed = typed(checkout, page_of(blocks), timeout_s=1500)
+    finally:
+        typed(checkout, page_of([".venv/bin/shoal local down || true"]))
+    assert "SmokeTest" in printed
