@@ -87,6 +87,7 @@ LINT = (
         {"MYPYPATH": LANGUAGE},
     ),
 )
+PAGES = Gate("pages", ("make", "docs", f"PYTHON={PYTHON}"))
 CHAOS = Gate("chaos", (PYTHON, "-m", "dev.tools.loopback", PYTHON, "-m", "tests.chaos"))
 
 
@@ -117,10 +118,10 @@ def gates_of(tier: str, arguments: Sequence[str]) -> list[Sequence[Gate]]:
         return [LINT, (pytest_gate(daily, *folders, *arguments),) if folders else ()]
     if tier == "test":
         registry = registry_gate("registry and not nightly")
-        return [(*LINT, registry), (pytest_gate(daily, *arguments),)]
+        return [(*LINT, registry, PAGES), (pytest_gate(daily, *arguments),)]
     more = {"SHOAL_FUZZ": "300"}
     everything = pytest_gate("not registry", *arguments, environment=more)
-    return [(*LINT, registry_gate("registry")), (everything, CHAOS)]
+    return [(*LINT, registry_gate("registry"), PAGES), (everything, CHAOS)]
 
 
 def main(arguments: list[str]) -> int:

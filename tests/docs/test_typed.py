@@ -1,4 +1,4 @@
-"""The commands of guides, typed as they are written: daily up to the check, nightly to their ends."""
+"""The commands of guides, typed as they are written: daily up to the check, nightly to the end."""
 
 from __future__ import annotations
 
