@@ -50,7 +50,7 @@ def test_every_command_in_a_block_would_start(page: str) -> None:
     assert {command: mistake for command, mistake in mistakes.items() if mistake} == {}
 
 
-@pytest.mark.parametrize("page", pages())
+@pytest.mark.parametrize("page", [each for each in pages() if "CHANGELOG" not in each])
 def test_every_verb_and_target_in_a_line_exists(page: str) -> None:
     spans = code_spans(text_of(page))
     targets = {target for span in spans for target in _MAKE.findall(span) if _MAKE.match(span)}
