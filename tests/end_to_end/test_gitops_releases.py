@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from shoal.verbs.processes import mentioning
-from tests.docs.pages import first_mismatch, sessions, text_of
 from tests.end_to_end.conftest import Checkout, Finished
 
 _TIMEOUT_S = 2400
@@ -177,14 +176,6 @@ def test_each_environment_serves_from_its_own_bucket_and_dev_is_deployed_for_no_
         assert own
         assert all(f" s3://shoal-mnist-{name}-artifacts-" in line for line in own)
     assert transcript.count("$ shoal deploy dev --local") == 2  # the second with the mistake
-
-
-def test_the_page_shows_its_commands_in_their_order_and_what_they_print(transcript: str) -> None:
-    blocks = sessions(text_of("docs/gitops.md").partition("\n## 5.")[2])
-    typed = [each for block in blocks if "--serving" not in block[-1][0] for each in block]
-    ours = [(command, shown) for command, shown in typed if command.startswith("shoal ")]
-    assert len(ours) > 10
-    assert first_mismatch(ours, transcript) == []
 
 
 def test_it_leaves_no_process_port_or_folder(gitops: Finished, checkout: Checkout) -> None:
