@@ -18,10 +18,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError
@@ -75,10 +74,6 @@ def parser() -> argparse.ArgumentParser:
     )
     regions = f"a region that there is, by default {DEFAULT_REGION}; may be repeated"
     serve_parser.add_argument("--region", action="append", default=[], help=regions)
-    keep_help = (
-        "keep the state in the state directory when it stops, and begin with what was kept there"
-    )
-    serve_parser.add_argument("--keep", action="store_true", help=keep_help)
     serve_parser.add_argument(
         "--accelerators",
         type=int,
@@ -200,7 +195,7 @@ def serve(options: argparse.Namespace) -> int:
     if options.enforce_iam:
         require_evaluator()
     state = State(options.state_dir.resolve())
-    killed_at = state.claim(keep=options.keep)
+    state.claim()
     isolate()
     allow_open_files()
     (state.folder / "emulator.log").touch(mode=0o600)
@@ -236,15 +231,11 @@ def serve(options: argparse.Namespace) -> int:
         other_regions=tuple(other_regions),
         faults=options.faults,
         durations=dict(options.duration),
-        keep=options.keep,
-        killed_at=killed_at,
     )
     emulator = Emulator(settings)
     try:
         emulator.start()
         gc.enable()
-        if beginning := began_with(emulator.restored, killed_at):
-            print(f"emulator: {beginning}", file=sys.stderr)
         print(json.dumps(emulator.description()), flush=True)
         # With a limit: where the kernel gives the signal to another thread, nothing wakes this one
         # to run the handler.
@@ -255,16 +246,6 @@ def serve(options: argparse.Namespace) -> int:
     finally:
         emulator.close()
     return 0
-
-
-def began_with(restored: Mapping[str, Any] | None, killed_at: str | None) -> str:
-    """Return a sentence about what was restored and what was lost; "" about nothing."""
-    lost = f"what was done since {killed_at} is lost, because it was not kept" if killed_at else ""
-    if restored is None:
-        return lost
-    resources = ", ".join(f"{name}: {count}" for name, count in restored["resources"].items())
-    kept = f"restored the state of {restored['kept_at']} ({resources or 'empty'})"
-    return f"{lost}; {kept}" if lost else kept
 
 
 def allow_open_files() -> None:

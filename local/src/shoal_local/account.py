@@ -50,7 +50,6 @@ from shoal_local.control.service_router import (
     with_guards,
 )
 from shoal_local.faults import Faults
-from shoal_local.kept import Keeper, Kept
 from shoal_local.metrics import Measurement
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.service import SageMakerService
@@ -141,44 +140,6 @@ class Account:
         self.projects, self.quotas = BuildProjects(self.identity), Quotas(self.identity)
         self.registries = Registries(self.identity)
         self.router = self._service_router()
-
-    @property
-    def _keepers(self) -> Mapping[str, Keeper | SageMaker]:
-        return {
-            "functions": self.functions,
-            "sources": self.sources,
-            "scheduler": self.scheduler.store,
-            "autoscaling": self.autoscaling,
-            "layers": self.layers,
-            "registries": self.registries,
-            "file-systems": self.fsx.file_systems,
-            "cloudformation": self.cloudformation,
-            "projects": self.projects,
-            "quotas": self.quotas,
-            "sagemaker": self.sagemaker,
-        }
-
-    @property
-    def kept(self) -> dict[str, Kept]:
-        """Return the state of the account's parts, but for what moto has."""
-        return {name: keeper.kept for name, keeper in self._keepers.items()}
-
-    @property
-    def kept_folders(self) -> list[Path]:
-        """Return the folders with files of the kept state."""
-        folders = [self._folder / name for name in ("lambda", "ecr", "fsx")]
-        return [folder for folder in folders if folder.exists()] + self.sagemaker.kept_folders
-
-    def restore(self, saved: Mapping[str, Kept]) -> None:
-        """Take over the state of an earlier emulator's account."""
-        for name, keeper in self._keepers.items():
-            keeper.restore(saved[name])
-
-    def resume(self) -> None:
-        """Let run again what ran in an earlier emulator, or tell that it does not."""
-        self.cloudformation.stacks.resume()
-        self.sagemaker.resume()
-        self.sources.resume()
 
     @property
     def closing(self) -> tuple[Callable[[], object], ...]:

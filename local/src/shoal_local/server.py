@@ -23,7 +23,6 @@ from shoal_local.account import Account, Shared
 from shoal_local.control.account_router import AccountRouter
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.loopback_guard import LoopbackGuard
-from shoal_local.control.moto_backends import backends_of, counted, restore_backends
 from shoal_local.control.moto_patches import (
     patch_cloudwatch,
     patch_ecr,
@@ -40,7 +39,7 @@ from shoal_local.control.part_checksums import patch_uploads
 from shoal_local.control.protocol import Answer
 from shoal_local.control.request_handler import RequestHandler, end_connections
 from shoal_local.control.request_log import RequestLog
-from shoal_local.control.state import KEPT, State
+from shoal_local.control.state import State
 from shoal_local.control.upload_digests import patch_digests
 from shoal_local.errors import EmulatorError
 from shoal_local.faults import Faults
@@ -49,7 +48,6 @@ from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.jobs.containers import Machine
 from shoal_local.sagemaker.settings import Settings
-from shoal_local.snapshot import Snapshots
 
 DURATIONS = {each.name for each in fields(Settings) if each.name.endswith("_s")}
 
@@ -67,8 +65,6 @@ class Options:
     - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
       to endpoints, run.
     - `enforce_iam`: whether callers' policies are applied.
-    - `keep`: whether the state is kept when the emulator stops, and restored when it starts;
-      `killed_at`: when the emulator before it started, if that one could not keep its own.
     - `faults`, `durations`: the file of faults, and seconds of `Settings` that differ from AWS's;
       both for tests.
 
@@ -89,8 +85,6 @@ class Options:
     other_regions: tuple[str, ...] = ()
     faults: Path | None = None
     durations: Mapping[str, float] = field(default_factory=dict)
-    keep: bool = False
-    killed_at: str | None = None
 
     @property
     def accounts(self) -> tuple[str, ...]:
@@ -166,8 +160,6 @@ class Emulator:
                 for region, accounts in self.regions.items()
             }
         )
-        self.snapshots = Snapshots(options.state_dir)
-        self.restored = self._restore() if options.keep else None
         self._servers = self._listen(options.port)
         self._port = int(self._servers[0].server_address[1])
 
@@ -216,35 +208,6 @@ class Emulator:
             paths=self._answer_path,
         )
 
-    def _restore(self) -> dict[str, Any] | None:
-        """Take over what was kept, and return what the snapshot says of it; None without one."""
-        header = self.snapshots.header()
-        if header is None:
-            return None
-        if (kept := self._identities()) != {key: header.get(key) for key in kept}:
-            options = [f"--account {each}" for each in header.get("accounts", [])]
-            options += [f"--region {each}" for each in header.get("regions", [])]
-            raise EmulatorError(
-                f"the state in {self.options.state_dir / KEPT} was kept with {' '.join(options)};"
-                " start with these options"
-            )
-        saved = self.snapshots.load()
-        restore_backends(saved["moto"])
-        for account in self._all:
-            account.restore(saved["accounts"][account.number, account.region])
-        return header
-
-    def _identities(self) -> dict[str, list[str]]:
-        return {"accounts": list(self.options.accounts), "regions": list(self.options.regions)}
-
-    def _keep(self) -> None:
-        """Write the snapshot from which the next start is restored."""
-        accounts = {(account.number, account.region): account.kept for account in self._all}
-        saved = {"moto": backends_of(self.options.accounts), "accounts": accounts}
-        folders = [each for account in self._all for each in account.kept_folders]
-        about = {**self._identities(), "resources": counted(saved)}
-        self.snapshots.save(saved, folders, about)
-
     def _answer_path(self, environ: dict[str, Any]) -> Answer | None:
         """Return the answer of the account that knows one of the emulator's own URLs; such URLs are
         not signed.
@@ -286,16 +249,8 @@ class Emulator:
         return f"http://localhost:{self._port}"
 
     def start(self) -> None:
-        """Write the address into the state directory, and answer requests from a thread.
-
-        In this order, because containers that are resumed hide the file, with its secret, as it is
-        when they start.
-        """
+        """Write the address into the state directory, and answer requests from a thread."""
         self.state.write({**self.description(), "secret_access_key": self.secret})
-        if self.restored is not None:
-            # requests wait at the port until everything has a true status
-            for account in self._all:
-                account.resume()
         self._threads = [
             threading.Thread(
                 target=server.serve_forever,
@@ -323,22 +278,11 @@ class Emulator:
             "hosting_speed": self.options.hosting_speed,
             "enforces_iam": self.options.enforce_iam,
             "cores": Machine.here(None).cores,
-            **({"restored": self._restored_description()} if self.options.keep else {}),
-        }
-
-    def _restored_description(self) -> dict[str, Any]:
-        header = self.restored or {}
-        return {
-            "kept_at": header.get("kept_at"),
-            "resources": header.get("resources", {}),
-            "lost_since": self.options.killed_at,
         }
 
     def close(self) -> None:
         """Stop the parts in the order in which they use each other; the server last, because the
         others still call it.
-
-        With `keep`, raises EmulatorError when the state could not be kept.
         """
         steps: Iterable[Callable[[], object]] = (
             *(step for account in self._all for step in account.closing),
@@ -351,8 +295,6 @@ class Emulator:
                 step()
             except Exception:
                 log.exception("closing failed at %s", step)
-        if self.options.keep and self._threads:
-            self._keep()
         self.state.withdraw()
 
     def _stop_server(self) -> None:

@@ -140,14 +140,3 @@ def test_a_third_region_is_refused_with_those_that_there_are(accounts: dict[str,
 def test_a_region_that_is_named_twice_is_refused(tmp_path: Path) -> None:
     code, output = emulator("serve", "--state-dir", str(tmp_path / "state"), *OPTIONS, *OPTIONS[:2])
     assert (code, "--region us-east-1 is given twice" in output) == (1, True)
-
-
-@pytest.mark.nightly
-def test_each_region_is_kept(tmp_path: Path) -> None:
-    local = LocalEmulator.start(tmp_path / "state", "--keep", *OPTIONS)
-    fill(regional(local))
-    assert local.stop() == []
-    local = LocalEmulator.start(tmp_path / "state", "--keep", *OPTIONS)
-    kept = [things(account) for account in regional(local).values()]
-    assert local.stop() == []
-    assert kept == [([f"of-{region}"], [f"of-{region}"], [region]) for region in REGIONS]

@@ -24,7 +24,6 @@ from shoal_local.control.clients import Clients
 from shoal_local.control.identity import Identity
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
-from shoal_local.kept import Keeper, Kept
 
 NAMESPACE, DIMENSION = "sagemaker", "sagemaker:variant:DesiredInstanceCount"
 ROLE = (
@@ -65,7 +64,7 @@ class Target:
     policies: dict[str, Policy] = field(default_factory=dict)
 
 
-class AutoScaling(Keeper):
+class AutoScaling:
     """The scalable targets of one account and region."""
 
     def __init__(self, identity: Identity, clients: Clients) -> None:
@@ -88,10 +87,6 @@ class AutoScaling(Keeper):
             "UntagResource": self._untag,
             "ListTagsForResource": lambda call: {"Tags": dict(self._tagged(call).tags)},
         }
-
-    @property
-    def kept(self) -> Kept:
-        return {"targets": self._targets}
 
     def has_target(self, endpoint: str) -> bool:
         """Return whether a variant of the endpoint is a scalable target.

@@ -13,22 +13,17 @@ from typing import Any
 from shoal_local.control.identity import Identity
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
-from shoal_local.kept import Keeper, Kept
 
 Project = dict[str, Any]
 NOT_FOUND = "ResourceNotFoundException"
 
 
 @dataclass
-class BuildProjects(Keeper):
+class BuildProjects:
     """The account's build projects in this region."""
 
     identity: Identity
     _projects: dict[str, Project] = field(default_factory=dict)
-
-    @property
-    def kept(self) -> Kept:
-        return {"projects": self._projects}
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:

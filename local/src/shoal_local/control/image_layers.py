@@ -20,7 +20,6 @@ from moto.ecr.models import ecr_backends
 from shoal_local.control.identity import Identity
 from shoal_local.control.protocol import Answer, ApiCall
 from shoal_local.errors import AwsError
-from shoal_local.kept import Keeper, Kept
 
 PATH = "/_shoal/ecr/"
 PART_BYTES = 10 * 1024 * 1024
@@ -49,7 +48,7 @@ class Upload:
 
 
 @dataclass(frozen=True)
-class Layers(Keeper):
+class Layers:
     """The layers of one account, below `folder`: `blobs/` by SHA-256, `uploads/` until they are
     complete.
     """
@@ -68,10 +67,6 @@ class Layers(Keeper):
             "CompleteLayerUpload": self.complete,
             "GetDownloadUrlForLayer": self.download_url,
         }
-
-    @property
-    def kept(self) -> Kept:
-        return {"uploads": self._uploads}
 
     def initiate(self, call: ApiCall) -> Mapping[str, Any]:
         """Answer InitiateLayerUpload."""

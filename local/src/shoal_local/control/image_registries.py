@@ -17,23 +17,18 @@ from moto.ecr.models import ecr_backends
 from shoal_local.control.identity import Identity
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
-from shoal_local.kept import Keeper, Kept
 from shoal_local.runtimes.catalog import image
 
 USES = ("training", "processing", "inference")
 
 
 @dataclass(frozen=True)
-class Registries(Keeper):
+class Registries:
     """The images that can be pulled from each registry."""
 
     identity: Identity
     _digests: ClassVar[set[str]] = set()
     """Shared by all accounts: AWS's registries are the same for every caller."""
-
-    @property
-    def kept(self) -> Kept:
-        return {"digests": self._digests}
 
     def get_images(self, call: ApiCall) -> Mapping[str, Any]:
         """Answer BatchGetImage. Images of other registries have no manifest, because nothing here

@@ -17,7 +17,6 @@ import botocore.session
 from shoal_local.control.identity import Identity
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
-from shoal_local.kept import Keeper, Kept
 
 SERVICE = "sagemaker"
 DEFAULT_VALUE = 20.0
@@ -48,15 +47,11 @@ def code(name: str) -> str:
 
 
 @dataclass
-class Quotas(Keeper):
+class Quotas:
     """The account's quotas in this region."""
 
     identity: Identity
     _values: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def kept(self) -> Kept:
-        return {"values": self._values}
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:

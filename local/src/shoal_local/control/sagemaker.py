@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -18,7 +17,6 @@ from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.protocol import Answer, ApiCall, error_answer
 from shoal_local.control.service_router import Reply
 from shoal_local.errors import AwsError
-from shoal_local.kept import Kept
 
 RUNTIME_OPERATIONS = {
     "invocations": "InvokeEndpoint",
@@ -53,16 +51,6 @@ class SageMaker(Protocol):
     ) -> tuple[int, Mapping[str, str], bytes]: ...
 
     def close(self) -> None: ...
-
-    @property
-    def kept(self) -> Kept: ...
-
-    @property
-    def kept_folders(self) -> list[Path]: ...
-
-    def restore(self, saved: Kept) -> None: ...
-
-    def resume(self) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,9 @@ from shoal_local.errors import EmulatorError
 from shoal_local.processes import ProcessRegistry, started_at
 
 STATE_FILE = "emulator.json"
-# What `serve --keep` has kept (shoal_local/snapshot.py); only a person deletes it.
-KEPT = "kept"
 # Marks a folder whose content an emulator may delete; the emulator that uses it has it locked.
 MARKER = ".shoal-emulator"
 POLL_S = 0.05
-KEEP_LIMIT_S = 600.0
-"""In which an emulator that keeps its state must have written it."""
 LOCK_LIMIT_S = 2.0
 """For an emulator that has stopped and whose process has not ended yet."""
 
@@ -36,13 +32,11 @@ class State:
 
     folder: Path
 
-    def claim(self, *, keep: bool = False) -> str | None:
-        """Take the folder until this process ends, and empty it, but for what was kept.
+    def claim(self) -> None:
+        """Take the folder until this process ends, and empty it.
 
-        Returns when the emulator before this one started, if that one did not end by itself.
         Raises EmulatorError when the folder belongs to another user, when an emulator runs, starts
-        or stops in it, when it has files that no emulator made, or when it has kept state that a
-        start without `keep` would not use.
+        or stops in it, or when it has files that no emulator made.
         """
         running = self.running()
         if running:
@@ -60,19 +54,11 @@ class State:
                 " does not exist"
             )
         self._lock()
-        if (self.folder / KEPT).exists() and not keep:
-            raise EmulatorError(
-                f"{self.folder} has state that an emulator kept; start with --keep, with another"
-                f" --state-dir, or delete {self.folder / KEPT}"
-            )
-        killed = self.description()
-        # Until this one serves: if it cannot start, the next one tells of the one that was killed.
-        self._clean({MARKER, KEPT, STATE_FILE} if keep else {MARKER, KEPT})
+        self._empty()
         self.folder.chmod(0o700)  # credentials of roles, code and data of jobs lie here
         (self.folder / MARKER).write_text(
             "Everything in this folder belongs to Shoal's emulator and is deleted by it.\n"
         )
-        return str(killed["started_at"]) if killed else None
 
     def _lock(self) -> int:
         """Return the folder's marker as an open file, locked until it is closed or this process
@@ -147,31 +133,28 @@ class State:
     def clean(self) -> list[int]:
         """End the children that a dead emulator left, delete its files, and return the pids.
 
-        What was kept stays. Raises EmulatorError when an emulator starts or stops in the folder.
+        Raises EmulatorError when an emulator starts or stops in the folder.
         """
         if not (self.folder / MARKER).exists():
             return []
         marker = self._lock()
         try:
-            return self._clean(
-                {MARKER, KEPT, STATE_FILE} if (self.folder / KEPT).exists() else set()
-            )
+            ended = ProcessRegistry(self.folder).sweep()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            return ended
         finally:
             os.close(marker)
 
-    def _clean(self, spared: set[str]) -> list[int]:
-        ended = ProcessRegistry(self.folder).sweep()
-        if not spared:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            return ended
+    def _empty(self) -> None:
+        """End the children that a dead emulator left, and delete its files, but for the marker."""
+        ProcessRegistry(self.folder).sweep()
         for path in self.folder.iterdir():
-            if path.name in spared:
+            if path.name == MARKER:
                 continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
-        return ended
 
     def stop(self, limit_s: float) -> bool:
         """Ask the emulator to stop, kill it when it does not within the limit, and clean up.
@@ -182,7 +165,7 @@ class State:
         if running:
             pid, start = int(running["pid"]), running["process_started_at"]
             os.kill(pid, signal.SIGTERM)
-            deadline = time.monotonic() + (KEEP_LIMIT_S if "restored" in running else limit_s)
+            deadline = time.monotonic() + limit_s
             while started_at(pid) == start and time.monotonic() < deadline:
                 time.sleep(POLL_S)
             if started_at(pid) == start:

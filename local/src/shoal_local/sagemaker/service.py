@@ -9,12 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import Path
 
 from shoal_local.context import ServiceContext
 from shoal_local.errors import AwsError
-from shoal_local.kept import Keeper, Kept
-from shoal_local.sagemaker import interruptions
 from shoal_local.sagemaker.caller import calling
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import not_emulated
@@ -46,7 +43,7 @@ _log = logging.getLogger(__name__)
 Operation = Callable[[Document], Document]
 
 
-class SageMakerService(Keeper):
+class SageMakerService:
     """The service of one account and region.
 
     `close()` stops every execution, job and endpoint, and leaves no process.
@@ -55,7 +52,6 @@ class SageMakerService(Keeper):
     def __init__(self, context: ServiceContext, settings: Settings | None = None) -> None:
         store = Store(context.state_dir / "sagemaker")
         core = Core(context, store, settings or Settings(), context.processes)
-        self._core, self._ran = core, interruptions.Documents()
         self._faults = context.faults
         self._training, self._processing = TrainingJobs(core), ProcessingJobs(core)
         self._tuning = TuningJobs(core, self._training)
@@ -77,27 +73,6 @@ class SageMakerService(Keeper):
     def operations(self) -> Collection[str]:
         """Return the names of the operations that are emulated."""
         return self._operations.keys()
-
-    @property
-    def kept(self) -> Kept:
-        return {"documents": interruptions.as_they_ran(self._core.store, self._ran)}
-
-    @property
-    def kept_folders(self) -> list[Path]:
-        """Return the folders with the databases of the tracking servers."""
-        return self._tracking.folders
-
-    def restore(self, saved: Kept) -> None:
-        """Add the documents of an earlier emulator; `resume` tells what they have become."""
-        self._core.store.restore(dict(saved["documents"]))
-
-    def resume(self) -> None:
-        """Start the servers of an earlier emulator's endpoints and its tracking servers, and fail
-        what it interrupted.
-        """
-        interruptions.fail_interrupted(self._core)
-        self._endpoints.resume()
-        self._tracking.resume()
 
     def check(self, operation: str, request: Document) -> None:
         """Raise AwsError for a request that does not have the documented shape."""
@@ -160,7 +135,6 @@ class SageMakerService(Keeper):
 
     def close(self) -> None:
         """Stop everything, in the order in which things use each other."""
-        self._ran = interruptions.running(self._core.store)
         self._executions.close()
         self._tuning.close()
         self._training.close()

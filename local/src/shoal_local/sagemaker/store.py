@@ -11,7 +11,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Reversible
+from collections.abc import Callable, Reversible
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -110,18 +110,6 @@ class Store:
             if self._documents.get(kind, {}).pop(name.lower(), None) is not None:
                 self._path(kind, name).unlink(missing_ok=True)
             self._changed.notify_all()
-
-    def everything(self) -> dict[str, dict[str, Document]]:
-        """Return all documents by kind and lower-case name."""
-        with self._lock:
-            return copy.deepcopy(self._documents)
-
-    def restore(self, documents: Mapping[str, Mapping[str, Document]]) -> None:
-        """Add the documents of an earlier emulator."""
-        with self._lock:
-            for kind, by_name in documents.items():
-                for name, document in by_name.items():
-                    self._put(kind, name, document)
 
     def wait(
         self,

@@ -23,7 +23,6 @@ from shoal_local.control.functions.service import Functions
 from shoal_local.control.identity import Identity
 from shoal_local.control.protocol import Answer, ApiCall
 from shoal_local.errors import AwsError
-from shoal_local.kept import Keeper, Kept
 
 Request = Mapping[str, Any]
 LONG_POLL_S = 3.0
@@ -31,7 +30,7 @@ MAX_TEMPLATE_BYTES = 1_000_000
 
 
 @dataclass
-class CloudFormation(Keeper):
+class CloudFormation:
     """Answers the requests to CloudFormation; `close` stops deployments."""
 
     identity: Identity
@@ -72,10 +71,6 @@ class CloudFormation(Keeper):
             "ListChangeSets": self._list_change_sets,
         }
         return {name: _handler(handle) for name, handle in handlers.items()}
-
-    @property
-    def kept(self) -> Kept:
-        return {"stacks": self.stacks.all, "change_sets": self._change_sets}
 
     def _kind(self, type_name: str) -> ResourceType | None:
         return self._custom if is_custom(type_name) else TYPES.get(type_name)

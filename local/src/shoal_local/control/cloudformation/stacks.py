@@ -180,13 +180,6 @@ class Stacks:
             closing=self._closing,
         )
 
-    def resume(self) -> None:
-        """End what an earlier emulator could not end itself before it stopped."""
-        for stack in filter(lambda each: each.busy, self.all):
-            kind = stack.status.partition("_")[0]
-            status = "UPDATE_ROLLBACK_FAILED" if kind == "UPDATE" else f"{kind}_FAILED"
-            stack.record(status, "The emulator was stopped.")
-
     def close(self) -> None:
         """Stop deployments between two resources and wait for them."""
         self._closing.set()

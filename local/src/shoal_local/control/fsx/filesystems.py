@@ -29,7 +29,6 @@ from shoal_local.control.fsx.linked_role import LinkedRole
 from shoal_local.control.fsx.network import closed_between
 from shoal_local.control.identity import Identity, error_of
 from shoal_local.errors import AwsError
-from shoal_local.kept import Keeper, Kept
 
 _MOUNT_NAME = string.ascii_lowercase + string.digits
 Document = dict[str, Any]
@@ -80,17 +79,13 @@ class Mount:
 
 
 @dataclass
-class FileSystems(Keeper):
+class FileSystems:
     """Each file system is a folder below `folder`, which is deleted with it."""
 
     identity: Identity
     clients: Clients
     folder: Path
     _all: dict[str, FileSystem] = field(default_factory=dict)
-
-    @property
-    def kept(self) -> Kept:
-        return {"file_systems": self._all}
 
     def create(self, request: Mapping[str, Any]) -> Document:
         """Create a file system and return its description."""

@@ -28,7 +28,6 @@ from shoal_local.control.functions.service import Functions
 from shoal_local.control.identity import Identity
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
-from shoal_local.kept import Keeper, Kept
 
 QUEUE_ARN = re.compile(r"^arn:aws:sqs:[\w-]+:\d{12}:([\w-]+(?:\.fifo)?)$")
 SUPPORTED = (
@@ -98,7 +97,7 @@ class EventSource:
 
 
 @dataclass
-class EventSources(Keeper):
+class EventSources:
     """The mappings of the account; `stop` ends their threads, and `close` waits for them."""
 
     identity: Identity
@@ -123,15 +122,6 @@ class EventSources(Keeper):
             "DeleteEventSourceMapping": self._delete,
             "ListEventSourceMappings": self._list,
         }
-
-    @property
-    def kept(self) -> Kept:
-        return {"sources": self._sources}
-
-    def resume(self) -> None:
-        """Poll for the mappings of an earlier emulator."""
-        for source in self._sources.values():
-            self._run(source)
 
     def tags(self, arn: str) -> dict[str, str]:
         """Return the tags of a mapping, which may be changed; raise AwsError when it does not

@@ -34,7 +34,6 @@ from shoal_local.control.identity import Identity
 from shoal_local.control.policies import allows
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
-from shoal_local.kept import Keeper, Kept
 
 TAIL_BYTES = 4096
 MAX_REQUEST_BYTES = 6_291_456
@@ -52,7 +51,7 @@ class LambdaResult:
 
 
 @dataclass
-class Functions(Keeper):
+class Functions:
     """The account's functions in this region."""
 
     identity: Identity
@@ -61,10 +60,6 @@ class Functions(Keeper):
     folder: Path
     _functions: dict[str, Function] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
-
-    @property
-    def kept(self) -> Kept:
-        return {"functions": self._functions}
 
     def get(self, name_or_arn: str) -> Function:
         """Return the function; raise AwsError ResourceNotFoundException when it does not exist."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from shoal_local.control.scheduler.expressions import Cron, ExpressionError, Rate, parse
 from shoal_local.errors import AwsError
-from shoal_local.kept import Keeper, Kept
 
 DEFAULT = "default"
 ENABLED = "ENABLED"
@@ -69,7 +68,7 @@ class Schedule:
 
 
 @dataclass
-class Store(Keeper):
+class Store:
     """The account's schedules in this region. `now` is the schedules' clock."""
 
     account: str
@@ -81,17 +80,6 @@ class Store(Keeper):
 
     def __post_init__(self) -> None:
         self.create_group(DEFAULT, {})
-
-    @property
-    def kept(self) -> Kept:
-        return {"groups": self._groups, "schedules": self._schedules}
-
-    def restore(self, saved: Kept) -> None:
-        """Take over an earlier emulator's schedules; each waits for its next time from now on."""
-        now = self.now()
-        schedules = {key: each.fired(now) for key, each in dict(saved["schedules"]).items()}
-        with self._lock:
-            super().restore({**saved, "schedules": schedules})
 
     def arn(self, kind: str, name: str) -> str:
         return f"arn:aws:scheduler:{self.region}:{self.account}:{kind}/{name}"

@@ -2,8 +2,8 @@
 
 In the container `/opt/ml` is the host's `ml` folder, `/tmp` its `tmp`, and `/opt/emulator` our
 stand-ins. The rest of the machine can be read and not written, but for what is not a job's: the
-emulator's state file with its secret, the state that it has kept, and the folders of jobs. The
-paths of `visible` stay readable where a mount of ours would hide them.
+emulator's state file with its secret, and the folders of jobs. The paths of `visible` stay readable
+where a mount of ours would hide them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal_local.control.state import KEPT, STATE_FILE
+from shoal_local.control.state import STATE_FILE
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.container.relay import Relay
 
@@ -33,7 +33,7 @@ its own.
 """
 _END_S = 5.0
 """For a pod that is told to end at once, before it is killed."""
-_HIDDEN = (STATE_FILE, KEPT, "sagemaker-jobs", "accounts", "regions")
+_HIDDEN = (STATE_FILE, "sagemaker-jobs", "accounts", "regions")
 """What containers do not see in the state directory: secrets, also those of other jobs' roles."""
 MAX_LINE_BYTES = 256 * 1024
 """CloudWatch Logs takes 256 KB an event; a longer line is cut into several."""

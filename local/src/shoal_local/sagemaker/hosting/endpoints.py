@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
@@ -40,10 +39,6 @@ _EVENT_STATUS = {
     "SystemUpdating": "SYSTEM_UPDATING",
 }
 """As in the guide's event examples, the last one by analogy; the API itself says InService."""
-_RESTARTED = "InternalServerError: shoal-local was started again"
-_STOPPED_IN_UPDATE = (
-    "InternalServerError: shoal-local was stopped during an update of the endpoint."
-)
 
 
 @dataclass
@@ -96,33 +91,6 @@ class Endpoints:
     def _host(self, name: str) -> None:
         traffic = Traffic(name, self._core.settings.invocation_s)
         self._hosted[name] = HostedEndpoint(traffic)
-
-    def resume(self) -> None:
-        """Start servers for the endpoints of an earlier emulator; an endpoint that was being
-        updated has failed, because what it was to become is lost.
-        """
-        for document in self._core.store.all(KIND):
-            name, status = document["EndpointName"], document["EndpointStatus"]
-            self._host(name)
-            if status == "Deleting":
-                self._in_background(partial(self._remove, name))
-            elif status in {"Updating", "RollingBack"}:
-                self._end_without_fleet(name, serves=False, reason=_STOPPED_IN_UPDATE)
-            elif status != "Failed":
-                self._resume(document)
-
-    def _resume(self, document: Document) -> None:
-        name, config_name = document["EndpointName"], document["EndpointConfigName"]
-        config = self._core.store.get(configs.KIND, config_name)
-        if config is None:
-            reason = f"{_RESTARTED}, and its endpoint configuration {config_name} is gone."
-            self._end_without_fleet(name, serves=False, reason=reason)
-            return
-        live = document.get("ProductionVariants", [])
-        config = variants.with_retained_properties(config, live, ())
-        if document["EndpointStatus"] == "InService":
-            self._change(name, _begin_maintenance)
-        self._in_background(partial(self._deploy, name, config, Plan()))
 
     def update(self, request: Document) -> Document:
         document = self._find_updatable(request)
@@ -371,10 +339,6 @@ class Endpoints:
         for each in hosted:
             for fleet in filter(None, (each.fleet, each.next_fleet)):
                 close(instance.server for instance in fleet.instances())
-
-
-def _begin_maintenance(document: Document) -> None:
-    document["EndpointStatus"] = "SystemUpdating"
 
 
 def _name_in_use(existing: Document) -> AwsError:

@@ -51,11 +51,6 @@ class ServerProcess:
         self._starting, self._closing = threading.Lock(), threading.Event()
         self._connections = Connections(self._dial)
 
-    @property
-    def has_database(self) -> bool:
-        """Return whether the runs of an earlier process are there."""
-        return (self._paths.host(_HOST).ml / _DATABASE).exists()
-
     def start(self, credentials: RoleCredentials) -> None:
         """Start the process with the role's credentials, and return when it answers.
 

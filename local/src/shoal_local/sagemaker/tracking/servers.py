@@ -14,7 +14,6 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 from shoal_local.errors import AwsError
@@ -76,36 +75,6 @@ class TrackingServers:
         self._run(document, "Created", "CreateFailed")
         return {"TrackingServerArn": arn}
 
-    @property
-    def folders(self) -> list[Path]:
-        """Return the servers' folders that exist, with their databases."""
-        folders = [self._folder(each["_name"]) for each in self._core.store.all(KIND)]
-        return [folder for folder in folders if folder.exists()]
-
-    def resume(self) -> None:
-        """Start the servers of an earlier emulator again on their databases; one whose database is
-        gone is Stopped.
-        """
-        for document in self._core.store.all(KIND):
-            name, status = document["_name"], document["TrackingServerStatus"]
-            if status == "Deleting":
-                self._in_background(partial(self._remove, name))
-            elif status == "Creating":
-                self._run(document, "Created", "CreateFailed")
-            elif status in (*_RUNS, "Starting"):
-                self._resume(document)
-            elif status == "Stopping":
-                self._set(name, status, "Stopped", "Inactive")
-
-    def _resume(self, document: Document) -> None:
-        name, status = document["_name"], document["TrackingServerStatus"]
-        if not ServerProcess(self._core, document).has_database:
-            _log.warning("the tracking server %s is Stopped: its database is gone", name)
-            self._set(name, status, "Stopped", "Inactive")
-            return
-        self._set(name, status, "Starting", "Inactive")
-        self._run(self._core.store.read(KIND, name), "Started", "StartFailed")
-
     def _check(self, request: Document) -> str:
         """Return MLflow's version; raise AwsError for what is wrong or not emulated."""
         version = installed_version()
@@ -141,7 +110,6 @@ class TrackingServers:
         return _LISTING.page(documents, filters)
 
     def start(self, request: Document) -> Document:
-        _check_isolation()  # `serve --keep` may have restored a server that another machine made
         document = self._enter(request, ("Stopped", "StartFailed"), "Starting")
         self._run(document, "Started", "StartFailed")
         return {"TrackingServerArn": document["TrackingServerArn"]}
