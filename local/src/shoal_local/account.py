@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal_local.context import ServiceContext
-from shoal_local.control import metric_store, mlflow, unsupported_requests
+from shoal_local.control import metric_store, unsupported_requests
 from shoal_local.control.alarms import Alarms
 from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.authorizer import Authorizer
@@ -251,7 +251,6 @@ class Account:
         services = with_guards(services, {"s3": ObjectGuards(self.state).guards})
         raw: dict[str, RawHandler] = {
             "sagemaker": Gateway(self._sagemaker_of, self.authorizer),
-            mlflow.SERVICE: mlflow.MlflowGateway(lambda: self.sagemaker, self.authorizer),
         }
         shared = self._shared
         return ServiceRouter(

@@ -46,10 +46,6 @@ class SageMaker(Protocol):
         self, name: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, Mapping[str, str], bytes | Iterator[bytes]]: ...
 
-    def call_tracking_server(
-        self, arn: str, method: str, target: str, body: bytes, headers: dict[str, str]
-    ) -> tuple[int, Mapping[str, str], bytes]: ...
-
     def close(self) -> None: ...
 
 

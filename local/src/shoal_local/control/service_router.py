@@ -64,7 +64,6 @@ MOTO_SERVICES = frozenset(
 OF_ONE_REGION = frozenset(
     {
         "sagemaker",
-        "sagemaker-mlflow",
         "cloudformation",
         "lambda",
         "scheduler",

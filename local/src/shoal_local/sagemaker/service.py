@@ -37,7 +37,6 @@ from shoal_local.sagemaker.shapes import (
 )
 from shoal_local.sagemaker.store import Store
 from shoal_local.sagemaker.tags import Tags
-from shoal_local.sagemaker.tracking.servers import TrackingServers
 
 _log = logging.getLogger(__name__)
 Operation = Callable[[Document], Document]
@@ -57,7 +56,6 @@ class SageMakerService:
         self._tuning = TuningJobs(core, self._training)
         self._transform = TransformJobs(core)
         self._endpoints = Endpoints(core)
-        self._tracking = TrackingServers(core)
         self._pipelines = Pipelines(core)
         self._executions = Executions(core, self._pipelines)
         self._operations: Mapping[str, Operation] = {
@@ -65,7 +63,6 @@ class SageMakerService:
             **_of_hosting(Models(core), EndpointConfigs(core), self._endpoints),
             **_of_registry(ModelPackageGroups(core), ModelPackages(core)),
             **self._of_pipelines(),
-            **_of_tracking(self._tracking),
             **_of_tags(Tags(core)),
         }
 
@@ -127,12 +124,6 @@ class SageMakerService:
         """
         return self._endpoints.invoke_with_stream(name, body, headers)
 
-    def call_tracking_server(
-        self, arn: str, method: str, target: str, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Answer a request of MLflow's own API with status, headers and body."""
-        return self._tracking.call(arn, method, target, body, headers)
-
     def close(self) -> None:
         """Stop everything, in the order in which things use each other."""
         self._executions.close()
@@ -141,7 +132,6 @@ class SageMakerService:
         self._processing.close()
         self._transform.close()
         self._endpoints.close()
-        self._tracking.close()
         self._executions.join()
 
     def _of_jobs(self) -> dict[str, Operation]:
@@ -224,17 +214,6 @@ def _of_registry(groups: ModelPackageGroups, packages: ModelPackages) -> dict[st
         "ListModelPackages": packages.list,
         "UpdateModelPackage": packages.update,
         "DeleteModelPackage": packages.delete,
-    }
-
-
-def _of_tracking(servers: TrackingServers) -> dict[str, Operation]:
-    return {
-        "CreateMlflowTrackingServer": servers.create,
-        "DescribeMlflowTrackingServer": servers.describe,
-        "ListMlflowTrackingServers": servers.list,
-        "StartMlflowTrackingServer": servers.start,
-        "StopMlflowTrackingServer": servers.stop,
-        "DeleteMlflowTrackingServer": servers.delete,
     }
 
 

@@ -17,7 +17,6 @@ ARN_KEYS: Mapping[str, str] = {
     "endpoint": "EndpointArn",
     "model-package-group": "ModelPackageGroupArn",
     "model-package": "ModelPackageArn",
-    "mlflow-tracking-server": "TrackingServerArn",
     "pipeline": "PipelineArn",
     "pipeline-execution": "PipelineExecutionArn",
 }

@@ -113,11 +113,7 @@ def test_a_condition_key_is_left_out_without_its_value(tmp_path: Path) -> None:
     assert question.context == {"a:is": "false", "a:map/b": "c"}
 
 
-NO_MODEL = {"sagemaker-mlflow"}
-"""MLflow's own API, of which botocore has no model."""
-
-
-@pytest.mark.parametrize("service", sorted(RULE_FILES.keys() - NO_MODEL))
+@pytest.mark.parametrize("service", sorted(RULE_FILES))
 def test_an_expression_names_parameters_of_the_service(service: str) -> None:
     """Rows share expressions, so a row may name a parameter that its own operations lack."""
     rows = yaml.safe_load(RULE_FILES[service].read_text())["rules"]

@@ -42,9 +42,6 @@ def full_request(service: str, operation: str) -> dict[str, Any]:
 
     Names are `name`; ids and ARNs look like those of the service.
     """
-    if service == "sagemaker-mlflow":  # MLflow's own API, of which botocore has no model
-        server = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:mlflow-tracking-server/name"
-        return {"TrackingServerArn": server}
     model = get_service_model(
         "sagemaker-runtime" if operation.startswith("InvokeEndpoint") else service
     ).operation_model(operation)

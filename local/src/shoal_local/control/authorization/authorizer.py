@@ -44,7 +44,6 @@ ERROR_CODES: Mapping[str, tuple[str, int]] = {
     "sns": ("AuthorizationError", 403),
     "ec2": ("UnauthorizedOperation", 403),
     "lambda": ("AccessDeniedException", 403),
-    "sagemaker-mlflow": ("AccessDeniedException", 403),
 }
 # Services with resources that other accounts can use if a policy on them allows it. The account
 # that owns the resource answers such a request.

@@ -1,1 +1,0 @@
-"""MLflow tracking servers: real `mlflow server` processes."""
