@@ -32,9 +32,7 @@ from shoal_local.control.functions.mappings import EventSources
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.functions.tags import FunctionTags
 from shoal_local.control.identity import Identity
-from shoal_local.control.image_layers import Layers
 from shoal_local.control.image_registries import Registries
-from shoal_local.control.log_search import filter_log_events
 from shoal_local.control.moto_routing import MotoApplication
 from shoal_local.control.object_guards import ObjectGuards
 from shoal_local.control.policy_guards import PolicyGuards
@@ -127,7 +125,6 @@ class Account:
             number, shared.region, shared.settings.hosting_speed, shared.schedule_speed
         )
         self.autoscaling = AutoScaling(self.identity, self.clients)
-        self.layers = Layers(self.identity, folder / "ecr", shared.endpoint_url)
         self.fsx = Fsx(FileSystems(self.identity, self.clients, folder / "fsx"))
         self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
         self.state = self._state()
@@ -221,9 +218,6 @@ class Account:
                     "DescribeAlarms": self.alarms.guard,
                 },
             ),
-            "logs": Service(
-                {"FilterLogEvents": filter_log_events}, guards=unsupported_requests.GUARDS["logs"]
-            ),
             "sts": Service(self.identity.operations, complete=True),
             "iam": Service(
                 Simulator(self.state, self._shared.evaluator).operations,
@@ -243,7 +237,7 @@ class Account:
             "codebuild": Service(self.projects.operations, complete=True, keeps=True),
             "service-quotas": Service(self.quotas.operations, complete=True, keeps=True),
             "ecr": Service(
-                {"BatchGetImage": self.registries.get_images, **self.layers.operations},
+                {"BatchGetImage": self.registries.get_images},
                 guards=unsupported_requests.GUARDS["ecr"],
             ),
         }

@@ -214,9 +214,7 @@ class Emulator:
         """
         refusal = None
         for account in self._all:
-            answer = account.layers.answer_path(environ) or account.cloudformation.answer_path(
-                environ
-            )
+            answer = account.cloudformation.answer_path(environ)
             if answer is not None and answer.status == HTTPStatus.OK:
                 return answer
             refusal = refusal or answer

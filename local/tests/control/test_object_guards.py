@@ -14,9 +14,7 @@ CopyObject with IfNoneMatch and the window of a deletion: API references, read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -65,46 +63,6 @@ def test_s3_refuses_a_bucket_of_another_owner_than_expected(account: Account, bu
         "InvalidBucketOwnerAWSAccountID",
         "The value of the expected bucket owner parameter must be an AWS Account ID... [0000]",
     )
-
-
-@pytest.mark.parametrize(
-    ("conditions", "copied"),
-    [
-        ({"Match": "etag123"}, False),
-        ({"Match": TAG}, True),
-        ({"UnmodifiedSince": YESTERDAY}, False),
-        ({"UnmodifiedSince": YESTERDAY, "Match": TAG}, True),
-        ({"NoneMatch": TAG}, False),
-        ({"NoneMatch": TAG.strip('"')}, False),
-        ({"NoneMatch": "etag123"}, True),
-        ({"ModifiedSince": YESTERDAY}, True),
-        ({"ModifiedSince": TOMORROW}, True),
-    ],
-)
-def test_s3_copies_only_a_source_that_meets_the_conditions(
-    account: Account, bucket: str, conditions: Mapping[str, Any], copied: bool
-) -> None:
-    s3, request = account.client("s3"), {"Bucket": bucket, "CopySource": f"{bucket}/source"}
-    for name, value in conditions.items():
-        request[f"CopySourceIf{name}"] = value
-    if copied:
-        s3.copy_object(**request, Key=unique("copy"))
-    else:
-        assert refused(s3.copy_object, **request, Key=unique("copy")) == FAILED
-
-
-def test_s3_does_not_copy_what_was_not_modified_since(account: Account, bucket: str) -> None:
-    s3 = account.client("s3")
-    modified_at = s3.head_object(Bucket=bucket, Key="source")["LastModified"]
-    copy = {"Bucket": bucket, "CopySource": f"{bucket}/source", "Key": unique("copy")}
-    assert refused(s3.copy_object, **copy, CopySourceIfModifiedSince=modified_at) == FAILED
-
-
-def test_s3_does_not_copy_over_an_object_if_none_is_to_match(account: Account, bucket: str) -> None:
-    s3, key = account.client("s3"), unique("copy")
-    copy = {"Bucket": bucket, "CopySource": f"{bucket}/source", "Key": key, "IfNoneMatch": "*"}
-    s3.copy_object(**copy)
-    assert refused(s3.copy_object, **copy) == FAILED
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ MAX_BYTES: Mapping[str, int] = {
     # Lambda's own words: "Request must be smaller than 70167211 bytes for the CreateFunction
     # operation"
     "lambda": 70_167_211,
-    "ecr": 28 * MIB,  # ECR API reference, UploadLayerPart: 20 MiB, in base64
     # payload of InvokeEndpoint, as repost.aws has it; a pipeline's definition is at most 1 MB
     "sagemaker": 6 * MIB,
 }

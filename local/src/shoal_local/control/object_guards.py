@@ -1,5 +1,5 @@
-"""Refuse what S3 refuses of objects before their bytes: another owner of the bucket, preconditions
-of copies, and encryption with keys that cannot be used.
+"""Refuse what S3 refuses of objects before their bytes: another owner of the bucket, and encryption
+with keys that cannot be used.
 
 Errors and their order: recorded by LocalStack from S3.
 """
@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from moto.s3.models import FakeKey, s3_backends
 
 from shoal_local.control.authorization.account import AccountState
+from shoal_local.control.guards import each_of
 from shoal_local.control.key_guards import check_usable
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
@@ -56,8 +56,8 @@ class ObjectGuards:
             "PutObject": self._check_new_key,
             "CreateMultipartUpload": self._check_new_key,
             "GetObject": self._check_read,
-            "CopyObject": self._check_copy,
-            "UploadPartCopy": self._check_part_copy,
+            "CopyObject": each_of(self._check_source, self._check_new_key),
+            "UploadPartCopy": self._check_source,
         }
 
     def _check_read(self, call: ApiCall) -> None:
@@ -65,21 +65,10 @@ class ObjectGuards:
         stored = _object(request["Bucket"], request["Key"], request.get("VersionId"))
         self._check_key_of(stored, request["Bucket"])
 
-    def _check_copy(self, call: ApiCall) -> None:
-        self._check_part_copy(call)
-        request = call.parameters
-        target = _object(request["Bucket"], request["Key"], None)
-        if request.get("IfNoneMatch") == "*" and target is not None:
-            raise _failed()
-        if request.get("IfMatch") and (target is None or not _same(request["IfMatch"], target)):
-            raise _failed() if target else AwsError("NoSuchKey", _NO_SUCH_KEY, 404)
-        self._check_new_key(call)
-
-    def _check_part_copy(self, call: ApiCall) -> None:
+    def _check_source(self, call: ApiCall) -> None:
         source = Source.of(call)
         stored = _object(source.bucket, source.key, source.version) if source else None
         if source is not None and stored is not None:
-            _check_preconditions(call.parameters, stored)
             self._check_key_of(stored, source.bucket)
 
     def _check_key_of(self, stored: Any, bucket: str) -> None:
@@ -98,9 +87,6 @@ class ObjectGuards:
         if key:
             owner = _owner(bucket) or self.state.account
             check_usable(key, owner, self.state.region, "KMS.")
-
-
-_NO_SUCH_KEY = "The specified key does not exist."
 
 
 def _check_owners(call: ApiCall) -> None:
@@ -122,40 +108,6 @@ def _check_owners(call: ApiCall) -> None:
             )
         if _owner(bucket or "") not in {None, expected}:
             raise AwsError("AccessDenied", "Access Denied", 403)
-
-
-def _check_preconditions(request: Mapping[str, Any], source: Any) -> None:
-    """Raise AwsError if a condition of the copy on its source does not hold.
-
-    A tag outweighs a time, and a time in the future is ignored (S3 API reference, CopyObject).
-    """
-    match, none_match = (request.get(f"CopySourceIf{name}") for name in ("Match", "NoneMatch"))
-    unmodified, modified = (
-        request.get(f"CopySourceIf{name}") for name in ("UnmodifiedSince", "ModifiedSince")
-    )
-    changed_at = _utc(source.last_modified).replace(microsecond=0)
-    if match and not _same(match, source):
-        raise _failed()
-    if unmodified and not match and changed_at > _utc(unmodified):
-        raise _failed()
-    if none_match and _same(none_match, source):
-        raise _failed()
-    if modified and not none_match and changed_at <= _utc(modified) <= datetime.now(UTC):
-        raise _failed()
-
-
-def _same(etag: str, stored: Any) -> bool:
-    return bool(etag.strip('"') == stored.etag.strip('"'))
-
-
-def _utc(moment: datetime) -> datetime:
-    """Return a moment of moto's or of a header with its zone."""
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _failed() -> AwsError:
-    message = "At least one of the pre-conditions you specified did not hold"
-    return AwsError("PreconditionFailed", message, 412)
 
 
 def _owner(bucket: str) -> str | None:

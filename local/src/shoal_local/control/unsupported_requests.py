@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal_local.control import (
-    message_requests,
-    metric_requests,
-    moto_guards,
-    object_requests,
-    parameter_requests,
-)
+from shoal_local.control import moto_guards, object_requests
 from shoal_local.control.guards import Guard, OnlyThese, each_of, refuse
 from shoal_local.control.metric_store import check_namespace
 from shoal_local.control.protocol import ApiCall
@@ -102,7 +96,18 @@ _OWN: Mapping[str, Mapping[str, Guard]] = {
     },
     "sns": {"Subscribe": _subscription},
     "ssm": {"SendCommand": refuse("has no instances to command (ssm:SendCommand)")},
-    "ecr": {"StartImageScan": refuse("scans no images (ecr:StartImageScan)")},
+    "ecr": {
+        "StartImageScan": refuse("scans no images (ecr:StartImageScan)"),
+        **{
+            operation: refuse(f"keeps no layers of images (ecr:{operation})")
+            for operation in (
+                "InitiateLayerUpload",
+                "UploadLayerPart",
+                "CompleteLayerUpload",
+                "GetDownloadUrlForLayer",
+            )
+        },
+    },
 }
 
 
@@ -120,11 +125,6 @@ def _merged(*tables: Mapping[str, Mapping[str, Guard]]) -> dict[str, dict[str, G
 
 GUARDS: Mapping[str, Mapping[str, Guard]] = _merged(
     moto_guards.GUARDS,
-    message_requests.GUARDS,
-    {
-        "s3": object_requests.GUARDS,
-        "cloudwatch": metric_requests.GUARDS,
-        "ssm": parameter_requests.GUARDS,
-    },
+    {"s3": object_requests.GUARDS},
     _OWN,
 )
