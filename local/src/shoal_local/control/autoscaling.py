@@ -36,39 +36,24 @@ _SUSPENDED_STATE = {
     "DynamicScalingOutSuspended": False,
     "ScheduledScalingSuspended": False,
 }
-
-
-@dataclass(frozen=True)
-class Policy:
-    """A target tracking policy of one scalable target."""
-
-    name: str
-    arn: str
-    configuration: Mapping[str, Any]
-    created_at: datetime
+Document = dict[str, Any]
 
 
 @dataclass
 class Target:
-    """The bounds that were registered for the instance count of one variant."""
+    """A scalable target and its policies by name, as the Describe operations answer them."""
 
-    resource_id: str
-    endpoint: str
-    variant: str
-    arn: str
-    min_capacity: int
-    max_capacity: int
-    created_at: datetime
-    suspended_state: dict[str, bool] = field(default_factory=lambda: dict(_SUSPENDED_STATE))
+    document: Document
     tags: dict[str, str] = field(default_factory=dict)
-    policies: dict[str, Policy] = field(default_factory=dict)
+    policies: dict[str, Document] = field(default_factory=dict)
 
 
 class AutoScaling:
-    """The scalable targets of one account and region."""
+    """The scalable targets of one account and region, by resource id."""
 
     def __init__(self, identity: Identity, clients: Clients) -> None:
         self._identity, self._clients = identity, clients
+        self._where = f"{identity.region}:{identity.account}"
         self._targets: dict[str, Target] = {}
         self._lock = threading.RLock()
 
@@ -93,9 +78,7 @@ class AutoScaling:
 
         SageMaker's names are the same in any case.
         """
-        return any(
-            target.endpoint.lower() == endpoint.lower() for target in self._targets.copy().values()
-        )
+        return any(_is_of(endpoint, resource_id) for resource_id in self._targets.copy())
 
     def on_event(self, entry: Mapping[str, Any]) -> None:
         """Deregister the targets of an endpoint when an event says that it is being deleted.
@@ -103,157 +86,149 @@ class AutoScaling:
         Source: SageMaker developer guide, "Delete endpoints configured for auto scaling". Whether
         the caller of DeleteEndpoint may do so is checked before.
         """
-        if entry["detail-type"] != "SageMaker Endpoint State Change":
-            return
         detail = entry["detail"]
-        if detail.get("EndpointStatus") != "DELETING":
+        if (
+            entry["detail-type"] != "SageMaker Endpoint State Change"
+            or detail.get("EndpointStatus") != "DELETING"
+        ):
             return
         with self._lock:
-            self._targets = {
-                id_: target
-                for id_, target in self._targets.items()
-                if target.endpoint.lower() != detail["EndpointName"].lower()
-            }
+            for resource_id in list(self._targets):
+                if _is_of(detail["EndpointName"], resource_id):
+                    del self._targets[resource_id]
 
     def _register(self, call: ApiCall) -> Mapping[str, Any]:
         """Keep a new target, or change an old one: what the request leaves out stays as it is."""
         request = call.parameters
         _check_scope(request)
         with self._lock:
-            target = self._targets.get(request["ResourceId"]) or self._new_target(
-                request["ResourceId"]
-            )
-            min_capacity = request.get("MinCapacity", target.min_capacity)
-            max_capacity = request.get("MaxCapacity", target.max_capacity)
-            _check_capacities(min_capacity, max_capacity)
-            self._check_variant(target)
-            target.min_capacity, target.max_capacity = min_capacity, max_capacity
-            target.suspended_state |= request.get("SuspendedState", {})
+            target = self._targets.get(request["ResourceId"]) or self._new_target(request)
+            bounds = {
+                name: request.get(name, target.document.get(name))
+                for name in ("MinCapacity", "MaxCapacity")
+            }
+            _check_capacities(**bounds)
+            self._check_variant(request["ResourceId"])
+            target.document |= bounds
+            target.document["SuspendedState"] |= request.get("SuspendedState", {})
             target.tags |= request.get("Tags") or {}
-            self._targets[target.resource_id] = target
-        return {"ScalableTargetARN": target.arn}
+            self._targets[request["ResourceId"]] = target
+        return {"ScalableTargetARN": target.document["ScalableTargetARN"]}
 
-    def _new_target(self, resource_id: str) -> Target:
+    def _new_target(self, request: Mapping[str, Any]) -> Target:
+        id_ = uuid.uuid4().hex[:24]
+        return Target(
+            {
+                "ServiceNamespace": NAMESPACE,
+                "ResourceId": request["ResourceId"],
+                "ScalableDimension": DIMENSION,
+                "RoleARN": f"arn:aws:iam::{self._identity.account}:role/{ROLE}",
+                "CreationTime": datetime.now(UTC),
+                "SuspendedState": dict(_SUSPENDED_STATE),
+                "ScalableTargetARN": (
+                    f"arn:aws:application-autoscaling:{self._where}:scalable-target/{id_}"
+                ),
+            }
+        )
+
+    def _check_variant(self, resource_id: str) -> None:
+        """Raise ValidationException unless the endpoint has the variant, with instances."""
         parts = _RESOURCE_ID.fullmatch(resource_id)
         if parts is None:
             raise _invalid(
                 f"Unsupported resource id: {resource_id}; a variant is endpoint/NAME/variant/NAME"
             )
-        where = f"{self._identity.region}:{self._identity.account}"
-        arn = f"arn:aws:application-autoscaling:{where}:scalable-target/{uuid.uuid4().hex[:24]}"
-        return Target(
-            resource_id, parts["endpoint"], parts["variant"], arn, -1, -1, datetime.now(UTC)
-        )
-
-    def _check_variant(self, target: Target) -> None:
-        """Raise ValidationException unless the endpoint has the variant, with instances."""
+        name, variant = parts["endpoint"], parts["variant"]
         try:
-            endpoint = self._clients("sagemaker").describe_endpoint(EndpointName=target.endpoint)
+            endpoint = self._clients("sagemaker").describe_endpoint(EndpointName=name)
         except ClientError as missing:
             raise _invalid(missing.response["Error"]["Message"]) from missing
         if not any(
-            variant["VariantName"] == target.variant and "DesiredInstanceCount" in variant
-            for variant in endpoint.get("ProductionVariants", [])
+            each["VariantName"] == variant and "DesiredInstanceCount" in each
+            for each in endpoint.get("ProductionVariants", [])
         ):
-            raise _invalid(
-                f"Endpoint {target.endpoint} has no variant {target.variant} with instances"
-            )
+            raise _invalid(f"Endpoint {name} has no variant {variant} with instances")
 
     def _deregister(self, call: ApiCall) -> Mapping[str, Any]:
         """Delete a target with its policies (API reference, DeregisterScalableTarget)."""
         with self._lock:
-            del self._targets[self._target(call.parameters).resource_id]
+            self._target(call)
+            del self._targets[call.parameters["ResourceId"]]
         return {}
 
-    def _target(self, request: Mapping[str, Any]) -> Target:
-        _check_scope(request)
-        target = self._targets.get(request["ResourceId"])
-        if target is None:
-            where = (
-                f"service namespace: {NAMESPACE}, resource ID: {request['ResourceId']}, scalable"
-                f" dimension: {DIMENSION}"
+    def _target(self, call: ApiCall) -> Target:
+        _check_scope(call.parameters)
+        resource_id = call.parameters["ResourceId"]
+        if resource_id not in self._targets:
+            raise AwsError(
+                "ObjectNotFoundException",
+                f"No scalable target registered for service namespace: {NAMESPACE}, resource ID:"
+                f" {resource_id}, scalable dimension: {DIMENSION}",
             )
-            raise AwsError("ObjectNotFoundException", f"No scalable target registered for {where}")
-        return target
+        return self._targets[resource_id]
 
     def _describe_targets(self, call: ApiCall) -> Mapping[str, Any]:
         ids = call.parameters.get("ResourceIds")
+        documents = (each.document for each in self._all(call))
         return {
             "ScalableTargets": [
-                self._target_document(target)
-                for target in self._all(call)
-                if not ids or target.resource_id in ids
+                dict(each) for each in documents if not ids or each["ResourceId"] in ids
             ]
         }
 
     def _all(self, call: ApiCall) -> list[Target]:
-        return (
-            list(self._targets.values()) if call.parameters["ServiceNamespace"] == NAMESPACE else []
-        )
-
-    def _target_document(self, target: Target) -> dict[str, Any]:
-        return {
-            "ServiceNamespace": NAMESPACE,
-            "ResourceId": target.resource_id,
-            "ScalableDimension": DIMENSION,
-            "MinCapacity": target.min_capacity,
-            "MaxCapacity": target.max_capacity,
-            "RoleARN": f"arn:aws:iam::{self._identity.account}:role/{ROLE}",
-            "CreationTime": target.created_at,
-            "SuspendedState": dict(target.suspended_state),
-            "ScalableTargetARN": target.arn,
-        }
+        is_ours = call.parameters["ServiceNamespace"] == NAMESPACE
+        return list(self._targets.values()) if is_ours else []
 
     def _put_policy(self, call: ApiCall) -> Mapping[str, Any]:
         request = call.parameters
-        configuration = _tracking(request)
+        _check_policy(request)
+        name, resource_id = request["PolicyName"], request["ResourceId"]
+        of = f"{uuid.uuid4()}:resource/{NAMESPACE}/{resource_id}:policyName/{name}"
         with self._lock:
-            target, name = self._target(request), request["PolicyName"]
-            previous = target.policies.get(name)
-            where = f"{self._identity.region}:{self._identity.account}"
-            of = f"resource/{NAMESPACE}/{target.resource_id}:policyName/{name}"
-            policy = Policy(
-                name,
-                previous.arn
-                if previous
-                else f"arn:aws:autoscaling:{where}:scalingPolicy:{uuid.uuid4()}:{of}",
-                configuration,
-                previous.created_at if previous else datetime.now(UTC),
-            )
-            target.policies[name] = policy
-        return {"PolicyARN": policy.arn, "Alarms": []}
+            policies = self._target(call).policies
+            policies[name] = {
+                "PolicyARN": f"arn:aws:autoscaling:{self._where}:scalingPolicy:{of}",
+                "CreationTime": datetime.now(UTC),
+                **policies.get(name, {}),
+                "PolicyName": name,
+                "ServiceNamespace": NAMESPACE,
+                "ResourceId": resource_id,
+                "ScalableDimension": DIMENSION,
+                "PolicyType": "TargetTrackingScaling",
+                _CONFIGURATION: request[_CONFIGURATION],
+                "Alarms": [],
+            }
+        return {"PolicyARN": policies[name]["PolicyARN"], "Alarms": []}
 
     def _delete_policy(self, call: ApiCall) -> Mapping[str, Any]:
+        name = call.parameters["PolicyName"]
         with self._lock:
-            target, name = self._target(call.parameters), call.parameters["PolicyName"]
-            if name not in target.policies:
+            if self._target(call).policies.pop(name, None) is None:
                 raise AwsError(
                     "ObjectNotFoundException",
-                    f"No scaling policy found for {name} of {target.resource_id}",
+                    f"No scaling policy found for {name} of {call.parameters['ResourceId']}",
                 )
-            del target.policies[name]
         return {}
 
     def _describe_policies(self, call: ApiCall) -> Mapping[str, Any]:
-        names = call.parameters.get("PolicyNames")
-        resource_id = call.parameters.get("ResourceId")
+        names, resource_id = (call.parameters.get(key) for key in ("PolicyNames", "ResourceId"))
         return {
             "ScalingPolicies": [
-                _policy_document(target, policy)
+                policy
                 for target in self._all(call)
                 for policy in target.policies.values()
-                if resource_id in {None, target.resource_id} and (not names or policy.name in names)
+                if resource_id in {None, policy["ResourceId"]}
+                and (not names or policy["PolicyName"] in names)
             ]
         }
 
     def _tagged(self, call: ApiCall) -> Target:
+        arn = call.parameters["ResourceARN"]
         for target in self._targets.values():
-            if target.arn == call.parameters["ResourceARN"]:
+            if target.document["ScalableTargetARN"] == arn:
                 return target
-        raise AwsError(
-            "ResourceNotFoundException",
-            f"There is no scalable target {call.parameters['ResourceARN']}",
-        )
+        raise AwsError("ResourceNotFoundException", f"There is no scalable target {arn}")
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
         self._tagged(call).tags.update(call.parameters["Tags"])
@@ -263,6 +238,13 @@ class AutoScaling:
         for key in call.parameters["TagKeys"]:
             self._tagged(call).tags.pop(key, None)
         return {}
+
+
+_CONFIGURATION = "TargetTrackingScalingPolicyConfiguration"
+
+
+def _is_of(endpoint: str, resource_id: str) -> bool:
+    return resource_id.lower().startswith(f"endpoint/{endpoint.lower()}/")
 
 
 def _invalid(message: str) -> AwsError:
@@ -279,40 +261,22 @@ def _check_scope(request: Mapping[str, Any]) -> None:
         )
 
 
-def _check_capacities(min_capacity: int, max_capacity: int) -> None:
-    if min_capacity < 0 or max_capacity < 0:
+def _check_capacities(MinCapacity: int | None, MaxCapacity: int | None) -> None:  # noqa: N803
+    if MinCapacity is None or MaxCapacity is None:
         raise _invalid("MinCapacity and MaxCapacity are required to register a scalable target")
-    if min_capacity == 0:
+    if MinCapacity < 1:
         raise _invalid(f"MinCapacity must be at least 1 for {DIMENSION} of a variant with a model")
-    if min_capacity > max_capacity:
+    if MinCapacity > MaxCapacity:
         raise _invalid(
-            f"Maximum capacity cannot be less than minimum capacity"
-            f" ({max_capacity} < {min_capacity})"
+            f"Maximum capacity cannot be less than minimum capacity ({MaxCapacity} < {MinCapacity})"
         )
 
 
-def _tracking(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the configuration of a target tracking policy; refuse every other type by name."""
-    configuration: Mapping[str, Any] | None = request.get(
-        "TargetTrackingScalingPolicyConfiguration"
-    )
+def _check_policy(request: Mapping[str, Any]) -> None:
+    """Refuse every policy but target tracking, by name."""
+    configuration = request.get(_CONFIGURATION)
     kind = request.get("PolicyType", "TargetTrackingScaling")
     if kind != "TargetTrackingScaling" or not configuration:
         raise _invalid("Shoal's emulator has policies of the type TargetTrackingScaling only")
     if configuration["TargetValue"] <= 0:
         raise _invalid("TargetValue must be above 0")
-    return configuration
-
-
-def _policy_document(target: Target, policy: Policy) -> dict[str, Any]:
-    return {
-        "PolicyARN": policy.arn,
-        "PolicyName": policy.name,
-        "ServiceNamespace": NAMESPACE,
-        "ResourceId": target.resource_id,
-        "ScalableDimension": DIMENSION,
-        "PolicyType": "TargetTrackingScaling",
-        "TargetTrackingScalingPolicyConfiguration": dict(policy.configuration),
-        "Alarms": [],
-        "CreationTime": policy.created_at,
-    }
