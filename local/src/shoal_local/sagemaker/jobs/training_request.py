@@ -32,8 +32,7 @@ _REFUSED = (
     "ProfilerRuleConfigurations",
 )
 _REASONS: Mapping[str, str] = {
-    "MlflowConfig": "MlflowConfig: what AWS makes of it in a container is not documented; name a"
-    " tracking server in Environment, as MLFLOW_TRACKING_URI",
+    "MlflowConfig": "MlflowConfig: what AWS makes of it in a container is not documented",
 }
 _REQUIRED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
 """Optional in the API's shape, for the jobs without them (serverless ones) that are refused."""
