@@ -11,25 +11,23 @@ from pathlib import Path
 
 from config.errors import ConfigError
 from stacks.node import use_installed_node
-from stacks.validation.validator import started
 
 ROOT = Path(__file__).resolve().parent
 
 
 def main() -> int:
     use_installed_node()
-    with started() as validator:
-        from stacks.app import ShoalApp, feature_flags  # starts Node.js
+    from stacks.app import ShoalApp, feature_flags  # starts Node.js
 
-        app = ShoalApp(context=feature_flags(ROOT), validator=validator)
-        try:
-            notices = app.add_checkout(ROOT)
-        except ConfigError as error:
-            print(error, file=sys.stderr)
-            return 1
-        for notice in notices:
-            print(notice, file=sys.stderr)
-        app.synth()
+    app = ShoalApp(context=feature_flags(ROOT))
+    try:
+        notices = app.add_checkout(ROOT)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for notice in notices:
+        print(notice, file=sys.stderr)
+    app.synth()
     return 0
 
 

@@ -19,8 +19,7 @@ from config.settings import Environment
 from pipelines.check import check
 from stacks.constructs.acknowledge import RAW_FINDINGS
 from stacks.stage import Deployment, EnvironmentStage
-from stacks.validation.plugin import CloudFormationRules, OwnRules
-from stacks.validation.validator import Validator
+from stacks.validation.plugin import OwnRules
 
 
 def feature_flags(root: Path) -> dict[str, Any]:
@@ -33,9 +32,6 @@ class ShoalApp(cdk.App):
     """The app with its gates.
 
     `checked=False` leaves them out: for unit tests, which look at templates only.
-
-    The CDK's own validator runs in the process `validator`, if one was started, instead of the
-    CDK's.
     """
 
     def __init__(
@@ -44,24 +40,19 @@ class ShoalApp(cdk.App):
         outdir: str | None = None,
         context: Mapping[str, Any] | None = None,
         checked: bool = True,
-        validator: Validator | None = None,
     ) -> None:
-        builtin = checked and validator is None
         # Without analytics there is no CDK::Metadata resource, which would carry the Python version
         # into every template.
         super().__init__(
             outdir=outdir,
             context=context,
             analytics_reporting=False,
-            builtin_cloud_formation_validation=builtin,
+            builtin_cloud_formation_validation=checked,
         )
         if checked:
             from cdk_nag import AwsSolutionsChecks  # Node.js loads all of its rules
 
-            beside = CloudFormationRules(validator) if validator else None
-            cdk.Validations.of(self).add_plugins(
-                OwnRules(beside), AwsSolutionsChecks(self), *([beside] if beside else [])
-            )
+            cdk.Validations.of(self).add_plugins(OwnRules(), AwsSolutionsChecks(self))
         if self.node.try_get_context(RAW_FINDINGS):
             from cdk_nag import NIST80053R5Checks, ServerlessChecks
 

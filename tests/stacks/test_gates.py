@@ -6,7 +6,6 @@ That our own stacks pass is in test_app.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ import pytest
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from local.tests.counting import calls_of
 from stacks.app import ShoalApp
 from stacks.constructs.acknowledge import acknowledge
-from stacks.validation.validator import Validator, started
 
 WILDCARD = "arn:aws:s3:::one-bucket/*"
 OURS = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
@@ -40,18 +37,9 @@ def _violations(stack: cdk.Stack) -> set[str]:
     return set()
 
 
-@pytest.fixture
-def validator() -> Iterator[Validator]:
-    with started() as found:
-        assert found is not None, (
-            "the CDK's library is not unpacked: python3 dev/tools/install.py tests"
-        )
-        yield found
-
-
-def _stack(outdir: Path, context: dict[str, Any], validator: Validator | None = None) -> cdk.Stack:
+def _stack(outdir: Path, context: dict[str, Any]) -> cdk.Stack:
     """A stack with a role that may read every object of a bucket, in an app with the gates on."""
-    app = ShoalApp(outdir=str(outdir), context=context, validator=validator)
+    app = ShoalApp(outdir=str(outdir), context=context)
     stack = cdk.Stack(app, "Stack", env=cdk.Environment(account="111122223333", region="us-east-1"))
     role = iam.Role(
         stack, "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com", conditions=OURS)
@@ -113,45 +101,3 @@ def _spoil(stack: cdk.Stack) -> cdk.Stack:
 
 def test_a_property_that_cloudformation_does_not_know_fails_synth(stack: cdk.Stack) -> None:
     assert _violations(_spoil(stack)) == {"F3002"}
-
-
-def test_the_validator_beside_the_synth_reports_what_the_cdks_own_does(
-    tmp_path: Path, cdk_context: dict[str, Any], validator: Validator
-) -> None:
-    assert _violations(_spoil(_stack(tmp_path / "inside", cdk_context))) == {"F3002"}
-    assert _violations(_spoil(_stack(tmp_path / "beside", cdk_context, validator))) == {"F3002"}
-    inside, beside = (
-        (tmp_path / name / "validation-report.json").read_bytes() for name in ("inside", "beside")
-    )
-    assert inside == beside
-
-
-def test_the_validator_beside_the_synth_spares_node_the_rules_of_cloudformation(
-    tmp_path: Path, cdk_context: dict[str, Any], validator: Validator
-) -> None:
-    beside = _spoil(_stack(tmp_path, cdk_context, validator))
-    assert calls_of(lambda: _violations(beside))["plugin.py:_reported"] == 1
-
-
-def test_where_the_validator_beside_the_synth_dies_the_cdk_validates(
-    tmp_path: Path, cdk_context: dict[str, Any], validator: Validator
-) -> None:
-    process = validator._process
-    process.kill()
-    process.wait()
-    assert _violations(_spoil(_stack(tmp_path, cdk_context, validator))) == {"F3002"}
-
-
-def test_no_validator_is_left() -> None:
-    with started() as validator:
-        assert validator is not None
-        process = validator._process
-    assert process.poll() is not None
-
-
-def test_none_is_started_where_the_cli_is_told_not_to_validate(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("CDK_VALIDATION", "false")
-    with started() as validator:
-        assert validator is None
