@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import aws_cdk as cdk
 from constructs import Construct
@@ -26,7 +25,6 @@ class DataStack(cdk.Stack):
         construct_id: str,
         *,
         names: Names,
-        functions: Path,
         env: cdk.Environment,
         consumers: Sequence[Consumer] = (),
     ) -> None:
@@ -43,7 +41,7 @@ class DataStack(cdk.Stack):
         self.data_bucket = storage.data
         self.artifact_bucket = storage.artifacts
         if not protect:
-            emptier = EmptyOnDelete(self, "EmptyOnDelete", names=names, functions=functions)
+            emptier = EmptyOnDelete(self, "EmptyOnDelete", names=names)
             emptier.buckets(
                 {"data": storage.data, "artifacts": storage.artifacts, "logs": storage.logs}
             )

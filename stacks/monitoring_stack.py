@@ -37,7 +37,7 @@ class MonitoringStack(cdk.Stack):
         pipeline: PipelineStack,
         env: cdk.Environment,
     ) -> None:
-        environment, functions = names.environment, root / "stacks" / "functions"
+        environment = names.environment
         super().__init__(
             scope,
             construct_id,
@@ -45,7 +45,7 @@ class MonitoringStack(cdk.Stack):
             env=env,
             termination_protection=environment.protect,
         )
-        self.sweeper = Sweeper(self, "Sweeper", names=names, functions=functions)
+        self.sweeper = Sweeper(self, "Sweeper", names=names)
         self.pages = PageKeeper(
             self,
             "Pages",
@@ -64,7 +64,6 @@ class MonitoringStack(cdk.Stack):
                 self,
                 "Schedules",
                 names=names,
-                functions=functions,
                 alarms=self.alarms,
             )
         if environment.observability.monthly_budget_usd is not None:

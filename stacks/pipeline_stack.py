@@ -67,23 +67,18 @@ class PipelineStack(cdk.Stack):
             env=env,
             termination_protection=environment.protect,
         )
-        functions = root / "stacks" / "functions"
         built_image = _built_image(self, names, image) if image else None
         mounted = file_system.mounted_in(self) if file_system else None
-        registry = ModelRegistry(
-            self, "Registry", names=names, functions=functions, consumers=consumers
-        )
+        registry = ModelRegistry(self, "Registry", names=names, consumers=consumers)
         code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
-        seal = Seal(self, "Seal", names=names, functions=functions, key=data.key)
+        seal = Seal(self, "Seal", names=names, key=data.key)
         smoke_test, guard = None, None
         if requests is not None:
-            smoke_test = SmokeTest(
-                self, "SmokeTest", names=names, functions=functions, requests=requests
-            )
-            guard = TeardownGuard(self, "TeardownGuard", names=names, functions=functions)
+            smoke_test = SmokeTest(self, "SmokeTest", names=names, requests=requests)
+            guard = TeardownGuard(self, "TeardownGuard", names=names)
         compare = None
         if environment.compared_metrics:
-            compare = Compare(self, "Compare", names=names, functions=functions)
+            compare = Compare(self, "Compare", names=names)
         training = self._training_place(environment, network)
         hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
         jobs = JobRoles(
@@ -136,7 +131,7 @@ class PipelineStack(cdk.Stack):
         )
         parts = (jobs, seal, smoke_test, guard, compare, registry)
         pipeline.node.add_dependency(*filter(None, parts))
-        self.schedules = self._add_schedules(names, functions, definition)
+        self.schedules = self._add_schedules(names, definition)
         if self.schedules:
             self.schedules.node.add_dependency(pipeline)
             self.functions.append(self.schedules.starter)
@@ -151,15 +146,13 @@ class PipelineStack(cdk.Stack):
             groups.append(TrainingGroup(self, "TrainingGroup", vpc=network.vpc))
         return Place(network.vpc, [network.training_subnet], groups)
 
-    def _add_schedules(
-        self, names: Names, functions: Path, definition: Mapping[str, Any]
-    ) -> Schedules | None:
+    def _add_schedules(self, names: Names, definition: Mapping[str, Any]) -> Schedules | None:
         """Return what starts the pipeline by itself, if anything does."""
         environment = names.environment
         if not environment.schedules and not environment.data.on_manifest:
             return None
         parameters = [each["Name"] for each in definition.get("Parameters", [])]
-        return Schedules(self, "Schedules", names=names, functions=functions, parameters=parameters)
+        return Schedules(self, "Schedules", names=names, parameters=parameters)
 
     def _add_outputs(self, names: Names, code: CodeArchive, guard: TeardownGuard | None) -> None:
         cdk.CfnOutput(self, "PipelineName", value=names.pipeline)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import aws_cdk as cdk
 from aws_cdk import aws_sns as sns
 from constructs import Construct
@@ -36,7 +34,6 @@ class ServingStack(cdk.Stack):
         names: Names,
         settings: Serving,
         release: Release,
-        functions: Path,
         requests: bytes,
         network: NetworkStack,
         data: DataStack,
@@ -52,9 +49,7 @@ class ServingStack(cdk.Stack):
             termination_protection=protect,
         )
         place = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
-        self.archive = BroughtArchive(
-            self, "Archive", names=names, functions=functions, release=release, key=data.key
-        )
+        self.archive = BroughtArchive(self, "Archive", names=names, release=release, key=data.key)
         self._role = ServingRole(self, "Role", names=names, release=release, key=data.key)
         # While the archive is brought, IAM has time to apply the role's policy: each archive has
         # another role.
@@ -95,7 +90,6 @@ class ServingStack(cdk.Stack):
             self,
             "Proof",
             names=names,
-            functions=functions,
             requests=requests,
             release=release,
             served=self.served,

@@ -78,7 +78,6 @@ class EnvironmentStage(cdk.Stage):
             self,
             "data",
             names=names,
-            functions=root / "stacks" / "functions",
             env=self.env,
             consumers=consumers,
         )
@@ -110,7 +109,6 @@ class WorkloadStacks:
 
     def __init__(self, stage: EnvironmentStage, workload: Deployment) -> None:
         self._stage, self._names = stage, Names(workload.environment)
-        self._functions = stage.root / "stacks" / "functions"
         self.image = self._image()
         environment = workload.environment
         requests = (
@@ -185,7 +183,6 @@ class WorkloadStacks:
             names=self._names,
             settings=environment.serving,
             release=environment.release,
-            functions=self._functions,
             requests=requests,
             network=stage.network,
             data=stage.data,

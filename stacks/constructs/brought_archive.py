@@ -6,8 +6,6 @@ nothing of the environment that trained. See docs/decisions/accounts.md.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from constructs import Construct
@@ -33,7 +31,6 @@ class BroughtArchive(Construct):
         construct_id: str,
         *,
         names: Names,
-        functions: Path,
         release: Release,
         key: kms.IKey,
     ) -> None:
@@ -46,7 +43,7 @@ class BroughtArchive(Construct):
             "Bringer",
             names=names,
             purpose=BRING,
-            folder=functions / "seal",
+            folder="seal",
             module="bring",
             environment=sealed_variables(names),
             description=f"Brings the archive that {names.prefix} serves into its own bucket",

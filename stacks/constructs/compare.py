@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import aws_cdk as cdk
 from constructs import Construct
 
@@ -17,16 +15,14 @@ PURPOSE = "compare"
 class Compare(Construct):
     """It may read this workload's registry."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
         super().__init__(scope, construct_id)
         self.comparer = PythonFunction(
             self,
             "Comparer",
             names=names,
             purpose=PURPOSE,
-            folder=functions / "compare",
+            folder="compare",
             module="compare",
             description=f"Compares an evaluation of {names.pipeline} with the approved model",
             timeout=cdk.Duration.minutes(1),

@@ -8,7 +8,6 @@ into the stack.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3
@@ -36,7 +35,6 @@ class EmptyOnDelete(Construct):
         construct_id: str,
         *,
         names: Names,
-        functions: Path,
         purpose: str = PURPOSE,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -46,7 +44,7 @@ class EmptyOnDelete(Construct):
             "Emptier",
             names=names,
             purpose=purpose,
-            folder=functions / "empty_on_delete",
+            folder="empty_on_delete",
             description=f"Empties what {names.prefix} owns when its stack is deleted",
             timeout=cdk.Duration.minutes(15),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
@@ -27,7 +26,6 @@ class ModelRegistry(Construct):
         construct_id: str,
         *,
         names: Names,
-        functions: Path,
         consumers: Sequence[Consumer] = (),
     ) -> None:
         super().__init__(scope, construct_id)
@@ -42,7 +40,5 @@ class ModelRegistry(Construct):
         )
         self.group.apply_removal_policy(removal_policy(protect))
         if not protect:
-            emptier = EmptyOnDelete(
-                self, "EmptyOnDelete", names=names, functions=functions, purpose=REGISTRY_PURPOSE
-            )
+            emptier = EmptyOnDelete(self, "EmptyOnDelete", names=names, purpose=REGISTRY_PURPOSE)
             emptier.registry(self.group)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -32,7 +31,6 @@ class OverdueSchedules(ScheduledFunction):
         construct_id: str,
         *,
         names: Names,
-        functions: Path,
         silent_hours: Mapping[str, int],
     ) -> None:
         super().__init__(
@@ -41,7 +39,7 @@ class OverdueSchedules(ScheduledFunction):
             names=names,
             function_id="Watcher",
             purpose=PURPOSE,
-            folder=functions / "overdue",
+            folder="overdue",
             description=f"Says which of the rare schedules of {names.pipeline} are overdue",
             rule_description=f"Looks for overdue schedules of {names.pipeline}",
             every=EVERY,

@@ -70,7 +70,7 @@ class PageKeeper(Construct):
             "Keeper",
             names=names,
             purpose=PURPOSE,
-            folder=root / "stacks" / "functions" / "pages",
+            folder="pages",
             description=f"Keeps the page of each execution of {names.pipeline} that ends",
             timeout=cdk.Duration.minutes(12),  # the alarm on its errors looks back 15
             memory_mb=2048,  # it holds the whole log of a run

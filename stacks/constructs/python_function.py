@@ -17,6 +17,9 @@ from config.names import Names
 from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.actor_role import ActorRole
 
+FUNCTIONS = Path(__file__).resolve().parent.parent / "functions"
+"""The library's own folder of functions, wherever the app's checkout is."""
+
 
 class PythonFunction(Construct):
     """`function` and its `role`, which may write only the function's log until more is allowed."""
@@ -28,7 +31,7 @@ class PythonFunction(Construct):
         *,
         names: Names,
         purpose: str,
-        folder: Path,
+        folder: str,
         description: str,
         timeout: cdk.Duration,
         environment: Mapping[str, str] | None = None,
@@ -36,7 +39,7 @@ class PythonFunction(Construct):
         memory_mb: int = 256,
         files: Mapping[str, bytes] | None = None,
     ) -> None:
-        """`files`, by their paths, are packed with the folder."""
+        """`folder` is the name of one in FUNCTIONS; `files`, by their paths, are packed with it."""
         super().__init__(scope, construct_id)
         self.purpose = purpose
         self.role = ActorRole(
@@ -55,7 +58,7 @@ class PythonFunction(Construct):
             on=[names.arn("logs", f"log-group:/aws/lambda/{names.function(purpose)}:*")],
             because="The streams of the function's own log group; Lambda makes up their names.",
         )
-        with _code(folder, files or {}) as code:
+        with _code(FUNCTIONS / folder, files or {}) as code:
             self.function = lambda_.Function(
                 self,
                 "Function",

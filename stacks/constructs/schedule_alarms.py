@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
@@ -26,24 +24,21 @@ class ScheduleAlarms(Construct):
         construct_id: str,
         *,
         names: Names,
-        functions: Path,
         alarms: Alarms,
     ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
-        self._overdue = self._watch_rare(functions, alarms)
+        self._overdue = self._watch_rare(alarms)
         alarms.add("schedule-undelivered", self._undelivered())
         for schedule in names.environment.schedules:
             if hours := silent_hours(schedule):
                 alarms.add(names.missed_schedule(schedule.name), self._missed(schedule, hours))
 
-    def _watch_rare(self, functions: Path, alarms: Alarms) -> OverdueSchedules | None:
+    def _watch_rare(self, alarms: Alarms) -> OverdueSchedules | None:
         hours = rare(self._names.environment.schedules)
         if not hours:
             return None
-        overdue = OverdueSchedules(
-            self, "Overdue", names=self._names, functions=functions, silent_hours=hours
-        )
+        overdue = OverdueSchedules(self, "Overdue", names=self._names, silent_hours=hours)
         alarms.watch_functions([overdue.scheduled.purpose])
         return overdue
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
@@ -28,7 +27,7 @@ class ScheduledFunction(Construct):
         names: Names,
         function_id: str,
         purpose: str,
-        folder: Path,
+        folder: str,
         module: str = "handler",
         description: str,
         rule_description: str,

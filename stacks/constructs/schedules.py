@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import aws_scheduler as scheduler
@@ -41,7 +40,6 @@ class Schedules(Construct):
         construct_id: str,
         *,
         names: Names,
-        functions: Path,
         parameters: Collection[str] = (),
     ) -> None:
         super().__init__(scope, construct_id)
@@ -51,7 +49,7 @@ class Schedules(Construct):
             "Starter",
             names=names,
             purpose=PURPOSE,
-            folder=functions / "start",
+            folder="start",
             description=f"Starts executions of {names.pipeline} on schedule, one at a time",
             timeout=_FUNCTION_TIMEOUT,
             environment={"PIPELINE_NAME": names.pipeline, **manifest_variables(names, parameters)},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -20,16 +19,14 @@ PURPOSE = "seal"
 class Seal(Construct):
     """It may read what training wrote; only it and what brings archives may write sealed ones."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, functions: Path, key: kms.IKey
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names, key: kms.IKey) -> None:
         super().__init__(scope, construct_id)
         self.sealer = PythonFunction(
             self,
             "Sealer",
             names=names,
             purpose=PURPOSE,
-            folder=functions / "seal",
+            folder="seal",
             module="sealer",
             environment=sealed_variables(names),
             description=f"Copies an evaluated model of {names.pipeline} to where no job can write",

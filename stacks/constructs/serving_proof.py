@@ -7,8 +7,6 @@ that only waits for "in service" takes a rollback for a success
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from constructs import Construct
@@ -38,7 +36,6 @@ class ServingProof(Construct):
         construct_id: str,
         *,
         names: Names,
-        functions: Path,
         requests: bytes,
         release: Release,
         served: ServedModel,
@@ -54,7 +51,7 @@ class ServingProof(Construct):
             "Prover",
             names=names,
             purpose=SERVING_PROOF,
-            folder=functions / "smoke_test",
+            folder="smoke_test",
             module="serving_proof",
             files=packed_files(requests),
             description=(

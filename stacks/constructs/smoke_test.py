@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import aws_cdk as cdk
 from constructs import Construct
 
@@ -24,7 +22,6 @@ class SmokeTest(Construct):
         construct_id: str,
         *,
         names: Names,
-        functions: Path,
         requests: bytes,
     ) -> None:
         """`requests` is what stacks.constructs.smoke_test_file returns."""
@@ -34,7 +31,7 @@ class SmokeTest(Construct):
             "Caller",
             names=names,
             purpose=PURPOSE,
-            folder=functions / "smoke_test",
+            folder="smoke_test",
             module="step",
             files=packed_files(requests),
             description=(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import aws_cdk as cdk
 from constructs import Construct
 
@@ -22,16 +20,14 @@ class Sweeper(ScheduledFunction):
     It is there without an endpoint, too: an earlier definition may have left one.
     """
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
         super().__init__(
             scope,
             construct_id,
             names=names,
             function_id="Cleaner",
             purpose=PURPOSE,
-            folder=functions / "teardown",
+            folder="teardown",
             module="sweep",
             description=(
                 f"Deletes what executions of {names.pipeline} left for longer than their time to"

@@ -7,8 +7,6 @@ dead-letter queue, on which `MonitoringStack` has an alarm.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -45,9 +43,7 @@ class TeardownGuard(Construct):
     terminal-status rule.
     """
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         self.deleter = PythonFunction(
@@ -55,7 +51,7 @@ class TeardownGuard(Construct):
             "Deleter",
             names=names,
             purpose=PURPOSE,
-            folder=functions / "teardown",
+            folder="teardown",
             module="teardown",
             description=(
                 f"Deletes endpoint, configuration and model of an execution of {names.pipeline}"

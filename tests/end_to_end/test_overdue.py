@@ -42,10 +42,9 @@ def template(folder: Path) -> dict[str, Any]:
         STACK,
         env=cdk.Environment(account=NAMES.environment.account, region=NAMES.environment.region),
     )
-    functions = ROOT / "stacks" / "functions"
-    Schedules(stack, "Schedules", names=NAMES, functions=functions)
+    Schedules(stack, "Schedules", names=NAMES)
     alarms = Alarms(stack, "Alarms", names=NAMES, key=kms.Key(stack, "Key"))
-    ScheduleAlarms(stack, "ScheduleAlarms", names=NAMES, functions=functions, alarms=alarms)
+    ScheduleAlarms(stack, "ScheduleAlarms", names=NAMES, alarms=alarms)
     return dict(app.synth().get_stack_by_name(STACK).template)
 
 

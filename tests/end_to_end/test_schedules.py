@@ -46,7 +46,7 @@ def template(folder: Path, schedule: Schedule) -> dict[str, Any]:
     stack = cdk.Stack(
         app, STACK, env=cdk.Environment(account=environment.account, region=environment.region)
     )
-    Schedules(stack, "Schedules", names=Names(environment), functions=ROOT / "stacks" / "functions")
+    Schedules(stack, "Schedules", names=Names(environment))
     return dict(app.synth().get_stack_by_name(STACK).template)
 
 

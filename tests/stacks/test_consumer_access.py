@@ -56,7 +56,6 @@ def data_template(environment: Environment, folder: Path, context: dict[str, Any
         app,
         "data",
         names=names,
-        functions=ROOT / "stacks" / "functions",
         env=cdk.Environment(account=environment.account, region=environment.region),
         consumers=consumers_of(environment, ROOT),
     )
@@ -64,7 +63,6 @@ def data_template(environment: Environment, folder: Path, context: dict[str, Any
         stack,
         "Registry",
         names=names,
-        functions=ROOT / "stacks" / "functions",
         consumers=consumers_of(environment, ROOT),
     )
     return Template.from_stack(stack).to_json()
