@@ -5,6 +5,6 @@ a clock, the network or credentials, so the same checkout gives the same bytes. 
 stacks are exports (`defaultCrossStackReferences: strong` in cdk.json): CloudFormation then refuses
 to delete what another stack still uses.
 
-`DeliveryStack` (the roles that a CI system assumes, one stack per account) and
-`ReleasePipelineStack` stand outside the stages.
+`DeliveryStack` (the roles that a CI system assumes, one stack per account) stands outside the
+stages.
 """

@@ -133,5 +133,4 @@ class ShoalApp(cdk.App):
             in_account = [
                 environment for environment in with_delivery if environment.account == account
             ]
-            place = cdk.Environment(account=account, region=in_account[0].region)
-            DeliveryStack(self, f"delivery-{account}", environments=in_account, env=place)
+            DeliveryStack(self, environments=in_account)

@@ -10,188 +10,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import aws_cdk as cdk
-from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from config.names import Names
 from config.settings import Environment
-from stacks.constructs.github_role import AUDIENCE, HOST, GitHubRole
-from stacks.constructs.guard_rails import ANY_PACKAGE
-
-DEPLOY, LOOK, PROMOTE = "deliver", "look", "promote"
-_SESSION_HOURS = {DEPLOY: 2, LOOK: 1, PROMOTE: 1}
-"""As long as the actor's job in .github/workflows may run: a job that assumes the bootstrap's roles
-needs its first session to the end.
-"""
-_BOOTSTRAP_ROLES = ("deploy", "file-publishing", "image-publishing", "lookup")
-_QUALIFIER = cdk.DefaultStackSynthesizer.DEFAULT_QUALIFIER
+from stacks.constructs.delivery_roles import DeliveryRoles
+from stacks.constructs.github_role import identity_provider
 
 
 class DeliveryStack(cdk.Stack):
     """`environments` lie in one account and have a section `delivery` each."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        environments: Sequence[Environment],
-        env: cdk.Environment,
-    ) -> None:
+    def __init__(self, scope: Construct, *, environments: Sequence[Environment]) -> None:
         first = environments[0]
-        protect = any(environment.protect for environment in environments)
         super().__init__(
             scope,
-            construct_id,
+            f"delivery-{first.account}",
             stack_name=f"shoal-{first.project}-delivery",
-            env=env,
-            termination_protection=protect,
+            env=cdk.Environment(account=first.account, region=first.region),
+            termination_protection=any(each.protect for each in environments),
         )
-        provider = self._provider(first.account, environments)
+        provider = identity_provider(self, "GitHub", environments)
         for environment in environments:
-            names = Names(environment).shared
-            self._add_deploy_role(names, provider)
-            self._add_look_role(names, provider)
+            roles = DeliveryRoles(self, names=Names(environment).shared, provider=provider)
+            roles.add_deploy_role()
+            roles.add_look_role()
             if environment.promoted_from is None:
-                self._add_promotion_role(names, provider)
-
-    def _provider(self, account: str, environments: Sequence[Environment]) -> str:
-        """Return the ARN of GitHub's identity provider, which an account has at most once."""
-        if not all(
-            environment.delivery and environment.delivery.create_provider
-            for environment in environments
-        ):
-            return f"arn:aws:iam::{account}:oidc-provider/{HOST}"
-        provider = iam.OidcProviderNative(
-            self, "GitHub", url=f"https://{HOST}", client_ids=[AUDIENCE]
-        )
-        return provider.oidc_provider_arn
-
-    def _add_deploy_role(self, names: Names, provider: str) -> None:
-        """Add a role that may assume the roles of `cdk bootstrap` in this account and region, and
-        nothing else.
-        """
-        self._add_assuming_role(names, provider, DEPLOY, names.environment.name, _BOOTSTRAP_ROLES)
-
-    def _add_look_role(self, names: Names, provider: str) -> None:
-        """Add a role that may assume the bootstrap's read-only role: for the nightly drift check,
-        which waits for no reviewer.
-        """
-        self._add_assuming_role(
-            names, provider, LOOK, f"{names.environment.name}-look", ("lookup",)
-        )
-
-    def _add_assuming_role(
-        self,
-        names: Names,
-        provider: str,
-        actor: str,
-        workflow_environment: str,
-        role_kinds: Sequence[str],
-    ) -> None:
-        environment = names.environment
-        construct_id = f"{'Deploy' if actor == DEPLOY else 'Look'}-{environment.name}"
-        role = GitHubRole(
-            self,
-            construct_id,
-            names=names,
-            actor=actor,
-            workflow_environment=workflow_environment,
-            provider_arn=provider,
-            session_hours=_SESSION_HOURS[actor],
-        )
-        place = f"{environment.account}-{environment.region}"
-        roles = [
-            f"arn:aws:iam::{environment.account}:role/cdk-{_QUALIFIER}-{kind}-role-{place}"
-            for kind in role_kinds
-        ]
-        role.allow("AssumeBootstrapRoles", ["sts:AssumeRole"], roles)
-        output = construct_id.partition("-")[0] + "RoleArn" + environment.name.replace("-", "")
-        cdk.CfnOutput(self, output, value=role.role_arn)
-
-    def _add_promotion_role(self, names: Names, provider: str) -> None:
-        """Add a role that may read what `shoal promote` looks at, where models are trained. It may
-        change nothing.
-        """
-        environment = names.environment
-        role = GitHubRole(
-            self,
-            f"Promote-{environment.name}",
-            names=names,
-            actor=PROMOTE,
-            workflow_environment=f"{environment.name}-promotion",
-            provider_arn=provider,
-            session_hours=_SESSION_HOURS[PROMOTE],
-        )
-        self._allow_registry(role, names)
-        self._allow_files(role, names)
-        role.allow(
-            "LookForImages",
-            ["ecr:BatchGetImage"],
-            [f"arn:aws:ecr:{environment.region}:*:repository/*"],
-            because=(
-                "Whether an image is still there is asked of the repository that the registry"
-                " names; this reads only."
-            ),
-        )
-        cdk.CfnOutput(
-            self, f"PromoteRoleArn{environment.name.replace('-', '')}", value=role.role_arn
-        )
-
-    def _allow_registry(self, role: GitHubRole, names: Names) -> None:
-        role.allow("ListPackages", ["sagemaker:ListModelPackages"], ["*"], because=ANY_PACKAGE)
-        role.allow(
-            "ReadRegistry",
-            ["sagemaker:DescribeModelPackage"],
-            [
-                each.arn("sagemaker", f"model-package/{each.model_package_group}/*")
-                for each in names.each
-            ],
-            because="Every version of this one group.",
-        )
-        role.allow(
-            "ReadDefinitions",
-            ["sagemaker:DescribePipeline", "sagemaker:DescribePipelineDefinitionForExecution"],
-            [
-                arn
-                for each in names.each
-                for arn in (each.pipeline_arn, f"{each.pipeline_arn}/execution/*")
-            ],
-            because="Every execution of this one pipeline.",
-        )
-
-    def _allow_files(self, role: GitHubRole, names: Names) -> None:
-        environment = names.environment
-        assets = f"cdk-{_QUALIFIER}-assets-{environment.account}-{environment.region}"
-        role.allow(
-            "ReadModelsAndCode",
-            ["s3:GetObject", "s3:GetObjectVersion"],
-            [
-                *(
-                    f"arn:aws:s3:::{names.bucket('artifacts')}/{part}"
-                    for part in ("models/*", "evaluation/*")
-                ),
-                f"arn:aws:s3:::{assets}/*",
-            ],
-            because=(
-                "Models, evaluations and code archives carry the ids of executions and hashes in"
-                " their names. Customers' requests (captured/) and checkpoints are not read."
-            ),
-        )
-        role.allow(
-            "DecryptThroughS3",
-            ["kms:Decrypt"],
-            [names.arn("kms", "key/*")],
-            when={
-                "StringEquals": {
-                    "kms:ViaService": f"s3.{environment.region}.amazonaws.com",
-                    # S3 names the bucket in the encryption context where bucket keys are on, as
-                    # they are in ours.
-                    "kms:EncryptionContext:aws:s3:arn": f"arn:aws:s3:::{names.bucket('artifacts')}",
-                }
-            },
-            because=(
-                "The id of the key is known after the first deployment only; the condition names"
-                " the bucket."
-            ),
-        )
+                roles.add_promotion_role()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import aws_cdk as cdk
 from constructs import Construct
 
 from config.consumers import Consumer
@@ -19,35 +18,38 @@ from stacks.constructs import image_build
 from stacks.constructs.consumer_access import image_statements
 from stacks.constructs.image_build import ImageBuild
 from stacks.constructs.image_repository import ImageRepository
+from stacks.constructs.shoal_stack import ShoalStack
 
 
-class ImageStack(cdk.Stack):
+class ImageStack(ShoalStack):
     """`image` is the name of a recipe, a folder in `images/` of the repository at `root`."""
 
     def __init__(
         self,
         scope: Construct,
-        construct_id: str,
         *,
         names: Names,
         image: str,
         root: Path,
-        env: cdk.Environment,
         consumers: Sequence[Consumer] = (),
     ) -> None:
-        super().__init__(
-            scope,
-            construct_id,
-            stack_name=names.stack("image"),
-            env=env,
-            termination_protection=names.environment.protect,
-        )
+        super().__init__(scope, "image", names=names)
         builder = names.role_arn(image_build.ACTOR)
         repository = ImageRepository(self, "Images", names=names, image=image, builder=builder)
         for statement in image_statements(consumers):
             repository.repository.add_to_resource_policy(statement)
         build = ImageBuild(self, "Build", names=names, image=image, root=root, key=repository.key)
-        self.image_parameter = build.parameter
-        cdk.CfnOutput(self, "RepositoryUri", value=names.repository_uri(image))
-        cdk.CfnOutput(self, "BuildProjectName", value=names.build_project)
-        cdk.CfnOutput(self, "ImageParameterName", value=build.parameter)
+        self._environment, self._parameter = names.environment.name, build.parameter
+        self.add_outputs(
+            RepositoryUri=names.repository_uri(image),
+            BuildProjectName=names.build_project,
+            ImageParameterName=build.parameter,
+        )
+
+    def uri_in(self, stack: ShoalStack) -> str:
+        """Return the URI that the last build of this recipe published, as `stack` sees it."""
+        stack.add_stack_dependency(self)
+        missing = (
+            f"Not found? Then this recipe has not been built: shoal image build {self._environment}"
+        )
+        return stack.read_parameter("TrainingImage", self._parameter, missing)

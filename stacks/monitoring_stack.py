@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import aws_cdk as cdk
 from constructs import Construct
 
 from config.names import Names
@@ -15,13 +14,14 @@ from stacks.constructs.budget import MonthlyBudget
 from stacks.constructs.dashboard import Dashboard
 from stacks.constructs.page_keeper import PageKeeper
 from stacks.constructs.schedule_alarms import ScheduleAlarms
+from stacks.constructs.shoal_stack import ShoalStack
 from stacks.constructs.sweeper import Sweeper
 from stacks.constructs.teardown_guard import PURPOSE as TEARDOWN
 from stacks.data_stack import DataStack
 from stacks.pipeline_stack import PipelineStack
 
 
-class MonitoringStack(cdk.Stack):
+class MonitoringStack(ShoalStack):
     """Knows what it watches by name only, so it may be deployed before or after it; without it
     nothing is watched or swept, and no page is kept.
     """
@@ -29,56 +29,29 @@ class MonitoringStack(cdk.Stack):
     def __init__(
         self,
         scope: Construct,
-        construct_id: str,
         *,
         names: Names,
         root: Path,
         data: DataStack,
         pipeline: PipelineStack,
-        env: cdk.Environment,
     ) -> None:
-        environment = names.environment
-        super().__init__(
-            scope,
-            construct_id,
-            stack_name=names.stack("monitoring"),
-            env=env,
-            termination_protection=environment.protect,
+        super().__init__(scope, "monitoring", names=names)
+        environment, budget = names.environment, names.environment.observability.monthly_budget_usd
+        sweeper = Sweeper(self, "Sweeper", names=names)
+        pages = PageKeeper(
+            self, "Pages", names=names, root=root, key=data.key, functions=pipeline.step_functions
         )
-        self.sweeper = Sweeper(self, "Sweeper", names=names)
-        self.pages = PageKeeper(
-            self,
-            "Pages",
-            names=names,
-            root=root,
-            key=data.key,
-            functions=pipeline.step_functions,
-        )
-        self.alarms = Alarms(self, "Alarms", names=names, key=data.key)
+        alarms = Alarms(self, "Alarms", names=names, key=data.key)
+        self.topic = alarms.topic
         if environment.endpoint:
-            self.alarms.watch_teardown(TEARDOWN)
-        watched = (*pipeline.functions, self.sweeper.scheduled, self.pages.keeper)
-        self.alarms.watch_functions(each.purpose for each in watched)
+            alarms.watch_teardown(TEARDOWN)
+        watched = (*pipeline.functions, sweeper.scheduled, pages.keeper)
+        alarms.watch_functions(each.purpose for each in watched)
         if pipeline.schedules:
-            ScheduleAlarms(
-                self,
-                "Schedules",
-                names=names,
-                alarms=self.alarms,
-            )
-        if environment.observability.monthly_budget_usd is not None:
-            MonthlyBudget(
-                self,
-                "Budget",
-                names=names,
-                amount_usd=environment.observability.monthly_budget_usd,
-                topic=self.alarms.topic,
-            )
-        Dashboard(
-            self, "Dashboard", names=names, steps=pipeline.step_names, alarms=self.alarms.alarms
-        )
-        # Exported even when nothing is served: CloudFormation refuses to remove an export that a
-        # serving stack imports, and one may still exist although its release is no longer pinned.
-        self.export_value(self.alarms.topic.topic_arn)
-        cdk.CfnOutput(self, "TopicArn", value=self.alarms.topic.topic_arn)
-        cdk.CfnOutput(self, "DashboardName", value=names.dashboard)
+            ScheduleAlarms(self, "Schedules", names=names, alarms=alarms)
+        if budget is not None:
+            MonthlyBudget(self, "Budget", names=names, amount_usd=budget, topic=self.topic)
+        Dashboard(self, "Dashboard", names=names, steps=pipeline.step_names, alarms=alarms.alarms)
+        # Serving stacks import it, and one may still exist although its release is not pinned now.
+        self.export_always(self.topic.topic_arn)
+        self.add_outputs(TopicArn=self.topic.topic_arn, DashboardName=names.dashboard)

@@ -16,11 +16,12 @@ from stacks.constructs.serving_alarms import ServingAlarms
 from stacks.constructs.serving_endpoint import ServingEndpoint
 from stacks.constructs.serving_proof import ServingProof
 from stacks.constructs.serving_role import ServingRole
+from stacks.constructs.shoal_stack import ShoalStack
 from stacks.data_stack import DataStack
 from stacks.network_stack import NetworkStack
 
 
-class ServingStack(cdk.Stack):
+class ServingStack(ShoalStack):
     """Archive -> role -> model -> configuration -> alarms -> endpoint -> proof.
 
     A new release is an update of this stack; `git revert` is another.
@@ -29,7 +30,6 @@ class ServingStack(cdk.Stack):
     def __init__(
         self,
         scope: Construct,
-        construct_id: str,
         *,
         names: Names,
         settings: Serving,
@@ -38,17 +38,9 @@ class ServingStack(cdk.Stack):
         network: NetworkStack,
         data: DataStack,
         topic: sns.ITopic,
-        env: cdk.Environment,
     ) -> None:
-        protect = names.environment.protect
-        super().__init__(
-            scope,
-            construct_id,
-            stack_name=names.stack("serving"),
-            env=env,
-            termination_protection=protect,
-        )
-        place = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
+        super().__init__(scope, "serving", names=names)
+        place = network.hosting
         self.archive = BroughtArchive(self, "Archive", names=names, release=release, key=data.key)
         self._role = ServingRole(self, "Role", names=names, release=release, key=data.key)
         # While the archive is brought, IAM has time to apply the role's policy: each archive has
@@ -98,9 +90,11 @@ class ServingStack(cdk.Stack):
         self.proof.resource.node.add_dependency(self.serving.endpoint)
         for resource in (self.served.model, self.served.config, self.serving.endpoint):
             cdk.Tags.of(resource).add("shoal:release", release.version)
-        cdk.CfnOutput(self, "EndpointName", value=names.serving_endpoint)
-        cdk.CfnOutput(self, "EndpointArn", value=names.serving_endpoint_arn)
-        cdk.CfnOutput(self, "ModelPackageArn", value=release.model_package_arn)
+        self.add_outputs(
+            EndpointName=names.serving_endpoint,
+            EndpointArn=names.serving_endpoint_arn,
+            ModelPackageArn=release.model_package_arn,
+        )
 
     def _allow(self, names: Names, settings: Serving, place: Place, data: DataStack) -> None:
         """Allow the role what it needs in addition to its archive and image."""

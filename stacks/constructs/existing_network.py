@@ -6,24 +6,22 @@ addresses: `shoal.verbs.network_check` asks it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from config.network import ExistingNetwork as Ids
+from config.network import Network
 
 
 class ExistingNetwork(Construct):
     """`vpc`, `training_subnet` and `hosting_subnets` by their ids."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, ids: Ids, az_ids: Sequence[str]
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, settings: Network, ids: Ids) -> None:
         super().__init__(scope, construct_id)
+        az_ids = {settings.training_az_id, *settings.hosting_az_ids}
         self.vpc = ec2.Vpc.from_vpc_attributes(
-            self, "Vpc", vpc_id=ids.vpc_id, availability_zones=sorted(set(az_ids))
+            self, "Vpc", vpc_id=ids.vpc_id, availability_zones=sorted(az_ids)
         )
         self.training_subnet = self._subnet("Training", ids.training_subnet_id)
         self.hosting_subnets = [

@@ -8,15 +8,32 @@ role for GitHub OIDC identity provider".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from config.names import Names
+from config.settings import Environment
 from stacks.constructs.stated_role import StatedRole
 
 HOST = "token.actions.githubusercontent.com"
 AUDIENCE = "sts.amazonaws.com"
+
+
+def identity_provider(
+    scope: Construct, construct_id: str, environments: Sequence[Environment]
+) -> str:
+    """Return the ARN of GitHub's identity provider, which an account has at most once: create it
+    in `scope`, unless a section `delivery` says that it exists.
+    """
+    if not all(each.delivery and each.delivery.create_provider for each in environments):
+        return f"arn:aws:iam::{environments[0].account}:oidc-provider/{HOST}"
+    provider = iam.OidcProviderNative(
+        scope, construct_id, url=f"https://{HOST}", client_ids=[AUDIENCE]
+    )
+    return provider.oidc_provider_arn
 
 
 class GitHubRole(StatedRole):

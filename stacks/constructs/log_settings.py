@@ -10,7 +10,7 @@ from constructs import IConstruct
 from config.names import Names
 
 
-def keep_logs(scope: IConstruct, *, names: Names, key: kms.Key) -> None:
+def configure_log_groups(scope: IConstruct, *, names: Names, key: kms.Key) -> None:
     """Call it when everything below `scope` exists.
 
     The log groups of SageMaker's jobs belong to the account and are not here.

@@ -9,7 +9,9 @@ from __future__ import annotations
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from config.names import Names
 from config.network import Network
+from stacks.constructs.guard_rails import Place
 
 
 class SecurityGroups(Construct):
@@ -81,3 +83,14 @@ def _allow_internally(group: ec2.SecurityGroup) -> None:
     group itself. With allow_all_outbound=True the CDK drops the egress half without a word.
     """
     group.connections.allow_internally(ec2.Port.all_traffic(), "EFA among the training nodes")
+
+
+def own_training_place(scope: Construct, names: Names, shared: Place) -> Place:
+    """Return where one workload trains: each of several has a security group of its own, unless
+    the settings name one that exists.
+    """
+    existing = names.environment.network.existing
+    if not names.environment.workloads or (existing and existing.training_security_group_id):
+        return shared
+    own = TrainingGroup(scope, "TrainingGroup", vpc=shared.vpc)
+    return Place(shared.vpc, shared.subnets, [*shared.security_groups, own])

@@ -11,6 +11,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from config.names import Names
+from config.settings import Environment
 
 _IMAGE_KEYS = ("TrainingImage", "ImageUri", "Image")
 
@@ -26,7 +27,6 @@ class TrainingPipeline(Construct):
         names: Names,
         definition: Mapping[str, Any],
         role: iam.IRole,
-        description: str,
     ) -> None:
         super().__init__(scope, construct_id)
         self.resource = sagemaker.CfnPipeline(
@@ -34,7 +34,7 @@ class TrainingPipeline(Construct):
             "Pipeline",
             pipeline_name=names.pipeline,
             pipeline_display_name=names.pipeline,
-            pipeline_description=description,
+            pipeline_description=_description(names.environment),
             role_arn=role.role_arn,
             # One Fn::Join: CDK tokens are resolved at deployment, everything else is escaped now.
             pipeline_definition={
@@ -44,6 +44,12 @@ class TrainingPipeline(Construct):
         # The role alone is not enough: a pipeline started before the role has its policies fails
         # with AccessDenied.
         self.resource.node.add_dependency(role)
+
+
+def _description(environment: Environment) -> str:
+    if environment.endpoint is None:
+        return f"Trains, evaluates, seals and registers {environment.project}"
+    return f"Trains, evaluates, seals, registers, deploys and tests {environment.project}"
 
 
 def images(definition: Mapping[str, Any], step_type: str) -> set[str]:

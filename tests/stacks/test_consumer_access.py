@@ -54,9 +54,7 @@ def data_template(environment: Environment, folder: Path, context: dict[str, Any
     app = cdk.App(outdir=str(folder), context=context)
     stack = DataStack(
         app,
-        "data",
         names=names,
-        env=cdk.Environment(account=environment.account, region=environment.region),
         consumers=consumers_of(environment, ROOT),
     )
     ModelRegistry(
@@ -246,11 +244,9 @@ def test_images_of_an_own_recipe_can_be_pulled_by_consumers_and_pushed_by_the_bu
 
     stack = ImageStack(
         ShoalApp(outdir=str(tmp_path), context=cdk_context, checked=False),
-        "image",
         names=NAMES,
         image="pytorch-smddp",
         root=ROOT,
-        env=cdk.Environment(account=DEV.account, region=DEV.region),
         consumers=CONSUMERS,
     )
     (repository,) = properties(Template.from_stack(stack), "AWS::ECR::Repository")

@@ -14,7 +14,6 @@ from stacks.node import use_installed_node
 
 use_installed_node()
 
-import aws_cdk as cdk  # noqa: E402 - starts Node.js
 from aws_cdk.assertions import Template  # noqa: E402
 
 from stacks.app import ShoalApp  # noqa: E402
@@ -42,5 +41,4 @@ def variant(folder: Path, name: str, **sections: Any) -> Environment:
 
 def network_template(environment: Environment, outdir: Path) -> Template:
     app = ShoalApp(outdir=str(outdir), checked=False)
-    place = cdk.Environment(account=environment.account, region=environment.region)
-    return Template.from_stack(NetworkStack(app, "network", names=Names(environment), env=place))
+    return Template.from_stack(NetworkStack(app, names=Names(environment)))
