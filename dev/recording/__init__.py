@@ -1,1 +1,0 @@
-"""Makes the recording that README shows; `make recording`."""
