@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 RUN := .venv/bin/python
 
-.PHONY: docs help python install install-tests demo demo-gitops check test test-changed test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference clean
+.PHONY: docs help python install install-tests demo check test test-changed test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference clean
 
 help: ## Lists what can be made.
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -19,10 +19,6 @@ install: python ## Sets up .venv (with .venv/bin/shoal) and the CDK CLI.
 demo: python ## Runs the main job on this machine: deploy, train, evaluate, register, serve, tear down (WORKLOAD=houses, language: other models).
 	@$(PYTHON) dev/tools/install.py runtimes
 	@.venv/bin/shoal demo $(WORKLOAD)
-
-demo-gitops: python ## Takes three releases from a commit to prod in three emulated accounts: canary, rollback, revert (WORKLOAD=houses: one of it beside them).
-	@$(PYTHON) dev/tools/install.py runtimes
-	@.venv/bin/shoal demo --gitops $(if $(WORKLOAD),dev $(WORKLOAD))
 
 check: python ## Checks while you edit, in about a minute: linters, types, layers, environments, tests without AWS.
 	@$(PYTHON) dev/tools/install.py tests

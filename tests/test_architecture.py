@@ -60,7 +60,6 @@ OF_ANY_WORKLOAD = (
 )
 """What knows no model: every workload is to them what MNIST is."""
 OF_ONE_WORKLOAD = {
-    "shoal/demo/": "`make demo` shows MNIST unless it is told another",
     "shoal/templates/classification/": "a workload of its own, which `shoal new` copies",
 }
 
@@ -181,7 +180,7 @@ def test_lock_files_name_no_registry_and_no_version_range() -> None:
     assert '"resolved"' not in (ROOT / "package-lock.json").read_text(encoding="utf-8")
 
 
-def test_nothing_but_the_demo_knows_what_is_trained() -> None:
+def test_nothing_but_a_workload_knows_what_is_trained() -> None:
     words = re.compile(
         r"mnist|handwritten|(test|ten|each) digits?\b|\[['\"]digit|images?(/s\b|_per_| per second)"
         r"|accuracy",

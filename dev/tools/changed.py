@@ -21,7 +21,7 @@ TESTS = {
     ),
     "shoal.verbs": ("tests/verbs", "tests/browser", "tests/end_to_end/test_verbs.py"),
     "images": ("tests/images",),
-    "shoal.demo": ("tests/demo", "tests/end_to_end/test_demo.py"),
+    "shoal.demo": ("tests/end_to_end/test_demo.py",),
     "shoal.cli": ("tests/cli",),
     "dev": ("tests/dev", "tests/docs"),  # docs/reference shows commands and settings
 }

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import click
-from rich.console import Console
 
+from config.errors import one_line
 from shoal.cli.exit_codes import FAILED, INTERRUPTED
 from shoal.cli.interrupts import interrupted_once
 from shoal.cli.view import open_view
-from shoal.demo.gitops.phases import run_gitops
-from shoal.demo.gitops.report import print_result as print_gitops_result
-from shoal.demo.pipeline.phases import Choice, run_demo
-from shoal.demo.pipeline.report import message_of, print_result, summary_of_file
+from shoal.demo.pipeline.phases import (
+    LOGS,
+    PAGE,
+    RUN,
+    SUMMARY,
+    Choice,
+    message_of,
+    read_json,
+    run_demo,
+)
 from shoal.verbs.parameters import parse_parameters
 from shoal.verbs.workspace import Workspace
 
@@ -44,12 +52,6 @@ from shoal.verbs.workspace import Workspace
     is_flag=True,
     help="Refuse what the policies of a caller's role do not allow, as AWS does.",
 )
-@click.option(
-    "--gitops",
-    is_flag=True,
-    help="Three releases from commit to prod in three accounts: canary, rollback, revert. With"
-    " WORKLOAD, one of it beside them.",
-)
 @click.pass_obj
 def demo(
     workspace: Workspace,
@@ -59,51 +61,46 @@ def demo(
     output: Path | None,
     parameters: tuple[str, ...],
     enforce_iam: bool,
-    gitops: bool,
 ) -> None:
     """Run the whole of it on this machine: deploy ENV (dev), upload its data, train, evaluate,
     register, serve, and tear down.
     """
-    if gitops:
-        if environment != "dev" or strategy or parameters:
-            raise click.UsageError(
-                "--gitops goes from dev to staging to prod; it takes no other ENV, no --strategy"
-                " and no --parameter"
-            )
-        _demo_gitops(workspace, output, workload, enforce_iam=enforce_iam)
-        return
     folder = (output or workspace.root / "demo-out").resolve()
     values = parse_parameters(parameters)
     choice = Choice(environment, strategy, values, enforce_iam, workload)
     with open_view() as view, interrupted_once() as shield:
         outcome = run_demo(workspace, choice, folder, view, shield)
-    print_result(Console(soft_wrap=True), summary_of_file(folder), folder)
+    for name, text in _result(read_json(folder / RUN), read_json(folder / SUMMARY) or {}):
+        click.echo(f"{name:12} {one_line(text)}")
     for failure in outcome.failures:
         click.echo(f"shoal demo: {failure.phase}: {message_of(failure)}", err=True)
+    click.echo(f"{'page':12} {folder / PAGE}" if (folder / PAGE).is_file() else "no run, no page")
     if outcome.failures:
-        click.echo(f"all logs: {folder / 'logs'}", err=True)
+        click.echo(f"all logs: {folder / LOGS}", err=True)
         raise click.exceptions.Exit(INTERRUPTED if outcome.interrupted else FAILED)
 
 
-def _demo_gitops(
-    workspace: Workspace,
-    output: Path | None,
-    second_workload: str | None,
-    *,
-    enforce_iam: bool,
-) -> None:
-    folder = (output or workspace.root / "demo-out" / "gitops").resolve()
-    with open_view() as view, interrupted_once() as shield:
-        outcome = run_gitops(
-            workspace,
-            folder,
-            view,
-            shield,
-            enforce_iam=enforce_iam,
-            second_workload=second_workload,
-        )
-    for failure in outcome.failures:
-        click.echo(f"shoal demo: {failure.phase}: {message_of(failure)}", err=True)
-    print_gitops_result(Console(soft_wrap=True), summary_of_file(folder), folder)
-    if outcome.failures:
-        raise click.exceptions.Exit(INTERRUPTED if outcome.interrupted else FAILED)
+def _result(run: dict[str, Any] | None, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what is said of a run, and of what the demo made; name and text of each line."""
+    lines = []
+    if run is not None:
+        values = run["metrics"]["values"] if run["metrics"] else {}
+        lines += [("measured", f"{name} {value:.5g}") for name, value in values.items()]
+        lines += [("gate", _gate_text(gate)) for gate in run["gates"]]
+        if package := run["package"]:
+            lines.append(("registered", f"{package['arn']} ({package['approval']})"))
+        if answers := run["answers"]:
+            passed = sum(each["passed"] for each in answers)
+            lines.append(("endpoint", f"answered {passed} of {len(answers)} as expected"))
+    kinds = Counter(each["kind"] for each in summary["created"])
+    lines.append(("created", ", ".join(f"{count} {kind}" for kind, count in kinds.items())))
+    left = summary["left_behind"]
+    names = "not known" if left is None else ", ".join(f"{e['kind']} {e['name']}" for e in left)
+    lines.append(("left behind", names or "nothing"))
+    lines.append(("took", f"{summary['seconds']['total']:.1f} s"))
+    return lines
+
+
+def _gate_text(gate: dict[str, Any]) -> str:
+    word = {True: "passed", False: "missed", None: "not measured"}[gate["passed"]]
+    return f"{gate['metric']} {gate['limit']}: {word}"

@@ -1,11 +1,10 @@
-"""The results of a run: evaluation, answers, model package and training of an execution."""
+"""The results of a run: evaluation, answers and model package of an execution."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +12,6 @@ from shoal.verbs.errors import ShoalError
 from shoal.verbs.evaluation import MAX_BYTES, Evaluation
 from shoal.verbs.execution import Execution
 from shoal.verbs.jobs import job_name
-from shoal.verbs.metrics import Metrics, Parts, Progress, Reading
 from shoal.verbs.target import Target
 
 _EVALUATE, _REGISTER, _SMOKE_TEST = "Evaluate", "Register", "SmokeTest"
@@ -28,16 +26,6 @@ class EndpointAnswer:
     passed: bool
     shown: Mapping[str, Any]
     """What the workload's file has under `smoke_test.show`."""
-
-
-@dataclass(frozen=True)
-class Course:
-    """The course of one number while a training ran."""
-
-    name: str
-    unit: str
-    last: float
-    median: float
 
 
 @dataclass(frozen=True)
@@ -95,51 +83,3 @@ def model_package_of(target: Target, execution: Execution) -> ModelPackage | Non
         return None
     package = target.client("sagemaker").describe_model_package(ModelPackageName=arn)
     return ModelPackage(arn, package["ModelApprovalStatus"])
-
-
-def parts_of(metrics: Iterable[Metrics]) -> Parts | None:
-    """Return who trained, as the job said last; None if it did not."""
-    return next((entry for entry in reversed(list(metrics)) if isinstance(entry, Parts)), None)
-
-
-def courses_of(metrics: Iterable[Metrics]) -> tuple[Course, ...]:
-    """Return what training printed of each number by which it is followed."""
-    readings: dict[str, list[Reading]] = {}
-    for entry in metrics:
-        for reading in entry.readings if isinstance(entry, Progress) else ():
-            readings.setdefault(reading.name, []).append(reading)
-    return tuple(
-        Course(name, each[-1].unit, each[-1].value, median(reading.value for reading in each))
-        for name, each in readings.items()
-    )
-
-
-def step_rows(execution: Execution) -> list[dict[str, Any]]:
-    """Return one row per started step: name, type, status, seconds, and the reason if it failed."""
-    return [
-        {
-            "name": step.name,
-            "type": step.type,
-            "status": step.status,
-            "seconds": round(step.seconds() or 0.0, 2),
-        }
-        | ({"failure_reason": step.failure_reason} if step.failure_reason else {})
-        for step in execution.steps
-    ]
-
-
-def curves(metrics: Sequence[Metrics]) -> dict[str, list[tuple[float, float]]]:
-    """Return the points (step, value) of each number, with its unit in its name.
-
-    The end of an epoch is its last step; without steps, epochs or lines count.
-    """
-    entries = [entry for entry in metrics if isinstance(entry, Progress)]
-    per_epoch = max((each.position.steps for each in entries if each.position), default=0) or 1
-    points: dict[str, list[tuple[float, float]]] = {}
-    for number, entry in enumerate(entries, 1):
-        position = entry.position
-        x = number if position is None else position.steps_at(per_epoch)
-        for reading in entry.readings:
-            name = f"{reading.name} ({reading.unit})" if reading.unit else reading.name
-            points.setdefault(name, []).append((float(x), reading.value))
-    return points

@@ -1,41 +1,41 @@
-"""The phases of `shoal demo`: from an empty shoal-local through a training to an empty one again.
+"""`shoal demo`: the verbs in a row, from an empty shoal-local through a training to an empty one.
 
-The report goes to `demo-out/`.
+The page of the run, its run.json, summary.json and the logs go to `demo-out/`.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from config.gates import bounds
 from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
-from shoal.demo.pipeline.report import LOGS, PAGE, Facts, clear, write_pictures, write_summary
-from shoal.demo.pipeline.resources import made_by_steps
 from shoal.verbs import dataset, inventory
 from shoal.verbs.cdk import Cdk
-from shoal.verbs.errors import LeftBehindError, NotFoundError, UsageError
-from shoal.verbs.events import Detail, Event, ExecutionChanged, Note, Report, Trained
+from shoal.verbs.errors import LeftBehindError, NotFoundError, UsageError, refusal
+from shoal.verbs.events import Detail, Note, Report
 from shoal.verbs.execution import Pipeline
-from shoal.verbs.flow import Outcome, Phase, run_phases
+from shoal.verbs.flow import Failure, Outcome, Phase, run_phases
 from shoal.verbs.follow import Follower, plan_of
 from shoal.verbs.image import refuse_built_image
 from shoal.verbs.inventory import Owner, Resource
 from shoal.verbs.local_server import LocalServer, RunningServer, build_runtimes
 from shoal.verbs.parameters import check_declared, check_values
-from shoal.verbs.report import answers_of, evaluation_of, model_package_of
+from shoal.verbs.runs.history import json_of, with_others
 from shoal.verbs.runs.page import page
-from shoal.verbs.runs.record import record
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown, refuse_if_protected, remove_bootstrap
 from shoal.verbs.workspace import LOCAL_POLL_S, Session, Workspace
+
+SUMMARY, RUN, PAGE, LOGS = "summary.json", "run.json", "index.html", "logs"
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Demo:
     environment: Environment
     output: Path
     report: Report
-    facts: Facts = field(default_factory=Facts)
     running: RunningServer | None = None
     arn: str | None = None
     """Of the execution, once it is started."""
-    borrowed: bool = False
-    """Whether it runs in the server of `shoal local up`, which the demo must not stop."""
+    created: set[Resource] = field(default_factory=set)
+    left_behind: tuple[Resource, ...] | None = None
+    """None: it was not possible to look."""
 
     @property
     def names(self) -> Names:
@@ -80,7 +80,10 @@ class Demo:
 
     @property
     def folder(self) -> Path:
-        return demo_folder(self.workspace)
+        """The folder in use while a demo runs: fixed, so that the next one cleans up after one that
+        was killed.
+        """
+        return self.workspace.root / ".shoal" / "demo"
 
     @property
     def logs(self) -> Path:
@@ -88,13 +91,9 @@ class Demo:
 
     @property
     def local_server(self) -> LocalServer:
-        if self.borrowed:
-            return self.workspace.local_server
+        log = self.logs / "emulator-output.log"
         return LocalServer(
-            self.workspace.root,
-            self.folder / "emulator",
-            self.logs / "emulator-output.log",
-            self.workspace.environ,
+            self.workspace.root, self.folder / "emulator", log, self.workspace.environ
         )
 
     @property
@@ -104,39 +103,29 @@ class Demo:
         return self.running.target
 
     @property
+    def session(self) -> Session:
+        return Session(self.workspace, self.environment, self.target)
+
+    @property
     def cdk(self) -> Cdk:
         return self.workspace.cdk(
             self.folder / "cdk.out", self.logs, self.folder / "tmp", self.report
         )
 
-    @property
-    def owner(self) -> Owner:
-        execution = self.facts.execution
-        ids = (execution.id,) if execution else ()
-        return Owner.of(self.all_names, ids, workloads=[self.names])
-
-    def note(self, text: str) -> None:
-        self.report(Note(text))
-
-    def observe(self, event: Event) -> None:
-        """Keep the facts that the report needs, and list the resources that exist while the
-        endpoint does.
-        """
-        if isinstance(event, Trained):
-            self.facts.metrics.append(event.metrics)
-        if isinstance(event, ExecutionChanged):
-            self.facts.execution = event.execution
-            serving = inventory.of_environment(
-                self.target, self.owner, inventory.MADE_BY_EXECUTIONS
-            )
-            self.facts.created |= {*serving, *made_by_steps(event.execution)}
-        self.report(event)
+    def resources(self) -> tuple[Resource, ...]:
+        """Return all that is in the account and is the demo's."""
+        ids = (self.arn.rpartition("/")[2],) if self.arn else ()
+        owner = Owner.of(self.all_names, ids, workloads=[self.names])
+        return (
+            *inventory.of_environment(self.target, owner),
+            *inventory.of_bootstrap(self.target),
+        )
 
 
 def run_demo(
     workspace: Workspace, choice: Choice, output: Path, report: Report, shield: Callable[[], None]
 ) -> Outcome:
-    """Run all phases and clean up, whatever happens; write the report; return the outcome.
+    """Run all phases and clean up, whatever happens; write the summary; return the outcome.
 
     Raises ConfigError and UsageError, before anything is started, for what cannot work.
     """
@@ -148,27 +137,28 @@ def run_demo(
     dataset.require(environment, workspace.root)
     check_declared(environment, choice.parameters, workspace.root)
     check_values(environment, choice.parameters, workspace.root)
-    with exclusive_folder(demo_folder(workspace)):
-        clear(output)
-        demo = Demo(workspace, choice, environment, output, report)
-        demo.facts.strategy = choice.strategy or environment.training.strategy
+    demo = Demo(workspace, choice, environment, output, report)
+    with _exclusive(demo.folder):
+        _clear(output)
         started_at = time.monotonic()
         outcome = run_phases(PHASES, demo, report, shield)
         outcome.seconds["total"] = time.monotonic() - started_at
-        write_summary(demo.facts, outcome, output)
+        _write_summary(demo, outcome)
     return outcome
 
 
-def demo_folder(workspace: Workspace) -> Path:
-    """Return the folder that a demo uses while it runs.
+def message_of(failure: Failure) -> str:
+    """Return what failed, for people."""
+    return refusal(failure.error) if isinstance(failure.error, Exception) else "interrupted"
 
-    It is fixed, so that the next run cleans up after one that was killed.
-    """
-    return workspace.root / ".shoal" / "demo"
+
+def read_json(file: Path) -> dict[str, Any] | None:
+    """Return what a file of the output has; None if the demo did not get as far."""
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 @contextmanager
-def exclusive_folder(folder: Path) -> Iterator[None]:
+def _exclusive(folder: Path) -> Iterator[None]:
     """Lock the folder against a second demo in the same checkout, and remove it at the end.
 
     Raises UsageError if a demo runs already.
@@ -185,53 +175,54 @@ def exclusive_folder(folder: Path) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _clear(output: Path) -> None:
+    """Remove what an earlier demo wrote, and nothing else in the folder."""
+    output.mkdir(parents=True, exist_ok=True)
+    for name in (SUMMARY, RUN, PAGE):
+        (output / name).unlink(missing_ok=True)
+    shutil.rmtree(output / LOGS, ignore_errors=True)
+    (output / LOGS).mkdir()
+
+
+def _write_summary(demo: Demo, outcome: Outcome) -> None:
+    """Write summary.json; the status is Succeeded only if every phase and clean-up went well."""
+    status = "Failed" if outcome.failures else "Succeeded"
+    left = demo.left_behind
+    summary = {
+        "status": "Interrupted" if outcome.interrupted else status,
+        "strategy": demo.choice.strategy or demo.environment.training.strategy,
+        "failures": [
+            {"phase": failure.phase, "message": message_of(failure)} for failure in outcome.failures
+        ],
+        "created": [asdict(each) for each in sorted(demo.created)],
+        "left_behind": None if left is None else [asdict(each) for each in left],
+        "seconds": {name: round(seconds, 2) for name, seconds in outcome.seconds.items()},
+    }
+    text = json.dumps(summary, indent=2) + "\n"
+    (demo.output / SUMMARY).write_text(text, encoding="utf-8")
+
+
 def _build_runtimes(demo: Demo) -> None:
     runtime = demo.environment.training.framework  # a runtime is named after its framework
-    log = demo.logs / "runtimes.log"
+    log, workspace = demo.logs / "runtimes.log", demo.workspace
     build_runtimes(
-        demo.workspace.root,
-        demo.workspace.environ,
-        runtime,
-        log,
-        lambda line: demo.report(Detail(line)),
+        workspace.root, workspace.environ, runtime, log, lambda line: demo.report(Detail(line))
     )
 
 
 def _start_local_server(demo: Demo) -> None:
-    """Use the server of `shoal local up` if it is empty, else start one."""
-    server = demo.workspace.local_server.find()
-    demo.borrowed = server is not None and _can_borrow(demo, server)
-    if not demo.borrowed:
-        environment = demo.environment
-        server = demo.local_server.start(
-            environment.account,
-            environment.region,
-            environment.local.images,
-            enforce_iam=demo.choice.enforce_iam,
-        )
-    demo.running = server
-    name = "emulator of `shoal local up`" if demo.borrowed else "emulator"
-    policies = (
-        ", and enforces the roles' policies" if demo.running and demo.running.enforces_iam else ""
+    environment = demo.environment
+    demo.running = running = demo.local_server.start(
+        environment.account,
+        environment.region,
+        environment.local.images,
+        enforce_iam=demo.choice.enforce_iam,
     )
-    demo.note(
-        f"the {name} answers at {demo.target.endpoint_url} as account"
-        f" {demo.environment.account}{policies}"
-    )
-    if demo.running and demo.running.notice:
-        demo.note(demo.running.notice)
-
-
-def _can_borrow(demo: Demo, server: RunningServer) -> bool:
-    """Return whether the server has the right account, region and enforcement, and no resources."""
-    if (server.account, server.region) != (demo.environment.account, demo.environment.region):
-        return False
-    if demo.choice.enforce_iam and not server.enforces_iam:
-        return False
-    return not (
-        *inventory.of_environment(server.target, demo.owner),
-        *inventory.of_bootstrap(server.target),
-    )
+    policies = ", and enforces the roles' policies" if running.enforces_iam else ""
+    where = f"answers at {demo.target.endpoint_url} as account {environment.account}"
+    demo.report(Note(f"the emulator {where}{policies}"))
+    if running.notice:
+        demo.report(Note(running.notice))
 
 
 def _stop_local_server(demo: Demo) -> None:
@@ -241,36 +232,18 @@ def _stop_local_server(demo: Demo) -> None:
     ):
         if (demo.local_server.state / name).is_file():
             shutil.copy(demo.local_server.state / name, demo.logs / copy_name)
-    if not demo.borrowed:
-        demo.local_server.sweep()
-
-
-def _look_before(demo: Demo) -> None:
-    if resources := _resources(demo):
-        raise LeftBehindError(
-            f"a new emulator should be empty, but has {', '.join(map(str, resources))}"
-        )
+    demo.local_server.sweep()
 
 
 def _look_after(demo: Demo) -> None:
-    demo.facts.left_behind = _resources(demo)
-    if demo.facts.left_behind:
-        raise LeftBehindError(
-            "still there after everything was removed:"
-            f" {', '.join(map(str, demo.facts.left_behind))}"
-        )
-
-
-def _resources(demo: Demo) -> tuple[Resource, ...]:
-    return (
-        *inventory.of_environment(demo.target, demo.owner),
-        *inventory.of_bootstrap(demo.target),
-    )
+    demo.left_behind = demo.resources()
+    if demo.left_behind:
+        names = ", ".join(map(str, demo.left_behind))
+        raise LeftBehindError(f"still there after everything was removed: {names}")
 
 
 def _bootstrap(demo: Demo) -> None:
     demo.cdk.bootstrap(demo.target)
-    demo.facts.created |= set(inventory.of_bootstrap(demo.target))
 
 
 def _remove_bootstrap(demo: Demo) -> None:
@@ -282,9 +255,8 @@ def _synth(demo: Demo) -> None:
 
 
 def _deploy(demo: Demo) -> None:
-    session = Session(demo.workspace, demo.environment, demo.target)
-    demo.cdk.deploy(demo.target, demo.environment.name, session.stack_pattern)
-    demo.facts.created |= set(inventory.of_environment(demo.target, demo.owner))
+    demo.cdk.deploy(demo.target, demo.environment.name, demo.session.stack_pattern)
+    demo.created |= set(demo.resources())
 
 
 def _destroy(demo: Demo) -> None:
@@ -300,56 +272,33 @@ def _execute(demo: Demo) -> None:
     pipeline = Pipeline(demo.target, demo.names.pipeline)
     demo.report(plan_of(pipeline, demo.choice.parameters))
     demo.arn = arn = pipeline.start(demo.choice.parameters)
-    follower = Follower(
-        pipeline,
-        arn,
-        demo.observe,
-        LOCAL_POLL_S,
-        demo.logs,
-        metrics=demo.environment.training.metrics,
-    )
+    metrics = demo.environment.training.metrics
+    follower = Follower(pipeline, arn, demo.report, LOCAL_POLL_S, demo.logs, metrics=metrics)
     follower.raise_unless_succeeded(follower.follow())
 
 
-def _write_page(demo: Demo) -> None:
-    """Write the page of the run, however it ended."""
-    if demo.arn is not None:
-        session = Session(demo.workspace, demo.environment, demo.target)
-        place = replace(session.place, requests=demo.local_server.requests)
-        text = page(record(place, demo.arn), demo.workspace.root)
-        (demo.output / PAGE).write_text(text, encoding="utf-8")
+def _report(demo: Demo) -> None:
+    """Write the page of the run and its data, however it ended."""
+    if demo.arn is None:
+        return
+    place = replace(demo.session.place, requests=demo.local_server.requests)
+    run = with_others(place, demo.arn)
+    (demo.output / RUN).write_text(json_of(run), encoding="utf-8")
+    (demo.output / PAGE).write_text(page(run, demo.workspace.root), encoding="utf-8")
 
 
-def _collect(demo: Demo) -> None:
-    execution = demo.facts.execution
-    if execution is None:
-        raise NotFoundError("there is no execution to report on")
-    demo.facts.evaluation = evaluation_of(demo.target, execution)
-    demo.facts.answers = answers_of(execution)
-    demo.facts.package = model_package_of(demo.target, execution)
-    demo.facts.limits = tuple(
-        each for each in bounds(demo.environment.evaluation.gates) if each.kind in _NUMBERS
-    )
-    demo.facts.notes = {
-        name: metric.note for name, metric in demo.environment.training.metrics.items()
-    }
-    write_pictures(demo.facts, demo.workspace.root, demo.output)
-
-
-_NUMBERS = ("at least", "at most")
 PHASES: tuple[Phase[Demo], ...] = (
     Phase("runtimes", _build_runtimes),
     Phase("emulator", _start_local_server, _stop_local_server, "stop emulator"),
-    Phase("look before", _look_before, _look_after, "look after"),
+    Phase("look", None, _look_after, "look after"),
     Phase("bootstrap", _bootstrap, _remove_bootstrap, "remove bootstrap"),
     Phase("synth", _synth),
     Phase("deploy", _deploy, _destroy, "destroy"),
     Phase("data", _upload),
-    Phase("execute", _execute, _write_page, "write page"),
-    Phase("collect", _collect),
+    Phase("execute", _execute, _report, "report"),
 )
 """The order of the demo.
 
-Begun phases are undone in reverse order: write page, destroy, remove bootstrap, look after, stop
+Begun phases are undone in reverse order: report, destroy, remove bootstrap, look after, stop
 emulator.
 """

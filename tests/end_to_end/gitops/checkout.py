@@ -1,4 +1,4 @@
-"""A user's repository for the demonstration: the project's folders in a new git repository with a
+"""A user's repository for a story of releases: the project's folders in a new git repository with a
 bare remote.
 
 Its three environments have three accounts, are small enough for a laptop, and may be torn down;
@@ -65,7 +65,7 @@ CHANGES: Mapping[str, dict[str, Any]] = {
     },
     "prod": {"protect": False, "serving": {**_SERVING, "instance_count": 2}},
 }
-"""What the demonstration's environments have instead of the project's settings."""
+"""What the story's environments have instead of the project's settings."""
 _SECOND_TRAINING = {"strategy": "torchrun", "instance_type": "ml.m5.xlarge", "instance_count": 1}
 _SERVED = CHANGES["staging"]["serving"]
 """How the second workload trains, and is served."""

@@ -1,6 +1,4 @@
-"""Parts of the demonstration of releases: side-by-side answers, the mistake in the third release,
-the last line.
-"""
+"""Parts of the story of releases: side-by-side answers, and the mistake in the third release."""
 
 from __future__ import annotations
 
@@ -14,12 +12,11 @@ import pytest
 
 from config.loader import load_workloads
 from config.smoke_test import Request
-from shoal.demo.gitops.broken_release import GOOD_ANSWERS, with_mistake, without_mistake
-from shoal.demo.gitops.checkout import ENVIRONMENTS, GitCheckout
-from shoal.demo.gitops.report import last_line
-from shoal.demo.gitops.traffic import Answer, Traffic
 from shoal.verbs.target import Target
 from tests.cli.trained import archive
+from tests.end_to_end.gitops.broken_release import GOOD_ANSWERS, with_mistake, without_mistake
+from tests.end_to_end.gitops.checkout import ENVIRONMENTS, GitCheckout
+from tests.end_to_end.gitops.traffic import Answer, Traffic
 from tests.repository import ROOT
 
 NOWHERE = Target("111122223333", "us-east-1", "http://localhost:1")
@@ -80,37 +77,6 @@ def test_an_archive_that_was_mended_by_hand_has_the_same_files_without_the_mista
     assert files == {"model.pt": b"weights", "code/inference.py": CODE, "code/model.py": b"network"}
 
 
-def summary(**changes: Any) -> dict[str, Any]:
-    entries = [
-        {"environment": name, "content_sha256": sha}
-        for name, sha in (("staging", "a"), ("staging", "b"), ("prod", "a"), ("prod", "a"))
-    ]
-    promoted = [{"content_sha256": each["content_sha256"]} for each in entries]
-    facts: dict[str, Any] = {
-        "left_behind": [],
-        "processes_left": [],
-        "files_left": [],
-        "rollback": {"reason": "alarm"},
-        "by_hand": None,
-    }
-    complete = {
-        "commits": [{}] * 3,
-        "promoted": promoted,
-        "served": entries,
-        "accounts": {"dev": "1", "prod": "3"},
-    }
-    return {"status": "Succeeded", **complete, **facts, **changes}
-
-
-def test_the_last_line_says_what_ran_counts_a_release_once_and_says_that_nothing_is_left() -> None:
-    assert (
-        last_line(summary())
-        == "Succeeded: 3 commits, 2 releases promoted, 2 served in staging, 1 served in prod, 1"
-        " rolled back, 0 changed by hand and refused, 2 accounts; left behind in accounts,"
-        " processes, ports and files: nothing"
-    )
-
-
 def test_a_second_workload_has_a_section_of_its_own_and_the_first_one_what_it_had(
     tmp_path: Path,
 ) -> None:
@@ -127,26 +93,11 @@ def test_a_second_workload_has_a_section_of_its_own_and_the_first_one_what_it_ha
         assert (second.serving is None) == (name == "dev")
 
 
-def test_the_last_line_names_a_second_workload() -> None:
-    assert "refused, 1 of houses beside them, 2 accounts" in last_line(
-        summary(second_workload={"workload": "houses", "model_package_arn": "arn"})
-    )
-
-
-def test_the_last_line_of_a_demonstration_that_failed_at_once_claims_nothing() -> None:
-    nothing = summary(
-        status="Failed", commits=[], promoted=[], served=[], rollback=None, accounts={}
-    )
-    assert last_line(nothing).startswith(
-        "Failed: 0 commits, 0 releases promoted, 0 served in staging, 0 served in prod, 0 rolled"
-        " back, 0 "
-    )
-
-
-def test_the_last_line_names_what_is_left_and_claims_nothing_that_nobody_looked_at() -> None:
-    assert last_line(summary(left_behind=["stack a in account 1"])).endswith(
-        "files: stack a in account 1"
-    )
-    assert last_line(summary(processes_left=None)).endswith(
-        "left behind: not known, nobody could look everywhere"
-    )
+def test_the_repository_is_clean_has_a_remote_and_asks_for_nothing_of_the_users(
+    tmp_path: Path,
+) -> None:
+    environ = {"PATH": "/usr/bin:/bin", "GIT_DIR": "elsewhere"}
+    made = GitCheckout.new(tmp_path / "git", ROOT, environ, tmp_path / "emulator")
+    assert made.git("status", "--porcelain") == ""
+    assert made.git("ls-remote", "origin", "main").split()[0] == made.head()
+    assert "release" not in (made.root / "environments" / "prod.yaml").read_text()

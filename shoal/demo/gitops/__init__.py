@@ -1,1 +1,0 @@
-"""`shoal demo --gitops`: three releases from a commit to production, in three accounts."""
