@@ -32,7 +32,7 @@ from shoal.verbs.workspace import Workspace
 @click.option(
     "--strategy",
     metavar="NAME",
-    help="Another way to distribute the training; `shoal strategies` lists them.",
+    help="Another way to distribute the training; `shoal plan ENV --strategies` lists them.",
 )
 @click.option(
     "--output",

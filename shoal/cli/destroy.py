@@ -8,6 +8,7 @@ import click
 
 from config.loader import workloads_of
 from shoal.cli.options import environment_argument, local_option
+from shoal.cli.sweep import sweep_whole
 from shoal.cli.view import open_view
 from shoal.verbs import inventory
 from shoal.verbs.flow import phase
@@ -23,9 +24,22 @@ from shoal.verbs.workspace import Session, Workspace
     is_flag=True,
     help="Delete only what serves a release; where `protect: true`, if none is pinned.",
 )
+@click.option(
+    "--leftovers",
+    "only_leftovers",
+    is_flag=True,
+    help="Delete only what executions left for longer than `endpoint.ttl_minutes`, now.",
+)
+@click.option("--dry-run", is_flag=True, help="With --leftovers: say what would be deleted.")
 @click.pass_obj
 def destroy(
-    workspace: Workspace, environment: str, workload: str | None, local: bool, only_serving: bool
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    local: bool,
+    only_serving: bool,
+    only_leftovers: bool,
+    dry_run: bool,
 ) -> None:
     """Stop what runs in ENV, remove what executions left, and delete the stacks; with WORKLOAD only
     what is its own, also of one that left the file.
@@ -33,6 +47,13 @@ def destroy(
     Refused where `protect: true`, and for a WORKLOAD that left the file while its stacks have
     termination protection. Who serves a model of ENV has its own copy.
     """
+    if only_leftovers and only_serving:
+        raise click.UsageError("--serving and --leftovers exclude each other")
+    if dry_run and not only_leftovers:
+        raise click.UsageError("--dry-run goes with --leftovers")
+    if only_leftovers:
+        sweep_whole(workspace.open_whole(environment, local, workload), dry_run=dry_run)
+        return
     if only_serving:
         _destroy_serving(workspace.open(environment, local, workload))
         return

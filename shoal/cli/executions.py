@@ -1,4 +1,4 @@
-"""`shoal run | status | stop | logs`: executions of an environment's pipeline."""
+"""`shoal run | watch | status | stop | logs`: executions of an environment's pipeline."""
 
 from __future__ import annotations
 
@@ -55,6 +55,14 @@ def run(session: Session, parameters: tuple[str, ...], follow: bool) -> None:
     click.echo(f"started: {arn}")
     if follow:
         _follow(session, arn, values)
+
+
+@click.command()
+@session_command
+@click.argument("execution", default="latest")
+def watch(session: Session, execution: str) -> None:
+    """Follow EXECUTION (an ARN, an id, or `latest`) to its end. Ctrl-C leaves it running."""
+    _follow(session, session.pipeline.find(execution), {})
 
 
 @click.command()

@@ -13,6 +13,12 @@ import click
 FORMER = {
     "drift": "use `shoal diff`, `cdk drift`, and `shoal release status` for what is pinned and"
     " served",
+    "compare": "`shoal report` writes the page of a run, which compares it with the one before",
+    "dashboard": "CloudWatch shows it, and `aws cloudwatch get-dashboard` prints it",
+    "export": "use `shoal report ENV RUN --mlflow URI`",
+    "strategies": "use `shoal plan ENV --strategies`",
+    "sweep": "use `shoal destroy ENV --leftovers`",
+    "ui": "use `shoal runs ENV`, and `shoal report` for the page of a run",
 }
 """Commands that are gone, and what to use instead."""
 

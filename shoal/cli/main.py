@@ -31,16 +31,6 @@ _COMMANDS = (
         "shoal.cli.check:check",
         "Validate every environment file and every workload's file.",
     ),
-    Deferred(
-        "compare",
-        "shoal.cli.runs:compare",
-        "Show what differs between the runs ONE and OTHER (ARNs, ids, or `latest`).",
-    ),
-    Deferred(
-        "dashboard",
-        "shoal.cli.dashboard:dashboard",
-        "Draw what the CloudWatch dashboard of ENV shows.",
-    ),
     Deferred("data", "shoal.cli.data:data", "The dataset of an environment."),
     Deferred(
         "demo",
@@ -70,11 +60,6 @@ _COMMANDS = (
         "doctor",
         "shoal.cli.doctor:doctor",
         "Ask AWS what decides whether ENV can be deployed and can train.",
-    ),
-    Deferred(
-        "export",
-        "shoal.cli.runs:export",
-        "Write RUN (an ARN, an id, `latest`, or `all`) to MLflow; again, it is brought up to date.",
     ),
     Deferred(
         "image",
@@ -137,30 +122,14 @@ _COMMANDS = (
         "stop", "shoal.cli.executions:stop", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."
     ),
     Deferred(
-        "strategies",
-        "shoal.cli.strategies:strategies",
-        "List the overlays in environments/strategies/ as they look when laid over ENV (dev).",
-    ),
-    Deferred(
-        "sweep",
-        "shoal.cli.sweep:sweep",
-        "Delete endpoints, configurations and models that executions of ENV left for longer than"
-        " `endpoint.ttl_minutes`.",
-    ),
-    Deferred(
         "synth",
         "shoal.cli.deployment:synth",
         "Write the CloudFormation templates of ENV, or of every environment, to cdk.out.",
     ),
     Deferred(
-        "ui",
-        "shoal.cli.runs:ui",
-        "Serve the pages of ENV's runs on this machine, live, until Ctrl-C.",
-    ),
-    Deferred(
         "watch",
-        "shoal.cli.runs:watch",
-        "Serve the page of RUN (an ARN, an id, or `latest`) on this machine, live, until Ctrl-C.",
+        "shoal.cli.executions:watch",
+        "Follow EXECUTION (an ARN, an id, or `latest`) to its end.",
     ),
 )
 

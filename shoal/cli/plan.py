@@ -18,6 +18,7 @@ from pipelines.costs.plan import Bill, Line, Plan, Room, Run, shared_plan
 from pipelines.costs.plan import plan as make_plan
 from pipelines.costs.prices import HOURS_A_MONTH, Price
 from shoal.cli.options import environment_argument
+from shoal.cli.strategies import print_strategies
 from shoal.verbs.workspace import Workspace
 
 UNKNOWN = "unknown"
@@ -28,7 +29,13 @@ UNKNOWN = "unknown"
 @click.option(
     "--strategy",
     metavar="NAME",
-    help="Another way to distribute the training; `shoal strategies` lists them.",
+    help="Another way to distribute the training; `--strategies` lists them.",
+)
+@click.option(
+    "--strategies",
+    "lists_strategies",
+    is_flag=True,
+    help="List the overlays in environments/strategies/ as they look when laid over ENV instead.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
@@ -37,11 +44,15 @@ def show_plan(
     environment: str,
     workload: str | None,
     strategy: str | None,
+    lists_strategies: bool,
     as_json: bool,
 ) -> None:
     """Show what ENV would consist of and what it would cost, at rest and per hour of training,
     before anything is created.
     """
+    if lists_strategies:
+        print_strategies(workspace, environment, workload)
+        return
     root = workspace.root
     if workload is None:
         views = load_workloads(environment, root, strategy)

@@ -1,4 +1,4 @@
-"""`shoal runs | compare | report | export | ui | watch`: what runs came to."""
+"""`shoal runs | report`: what runs came to."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from config.errors import one_line
-from shoal.cli.options import session_command, whole_command
+from shoal.cli.options import session_command
 from shoal.verbs.runs import history
 from shoal.verbs.runs.kept import keep
 from shoal.verbs.runs.mlflow_client import connected
 from shoal.verbs.runs.page import page
-from shoal.verbs.runs.server import Pages
 from shoal.verbs.workspace import Session
 
 _MAX_WIDTH = 500
@@ -65,32 +64,6 @@ def runs(session: Session, limit: int, as_json: bool) -> None:
 
 @click.command()
 @session_command
-@click.argument("one")
-@click.argument("other")
-@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
-def compare(session: Session, one: str, other: str, as_json: bool) -> None:
-    """Show what differs between the runs ONE and OTHER (ARNs, ids, or `latest`)."""
-    both = [history.brief(session.place, session.pipeline.find(each)) for each in (one, other)]
-    found = list(history.differences(*both))
-    names = [each["run"]["id"] for each in both]
-    if as_json:
-        click.echo(
-            json.dumps(
-                {name: dict(zip(names, values, strict=True)) for name, *values in found}, indent=2
-            )
-        )
-        return
-    if not found:
-        click.echo(f"runs {names[0]} and {names[1]} do not differ")
-        return
-    table = Table("", *names, box=None)
-    for name, *values in found:
-        table.add_row(*(escape(one_line(each)) for each in (name, *map(_number, values))))
-    _print(table)
-
-
-@click.command()
-@session_command
 @click.argument("run")
 @click.option(
     "--output",
@@ -102,8 +75,17 @@ def compare(session: Session, one: str, other: str, as_json: bool) -> None:
     help="Where the page goes; a name that ends in .json gets the data without the page.",
 )
 @click.option("--keep", "is_kept", is_flag=True, help="Put it into the artifact bucket, too.")
-def report(session: Session, run: str, output: Path, is_kept: bool) -> None:
+@click.option(
+    "--mlflow",
+    "uri",
+    metavar="URI",
+    help="Write RUN, or `all`, to MLflow instead: a server's address, or an ARN of SageMaker's.",
+)
+def report(session: Session, run: str, output: Path, is_kept: bool, uri: str | None) -> None:
     """Write the page of RUN (an ARN, an id, or `latest`): one file that needs no network."""
+    if uri:
+        _export(session, run, uri)
+        return
     arn = session.pipeline.find(run)
     is_page = output.suffix != ".json"
     record = (history.with_others if is_page or is_kept else history.whole)(session.place, arn)
@@ -114,18 +96,8 @@ def report(session: Session, run: str, output: Path, is_kept: bool) -> None:
         click.echo(f"kept: {keep(session.place, record, session.workspace.root)}")
 
 
-@click.command()
-@session_command
-@click.argument("run", default="latest")
-@click.option(
-    "--mlflow",
-    "uri",
-    required=True,
-    metavar="URI",
-    help="MLflow's tracking server: its address, or the ARN of one that SageMaker runs.",
-)
-def export(session: Session, run: str, uri: str) -> None:
-    """Write RUN (an ARN, an id, `latest`, or `all`) to MLflow; again, it is brought up to date."""
+def _export(session: Session, run: str, uri: str) -> None:
+    """Write a run, or all of them, to MLflow; one that is there already is brought up to date."""
     arns = (
         [str(each["PipelineExecutionArn"]) for each in session.pipeline.executions()][::-1]
         if run == "all"
@@ -134,31 +106,6 @@ def export(session: Session, run: str, uri: str) -> None:
     with connected(session, uri) as mlflow:
         for arn in arns:
             click.echo(f"run {arn.rpartition('/')[2]}: {mlflow.export(session, arn)}")
-
-
-@click.command()
-@whole_command
-@click.option(
-    "--port", default=0, metavar="N", help="A port of this machine; by default a free one."
-)
-def ui(session: Session, port: int) -> None:
-    """Serve the pages of ENV's runs on this machine, live, until Ctrl-C."""
-    with Pages(session, port) as pages:
-        click.echo(f"the runs of {session.title}: {pages.address}")
-        click.echo("only who has this address gets an answer; Ctrl-C ends it")
-        pages.serve_forever()
-
-
-@click.command()
-@session_command
-@click.argument("run", default="latest")
-def watch(session: Session, run: str) -> None:
-    """Serve the page of RUN (an ARN, an id, or `latest`) on this machine, live, until Ctrl-C."""
-    found = session.pipeline.find(run).rpartition("/")[2]
-    with Pages(session) as pages:
-        click.echo(f"run {found}: {pages.address_of(session.environment.workload, found)}")
-        click.echo("only who has this address gets an answer; Ctrl-C ends it")
-        pages.serve_forever()
 
 
 def _print(table: Table) -> None:

@@ -1,4 +1,4 @@
-"""`shoal strategies`: every way to distribute training that `shoal demo --strategy` can run."""
+"""`shoal plan --strategies`: every way to distribute training that `--strategy` can lay over."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ from shoal.verbs.workspace import Workspace
 _HEAD = ("name", "framework", "instances", "launcher", "what the toolkit starts")
 
 
-@click.command()
-@click.argument("environment", metavar="[ENV]", default="dev")
-@click.argument("workload", metavar="[WORKLOAD]", required=False)
-@click.pass_obj
-def strategies(workspace: Workspace, environment: str, workload: str | None) -> None:
-    """List the overlays in environments/strategies/ as they look when laid over ENV (dev)."""
+def print_strategies(workspace: Workspace, environment: str, workload: str | None) -> None:
+    """Print the overlays in environments/strategies/ as they look when laid over an environment."""
     load_environment(environment, workspace.root, workload=workload)
     names = strategy_names(workspace.root)
     rows = [_HEAD, *(_row(workspace, environment, workload, name) for name in names)]

@@ -1,24 +1,20 @@
-"""`shoal sweep`: delete now what executions left, instead of waiting for the next quarter of an
-hour.
+"""`shoal destroy --leftovers`: delete now what executions left, instead of
+waiting for the next quarter of an hour.
 """
 
 from __future__ import annotations
 
 import click
 
-from shoal.cli.options import whole_command
 from shoal.verbs import sweep as sweeper
 from shoal.verbs.errors import LeftBehindError
 from shoal.verbs.sweep import Swept
 from shoal.verbs.workspace import Session
 
 
-@click.command()
-@whole_command
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
-def sweep(session: Session, dry_run: bool) -> None:
-    """Delete endpoints, configurations and models that executions of ENV left for longer than
-    `endpoint.ttl_minutes`.
+def sweep_whole(session: Session, *, dry_run: bool) -> None:
+    """Delete endpoints, configurations and models that executions left for longer than
+    `endpoint.ttl_minutes`; raise LeftBehindError where not all could be.
     """
     if problems := [each for one in session.each for each in _sweep(one, dry_run=dry_run)]:
         raise LeftBehindError("; ".join(problems))

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from pathlib import Path
-from threading import Thread
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import pytest
-from botocore.exceptions import ClientError
-
-from shoal.verbs.runs import history
 from shoal.verbs.runs.page import page
-from shoal.verbs.runs.server import Pages
-from tests.browser.pages import HOSTILE, SCREEN, failed_run, look, running_run
+from tests.browser.pages import HOSTILE, SCREEN, failed_run, look
 from tests.repository import ROOT
 
 if TYPE_CHECKING:
-    from shoal.verbs.workspace import Session
+    pass
 
 POINTS = 100_000
 MOST_CHARACTERS = 300_000
 """Of a page whose run has next to no data."""
-SLOWER = ClientError(
-    {"Error": {"Code": "ThrottlingException", "Message": "slower"}}, "ListPipelines"
-)
-REFUSED = "ListPipelines was refused: ThrottlingException: slower"
 SHOWN = """({
   title: document.title,
   headings: [...document.querySelectorAll("h2")].map((each) => each.textContent),
@@ -43,23 +31,6 @@ SEARCH = """(() => {
   box.value = "loss.* nan";
   box.dispatchEvent(new Event("input"));
   return [...document.querySelectorAll("section .log mark")].map((each) => each.textContent);
-})()"""
-
-
-REFUSAL = """new Promise((done) => setInterval(() => {
-  const banner = document.querySelector("main > .refused");
-  if (banner) done([
-    banner.role, banner.textContent, document.querySelector("h1").textContent]);
-}, 20))"""
-FOLLOW = """(() => {
-  document.querySelector("input[type=search]").focus();
-  document.querySelector(".curve details").open = true;
-  return new Promise((done) => setInterval(() => document.title.startsWith("Failed") && done([
-    document.querySelector("h1").textContent,
-    document.activeElement.getAttribute("aria-label"),
-    document.querySelector(".curve details").open,
-    document.querySelector("select[aria-label=step]").value,
-  ]), 20));
 })()"""
 
 
@@ -148,93 +119,3 @@ def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
     print(f"opened in {opened['loaded']} ms")
     assert (opened["said"], opened["found"]["canvases"]) == ([], 1)
     assert f"{POINTS} points" in opened["found"]["text"]
-
-
-def session_of(workload: str, **more: Any) -> SimpleNamespace:
-    """Return what a server of pages asks of a session."""
-    session = SimpleNamespace(
-        environment=SimpleNamespace(workload=workload),
-        place=None,
-        poll_s=0.1,
-        title="dev",
-        workspace=SimpleNamespace(root=ROOT),
-        **more,
-    )
-    session.each = (session,)
-    return session
-
-
-def test_a_live_page_follows_the_run_to_its_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ended = {**failed_run(), "made": []}
-    ended["logs"] = {"Train": ended["logs"]["Evaluate"], **ended["logs"]}
-    running = deepcopy(ended)
-    running["run"] |= {"status": "Executing", "ended_at": None}
-    running["verdict"] |= {"step": None}
-    looks = iter([running] * 10 + [ended])
-    monkeypatch.setattr(history, "whole", lambda *_: next(looks, ended))
-    monkeypatch.setattr(history, "others_of", lambda *_: [])
-    session = session_of("mine", pipeline=SimpleNamespace(find=str))
-    with Pages(cast("Session", session)) as pages:
-        Thread(target=pages.serve_forever, daemon=True).start()
-        (seen,) = look({**SCREEN, "url": pages.address_of("mine", "abc"), "evaluate": FOLLOW})
-        pages.shutdown()
-    shown = ["mine in dev failed", "search", True, "Evaluate"]
-    assert (seen["found"], seen["said"]) == (shown, [])
-
-
-def test_a_live_page_says_that_it_could_not_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = iter([running_run()])
-
-    def whole(*_: object) -> dict[str, Any]:
-        if record := next(looks, None):
-            return record
-        raise SLOWER
-
-    monkeypatch.setattr(history, "whole", whole)
-    monkeypatch.setattr(history, "others_of", lambda *_: [])
-    session = session_of("mine", pipeline=SimpleNamespace(find=str))
-    with Pages(cast("Session", session)) as pages:
-        Thread(target=pages.serve_forever, daemon=True).start()
-        (seen,) = look({**SCREEN, "url": pages.address_of("mine", "abc"), "evaluate": REFUSAL})
-        pages.shutdown()
-    shown = ["alert", f"what follows is of 03:00:50: {REFUSED}", "mine in dev is running"]
-    assert (seen["found"], seen["said"]) == (shown, [])
-
-
-def test_a_hundred_runs_are_listed_and_one_with_a_hundred_thousand_points_is_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    arns = [{"PipelineExecutionArn": f"pipeline/p/execution/{number}"} for number in range(60)]
-    pipeline = SimpleNamespace(executions=lambda: arns, find=str)
-    session = session_of("mine", pipeline=pipeline)
-    session.each = (session, session_of("houses", pipeline=pipeline))
-
-    record, long = failed_run(), failed_run(POINTS)
-
-    def brief(_: object, arn: str) -> dict[str, Any]:
-        if arn.endswith("/7"):
-            raise SLOWER
-        return {**record, "run": {**record["run"], "id": arn.rpartition("/")[2]}}
-
-    monkeypatch.setattr(history, "brief", brief)
-    monkeypatch.setattr(history, "whole", lambda *_: long)
-    monkeypatch.setattr(history, "others_of", lambda *_: [])
-    rows = """[...document.querySelectorAll("tbody tr")].map(
-      (row) => [row.querySelector("a").pathname.split("/").slice(2, 4), row.cells[2].innerText])"""
-    with Pages(cast("Session", session)) as pages:
-        Thread(target=pages.serve_forever, daemon=True).start()
-        listed, shown = look(
-            {**SCREEN, "url": pages.address, "evaluate": rows},
-            {**SCREEN, "url": pages.address_of("houses", "49"), "evaluate": SHOWN},
-        )
-        pages.shutdown()
-    print(f"opened in {listed['loaded']} and {shown['loaded']} ms")
-    expected = [
-        [[workload, str(number)], REFUSED if number == 7 else "Failed"]
-        for workload in ("mine", "houses")
-        for number in range(50)
-    ]
-    assert (listed["found"], listed["said"], shown["said"]) == (expected, [], [])
-    assert f"{POINTS} points" in shown["found"]["text"]

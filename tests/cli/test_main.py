@@ -47,6 +47,19 @@ def shoal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("export", "--mlflow URI"), ("sweep", "--leftovers"), ("strategies", "--strategies")],
+)
+def test_a_former_name_says_what_to_type(
+    name: str, instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, "dev"]) == 2
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert f"There is no command '{name}' any more; " in line
+    assert instead in line
+
+
 def test_check_accepts_the_environments_of_this_repository(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

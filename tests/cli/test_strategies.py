@@ -1,4 +1,4 @@
-"""`shoal strategies` and what `shoal check` and `shoal demo` say of them."""
+"""`shoal plan --strategies` and what `shoal check` and `shoal demo` say of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.repository import ROOT
 def test_every_overlay_is_listed_with_framework_instances_and_launcher(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["--root", str(ROOT), "strategies"]) == 0
+    assert main(["--root", str(ROOT), "plan", "dev", "--strategies"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:-2]] == strategy_names(ROOT)
     assert re.search(
@@ -28,7 +28,7 @@ def test_every_overlay_is_listed_with_framework_instances_and_launcher(
 def test_allgather_is_shown_with_the_launcher_it_really_has(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    main(["--root", str(ROOT), "strategies"])
+    main(["--root", str(ROOT), "plan", "dev", "--strategies"])
     (line,) = [
         line for line in capsys.readouterr().out.splitlines() if line.startswith("smddp-allgather ")
     ]
@@ -38,7 +38,7 @@ def test_allgather_is_shown_with_the_launcher_it_really_has(
 def test_an_overlay_that_does_not_fit_is_a_row_with_the_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["--root", str(ROOT), "strategies", "prod"]) == 0
+    assert main(["--root", str(ROOT), "plan", "prod", "--strategies"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:-2]] == strategy_names(ROOT)
     (row,) = [line for line in lines if line.startswith("none ")]
@@ -47,7 +47,7 @@ def test_an_overlay_that_does_not_fit_is_a_row_with_the_reason(
 
 
 def test_an_environment_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--root", str(ROOT), "strategies", "nowhere"]) == 2
+    assert main(["--root", str(ROOT), "plan", "nowhere", "--strategies"]) == 2
     assert 'there is no environment "nowhere"' in capsys.readouterr().err
 
 

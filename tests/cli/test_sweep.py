@@ -1,5 +1,5 @@
-"""`shoal sweep` with the shipped sweeper: dry run, deletion, and the exit code for what it cannot
-delete.
+"""`shoal destroy --leftovers` with the shipped sweeper: dry run, deletion, and the exit code for
+what it cannot delete.
 """
 
 from __future__ import annotations
@@ -84,17 +84,20 @@ def models(account: Any) -> list[str]:
 def test_it_says_what_it_would_delete_then_deletes_it_and_then_there_is_nothing(
     released: Checkout, account: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert (released.shoal("sweep", "dev", "--dry-run"), models(account)) == (0, [MODEL])
+    assert (released.shoal("destroy", "dev", "--leftovers", "--dry-run"), models(account)) == (
+        0,
+        [MODEL],
+    )
     assert (
         capsys.readouterr().out.splitlines()[-1]
         == f"would be removed: what executions {EXECUTION} left"
     )
-    assert (released.shoal("sweep", "dev"), models(account)) == (0, [])
+    assert (released.shoal("destroy", "dev", "--leftovers"), models(account)) == (0, [])
     assert capsys.readouterr().out.splitlines() == [
         "endpoints: 0, of which 0 older than 60 minutes",
         f"deleted: model/{MODEL}",
     ]
-    assert released.shoal("sweep", "dev") == 0
+    assert released.shoal("destroy", "dev", "--leftovers") == 0
     assert capsys.readouterr().out.splitlines()[-1] == "deleted: nothing"
 
 
@@ -114,6 +117,6 @@ def test_what_is_not_deleted_yet_and_a_sweeper_that_fails_are_exit_code_1(
     account.client("lambda").update_function_code(
         FunctionName=FUNCTION, ZipFile=archive({"sweep.py": code})
     )
-    assert released.shoal("sweep", "dev") == 1
+    assert released.shoal("destroy", "dev", "--leftovers") == 1
     assert capsys.readouterr().err == f"shoal: {message}\n"
     account.client("sagemaker").delete_model(ModelName=MODEL)

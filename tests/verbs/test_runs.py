@@ -5,17 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Thread
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import pytest
-from botocore.exceptions import ClientError
 
 from config.gates import Metric
 from shoal.cli.executions import keep_page
@@ -29,7 +23,6 @@ from shoal.verbs.runs.cause import Cause, cause_in, rank_of
 from shoal.verbs.runs.curves import curves_of
 from shoal.verbs.runs.page import page
 from shoal.verbs.runs.record import Look, parts_of
-from shoal.verbs.runs.server import REMEMBERED_S, Pages
 from tests.repository import ROOT
 
 if TYPE_CHECKING:
@@ -193,22 +186,6 @@ def test_a_page_without_its_library_is_refused(tmp_path: Path) -> None:
         page({}, tmp_path)
 
 
-def test_pages_answer_only_who_has_the_address(tmp_path: Path) -> None:
-    session = SimpleNamespace(each=(), title="dev")
-    with Pages(cast("Session", session)) as pages:
-        Thread(target=pages.serve_forever, daemon=True).start()
-        place = f"127.0.0.1:{pages.server_port}"
-        asked = [
-            (pages.address, place),
-            (pages.address, "evil.example"),
-            (f"http://{place}/", place),
-            (f"http://{place}/{'x' * len(pages.secret)}/", place),
-            (pages.address_of("nobody", "run"), place),
-        ]
-        assert [status(address, host) for address, host in asked] == [200, 404, 404, 404, 404]
-        pages.shutdown()
-
-
 def row(run: str, *passed: bool | None, **parameters: str) -> dict[str, Any]:
     """Return the row of a run."""
     return {
@@ -249,83 +226,6 @@ def test_a_list_has_only_the_parameters_that_differ() -> None:
     assert history.differing_parameters(rows[:1]) == {}
 
 
-def test_the_list_of_pages_has_gate_and_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = {"a": row("a", True, Epochs="<1>", Seed="1"), "b": row("b", False, Epochs="2", Seed="1")}
-    arns = [{"PipelineExecutionArn": f"p/{run}"} for run in rows]
-    session = SimpleNamespace(
-        environment=SimpleNamespace(workload="mine"),
-        pipeline=SimpleNamespace(executions=lambda: arns),
-        place=None,
-        title="dev",
-    )
-    session.each = (session,)
-    monkeypatch.setattr(history, "brief", lambda _, arn: {**ENDED, "id": arn.rpartition("/")[2]})
-    monkeypatch.setattr(history, "row_of", lambda run: rows[run["id"]])
-    with Pages(cast("Session", session)) as pages:
-        Thread(target=pages.serve_forever, daemon=True).start()
-        text = urlopen(pages.address).read().decode()
-        pages.shutdown()
-    cells = [re.findall(r"<t[hd]>(.*?)</t[hd]>", each)[-4:] for each in text.split("<tr>")[1:]]
-    assert cells == [
-        ["gate", "commit", "cost", "parameters that differ"],
-        ["passed", "", "$0.5000", "Epochs &lt;1&gt;"],
-        ["missed", "", "$0.5000", "Epochs 2"],
-    ]
-
-
-def followed(monkeypatch: pytest.MonkeyPatch, *looks: Any) -> Session:
-    """Return a session of a run that is found so, look by look; an error is raised."""
-    left = iter(looks)
-
-    def look(*_: object) -> Any:
-        found = next(left)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    monkeypatch.setattr(history, "with_others", look)
-    monkeypatch.setattr(history, "whole", look)
-    session = SimpleNamespace(
-        environment=SimpleNamespace(workload="mine"),
-        pipeline=SimpleNamespace(find=str),
-        place=None,
-        poll_s=0.01,
-        title="dev",
-        workspace=SimpleNamespace(root=ROOT),
-    )
-    session.each = (session,)
-    return cast("Session", session)
-
-
-RUNNING: dict[str, Any] = {"run": {"id": "abc", "ended_at": None}, "made": []}
-ENDED = {**RUNNING, "run": {"id": "abc", "ended_at": BEGAN.isoformat()}}
-
-
-def test_a_run_is_followed_over_a_refused_call_to_its_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    refused = ClientError({"Error": {"Code": "ThrottlingException"}}, "List")
-    with Pages(followed(monkeypatch, RUNNING, refused, ENDED)) as pages:
-        Thread(target=pages.serve_forever, daemon=True).start()
-        with urlopen(f"{pages.address_of('mine', 'abc')}events") as events:
-            said = events.read().decode()
-        pages.shutdown()
-    assert re.findall(r"^(?:event|HTTP).*|^:.*", said, re.MULTILINE) == [
-        "event: refused",
-        "event: ended",
-    ]
-
-
-def test_a_run_that_has_ended_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    approved = {**ENDED, "package": {"approval": "Approved"}}
-    session = followed(monkeypatch, ENDED, approved)
-    with Pages(session) as pages:
-        assert [pages.record(session.place, "abc") for _ in range(2)] == [ENDED, ENDED]
-        later = time.monotonic() + REMEMBERED_S
-        monkeypatch.setattr("time.monotonic", lambda: later)
-        assert pages.record(session.place, "abc") == approved
-
-
 def test_a_run_is_over_when_all_it_made_is_known_to_be_gone() -> None:
     run = {"ended_at": BEGAN.isoformat()}
     over = [
@@ -333,14 +233,6 @@ def test_a_run_is_over_when_all_it_made_is_known_to_be_gone() -> None:
         for gone in (True, False, None)
     ]
     assert over == [True, False, False]
-
-
-def status(address: str, host: str) -> int:
-    try:
-        with urlopen(Request(address, headers={"Host": host})) as answer:
-            return int(answer.status)
-    except HTTPError as error:
-        return error.code
 
 
 def test_calls_are_counted_by_role_while_the_run_went_on_the_denied_first(tmp_path: Path) -> None:

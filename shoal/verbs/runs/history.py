@@ -1,4 +1,4 @@
-"""Several runs of a pipeline: a row each, and two beside each other."""
+"""Several runs of a pipeline: a row each, and those that a run is compared with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from shoal.verbs import registry
 from shoal.verbs.errors import AWS_ERRORS, NothingToPromoteError, ShoalError, refusal
-from shoal.verbs.logs import LogCopy
 from shoal.verbs.runs.place import Place
 from shoal.verbs.runs.record import attempt, json_text, record
 
@@ -68,14 +67,6 @@ def differing_parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[st
     }
 
 
-def differences(one: Record, other: Record) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what differs, in two runs: name, value in the one, value in the other."""
-    mine, theirs = _values(one), _values(other)
-    for name in dict.fromkeys((*mine, *theirs)):
-        if mine.get(name) != theirs.get(name):
-            yield name, mine.get(name), theirs.get(name)
-
-
 def short(commit: str | None) -> str:
     """Return what is shown of a commit's id, or that it is not known; "" before there is a job."""
     return (commit or "")[:12]
@@ -95,32 +86,14 @@ def _link(run: Record, what: str) -> str | None:
     return next((each["value"] for each in run["lineage"] if each["what"] == what), None)
 
 
-def _values(run: Record) -> dict[str, Any]:
-    return {
-        "status": run["run"]["status"],
-        "commit": short(_link(run, "commit")) or None,
-        "code": _link(run, "code"),
-        "image": _link(run, "image"),
-        "data": _link(run, "data"),
-        "definition": run["run"]["definition_sha256"][:12],
-        **run["parameters"],
-        **(run["metrics"]["values"] if run["metrics"] else {}),
-        "seconds": run["run"]["seconds"],
-        "usd": run["money"]["usd"],
-    }
-
-
 def brief(place: Place, arn: str) -> dict[str, Any]:
     """Return a run without logs and curves."""
     return record(place, arn, with_logs=False)
 
 
-def whole(place: Place, arn: str, logs: LogCopy | None = None) -> dict[str, Any]:
-    """Return a run with its logs and, of one in the shoal-local of this checkout, its calls.
-
-    Who looks again passes the same `logs`, of which only what is new is read.
-    """
-    return record(place, arn, logs=logs)
+def whole(place: Place, arn: str) -> dict[str, Any]:
+    """Return a run with its logs and, of one in the shoal-local of this checkout, its calls."""
+    return record(place, arn)
 
 
 def others_of(place: Place, arn: str, unread: list[str]) -> list[tuple[str, str]]:

@@ -29,24 +29,6 @@ def page(record: Mapping[str, Any], root: Path) -> str:
 
     Raises ToolMissingError if that is not installed.
     """
-    return _page(record, root, "")
-
-
-def live_page(record: Mapping[str, Any], root: Path) -> str:
-    """Return the page of a run that takes what comes from `events` below its own address.
-
-    Raises ToolMissingError as `page` does.
-    """
-    return _page({**record, "live": True}, root, "; connect-src 'self'")
-
-
-def page_of_text(title: str, body: str) -> str:
-    """Return a page with this HTML, and nothing that runs."""
-    style = (_FILES / "page.css").read_text(encoding="utf-8")
-    return _document(title, style, f"default-src 'none'; style-src {_digest(style)}", body)
-
-
-def _page(record: Mapping[str, Any], root: Path, more: str) -> str:
     try:
         script = (root / _CURVES / "uPlot.iife.min.js").read_text(encoding="utf-8")
         style = (root / _CURVES / "uPlot.min.css").read_text(encoding="utf-8")
@@ -54,7 +36,7 @@ def _page(record: Mapping[str, Any], root: Path, more: str) -> str:
         raise ToolMissingError(f"{error.filename} is missing: run `make install`") from error
     script = f"{_LANGUAGE}\n{script}\n" + (_FILES / "page.js").read_text(encoding="utf-8")
     style += (_FILES / "page.css").read_text(encoding="utf-8")
-    policy = f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}{more}"
+    policy = f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}"
     data = json_text(record, separators=(",", ":")).replace("<", "\\u003c")
     body = f'<script type="application/json" id="run">{data}</script>\n<script>{script}</script>'
     return _document("run", style, policy, f"<main></main>\n{body}")

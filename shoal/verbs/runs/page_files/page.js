@@ -434,38 +434,4 @@ function draw(record) {
   for (const picture of pictures ? pictures.draw : []) picture();
 }
 
-function mainLog() { return document.querySelector(".controls ~ .log"); }
-
-// What a person has opened, by the section and the place in it: a redraw must not close it.
-function detailsByName() {
-  return [...document.querySelectorAll("main > *")].flatMap((part) =>
-    [...part.querySelectorAll("details")].map((each, index) => [`${part.getAttribute("aria-labelledby")} ${index}`, each]));
-}
-
-let shown = JSON.parse(document.getElementById("run").textContent);
-draw(shown);
-if (shown.live && !(shown.run.ended_at && shown.made.every((each) => each.gone))) {
-  const events = new EventSource("events");
-  events.addEventListener("message", (event) => {
-    const open = new Map(detailsByName().map(([name, each]) => [name, each.open]));
-    const active = document.activeElement, name = active.getAttribute("aria-label"), caret = active.selectionStart;
-    const summary = detailsByName().find(([, each]) => each === active.parentElement)?.[0];
-    const [top, left] = [mainLog()?.scrollTop, window.scrollY];
-    shown = JSON.parse(event.data);
-    draw(shown);
-    for (const [key, each] of detailsByName()) {
-      if (open.has(key)) each.open = open.get(key);
-      if (key === summary) each.firstElementChild.focus({ preventScroll: true });
-    }
-    if (name) document.querySelector(`main [aria-label="${name}"]`)?.focus({ preventScroll: true });
-    if (name === "search") document.activeElement.setSelectionRange(caret, caret);
-    window.scrollTo(0, left);
-    if (top) mainLog().scrollTop = top;
-  });
-  events.addEventListener("refused", (event) => {
-    document.querySelector("main > .refused")?.remove();
-    document.querySelector("main").prepend(element("p", { class: "refused no", role: "alert" },
-      `what follows is of ${shown.observed_at.slice(11, 19)}: ${JSON.parse(event.data)}`));
-  });
-  events.addEventListener("ended", () => events.close());
-}
+draw(JSON.parse(document.getElementById("run").textContent));
