@@ -35,7 +35,7 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rewrite(files / "dev.yaml", files / "dev.yaml", elsewhere)
     rewrite(files / "staging.yaml", files / "qa.yaml", {"name: staging": "name: qa"} | elsewhere)
     (files / "prod.yaml").unlink()
-    write_workload(folder, "own", "pytorch", "regression")
+    write_workload(folder, "own", "regression")
     script = folder / "training_code" / "own" / "pytorch" / "table.py"
     imports = "from pathlib import Path\n"
     theirs = f"{imports}\nimport a_package_of_theirs  # noqa: F401\n"

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import click
 
-from config.settings import Framework
 from shoal.verbs.new_workload import TASKS, write_workload
 from shoal.verbs.workspace import Workspace
 
 
 @click.command()
 @click.argument("name")
-@click.option(
-    "--framework",
-    type=click.Choice([str(each) for each in Framework]),
-    default=str(Framework.PYTORCH),
-    show_default=True,
-    help="What its scripts train with.",
-)
 @click.option(
     "--task",
     type=click.Choice(TASKS),
@@ -26,11 +18,11 @@ from shoal.verbs.workspace import Workspace
     help="What its example data is made for: to predict a number, or one of several classes.",
 )
 @click.pass_obj
-def new(workspace: Workspace, name: str, framework: str, task: str) -> None:
+def new(workspace: Workspace, name: str, task: str) -> None:
     """Write training_code/NAME, a workload that trains, evaluates and answers at once, and an
     environment for it.
     """
-    folder, file = write_workload(workspace.root, name, framework, task)
+    folder, file = write_workload(workspace.root, name, task)
     steps = {
         "shoal check": "what is wrong with the files, before anything is paid",
         f"shoal plan {name}": "what it would consist of and cost",

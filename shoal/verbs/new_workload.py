@@ -21,6 +21,7 @@ from shoal.verbs.errors import UsageError
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 TASKS = ("regression", "classification")
+_FRAMEWORK = "pytorch"
 MAX_NAME_CHARACTERS = 20
 """The environment of that name has buckets, whose names have at most 63 characters."""
 _NAME = re.compile("[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -28,7 +29,7 @@ _NAME_THERE, _FRAMEWORK_THERE = "my-model", "my-framework"
 """What the templates say instead of the workload's name and framework."""
 
 
-def write_workload(root: Path, name: str, framework: str, task: str) -> tuple[str, str]:
+def write_workload(root: Path, name: str, task: str) -> tuple[str, str]:
     """Write the workload `name`, and an environment of that name in which it runs.
 
     Returns the folder and the environment's file. Raises UsageError; then nothing was written.
@@ -42,7 +43,7 @@ def write_workload(root: Path, name: str, framework: str, task: str) -> tuple[st
     for path in (folder, environment):
         if os.path.lexists(root / path):
             raise UsageError(f"{path} is there already; give another name, or remove it")
-    files = {path: _filled(file, name, framework) for path, file in _files(framework, task)}
+    files = {path: _filled(file, name) for path, file in _files(task)}
     try:
         (root / FOLDER).mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=root / FOLDER) as staged:
@@ -58,18 +59,18 @@ def write_workload(root: Path, name: str, framework: str, task: str) -> tuple[st
     return folder, environment
 
 
-def _files(framework: str, task: str) -> Iterator[tuple[str, Path]]:
+def _files(task: str) -> Iterator[tuple[str, Path]]:
     """Yield where each file goes, and the template."""
-    for layer in ("common", framework, task, f"{framework}-{task}"):
+    for layer in ("common", _FRAMEWORK, task, f"{_FRAMEWORK}-{task}"):
         for file in sorted((TEMPLATES / layer).rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 path = file.relative_to(TEMPLATES / layer).as_posix()
                 if path == "environment.yaml":
                     yield path, file
                 else:
-                    yield f"workload/{path.replace('source/', f'{framework}/')}", file
+                    yield f"workload/{path.replace('source/', f'{_FRAMEWORK}/')}", file
 
 
-def _filled(file: Path, name: str, framework: str) -> str:
+def _filled(file: Path, name: str) -> str:
     text = file.read_text(encoding="utf-8")
-    return text.replace(_NAME_THERE, name).replace(_FRAMEWORK_THERE, framework)
+    return text.replace(_NAME_THERE, name).replace(_FRAMEWORK_THERE, _FRAMEWORK)

@@ -15,7 +15,7 @@ from tests.training_code.table_job import fit_constant_column, train
 @pytest.mark.nightly
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_it_works_at_once(runtime: Runtime, tmp_path: Path, task: str) -> None:
-    write_workload(tmp_path, "fresh", "pytorch", task)
+    write_workload(tmp_path, "fresh", task)
     (tmp_path / "job").mkdir()
     trained = train(tmp_path, "fresh", runtime, tmp_path / "job")
     assert trained.failed_gates() == []
@@ -30,5 +30,5 @@ def test_it_works_at_once(runtime: Runtime, tmp_path: Path, task: str) -> None:
 def test_a_column_that_is_constant_leaves_the_answers_numbers(
     runtime: Runtime, tmp_path: Path, task: str
 ) -> None:
-    write_workload(tmp_path, "fresh", "pytorch", task)
+    write_workload(tmp_path, "fresh", task)
     assert fit_constant_column(tmp_path, "fresh", runtime, tmp_path) == "True True\n"
