@@ -1,18 +1,16 @@
 """`python -m images [NAME [REGION [WORKLOAD]]]` lists the recipes, or prints the command that
-builds one; `python -m images lint` checks what SageMaker needs of them.
+builds one.
 """
 
 from __future__ import annotations
 
 import sys
 
-from images import dockerfile, lint, recipes
+from images import recipes
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the exit code is 0 fine, 1 a rule is broken, 2 wrong usage."""
-    if arguments == ["lint"]:
-        return _lint()
+    """Run the command; the exit code is 0 fine, 2 wrong usage."""
     if not arguments:
         print("\n".join(recipes.names()))
         return 0
@@ -24,18 +22,6 @@ def main(arguments: list[str]) -> int:
         print(f"images: {error}", file=sys.stderr)
         return 2
     return 0
-
-
-def _lint() -> int:
-    mistakes = [
-        f"images/{name}/Dockerfile:{mistake}"
-        for name in recipes.names()
-        for mistake in lint.mistakes_in(
-            dockerfile.parse(recipes.dockerfile_of(name).read_text(encoding="utf-8"))
-        )
-    ]
-    print("\n".join(mistakes) or "every recipe keeps the rules")
-    return 1 if mistakes else 0
 
 
 if __name__ == "__main__":
