@@ -47,7 +47,7 @@ def text_of(name: str) -> str:
 
 def test_hadolint_finds_nothing_in_the_recipes() -> None:
     """It knows of pinned packages, moving tags, and secrets."""
-    command = [HADOLINT, "--no-color", "--config", recipes.HERE / "hadolint.yaml"]
+    command = [str(HADOLINT), "--no-color", "--config", str(recipes.HERE / "hadolint.yaml")]
     files = map(recipes.dockerfile_of, recipes.names())
     process = subprocess.run(
         [*command, *files], capture_output=True, text=True, timeout=60, check=False

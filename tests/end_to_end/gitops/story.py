@@ -82,7 +82,8 @@ class Story:
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        actual, command = 0, (*program, *arguments)
+        actual: int | None = 0  # None at the deadline
+        command = (*program, *arguments)
         try:
             run(Command("shoal", command, ROOT, variables, log, _COMMAND_TIMEOUT_S), lambda _: None)
         except CommandError as error:
