@@ -4,8 +4,6 @@ environment.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from constructs import Construct
 
 from config.names import Names
@@ -31,7 +29,6 @@ class MonitoringStack(ShoalStack):
         scope: Construct,
         *,
         names: Names,
-        root: Path,
         data: DataStack,
         pipeline: PipelineStack,
     ) -> None:
@@ -39,7 +36,7 @@ class MonitoringStack(ShoalStack):
         environment, budget = names.environment, names.environment.observability.monthly_budget_usd
         sweeper = Sweeper(self, "Sweeper", names=names)
         pages = PageKeeper(
-            self, "Pages", names=names, root=root, key=data.key, functions=pipeline.step_functions
+            self, "Pages", names=names, key=data.key, functions=pipeline.step_functions
         )
         alarms = Alarms(self, "Alarms", names=names, key=data.key)
         self.topic = alarms.topic

@@ -105,9 +105,7 @@ class WorkloadStacks:
             image=self.image,
             consumers=stage.consumers,
         )
-        self.monitoring = MonitoringStack(
-            stage, names=names, root=root, data=data, pipeline=self.pipeline
-        )
+        self.monitoring = MonitoringStack(stage, names=names, data=data, pipeline=self.pipeline)
         # Nothing is served before a release is pinned.
         if environment.serving and environment.release and requests:
             self.serving = ServingStack(

@@ -28,6 +28,8 @@ from stacks.constructs.teardown_guard import PURPOSE as TEARDOWN
 from stacks.constructs.teardown_guard import execution_ended
 
 PURPOSE = "pages"
+LIBRARY = Path(__file__).resolve().parents[2]
+"""Where the packages of this library lie, wherever the app's checkout is."""
 _CLEANERS = (TEARDOWN, SWEEP)
 _VERB_MODULES = "errors evaluation execution gates jobs logs metrics registry report target"
 _RUN_MODULES = "calls cause cleanups curves history kept lineage money page place record"
@@ -58,7 +60,6 @@ class PageKeeper(Construct):
         construct_id: str,
         *,
         names: Names,
-        root: Path,
         key: kms.IKey,
         functions: Iterable[str],
     ) -> None:
@@ -74,7 +75,7 @@ class PageKeeper(Construct):
             description=f"Keeps the page of each execution of {names.pipeline} that ends",
             timeout=cdk.Duration.minutes(12),  # the alarm on its errors looks back 15
             memory_mb=2048,  # it holds the whole log of a run
-            files=packed_files(names, root),
+            files=packed_files(names),
         )
         self._allow_executions()
         self._allow_jobs()
@@ -184,17 +185,17 @@ class PageKeeper(Construct):
         role.allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
 
 
-def packed_files(names: Names, root: Path) -> dict[str, bytes]:
-    """Return what is packed with the function, by path.
+def packed_files(names: Names, library: Path = LIBRARY) -> dict[str, bytes]:
+    """Return what is packed with the function, by path; `library` has the modules and files.
 
     Raises ConfigError where the library is not installed that draws a page's curves.
     """
     for name in _FILES:
-        if not (root / name).is_file():
+        if not (library / name).is_file():
             problem = Problem("", "is missing: pages of runs need it", "run `make install`")
             raise ConfigError(name, [problem])
     place = json.dumps(_place(names), indent=1, sort_keys=True)
-    files = {name: (root / name).read_bytes() for name in (*_MODULES, *_FILES)}
+    files = {name: (library / name).read_bytes() for name in (*_MODULES, *_FILES)}
     return files | {"place.json": place.encode()}
 
 
