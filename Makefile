@@ -39,7 +39,7 @@ test-all: python ## Tests everything, nightly and before a release: matrices, re
 
 chaos: python ## Attacks the pipeline with every fault there is, and looks whether anything is left; CASE=name runs one.
 	@$(PYTHON) dev/tools/install.py tests runtimes
-	@$(RUN) -m dev.tools.loopback $(RUN) -m tests.chaos $(if $(CASE),'$(CASE)',--report bench-out/chaos.md)
+	@cd packages/shoal && PYTHONPATH="$(CURDIR):$(CURDIR)/packages/shoal-local/tests/kit" "$(CURDIR)/$(RUN)" -m dev.tools.loopback "$(CURDIR)/$(RUN)" -m tests.chaos $(if $(CASE),'$(CASE)',--report ../../bench-out/chaos.md)
 
 synth: install ## Writes the templates of every environment to cdk.out.
 	@.venv/bin/shoal synth
@@ -50,7 +50,7 @@ examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, abou
 
 fuzz: python ## Looks for input that breaks something, EXAMPLES (300) per test, other ones each time.
 	@$(PYTHON) dev/tools/install.py tests
-	@SHOAL_FUZZ=$${EXAMPLES:-300} $(RUN) -m pytest tests/bad_input local/tests/bad_input
+	@for package in shoal shoal-local; do (cd packages/$$package && SHOAL_FUZZ=$${EXAMPLES:-300} "$(CURDIR)/$(RUN)" -m pytest tests/bad_input) || exit 1; done
 
 bench: python ## Measures Shoal and its peers, about half an hour on a quiet machine; reports in bench-out/.
 	@$(PYTHON) dev/tools/install.py runtimes

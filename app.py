@@ -4,32 +4,14 @@
 environments/strategies/horovod.yaml over it.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
-from config.errors import ConfigError
-from stacks.node import use_installed_node
-
-ROOT = Path(__file__).resolve().parent
-
-
-def main() -> int:
-    use_installed_node()
-    from stacks.app import ShoalApp, feature_flags  # starts Node.js
-
-    app = ShoalApp(context=feature_flags(ROOT))
-    try:
-        notices = app.add_checkout(ROOT)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 1
-    for notice in notices:
-        print(notice, file=sys.stderr)
-    app.synth()
-    return 0
-
+from shoal.constructs.app import ShoalApp, feature_flags  # starts the Node.js of the CDK's library
+from stacks.delivery import DeliveryStack
+from stacks.platform import EnvironmentStage
 
 if __name__ == "__main__":
-    sys.exit(main())
+    root = Path(__file__).resolve().parent
+    app = ShoalApp(stage=EnvironmentStage, delivery=DeliveryStack, context=feature_flags(root))
+    sys.exit(app.synthesise(root))

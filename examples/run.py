@@ -62,17 +62,18 @@ def run_examples(names: Sequence[str], variables: dict[str, str]) -> None:
 
 
 def install() -> None:
-    """Create the virtual environment, once per lock; shoal-local lies in it as in Shoal's own."""
+    """Create the virtual environment, once per lock; our packages lie in it as in Shoal's own."""
     lock, stamp = HERE / "requirements.txt", WORK / "venv" / ".stamp"
-    files = lock.read_bytes() + (ROOT / "local" / "pyproject.toml").read_bytes()
-    identity = hashlib.sha256(files).hexdigest()
+    ours = [ROOT / "packages" / name for name in ("shoal", "shoal-local")]
+    files = [lock, *(folder / "pyproject.toml" for folder in ours)]
+    identity = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     if stamp.is_file() and stamp.read_text() == identity:
         return
-    print("installing examples/requirements.txt and shoal-local ...", flush=True)
+    print("installing examples/requirements.txt, shoal and shoal-local ...", flush=True)
     venv.create(WORK / "venv", with_pip=True, clear=True, symlinks=True)
     # without dependencies: the lock is complete
     pip("--require-hashes", "--no-deps", "-r", str(lock))
-    pip("--no-deps", "--editable", str(ROOT / "local"))
+    pip("--no-deps", *(word for folder in ours for word in ("--editable", str(folder))))
     stamp.write_text(identity)
 
 
@@ -101,7 +102,7 @@ def make_checkout() -> None:
     (CHECKOUT / ".shoal" / "runtimes").symlink_to(ROOT / ".shoal" / "runtimes")
     shutil.copy(ROOT / "app.py", CHECKOUT)
     (CHECKOUT / "environments" / "strategies").symlink_to(ROOT / "environments" / "strategies")
-    fixtures = ROOT / "tests" / "fixtures" / "environments"
+    fixtures = ROOT / "packages" / "shoal" / "tests" / "fixtures" / "environments"
     shutil.copy(fixtures / "dev.yaml", CHECKOUT / "environments")
     shutil.copy(HERE / "sdk.yaml", CHECKOUT / "environments")
     (CHECKOUT / "environments" / "sdk-tf.yaml").write_text(

@@ -12,10 +12,10 @@ from typing import Any
 
 import boto3
 
-from config.names import Names
-from config.settings import Environment
-from pipelines.launch import resolve
-from pipelines.requests import Infrastructure
+from shoal.launch import resolve
+from shoal.pipelines.requests import Infrastructure
+from shoal.settings.names import Names
+from shoal.settings.settings import Environment
 
 # The SDK makes a client while it is imported, and asks IAM about roles: neither may reach a network
 # during a synth.

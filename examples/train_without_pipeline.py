@@ -40,9 +40,9 @@ else:
 # toolkit's hyperparameters.
 
 # %%
-from config.loader import load_environment
-from config.names import Names
-from pipelines.launch import resolve
+from shoal.launch import resolve
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
 
 environment = load_environment("dev", ROOT)
 names = Names(environment)

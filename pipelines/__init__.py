@@ -1,4 +1,1 @@
-"""SageMaker pipeline definitions (dicts), made from an environment's settings.
-
-Everything here is pure: no network, no clock, no credentials.
-"""
+"""The SageMaker Pipeline of every workload: `training.py` writes it out, step by step."""

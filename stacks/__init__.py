@@ -1,10 +1,10 @@
-"""The CDK stacks. `stage.EnvironmentStage` makes those of one environment.
+"""The CDK stacks, one file each; `platform.EnvironmentStage` makes an environment's, in order.
 
-Stacks only wire; what they wire lives in `constructs/`, one file per capability. Nothing here reads
-a clock, the network or credentials, so the same checkout gives the same bytes. References between
-stacks are exports (`defaultCrossStackReferences: strong` in cdk.json): CloudFormation then refuses
-to delete what another stack still uses.
+Stacks only wire; what they wire are the constructs of `shoal.constructs`, one folder per
+capability. Nothing here reads a clock, the network or credentials, so the same checkout gives the
+same bytes. References between stacks are exports (`defaultCrossStackReferences: strong` in
+cdk.json): CloudFormation then refuses to delete what another stack still uses.
 
-`DeliveryStack` (the roles that a CI system assumes, one stack per account) stands outside the
-stages.
+`delivery.DeliveryStack` (the roles that a CI system assumes, one stack per account) stands outside
+the stages.
 """

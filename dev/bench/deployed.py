@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.loader import load_environment
-from config.names import Names
-from config.settings import Environment
 from dev.bench.machine import REPOSITORY
 from dev.bench.processes import RunFailedError
+from shoal.aws.execution import Execution, Pipeline
+from shoal.aws.target import Target
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
+from shoal.settings.settings import Environment
 from shoal.verbs import dataset
-from shoal.verbs.execution import Execution, Pipeline
 from shoal.verbs.local_server import LocalServer
-from shoal.verbs.target import Target
 from shoal.verbs.workspace import LOCAL_POLL_S, Workspace
 
 NAME = "dev"

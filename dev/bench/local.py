@@ -17,7 +17,7 @@ from dev.bench.model_server import HEADERS, model_server, post
 from dev.bench.processes import RunFailedError, ServerProcess, plain_environment, run
 from dev.bench.rounds import Column, Comparison, Contender, Metrics, compare, cores
 from dev.bench.training import CODE, request_body
-from local.tests.sagemaker.account import ACCOUNT_ID, INFERENCE_IMAGE, Account, archive, until
+from local_kit.sagemaker_account import ACCOUNT_ID, INFERENCE_IMAGE, Account, archive, until
 from shoal.verbs.local_server import LocalServer
 from shoal_local.testing import LocalAccount, LocalEmulator
 

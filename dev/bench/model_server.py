@@ -16,7 +16,9 @@ from dev.bench.machine import REPOSITORY
 from dev.bench.processes import RunFailedError, plain_environment
 from dev.bench.rounds import cores
 
-PROGRAM = REPOSITORY / "local/src/shoal_local/sagemaker/container/inside/serve_model.py"
+PROGRAM = (
+    REPOSITORY / "packages/shoal-local/src/shoal_local/sagemaker/container/inside/serve_model.py"
+)
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 START_S = 120.0
 LOOK_EVERY_S = 0.02

@@ -19,7 +19,7 @@ from dev.bench.model_server import model_server
 from dev.bench.processes import plain_environment, run
 from dev.bench.rounds import Column, Comparison, Contender, Metrics, compare, cores
 from dev.bench.training import CODE, DATA, RANKS, mpirun, request_body
-from shoal.verbs.execution import Execution
+from shoal.aws.execution import Execution
 from shoal_local.runtimes.catalog import image
 
 PIPELINE, BARE = "the pipeline in shoal-local", "its processes alone"

@@ -37,10 +37,10 @@ include_patterns = [
     "docs/**/*.md",
     "examples/README.md",
     "images/README.md",
-    "local/*.md",
-    "local/docs/*.md",
-    "local/stand_ins/*/README.md",
-    "tests/red_team/README.md",
+    "packages/*/*.md",
+    "packages/shoal-local/docs/*.md",
+    "packages/stand-ins/*/README.md",
+    "packages/shoal/tests/red_team/README.md",
 ]
 myst_heading_anchors = 4
 html_theme = "furo"
@@ -51,7 +51,7 @@ html_show_copyright = False
 html_static_path = ["node_modules/@mermaid-js/tiny/dist", "static"]
 html_js_files = ["mermaid.tiny.js", "draw.js"]
 suppress_warnings = ["toc.not_included"]  # shoal-local's changes
-COMMANDS, OPERATIONS = "docs/reference/cli", "local/docs/coverage"
+COMMANDS, OPERATIONS = "docs/reference/cli", "packages/shoal-local/docs/coverage"
 """Pages that are built each time, because programs may say something else today."""
 _SECTION = re.compile(r"^## (.+)$|^\|.*?\[[^\]]+\]\(([^)#]+\.md)\)", re.MULTILINE)
 

@@ -1,49 +1,43 @@
-"""Which tests a change needs: those of what it touches and of the layers above."""
+"""Which tests a change needs: those of the package that it touches, and of what stands on it."""
 
 from __future__ import annotations
 
 import subprocess
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+SHOAL, SHOAL_LOCAL, STAND_INS, TEAM = (
+    "packages/shoal",
+    "packages/shoal-local",
+    "packages/stand-ins",
+    ".",
+)
+NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
+    f"{SHOAL}/src/shoal/cli/": {SHOAL: ("tests/cli",)},
+    f"{SHOAL}/src/shoal/verbs/": {SHOAL: ("tests/cli", "tests/verbs", "tests/end_to_end")},
+    f"{SHOAL}/src/shoal/page/": {SHOAL: ("tests/cli", "tests/verbs", "tests/browser")},
+    f"{SHOAL}/": {SHOAL: ("tests",), TEAM: ("tests",)},
+    f"{SHOAL_LOCAL}/": {SHOAL_LOCAL: ("tests",), SHOAL: ("tests/end_to_end",)},
+    f"{STAND_INS}/": {STAND_INS: ("tests",), SHOAL: ("tests/training_code",)},
+    "training_code/": {SHOAL: ("tests/training_code", "tests/settings"), TEAM: ("tests",)},
+    "environments/": {SHOAL: ("tests/settings", "tests/workflows"), TEAM: ("tests",)},
+    "stacks/": {SHOAL: ("tests/stacks", "tests/identity"), TEAM: ("tests",)},
+    "pipelines/": {SHOAL: ("tests/pipelines", "tests/stacks"), TEAM: ("tests",)},
+    "tests/": {TEAM: ("tests",)},
+    "docs/": {SHOAL: ("tests/docs", "tests/test_readme.py")},
+    "examples/": {SHOAL: ("tests/examples",)},
+    "images/": {SHOAL: ("tests/images", "tests/pipelines/launch")},
+    ".github/": {SHOAL: ("tests/workflows",)},
+    "dev/": {SHOAL: ("tests/dev", "tests/docs")},
+}
+"""Start of a path -> package -> its folders of tests; the first row that fits counts."""
+EVERYTHING = dict.fromkeys((SHOAL, SHOAL_LOCAL, STAND_INS, TEAM), ("tests",))
 ALWAYS = "tests/test_architecture.py"
-PAGES = ("tests/test_readme.py", "tests/docs")
-TESTS = {
-    "config": ("tests/config", "tests/bad_input"),
-    "pipelines": ("tests/pipelines", "tests/seeds", "tests/matrix"),
-    "stacks": (
-        "tests/stacks",
-        "tests/functions",
-        "tests/identity",
-        "tests/end_to_end/test_teardown.py",  # what functions do in a running account
-        "tests/end_to_end/test_sweep.py",
-    ),
-    "shoal.verbs": ("tests/verbs", "tests/browser", "tests/end_to_end/test_verbs.py"),
-    "images": ("tests/images",),
-    "shoal.demo": ("tests/end_to_end/test_demo.py",),
-    "shoal.cli": ("tests/cli",),
-    "dev": ("tests/dev", "tests/docs"),  # docs/reference shows commands and settings
-}
-"""Package of a layer -> its tests."""
-ELSEWHERE = {
-    "local/src": ("local/tests", "tests/end_to_end/test_spot.py"),
-    "local/stand_ins": ("local/tests/smddp", "local/tests/horovod", "tests/training_code"),
-    "training_code": ("tests/training_code", "tests/config", "tests/end_to_end/test_demo.py"),
-    "environments": ("tests/config", "tests/workflows", "tests/cli/test_plan.py"),
-    "images": ("tests/images", "tests/pipelines/launch"),
-    "examples": ("tests/examples",),
-    "docs": PAGES,
-    ".github": ("tests/workflows",),
-}
-"""Folder outside the layers -> its tests."""
-EVERYTHING = ("tests", "local/tests")
 
 
-def tests_of_changes(root: Path) -> list[str]:
-    """Return the tests of what differs from main, committed or not."""
-    needed = set(needed_tests(changed_files(root), layers(root), root))
-    return sorted(needed | {ALWAYS}) if needed else []
+def tests_of_changes(root: Path) -> dict[str, list[str]]:
+    """Return the tests of what differs from main, committed or not, by package."""
+    return needed_tests(changed_files(root), root)
 
 
 def changed_files(root: Path) -> list[str]:
@@ -58,42 +52,26 @@ def changed_files(root: Path) -> list[str]:
     return [*_git(root, "diff", "--name-only", start[0]), *untracked]
 
 
-def layers(root: Path) -> list[list[str]]:
-    """Return the layers of pyproject.toml's contract, the highest first."""
-    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    contracts = settings["tool"]["importlinter"]["contracts"]
-    rows = next(each["layers"] for each in contracts if each["type"] == "layers")
-    return [[name.strip() for name in row.split("|")] for row in rows]
+def needed_tests(files: Iterable[str], root: Path) -> dict[str, list[str]]:
+    """Return the folders and files of tests that `files` need, by package.
 
-
-def needed_tests(files: Iterable[str], rows: list[list[str]], root: Path) -> Iterable[str]:
-    """Yield the folders and files of tests that `files` need.
-
-    A fixture or a helper of tests needs all of them, because any may import it.
+    A test needs itself; a fixture or a helper of tests all tests of its package.
     """
+    needed: dict[str, set[str]] = {}
     for file in files:
-        if file.startswith(("tests/", "local/tests/")):
-            if not Path(file).name.startswith("test_"):
-                yield from EVERYTHING
-            elif (root / file).is_file():
-                yield file
-        elif areas := [names for place, names in ELSEWHERE.items() if file.startswith(f"{place}/")]:
-            yield from areas[0]
-        elif above := _layer_and_those_above(file, rows):
-            yield from (each for names in above for name in names for each in TESTS[name])
-        elif file.endswith(".md"):
-            yield from PAGES
-        else:
-            yield from EVERYTHING
+        for package, names in _needs_of(file, root).items():
+            needed.setdefault(package, {ALWAYS} if package == SHOAL else set()).update(names)
+    return {package: sorted(names) for package, names in needed.items()}
 
 
-def _layer_and_those_above(file: str, rows: list[list[str]]) -> list[list[str]]:
-    """Return the layers down to the one of `file`, or none if it is in no layer."""
-    return next((rows[: i + 1] for i, names in enumerate(rows) if _is_in(file, names)), [])
-
-
-def _is_in(file: str, packages: Iterable[str]) -> bool:
-    return any(file.startswith(f"{package.replace('.', '/')}/") for package in packages)
+def _needs_of(file: str, root: Path) -> dict[str, tuple[str, ...]]:
+    package = next((each for each in EVERYTHING if file.startswith(f"{each}/tests/")), None)
+    if package and Path(file).name.startswith("test_"):
+        return {package: (file.removeprefix(f"{package}/"),)} if (root / file).is_file() else {}
+    if package:
+        return {package: ("tests",)}
+    rows = (needs for start, needs in NEEDS.items() if file.startswith(start))
+    return next(rows, NEEDS["docs/"] if file.endswith(".md") else EVERYTHING)
 
 
 def _git(root: Path, *arguments: str) -> list[str]:

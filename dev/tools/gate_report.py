@@ -14,7 +14,11 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 _KEY = "shoal/seconds-by-file"
-_SLOW_FOLDERS = ("tests/end_to_end", "tests/training_code", "local/tests/sagemaker")
+_SLOW_FOLDERS = (
+    "tests/end_to_end",
+    "tests/training_code",
+    "tests/sagemaker",
+)
 """Of the files without a time, these come first."""
 TOGETHER = {
     "one run of shoal demo": (

@@ -32,18 +32,24 @@ TENSORFLOW = "training_code/mnist/tensorflow"
 HOUSES = "training_code/houses/pytorch"
 LANGUAGE = "training_code/language/pytorch"
 _TENSORFLOW_CACHE = ("--cache-dir", ".mypy_cache/tensorflow")
-WITHOUT_AWS = (
-    "tests/config",
-    "tests/docs",
-    "tests/images",
-    "tests/pipelines",
-    "tests/test_readme.py",
-    "tests/workflows",
-)
-"""Folders whose tests start neither shoal-local nor a training job."""
-NEEDS_A_RUNTIME = "tests/pipelines/launch/test_toolkit.py"
-WITH_PACKAGES = ("local/tests", "tests/workflows")
-"""Folders with tests that install from the package registry."""
+SHOAL, SHOAL_LOCAL, STAND_INS = "packages/shoal", "packages/shoal-local", "packages/stand-ins"
+PACKAGES = (SHOAL, SHOAL_LOCAL, STAND_INS, ".")
+"""Where tests run, each with the settings of its own pyproject.toml; "." has the team's."""
+WITHOUT_AWS = {
+    SHOAL: (
+        "tests/settings",
+        "tests/docs",
+        "tests/images",
+        "tests/pipelines",
+        "tests/workflows",
+        "tests/test_architecture.py",
+        "tests/test_readme.py",
+        "--ignore=tests/pipelines/launch/test_toolkit.py",
+    )
+}
+"""Tests that start neither shoal-local nor a training job."""
+WITH_PACKAGES = {SHOAL_LOCAL: ("tests",), SHOAL: ("tests/workflows",)}
+"""Tests that install from the package registry."""
 _WORKERS = str((os.cpu_count() or 1) + 1)
 """One more than cores: tests of the command line and of endpoints wait a lot."""
 _KEEP_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
@@ -62,9 +68,10 @@ class Gate:
     environment: dict[str, str] = field(default_factory=dict)
     shows_progress: bool = False
     """Print each line as it comes; other gates print all of theirs when they are done."""
+    folder: str = "."
 
 
-LINT = (
+LINT: tuple[Gate, ...] = (
     Gate("ruff check", (PYTHON, "-m", "ruff", "check", ".")),
     Gate("ruff format", (PYTHON, "-m", "ruff", "format", "--check", ".")),
     Gate("layers", (str(ROOT / ".venv" / "bin" / "lint-imports"), "--no-cache")),
@@ -88,40 +95,62 @@ LINT = (
     ),
 )
 PAGES = Gate("pages", ("make", "docs", f"PYTHON={PYTHON}"))
-CHAOS = Gate("chaos", (PYTHON, "-m", "dev.tools.loopback", PYTHON, "-m", "tests.chaos"))
+LINT += tuple(  # from the root, so that all share one cache of the CDK's types
+    Gate(
+        f"mypy, tests of {package}",
+        (PYTHON, "-m", "mypy", "--config-file", f"{package}/pyproject.toml", f"{package}/tests"),
+    )
+    for package in (SHOAL, SHOAL_LOCAL, STAND_INS)
+)
+CHAOS = Gate(
+    "chaos",
+    (PYTHON, "-m", "dev.tools.loopback", PYTHON, "-m", "tests.chaos"),
+    {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / SHOAL_LOCAL / "tests" / "kit")))},
+    folder=SHOAL,
+)
 
 
-def pytest_gate(marks: str, *arguments: str, environment: dict[str, str] | None = None) -> Gate:
-    """Return a run of tests on a machine that has no network but loopback."""
+def pytest_gate(
+    package: str, marks: str, *arguments: str, environment: dict[str, str] | None = None
+) -> Gate:
+    """Return a run of tests of one package, on a machine that has no network but loopback."""
     spread = ("-n", _WORKERS, "--dist", "loadfile", "--no-loadscope-reorder")
-    options = ("-p", "dev.tools.gate_report", "-rsEf", "--durations=20", "-m", marks)
+    options = ("-p", "dev.tools.gate_report", "-rsEf", "--durations=10", "-m", marks)
     command = (PYTHON, "-m", "dev.tools.loopback", PYTHON, "-m", "pytest", *spread, *options)
-    return Gate("pytest", (*command, *arguments), environment or {}, shows_progress=True)
+    variables = {"PYTHONPATH": str(ROOT)} | (environment or {})
+    name = "pytest" if package == "." else f"pytest of {package}"
+    return Gate(name, (*command, *arguments), variables, shows_progress=True, folder=package)
 
 
-def registry_gate(marks: str) -> Gate:
-    """Return a run of the tests that install packages, on a machine with a network."""
-    command = (PYTHON, "-m", "pytest", "-rsEf", "-m", marks, *WITH_PACKAGES)
-    return Gate("pytest, package registry", command)
+def registry_gates(marks: str) -> tuple[Gate, ...]:
+    """Return the runs of the tests that install packages, on a machine with a network."""
+    command = (PYTHON, "-m", "pytest", "-rsEf", "-m", marks)
+    return tuple(
+        Gate(f"pytest of {package}, package registry", (*command, *tests), folder=package)
+        for package, tests in WITH_PACKAGES.items()
+    )
 
 
 def gates_of(tier: str, arguments: Sequence[str]) -> list[Sequence[Gate]]:
     """Return the lanes of a tier: what a lane holds runs one after the other."""
     daily = "not nightly and not registry"
-    alone = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("test_*.py"))
     if tier == "check":
-        without = f"--ignore={NEEDS_A_RUNTIME}"
-        return [LINT, (pytest_gate(daily, *WITHOUT_AWS, *alone, without, *arguments),)]
+        return [LINT, [pytest_gate(each, daily, *tests) for each, tests in WITHOUT_AWS.items()]]
     if tier == "changed":
-        folders = tests_of_changes(ROOT)
-        print(f"tests of what changed: {' '.join(folders) or 'none'}", flush=True)
-        return [LINT, (pytest_gate(daily, *folders, *arguments),) if folders else ()]
+        tests = tests_of_changes(ROOT)
+        print(f"tests of what changed: {tests or 'none'}", flush=True)
+        return [LINT, [pytest_gate(each, daily, *names) for each, names in tests.items()]]
     if tier == "test":
-        registry = registry_gate("registry and not nightly")
-        return [(*LINT, registry, PAGES), (pytest_gate(daily, *arguments),)]
+        registry = registry_gates("registry and not nightly")
+        return [
+            (*LINT, PAGES, *registry),
+            [pytest_gate(each, daily, *arguments) for each in PACKAGES],
+        ]
     more = {"SHOAL_FUZZ": "300"}
-    everything = pytest_gate("not registry", *arguments, environment=more)
-    return [(*LINT, registry_gate("registry"), PAGES), (everything, CHAOS)]
+    everything = [
+        pytest_gate(each, "not registry", *arguments, environment=more) for each in PACKAGES
+    ]
+    return [(*LINT, PAGES, *registry_gates("registry")), (*everything, CHAOS)]
 
 
 def main(arguments: list[str]) -> int:
@@ -176,7 +205,7 @@ async def _run(gate: Gate, variables: Mapping[str, str]) -> tuple[bool, str]:
     print(f"== {gate.name} ...", flush=True)
     process = await asyncio.create_subprocess_exec(
         *gate.command,
-        cwd=ROOT,
+        cwd=ROOT / gate.folder,
         env={**variables, **gate.environment},
         stdout=asyncio.subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "local" / "src"))
+sys.path.insert(0, str(ROOT / "packages" / "shoal-local" / "src"))
 from shoal_local.runtimes import packages  # noqa: E402 (needs the standard library alone)
 
 VENV = ROOT / ".venv"
@@ -32,28 +32,27 @@ LOCK, TESTS_LOCK = "requirements-local.txt", "requirements-test.txt"
 """Each names the lock before it, so that one command installs them all."""
 APART = {
     "sdks": {
-        name: f"tests/goldens/requirements-{name}.txt" for name in ("sdk-v2", "sdk-v3", "mlflow")
+        name: f"packages/shoal/tests/goldens/requirements-{name}.txt"
+        for name in ("sdk-v2", "sdk-v3", "mlflow")
     },
     "docs": {"docs": "dev/docs/requirements.txt"},
 }
 """Part -> the environments `.shoal/NAME` that it has, each with its lock."""
 PARTS = ("tests", "runtimes", *APART)
-PROGRAMS = ("config", "local/src", "pipelines", "shoal", "stacks")
+PROGRAMS = ("packages/shoal-local/src", "packages/shoal/src", "pipelines", "stacks")
 """What a user's commands import of ours; neither what is archived for AWS nor what only tests and
 benchmarks need.
 """
 # Importing with the leave to write bytecode compiles what commands need of the packages: a tenth of
 # the CDK's 176 MB of Python.
 IMPORTS = """
-from stacks.node import use_installed_node
-use_installed_node()
-import importlib, pkgutil, shoal.cli, stacks
-for package in (shoal.cli, stacks):
+import importlib, pkgutil, shoal.cli, shoal.constructs, stacks
+for package in (shoal.cli, shoal.constructs, stacks):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 import shoal_local.server
-from shoal_local.control.service_router import MOTO_SERVICES
+from shoal_local.control.routing.service_router import MOTO_SERVICES
 for service in MOTO_SERVICES:
     importlib.import_module(f"moto.{service}.urls")
 """
@@ -65,7 +64,6 @@ from pathlib import Path
 
 if Path(__file__).resolve().parents[2] != Path({root!r}):
     sys.exit("shoal: this .venv is a copy of the one in " {root!r} "; run `make install` here")
-sys.path.insert(0, {root!r})
 from shoal.cli.main import main
 
 sys.exit(main())
@@ -93,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
             doing = [side_by_side.submit(install_node_packages, ROOT, "the CDK CLI")]
             doing.append(side_by_side.submit(compile_packages))
             if "tests" in arguments:
-                browser = ROOT / "tests" / "browser"
+                browser = ROOT / "packages" / "shoal" / "tests" / "browser"
                 doing.append(side_by_side.submit(install_node_packages, browser, "a browser"))
             if "runtimes" in arguments:
                 build_runtimes(arguments)
@@ -140,7 +138,7 @@ def make_venv() -> None:
 
 
 def install_packages(for_tests: bool) -> None:
-    """Installs the locked packages that changed since then, and `local/` in place."""
+    """Installs the locked packages that changed since then, and our own in place."""
     name = TESTS_LOCK if for_tests else LOCK
     names = ("requirements.txt", LOCK, TESTS_LOCK) if for_tests else ("requirements.txt", LOCK)
     stamp = VENV / f".stamp-{name}"
@@ -150,10 +148,12 @@ def install_packages(for_tests: bool) -> None:
         options = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / name)]
         _install(f"{name} (about 200 MB)", PYTHON, options)
         stamp.write_text(identity)
-    stamp = VENV / ".stamp-shoal-local"
-    identity = _digest((ROOT / "local" / "pyproject.toml").read_bytes())
+    own = [ROOT / "packages" / name for name in ("shoal", "shoal-local")]
+    stamp = VENV / ".stamp-own"
+    identity = _digest(*((folder / "pyproject.toml").read_bytes() for folder in own))
     if not _is_current(stamp, identity):
-        _install("shoal-local", PYTHON, ["--no-deps", "--editable", str(ROOT / "local")])
+        editable = [word for folder in own for word in ("--editable", str(folder))]
+        _install("Shoal", PYTHON, ["--no-deps", *editable])
         stamp.write_text(identity)
 
 
@@ -197,7 +197,9 @@ def compile_packages() -> None:
     """Unpacks the CDK's library and compiles what commands import of all packages, again when the
     packages or our imports of the CDK change.
     """
-    paths = sorted((ROOT / "stacks").rglob("*.py"))
+    paths = sorted(
+        [*(ROOT / "stacks").glob("*.py"), *(ROOT / "packages" / "shoal").rglob("src/**/*.py")]
+    )
     lines = [line for path in paths for line in path.read_text().splitlines() if "aws_cdk" in line]
     locks = [(ROOT / name).read_bytes() for name in ("requirements.txt", LOCK)]
     identity = _digest(*locks, "\n".join(sorted(set(lines))).encode(), IMPORTS.encode())

@@ -23,13 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SETS = ("requirements", "requirements-local", "requirements-test")
 APART = ("dev/bench/requirements-peers",)
 CHOSEN = (
-    "local/src/shoal_local/runtimes/pytorch",
-    "local/src/shoal_local/runtimes/tensorflow",
-    "local/src/shoal_local/runtimes/sklearn",
+    "packages/shoal-local/src/shoal_local/runtimes/pytorch",
+    "packages/shoal-local/src/shoal_local/runtimes/tensorflow",
+    "packages/shoal-local/src/shoal_local/runtimes/sklearn",
     "examples/requirements",
-    "tests/goldens/requirements-sdk-v2",
-    "tests/goldens/requirements-sdk-v3",
-    "tests/goldens/requirements-mlflow",
+    "packages/shoal/tests/goldens/requirements-sdk-v2",
+    "packages/shoal/tests/goldens/requirements-sdk-v3",
+    "packages/shoal/tests/goldens/requirements-mlflow",
     "dev/docs/requirements",
 )
 PIP_TOOLS = "pip-tools==7.6.2"

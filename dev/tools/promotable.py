@@ -14,13 +14,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from config.errors import ConfigError, shorten
-from config.loader import load_environment, load_workloads
-from config.names import Names
-from config.settings import Environment
 from shoal.cli.exit_codes import OK, USAGE
-from shoal.verbs.errors import PromotionError
-from shoal.verbs.promotion_path import PromotionStep
+from shoal.errors import PromotionError
+from shoal.settings.loading.loader import load_environment, load_workloads
+from shoal.settings.names import Names
+from shoal.settings.parsing.errors import ConfigError, shorten
+from shoal.settings.settings import Environment
+from shoal.verbs.promote.promotion_path import PromotionStep
 from shoal.verbs.workspace import Workspace
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from config.schema import schema
-from config.workload import Workload
+from shoal.settings.loading.schema import schema
+from shoal.settings.loading.workload import Workload
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 COMMAND = "make reference"

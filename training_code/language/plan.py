@@ -128,7 +128,8 @@ def kept_by_layer(shape: Shape, numbers: Numbers) -> int:
     After Korthikanti et al. (arXiv 2205.05198, section 4.1), for this layer: attention of the flash
     kind keeps queries, keys, values, its result and a sum for each head, but no scores; keys and
     values are repeated for all query heads; the feed-forward network keeps gate, its SiLU, up and
-    their product. tests/training_code/language/test_plan.py counts what autograd keeps.
+    their product. packages/shoal/tests/training_code/language/test_plan.py counts what autograd
+    keeps.
     """
     width, middle = shape.hidden_size, shape.intermediate_size
     exact = max(4, numbers.kept)

@@ -1,3 +1,0 @@
-"""Environment files as frozen, typed settings: see `config.settings`, `config.loader` and
-`config.names`.
-"""

@@ -1,0 +1,375 @@
+"""shoal-local, a stand-in for AWS on loopback: `serve` runs it in this process, `status`, `env` and
+`down` look after one that runs in another, `runtime` builds what stands for container images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import json
+import logging
+import os
+import queue
+import re
+import resource
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from shoal_local.control.state import State
+from shoal_local.errors import EmulatorError
+
+DEFAULT_ACCOUNT = "111122223333"
+DEFAULT_REGION = "us-east-1"
+STOP_LIMIT_S = 20.0
+STOP_LOOK_S = 0.5
+MAX_SPEED = 3600
+MAX_OPEN_FILES = 65_536
+"""Several uploads of 10,000 parts, each an open file. Not the million that some systems allow: jobs
+inherit it, and programs that close every possible descriptor, as MPI's do, would start slowly.
+"""
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand and return the exit code.
+
+    0 when it did what it says, 1 with one sentence on stderr when not, 3 when `status` finds no
+    emulator.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["runtime"]:
+        from shoal_local.runtimes import cli
+
+        return int(cli.main(words[1:]))
+    options = parser().parse_args(words)
+    try:
+        return COMMANDS[options.command](options)
+    except EmulatorError as error:
+        print(f"emulator: {error}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    top = argparse.ArgumentParser(prog="shoal-local", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+    serve_parser = commands.add_parser(
+        "serve", help="serve the AWS API on loopback until SIGTERM or Ctrl-C"
+    )
+    serve_parser.add_argument(
+        "--port", type=int, default=0, help="port to listen on; 0 takes a free one"
+    )
+    accounts = (
+        f"an account that there is (12 digits), by default {DEFAULT_ACCOUNT}; may be repeated"
+    )
+    serve_parser.add_argument(
+        "--account", type=account_id, action="append", default=[], help=accounts
+    )
+    regions = f"a region that there is, by default {DEFAULT_REGION}; may be repeated"
+    serve_parser.add_argument("--region", action="append", default=[], help=regions)
+    serve_parser.add_argument(
+        "--accelerators",
+        type=int,
+        default=0,
+        help="GPUs of this machine that training jobs may use",
+    )
+    serve_parser.add_argument(
+        "--schedule-speed",
+        type=float,
+        default=1.0,
+        help="60 makes a minute of event rules' schedules a second",
+    )
+    faster = (
+        "60 makes a minute of waiting, baking and alarm periods of a deployment to an endpoint a"
+        " second"
+    )
+    serve_parser.add_argument("--hosting-speed", type=speed, default=1.0, help=faster)
+    serve_parser.add_argument(
+        "--enforce-iam",
+        action="store_true",
+        help="refuse what the policies of the caller's role do not allow",
+    )
+    own_images = (
+        "an image of your own (its URI, or a shell pattern) and the runtime that stands for it; may"
+        " be repeated"
+    )
+    serve_parser.add_argument(
+        "--image",
+        type=own_image,
+        action="append",
+        default=[],
+        metavar="URI=RUNTIME",
+        help=own_images,
+    )
+    faults_help = (
+        "file of what goes wrong on purpose (packages/shoal-local/src/shoal_local/faults.py); for"
+        " tests, and"
+        " without it nothing does"
+    )
+    serve_parser.add_argument("--faults", type=Path, metavar="FILE", help=faults_help)
+    duration_help = (
+        "a duration of AWS's that is to be shorter, as stop_grace_s=2"
+        " (packages/shoal-local/src/shoal_local/sagemaker/settings.py); for tests"
+    )
+    serve_parser.add_argument(
+        "--duration",
+        type=duration,
+        action="append",
+        default=[],
+        metavar="NAME=SECONDS",
+        help=duration_help,
+    )
+    env_parser = commands.add_parser(
+        "env", help="print the variables with which AWS clients use the running emulator"
+    )
+    env_parser.add_argument(
+        "--account", type=account_id, help="whose root, by default the first account's"
+    )
+    status_parser = commands.add_parser(
+        "status", help="say whether an emulator runs with the state directory"
+    )
+    down_parser = commands.add_parser(
+        "down", help="stop the emulator of the state directory, or clean up after a crash"
+    )
+    for each in (serve_parser, env_parser, status_parser, down_parser):
+        each.add_argument(
+            "--state-dir",
+            type=Path,
+            default=default_state_dir(),
+            help="folder of this emulator's files; it owns all of it (default: %(default)s)",
+        )
+    commands.add_parser(
+        "runtime", help="build and find the Python environments that stand for container images"
+    )
+    return top
+
+
+def default_state_dir() -> Path:
+    """Return the folder for a user who names none, as the XDG base directories have it."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "shoal-local"
+
+
+def account_id(text: str) -> str:
+    if not re.fullmatch(r"\d{12}", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not an account id of 12 digits")
+    return text
+
+
+def speed(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 1 <= factor <= MAX_SPEED:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {MAX_SPEED}")
+    return factor
+
+
+def own_image(text: str) -> tuple[str, str]:
+    pattern, separator, runtime = text.rpartition("=")
+    if not separator or not pattern or not runtime:
+        raise argparse.ArgumentTypeError(f"'{text}' is not URI=RUNTIME")
+    return pattern, runtime
+
+
+def duration(text: str) -> tuple[str, float]:
+    name, _, seconds = text.partition("=")
+    try:
+        return name, float(seconds)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=SECONDS") from None
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve until a signal, and print one JSON line when requests are answered."""
+    # Until the server runs, because the import below takes seconds. At once: what is being imported
+    # might take an exception for a failure of its own.
+    on_signals(lambda: os._exit(0))
+    if options.enforce_iam:
+        require_evaluator()
+    state = State(options.state_dir.resolve())
+    state.claim()
+    isolate()
+    allow_open_files()
+    (state.folder / "emulator.log").touch(mode=0o600)
+    logging.basicConfig(
+        filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT
+    )
+    # for large objects; the system's temporary folder may be in memory
+    tempfile.tempdir = str(state.make("objects"))
+    # not an Event: its lock may be held by the very wait that a signal interrupts, and set() would
+    # wait for it for ever
+    stop = queue.SimpleQueue[None]()
+    gc.disable()  # until moto is loaded, see keep_what_is_loaded
+    share_service_models()
+
+    # moto reads the environment when it is imported
+    from shoal_local.server import Emulator, Options
+
+    keep_what_is_loaded()
+    on_signals(lambda: stop.put(None))
+    first, *others = options.account or [DEFAULT_ACCOUNT]
+    region, *other_regions = options.region or [DEFAULT_REGION]
+    settings = Options(
+        state.folder,
+        first,
+        region,
+        options.port,
+        options.accelerators,
+        images=dict(options.image),
+        schedule_speed=options.schedule_speed,
+        hosting_speed=options.hosting_speed,
+        enforce_iam=options.enforce_iam,
+        others=tuple(others),
+        other_regions=tuple(other_regions),
+        faults=options.faults,
+        durations=dict(options.duration),
+    )
+    emulator = Emulator(settings)
+    try:
+        emulator.start()
+        gc.enable()
+        print(json.dumps(emulator.description()), flush=True)
+        # With a limit: where the kernel gives the signal to another thread, nothing wakes this one
+        # to run the handler.
+        while True:
+            with suppress(queue.Empty):
+                stop.get(timeout=STOP_LOOK_S)
+                break
+    finally:
+        emulator.close()
+    return 0
+
+
+def allow_open_files() -> None:
+    """Raise the limit of open files, which is often 1024: each large object or part is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = min(hard, MAX_OPEN_FILES)
+    if soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def require_evaluator() -> None:
+    """Raise EmulatorError when the evaluator of IAM policies is not installed."""
+    from shoal_local.control.authorization.evaluator import HOW_TO_INSTALL, PACKAGE, installed
+
+    if not installed():
+        raise EmulatorError(f"--enforce-iam needs the npm package {PACKAGE}: {HOW_TO_INSTALL}")
+
+
+def share_service_models() -> None:
+    """Read botocore's tables once: each session has a loader of its own, which lists hundreds of
+    folders and reads what the others have read.
+    """
+    import botocore.loaders
+
+    botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
+
+
+def keep_what_is_loaded() -> None:
+    """Collect the garbage of loading, and exclude the rest from every later collection.
+
+    What is loaded stays to the end, and a collection through all of it took 0.4 s, in which no
+    request was answered.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def on_signals(act: Callable[[], object]) -> None:
+    """Call `act` when the emulator is asked to stop."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: act())
+
+
+def isolate() -> None:
+    """Forget the user's AWS settings and proxies and set moto's, so that nothing in this process
+    reaches AWS or reads its credentials.
+    """
+    for name in [
+        name
+        for name in os.environ
+        if name.startswith(("AWS_", "MOTO_")) or name.lower().endswith("_proxy")
+    ]:
+        del os.environ[name]
+    os.environ.update(
+        {
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
+            "MOTO_DISABLE_GLOBAL_CORS": "true",
+            "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
+            # the emulator calls itself; a system may set a proxy without a variable
+            "NO_PROXY": "*",
+            "TZ": "UTC",
+        }
+    )
+    time.tzset()
+
+
+READ_FIRST = (
+    "AWS_DEFAULT_PROFILE",
+    "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_SECURITY_TOKEN",
+    "AWS_SESSION_TOKEN",
+)
+"""Variables with which a client would miss shoal-local, or reach it with another account's keys."""
+
+
+def env(options: argparse.Namespace) -> int:
+    """Print lines for a shell: `variables=$(shoal-local env) && eval "$variables"`.
+
+    What the caller has set and clients would read first is unset.
+    """
+    state = State(options.state_dir.resolve())
+    running = state.running()
+    if running is None:
+        raise EmulatorError(f"no emulator runs with {state.folder}")
+    account = options.account or running["account"]
+    if account not in running["accounts"]:
+        played = ", ".join(running["accounts"])
+        raise EmulatorError(f"the emulator does not play account {account}; it plays {played}")
+    variables = {
+        "AWS_ENDPOINT_URL": running["endpoint"],
+        "AWS_ENDPOINT_URL_S3": running["endpoint"],
+        "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": running["endpoint"],
+        "AWS_ACCESS_KEY_ID": f"AKIA{account}ROOT",
+        "AWS_SECRET_ACCESS_KEY": running["secret_access_key"],
+        "AWS_DEFAULT_REGION": running["region"],
+    }
+    for name in sorted(os.environ.keys() - variables.keys()):
+        if name in READ_FIRST or name.startswith("AWS_ENDPOINT_URL_"):
+            print(f"unset {name}")
+    for name, value in variables.items():
+        print(f"export {name}={shlex.quote(value)}")
+    return 0
+
+
+def status(options: argparse.Namespace) -> int:
+    running = State(options.state_dir.resolve()).running()
+    shown = {key: value for key, value in (running or {}).items() if key != "secret_access_key"}
+    print(json.dumps(shown or {"running": False}))
+    return 0 if running else 3
+
+
+def down(options: argparse.Namespace) -> int:
+    stopped = State(options.state_dir.resolve()).stop(STOP_LIMIT_S)
+    print(json.dumps({"stopped": stopped}))
+    return 0
+
+
+COMMANDS = {"serve": serve, "env": env, "status": status, "down": down}
+
+if __name__ == "__main__":
+    sys.exit(main())

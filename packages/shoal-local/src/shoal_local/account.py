@@ -1,0 +1,267 @@
+"""One emulated account in one region: its control plane, its SageMaker and their state.
+
+The accounts of a process meet only over the API. A request goes to the account that its access key
+belongs to. A request about another account's resource goes to that account, if the policies there
+allow it (see `authorization`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from shoal_local.context import ServiceContext
+from shoal_local.control.authorization.account import AccountState
+from shoal_local.control.authorization.authorizer import Authorizer
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.authorization.simulation import Simulator
+from shoal_local.control.cloudformation.service import CloudFormation
+from shoal_local.control.events.events import Events
+from shoal_local.control.fsx.filesystems import FileSystems
+from shoal_local.control.fsx.service import Fsx
+from shoal_local.control.functions.invoker import Invoker
+from shoal_local.control.functions.mappings import EventSources
+from shoal_local.control.functions.service import Functions
+from shoal_local.control.functions.tags import FunctionTags
+from shoal_local.control.http.iam_request import account_of
+from shoal_local.control.http.protocol import Answer
+from shoal_local.control.http.request_log import RequestLog
+from shoal_local.control.identity.clients import Clients, root_of
+from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.policy_guards import PolicyGuards
+from shoal_local.control.metrics import metric_store
+from shoal_local.control.metrics.alarms import Alarms
+from shoal_local.control.routing import unsupported_requests
+from shoal_local.control.routing.moto_routing import MotoApplication
+from shoal_local.control.routing.sagemaker import Gateway, SageMaker
+from shoal_local.control.routing.service_router import (
+    RawHandler,
+    Service,
+    ServiceRouter,
+    with_guards,
+)
+from shoal_local.control.s3.object_guards import ObjectGuards
+from shoal_local.control.scheduler.service import Scheduler
+from shoal_local.control.stores.autoscaling import AutoScaling
+from shoal_local.control.stores.codebuild import BuildProjects
+from shoal_local.control.stores.image_registries import Registries
+from shoal_local.control.stores.quotas import Quotas
+from shoal_local.faults import Faults
+from shoal_local.metrics import Measurement
+from shoal_local.processes import ProcessRegistry
+from shoal_local.sagemaker.service import SageMakerService
+from shoal_local.sagemaker.settings import Settings
+
+SAGEMAKER = "sagemaker.amazonaws.com"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all accounts of a region share: address, settings, request log and evaluator.
+
+    `regions` are those that the emulator has, the first of which answers for what has no region.
+    """
+
+    region: str
+    regions: Sequence[str]
+    secret: str
+    """The secret access key of every account's root."""
+    endpoint_url: Callable[[], str]
+    registry: ProcessRegistry
+    evaluator: Evaluator
+    requests: RequestLog
+    settings: Settings
+    faults: Faults
+    schedule_speed: float
+    enforce_iam: bool
+    paths: Callable[[dict[str, Any]], Answer | None]
+    moto: MotoApplication = field(default_factory=MotoApplication)
+
+
+class Account:
+    """The account `number`; its constructor wires the parts, and every part gets the others as
+    arguments.
+
+    `others` are the emulator's accounts in the same region by number; this account is added once it
+    exists. `folder` holds the account's files there. `first` is the account in the first region,
+    None for that one itself.
+    """
+
+    def __init__(
+        self,
+        number: str,
+        folder: Path,
+        shared: Shared,
+        others: Mapping[str, Account],
+        first: Account | None = None,
+    ) -> None:
+        self.number, self.region = number, shared.region
+        self._folder, self._shared, self._others = folder, shared, others
+        root = root_of(number, shared.secret)
+        self.identity: Identity = (
+            replace(first.identity, region=shared.region)
+            if first
+            else Identity(number, shared.region, root)
+        )
+        self.clients = Clients(shared.endpoint_url, shared.region, root)
+        self.invoker = Invoker(
+            self.identity, self.clients, shared.registry, folder / "lambda", shared.faults
+        )
+        self.functions = Functions(self.identity, self.clients, self.invoker, folder / "lambda")
+        self.sources = EventSources(
+            self.identity,
+            self.clients,
+            self.functions,
+            lambda role, action, resource: self.authorizer.role_may(role, action, resource),
+        )
+        self.events = Events(
+            self.identity, self.clients, self.functions, shared.schedule_speed, shared.faults
+        )
+        self.scheduler = Scheduler(
+            self.identity, self.clients, self._measure, shared.schedule_speed
+        )
+        self.alarms = Alarms(
+            number, shared.region, shared.settings.hosting_speed, shared.schedule_speed
+        )
+        self.autoscaling = AutoScaling(self.identity, self.clients)
+        self.fsx = Fsx(FileSystems(self.identity, self.clients, folder / "fsx"))
+        self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
+        self.state = self._state()
+        self.authorizer: Authorizer = Authorizer(
+            self.identity, self.state, shared.evaluator, shared.requests, shared.enforce_iam
+        )
+        self.cloudformation = CloudFormation(
+            self.identity, self.clients, self.functions, shared.endpoint_url
+        )
+        self.projects, self.quotas = BuildProjects(self.identity), Quotas(self.identity)
+        self.registries = Registries(self.identity)
+        self.router = self._service_router()
+
+    @property
+    def closing(self) -> tuple[Callable[[], object], ...]:
+        """Return what stops the account, in the order in which parts use each other. The server
+        must answer meanwhile.
+        """
+        parts = (
+            self.cloudformation,
+            self.scheduler,
+            self.events,
+            self.sagemaker,
+            self.invoker,
+            self.sources,  # a poller waits for its function, which the invoker kills
+        )
+        return (self.sources.stop, *(part.close for part in parts))
+
+    def context(self) -> ServiceContext:
+        """Return the control plane as a service of this account sees it."""
+        return ServiceContext(
+            account=self.number,
+            region=self._shared.region,
+            state_dir=self._folder,
+            processes=self._shared.registry,
+            endpoint_url=self._shared.endpoint_url,
+            clients=self.clients,
+            emit_event=self._emit,
+            role_credentials=lambda role_arn, session_name: self.identity.service_credentials(
+                role_arn, session_name, SAGEMAKER
+            ),
+            measure=self._measure,
+            mount=self.fsx.mount,
+            on_behalf=lambda kind, name, request, credentials: self.authorizer.check_service_role(
+                kind, name, request, credentials
+            ),
+            model_package=self._model_package,
+            faults=self._shared.faults,
+        )
+
+    def _measure(self, measurements: Iterable[Measurement]) -> None:
+        metric_store.keep(self.number, self._shared.region, measurements)
+
+    def _emit(self, entry: Mapping[str, Any]) -> None:
+        self.autoscaling.on_event(entry)
+        self.events.emit(entry)
+
+    def _model_package(self, arn: str) -> Mapping[str, Any]:
+        """Return DescribeModelPackage of the account in the ARN.
+
+        A plain name, or the ARN of an account that is not emulated, is looked up in this account.
+        """
+        owner = self._others.get(account_of(arn), self)
+        return owner.sagemaker.handle(
+            "DescribeModelPackage", {"ModelPackageName": arn}, self.identity.root_arn
+        )
+
+    def _state(self) -> AccountState:
+        return AccountState(
+            self.number,
+            self._shared.region,
+            self.functions,
+            lambda operation, request: self.sagemaker.handle(
+                operation, request, self.identity.root_arn
+            ),
+            lambda number: self._others[number].state if number in self._others else None,
+            self.autoscaling.has_target,
+        )
+
+    def _service_router(self) -> ServiceRouter:
+        tagging = FunctionTags(self.functions, self.sources)
+        services = {
+            **{
+                name: Service({}, guards=guards)
+                for name, guards in unsupported_requests.GUARDS.items()
+            },
+            "cloudwatch": Service(
+                {},
+                guards={
+                    **unsupported_requests.GUARDS["cloudwatch"],
+                    "DescribeAlarms": self.alarms.guard,
+                },
+            ),
+            "sts": Service(self.identity.operations, complete=True),
+            "iam": Service(
+                Simulator(self.state, self._shared.evaluator).operations,
+                guards=self.identity.guards,
+            ),
+            "events": Service(self.events.operations, guards=self.events.guards),
+            "lambda": Service(
+                {**self.functions.operations, **self.sources.operations, **tagging.operations},
+                complete=True,
+            ),
+            "cloudformation": Service(self.cloudformation.operations, complete=True),
+            "fsx": Service(self.fsx.operations, complete=True),
+            "application-autoscaling": Service(
+                self.autoscaling.operations, complete=True, keeps=True
+            ),
+            "scheduler": Service(self.scheduler.operations, complete=True),
+            "codebuild": Service(self.projects.operations, complete=True, keeps=True),
+            "service-quotas": Service(self.quotas.operations, complete=True, keeps=True),
+            "ecr": Service(
+                {"BatchGetImage": self.registries.get_images},
+                guards=unsupported_requests.GUARDS["ecr"],
+            ),
+        }
+        services = with_guards(services, PolicyGuards(self.identity, self._others.keys()).guards)
+        services = with_guards(services, {"s3": ObjectGuards(self.state).guards})
+        raw: dict[str, RawHandler] = {
+            "sagemaker": Gateway(self._sagemaker_of, self.authorizer),
+        }
+        shared = self._shared
+        return ServiceRouter(
+            self.identity,
+            shared.requests,
+            shared.moto,
+            services,
+            self.authorizer,
+            self._services_of,
+            raw=raw,
+            paths=shared.paths,
+            regions=shared.regions,
+        )
+
+    def _sagemaker_of(self, number: str) -> SageMaker:
+        return self._others[number].sagemaker
+
+    def _services_of(self, number: str) -> Mapping[str, Service]:
+        return self._others[number].router.services

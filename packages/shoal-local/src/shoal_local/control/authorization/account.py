@@ -1,0 +1,362 @@
+"""The resources and principals of an account, read from the services' own state.
+
+These are encryption keys, tags, networks, resource policies, and the policies of roles and users.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from moto.backends import get_backend
+from moto.core.exceptions import ServiceException
+from moto.ecr.models import ecr_backends
+from moto.iam.models import ManagedPolicy, iam_backends
+from moto.kms.models import kms_backends
+from moto.s3.models import s3_backends
+from moto.secretsmanager.models import secretsmanager_backends
+from moto.sns.models import sns_backends
+from moto.sqs.models import sqs_backends
+
+from shoal_local.control.authorization.evaluator import Policies, Policy
+from shoal_local.control.functions.service import Functions
+from shoal_local.control.http.iam_request import ContextValue, Question, account_of
+from shoal_local.errors import AwsError
+
+PARTITION = "aws"
+Tags = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class AccountState:
+    """One account in one region.
+
+    `sagemaker(operation, request)` answers SageMaker's operations, with AwsError for a resource
+    that does not exist. `state_of(number)` returns the state of an account of this emulator, None
+    for any other. `is_scaled(endpoint)` returns whether Application Auto Scaling has a target of
+    the endpoint.
+    """
+
+    account: str
+    region: str
+    functions: Functions
+    sagemaker: Callable[[str, dict[str, Any]], Mapping[str, Any]]
+    state_of: Callable[[str], AccountState | None]
+    is_scaled: Callable[[str], bool]
+
+    def owner(self, resource: str) -> str:
+        """Return the account that owns the resource.
+
+        It is the account in the ARN, or the bucket's owner; without either, it is this account.
+        """
+        if resource.startswith("arn:aws:s3:::"):
+            return _owner_of_bucket(resource.split(":")[5].partition("/")[0]) or self.account
+        account = account_of(resource)
+        return account if account.isdigit() else self.account
+
+    def _bucket(self, name: str) -> Any:
+        owner = _owner_of_bucket(name)
+        return s3_backends[owner][PARTITION].buckets.get(name) if owner else None
+
+    def key_of_bucket(self, bucket: str) -> str | None:
+        key = (
+            self._encryption(bucket)
+            .get("ApplyServerSideEncryptionByDefault", {})
+            .get("KMSMasterKeyID")
+        )
+        return self._key_arn(str(key), _owner_of_bucket(bucket)) if key else None
+
+    def has_bucket_key(self, bucket: str) -> bool:
+        return str(self._encryption(bucket).get("BucketKeyEnabled", "")).lower() == "true"
+
+    def _encryption(self, bucket: str) -> Mapping[str, Any]:
+        """Return the default encryption rule of a bucket, {} when it has none."""
+        stored = self._bucket(bucket)
+        rule = (stored.encryption or {}).get("Rule", {}) if stored else {}
+        return rule if isinstance(rule, Mapping) else {}
+
+    def key_of_object(self, bucket: str, key: str) -> str | None:
+        stored_bucket = self._bucket(bucket)
+        stored_object = stored_bucket.keys.get(key) if stored_bucket else None
+        if stored_object is None:
+            return None
+        key_id = getattr(stored_object, "kms_key_id", None)
+        if key_id:
+            return self._key_arn(str(key_id), _owner_of_bucket(bucket))
+        return self.key_of_bucket(bucket)
+
+    def key_of_queue(self, name: str) -> str | None:
+        queue = sqs_backends[self.account][self.region].queues.get(name)
+        key = getattr(queue, "kms_master_key_id", None)
+        return self.key_arn(str(key)) if key else None
+
+    def key_of_endpoint_config(self, name: str) -> str | None:
+        try:
+            key = self.sagemaker("DescribeEndpointConfig", {"EndpointConfigName": name}).get(
+                "KmsKeyId"
+            )
+        except AwsError:
+            return None
+        return self.key_arn(str(key)) if key else None
+
+    def key_arn(self, key: str) -> str:
+        return self._key_arn(key, None)
+
+    def _key_arn(self, key: str, account: str | None) -> str:
+        """Return the ARN of a key of `account` (None: this one) by its id, ARN or alias."""
+        backend = kms_backends[account_of(key) or account or self.account][self.region]
+        alias = backend.get_alias_name(key)
+        # moto fails on an alias that does not exist, instead of returning nothing.
+        key_id = (
+            backend.get_key_id_from_alias(alias)
+            if alias.startswith("alias/")
+            else backend.get_key_id(key)
+        )
+        return str(backend.keys[key_id].arn) if key_id in backend.keys else key
+
+    def secret_arn(self, name: str) -> str | None:
+        secret = secretsmanager_backends[self.account][self.region].secrets.get(name)
+        return str(secret.arn) if secret else None
+
+    def vpc_of(self, id_: str) -> str | None:
+        backend = _ec2(self.account, self.region)
+        subnets = {
+            subnet.id: subnet.vpc_id
+            for zone in backend.subnets.values()
+            for subnet in zone.values()
+        }
+        groups = {
+            group.id: group.vpc_id for vpc in backend.groups.values() for group in vpc.values()
+        }
+        tables = {table.id: table.vpc_id for table in backend.route_tables.values()}
+        return next(
+            (str(vpc_ids[id_]) for vpc_ids in (subnets, groups, tables) if vpc_ids.get(id_)), None
+        )
+
+    def s3_gateway_policy(self, subnets: Sequence[str]) -> Policy | None:
+        """Return the policy of the gateway endpoint that routes the first of the subnets to S3.
+
+        None without such an endpoint: there the way to S3, if any, has no policy.
+        """
+        if not subnets:
+            return None
+        backend = _ec2(self.account, self.region)
+        tables = [
+            table
+            for table in backend.route_tables.values()
+            if subnets[0] in table._associations.values()
+        ]
+        # A subnet without a table of its own has its VPC's main one.
+        vpc = self.vpc_of(subnets[0])
+        main = (each for each in backend.route_tables.values() if each.main_association_id)
+        tables = tables or [table for table in main if table.vpc_id == vpc]
+        ids = {table.id for table in tables}
+        for gateway in backend.vpc_end_points.values():
+            if gateway.service_name.endswith(".s3") and ids & set(gateway.route_table_ids or ()):
+                return _document(gateway.policy_document)
+        return None
+
+    def tags(self, arn: str) -> Tags:
+        owner = self.owner(arn)
+        if owner != self.account:
+            other = self.state_of(owner)
+            return other.tags(arn) if other else {}
+        service = arn.split(":")[2] if arn.startswith("arn:") else ""
+        readers: Mapping[str, Callable[[str], Tags]] = {
+            "sagemaker": self._sagemaker_tags,
+            "ec2": self._ec2_tags,
+            "iam": self._role_tags,
+        }
+        try:
+            return readers[service](arn) if service in readers else {}
+        except (AwsError, ServiceException, KeyError):
+            return {}
+
+    def _sagemaker_tags(self, arn: str) -> Tags:
+        tags = self.sagemaker("ListTags", {"ResourceArn": arn}).get("Tags", [])
+        return {str(tag["Key"]): str(tag["Value"]) for tag in tags}
+
+    def _ec2_tags(self, arn: str) -> Tags:
+        return dict(_ec2(self.account, self.region).tags.get(arn.rpartition("/")[2], {}))
+
+    def _role_tags(self, arn: str) -> Tags:
+        role = self._role(arn.rpartition("/")[2])
+        tags: Any = (role.tags if role else None) or []
+        pairs = tags.values() if isinstance(tags, Mapping) else tags
+        return {str(pair["Key"]): str(pair["Value"]) for pair in pairs}
+
+    def policies(
+        self, principal_arn: str, question: Question, session: Policy | None = None
+    ) -> Policies:
+        """Return the policies for this role session or user and for the question's resource."""
+        identity, boundary = self._identity_policies(principal_arn)
+        return Policies(identity, boundary, self.policy_on(question), session)
+
+    def policy_on(self, question: Question) -> Policy | None:
+        """Return the policy on the question's resource, in the account that owns it.
+
+        A repository without a policy is open to its own account only. The evaluator takes a
+        repository of an account that this emulator does not have for AWS's, which are open.
+        """
+        owner = self.owner(question.resource)
+        state = self if owner == self.account else self.state_of(owner)
+        if state is None:
+            return None
+        policy = state.resource_policy(question)
+        if policy is None and question.service == "ecr":
+            return _policy_of_account(owner)
+        return policy
+
+    def _role(self, name: str) -> Any:
+        return next(
+            (
+                role
+                for role in iam_backends[self.account][PARTITION].roles.values()
+                if role.name == name
+            ),
+            None,
+        )
+
+    def caller_context(self, caller_arn: str) -> dict[str, ContextValue]:
+        """Return `aws:PrincipalArn` of a role session.
+
+        A role's ARN has the role's path, the ARN of its session does not.
+        """
+        kind, _, name = caller_arn.split(":")[5].partition("/")
+        role = self._role(name.partition("/")[0]) if kind == "assumed-role" else None
+        return {"aws:PrincipalArn": str(role.arn)} if role else {}
+
+    def entity(self, arn: str) -> Any:
+        """Return moto's role, user or group of this ARN; None if there is none."""
+        backend = iam_backends[self.account][PARTITION]
+        entities: list[Any] = [
+            *backend.roles.values(),
+            *backend.users.values(),
+            *backend.groups.values(),
+        ]
+        return next((each for each in entities if each.arn == arn), None)
+
+    def _identity_policies(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
+        kind, _, name = principal_arn.split(":")[5].partition("/")
+        if kind == "assumed-role":
+            return self.policies_of(self._role(name.partition("/")[0]))
+        return self.policies_of(self.entity(principal_arn))
+
+    def policies_of(self, entity: Any) -> tuple[Mapping[str, Policy], Policy | None]:
+        """Return the policies of a role, user or group by name, a user's groups' with them, and
+        its permissions boundary.
+        """
+        backend = iam_backends[self.account][PARTITION]
+        groups = [group for group in backend.groups.values() if entity in group.users]
+        holders = [entity, *groups] if entity else []
+        identity = dict(policy for holder in holders for policy in _named_policies(holder))
+        boundary = getattr(entity, "permissions_boundary_arn", None)
+        if boundary not in backend.managed_policies:
+            return identity, None
+        return identity, _default_version(backend.managed_policies[boundary])
+
+    def resource_policy(self, question: Question) -> Policy | None:
+        """Return the policy on a resource of this account.
+
+        None when its service has no such policies, or the resource does not exist.
+        """
+        readers: Mapping[str, Callable[[str], Any]] = {
+            "s3": self._bucket_policy,
+            "kms": self._key_policy,
+            "sqs": self._queue_policy,
+            "sns": self._topic_policy,
+            "ecr": self._repository_policy,
+            "lambda": self._function_policy,
+            "sts": self._trust_policy,
+            "sagemaker": self._group_policy,
+        }
+        read = readers.get(question.service)
+        policy = read(question.resource) if read and question.resource != "*" else None
+        document = _document(policy) if policy else None
+        return document if document and document.get("Statement") else None
+
+    def _bucket_policy(self, arn: str) -> Any:
+        bucket = self._bucket(arn.split(":")[5].partition("/")[0])
+        return bucket.policy if bucket else None
+
+    def _key_policy(self, arn: str) -> Any:
+        key = kms_backends[self.account][self.region].keys.get(arn.rpartition("/")[2])
+        return key.policy if key else None
+
+    def _queue_policy(self, arn: str) -> Any:
+        queue = sqs_backends[self.account][self.region].queues.get(arn.rpartition(":")[2])
+        return queue.policy if queue else None
+
+    def _topic_policy(self, arn: str) -> Any:
+        topic = sns_backends[self.account][self.region].topics.get(arn)
+        return topic.policy if topic else None
+
+    def _repository_policy(self, arn: str) -> Any:
+        repository = ecr_backends[self.account][self.region].repositories.get(arn.partition("/")[2])
+        return repository.policy if repository and repository.arn == arn else None
+
+    def _function_policy(self, arn: str) -> Any:
+        try:
+            return self.functions.get(arn).policy_document
+        except AwsError:
+            return None
+
+    def _trust_policy(self, arn: str) -> Any:
+        role = self._role(arn.rpartition("/")[2])
+        return role.assume_role_policy_document if role else None
+
+    def _group_policy(self, arn: str) -> Any:
+        """Return the policy of a model package group, which is about the group and its versions."""
+        kind, _, path = arn.split(":", 5)[5].partition("/")
+        if kind not in {"model-package-group", "model-package"}:
+            return None
+        try:
+            return self.sagemaker(
+                "GetModelPackageGroupPolicy", {"ModelPackageGroupName": path.partition("/")[0]}
+            )["ResourcePolicy"]
+        except AwsError:
+            return None
+
+
+def _owner_of_bucket(name: str) -> str | None:
+    """Return the account of a bucket; all accounts share one namespace of buckets."""
+    partition_and_account = s3_backends.bucket_accounts.get(name)
+    return partition_and_account[1] if partition_and_account else None
+
+
+def _policy_of_account(account: str) -> Policy:
+    """Return the policy of a repository that has none: its own account may do everything."""
+    return {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": {"AWS": account}, "Action": "ecr:*"}],
+    }
+
+
+def _named_policies(holder: Any) -> list[tuple[str, Policy]]:
+    """Return the inline and managed policies of a role, user or group, by name."""
+    managed = {policy.name: _default_version(policy) for policy in holder.managed_policies.values()}
+    return [
+        *managed.items(),
+        *((name, _document(document)) for name, document in holder.policies.items()),
+    ]
+
+
+def _default_version(policy: ManagedPolicy) -> Policy:
+    """Return the default version of a managed policy."""
+    return _document(next(version.document for version in policy.versions if version.is_default))
+
+
+def _document(policy: Any) -> Policy:
+    """Return a policy as a document; moto keeps some as text."""
+    return dict(policy if isinstance(policy, Mapping) else json.loads(policy))
+
+
+def _ec2(account: str, region: str) -> Any:
+    """Return moto's EC2.
+
+    It is not imported with this module: it reads a hundred files of instance types, the larger part
+    of an emulator's start.
+    """
+    return get_backend("ec2")[account][region]

@@ -1,0 +1,266 @@
+"""Asks IAM about every request.
+
+The questions are always recorded with the request. A resource of another account can be reached
+only if a policy on it allows the caller. With `enforce`, the caller's own policies must allow every
+request, too, as must the policy of the S3 gateway endpoint of the VPC that the caller's host is in.
+A refusal has the words and the error code of its service.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shoal_local.context import RoleCredentials
+from shoal_local.control.authorization.account import AccountState
+from shoal_local.control.authorization.evaluator import (
+    PACKAGE,
+    Decision,
+    Evaluator,
+    Policies,
+    Policy,
+    installed,
+)
+from shoal_local.control.authorization.rule_input import RuleInput
+from shoal_local.control.authorization.rules import UnmappedError, questions
+from shoal_local.control.authorization.service_role_actions import (
+    service_role_questions,
+    subnets_of,
+)
+from shoal_local.control.http.iam_request import ANY, OWNER, Question, account_of
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.request_log import RequestLog
+from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.policies import allows
+from shoal_local.errors import AwsError, EmulatorError
+
+# The code and status of a refusal. Other services, which speak JSON, say AccessDeniedException.
+ERROR_CODES: Mapping[str, tuple[str, int]] = {
+    **dict.fromkeys(
+        ("s3", "iam", "sts", "cloudformation", "cloudwatch", "sqs"), ("AccessDenied", 403)
+    ),
+    "sns": ("AuthorizationError", 403),
+    "ec2": ("UnauthorizedOperation", 403),
+    "lambda": ("AccessDeniedException", 403),
+}
+# Services with resources that other accounts can use if a policy on them allows it. The account
+# that owns the resource answers such a request.
+SHARED_SERVICES = frozenset({"s3", "kms", "sqs", "sns", "ecr", "sts", "sagemaker", "lambda"})
+ALLOW_ALL: Mapping[str, Policy] = {
+    "unlimited": {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}],
+    }
+}
+MALFORMED_REQUEST = (AttributeError, TypeError, KeyError, IndexError, ValueError)
+"""Errors of rules for a request of the wrong shape, which its service refuses later."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Authorizer:
+    """Authorizes the requests of one account.
+
+    The account's root may do everything, as on AWS without an organization.
+    """
+
+    identity: Identity
+    state: AccountState
+    evaluator: Evaluator
+    requests: RequestLog
+    enforce: bool = False
+    _subnets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of the hosts that hold a role's credentials, by the access key's id."""
+
+    def with_questions(self, call: ApiCall) -> ApiCall:
+        """Return the call with its questions, None when nobody knows them.
+
+        Ask before the request is answered: its changes must not change the questions.
+        """
+        try:
+            return replace(
+                call,
+                questions=tuple(
+                    self._with_owner(question) for question in questions(call, self.state)
+                ),
+            )
+        except (UnmappedError, *MALFORMED_REQUEST):
+            return replace(call, questions=None)
+
+    def _with_owner(self, question: Question) -> Question:
+        """Return the question with the owner of its resource, if that is another account that the
+        ARN does not name.
+        """
+        owner = self.state.owner(question.resource)
+        if owner == self.state.account or account_of(question.resource):
+            return question
+        return replace(question, context={**question.context, OWNER: owner})
+
+    def in_owner_account(self, call: ApiCall) -> ApiCall:
+        """Return the call with the account that answers it.
+
+        It is the account that owns the resource, if this emulator has it and its service can share
+        resources.
+        """
+        if call.service not in SHARED_SERVICES:
+            return replace(call, account=self.state.account)
+        first = next(iter(call.questions or ()), None)
+        resource = first.resource if first else ANY
+        # The first question about a copy in S3 is about its source.
+        if call.service == "s3" and call.parameters.get("Bucket"):
+            resource = f"arn:aws:s3:::{call.parameters['Bucket']}"
+        owner = self.state.owner(resource)
+        return replace(call, account=owner if self.state.state_of(owner) else self.state.account)
+
+    def check(self, call: ApiCall) -> None:
+        """Raise AwsError if the caller may not do this, or if nobody knows what it needs.
+
+        The call must have its questions (`with_questions`).
+        """
+        if not call.access_key_id:  # nobody signed it, and no bucket here is public
+            raise refusal(call.service, "Access Denied")
+        unlimited = not self.enforce or call.caller_arn == self.identity.root_arn
+        if call.questions is None and not unlimited:
+            raise refusal(
+                call.service,
+                f"{UnmappedError(call)}; with --enforce-iam only the account's root may call it",
+            )
+        for question in call.questions or ():
+            if unlimited and self._is_open(question):
+                continue
+            decision = self._decide(call, question, unlimited=unlimited)
+            if not decision.allowed:
+                raise refusal(call.service, denial_message(call.caller_arn, question, decision))
+        self._check_packages(call)
+
+    def _is_open(self, question: Question) -> bool:
+        """Return whether a caller who may do everything needs no policy on the resource: it is its
+        own account's, or an image of an account that is not emulated, as AWS's own are.
+        """
+        owner = self.state.owner(question.resource)
+        is_foreign_image = question.service == "ecr" and self.state.state_of(owner) is None
+        return owner == self.state.account or is_foreign_image
+
+    def _check_packages(self, call: ApiCall) -> None:
+        """Raise AwsError if a model may not be created from another account's package.
+
+        The policy of the package's group must allow `sagemaker:CreateModel` on the package. Source:
+        SageMaker developer guide, "Deploy a model version from a different account". The service
+        authorization reference has no such resource for CreateModel, so the caller's own policies
+        are not asked.
+        """
+        if (call.service, call.operation) != ("sagemaker", "CreateModel"):
+            return
+        for arn in packages_in(call.parameters):
+            if self.state.owner(arn) == self.state.account:
+                continue
+            question = Question("sagemaker:CreateModel", arn)
+            policy = self.state.policy_on(question)
+            principal = self.identity.caller_principal(call.caller_arn)
+            if policy is None or not allows(
+                policy, principal, question.action, arn, principal.context
+            ):
+                reason = "because no resource-based policy allows the sagemaker:CreateModel action"
+                decision = Decision(False, False, (), reason)
+                raise refusal(call.service, denial_message(call.caller_arn, question, decision))
+
+    def check_service_role(
+        self, kind: str, name: str, request: Mapping[str, Any], credentials: RoleCredentials
+    ) -> None:
+        """Record what SageMaker itself does with a role's credentials, each as a request.
+
+        Raise AwsError for the first that the role may not do.
+        """
+        caller = self.identity.caller_arn(credentials.access_key_id)
+        self._subnets[credentials.access_key_id] = subnets_of(kind, request)
+        origin = ApiCall(
+            "sagemaker", "", self.state.region, caller, request, credentials.access_key_id
+        )
+        for question in service_role_questions(kind, name, RuleInput(origin, self.state)):
+            service, _, operation = question.action.partition(":")
+            call = replace(
+                origin, service=service, operation=operation, parameters={}, questions=(question,)
+            )
+            try:
+                self.check(call)
+            except AwsError as error:
+                self.requests.record(call, error.http_status, error.code)
+                raise refusal("sagemaker", error.message) from error
+            self.requests.record(call, 200)
+
+    def role_may(self, credentials: RoleCredentials, action: str, resource: str) -> bool:
+        """Return whether a role may do an action, with `--enforce-iam` or without.
+
+        That is for services that ask before they take a role. Without `--enforce-iam` and without
+        the evaluator, which is no Python package, every role may.
+        """
+        if not self.enforce and not installed():
+            log.warning("not checked whether a role may %s: %s is not installed", action, PACKAGE)
+            return True
+        caller = self.identity.caller_arn(credentials.access_key_id)
+        service = action.partition(":")[0]
+        call = ApiCall(
+            service, "", self.state.region, caller, access_key_id=credentials.access_key_id
+        )
+        return self._decide(call, Question(action, resource), unlimited=False).allowed
+
+    def _decide(self, call: ApiCall, question: Question, *, unlimited: bool) -> Decision:
+        policies = (
+            Policies(ALLOW_ALL, resource=self.state.policy_on(question))
+            if unlimited
+            else self.state.policies(
+                call.caller_arn, question, self.identity.session_policy(call.access_key_id)
+            )
+        )
+        subnets = self._subnets.get(call.access_key_id, ()) if question.service == "s3" else ()
+        question = replace(
+            question, context={**self.state.caller_context(call.caller_arn), **question.context}
+        )
+        try:
+            return self.evaluator.decide(
+                question,
+                call.caller_arn,
+                policies.identity,
+                policies.boundary,
+                policies.resource,
+                policies.session,
+                self.state.s3_gateway_policy(subnets),
+            )
+        except EmulatorError as error:  # better a refusal by name than a permission by accident
+            raise refusal(call.service, str(error)) from error
+
+
+def packages_in(request: Mapping[str, Any]) -> list[str]:
+    """Return the ARNs of the model packages that a CreateModel request names."""
+    more = request.get("Containers")
+    containers = [
+        request.get("PrimaryContainer") or {},
+        *(more if isinstance(more, list) else []),
+    ]
+    names = [
+        str(container.get("ModelPackageName", ""))
+        for container in containers
+        if isinstance(container, Mapping)
+    ]
+    return [name for name in names if name.startswith("arn:")]
+
+
+def denial_message(caller_arn: str, question: Question, decision: Decision) -> str:
+    """Return AWS's sentence about a denied request; S3 quotes the resource, EC2 says it twice."""
+    resource = f'"{question.resource}"' if question.service == "s3" else question.resource
+    prefix = (
+        "You are not authorized to perform this operation. " if question.service == "ec2" else ""
+    )
+    return (
+        f"{prefix}User: {caller_arn} is not authorized to perform: {question.action} on resource:"
+        f" {resource} {decision.reason}"
+    )
+
+
+def refusal(service: str, message: str) -> AwsError:
+    """Return the message as the service's own error."""
+    code, status = ERROR_CODES.get(service, ("AccessDeniedException", 400))
+    return AwsError(code, message, status)

@@ -1,0 +1,176 @@
+"""A question as a rule file has it, which the parameters of a call complete."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import jmespath
+from jmespath.parser import ParsedResult
+
+from shoal_local.control.authorization.rule_functions import FUNCTIONS, RuleFunctions
+from shoal_local.control.authorization.rule_input import RuleInput
+from shoal_local.control.http.iam_request import ANY, ContextValue, Question
+
+FIELD = re.compile(r"\{([^{}]+)\}")
+Tags = Literal["both", "request", "resource", "none"]
+
+
+class Scope:
+    """The variables of a rule's expressions for one call.
+
+    They are the call's parameters, `account`, `region`, `operation`, `request_tags` (empty when
+    the call gives no tags), `first_resource` (of the rule's first question) and `each` (of
+    `for_each`).
+    """
+
+    def __init__(self, rule_input: RuleInput) -> None:
+        self.input = rule_input
+        self.options = jmespath.Options(custom_functions=_Library(rule_input))
+        self.variables: dict[str, Any] = {
+            **rule_input.call.parameters,
+            "account": rule_input.account,
+            "region": rule_input.region,
+            "operation": rule_input.call.operation,
+            "request_tags": rule_input.request_tags(),
+        }
+
+
+class _Library:
+    """The functions of an expression, as JMESPath calls them."""
+
+    def __init__(self, rule_input: RuleInput) -> None:
+        self._functions = RuleFunctions(rule_input)
+
+    def call_function(self, name: str, arguments: list[Any]) -> Any:
+        return FUNCTIONS[name](self._functions, *arguments)
+
+
+class Expression:
+    """A JMESPath expression over a scope."""
+
+    def __init__(self, text: str) -> None:
+        """Raise ValueError for an expression with an error or an unknown function."""
+        self._compiled: ParsedResult = jmespath.compile(text)
+        _check_functions(self._compiled.parsed)
+
+    def value(self, scope: Scope) -> Any:
+        return self._compiled.search(scope.variables, scope.options)
+
+
+def _check_functions(node: Any) -> None:
+    """Raise ValueError for a function that does not exist or takes other arguments."""
+    if not isinstance(node, Mapping):
+        return
+    if node["type"] == "function_expression":
+        name = node["value"]
+        if name not in FUNCTIONS:
+            raise ValueError(f"there is no function {name}()")
+        try:
+            inspect.signature(FUNCTIONS[name]).bind(None, *node["children"])
+        except TypeError as error:
+            raise ValueError(f"{name}(): {error}") from error
+    for child in node["children"]:
+        _check_functions(child)
+
+
+class Template:
+    """Text with expressions in braces."""
+
+    def __init__(self, text: str) -> None:
+        """Raise ValueError for an expression with an error."""
+        texts = FIELD.split(text)  # literal, expression, literal, ..., literal
+        self._parts: list[str | Expression] = [
+            Expression(part) if index % 2 else part for index, part in enumerate(texts)
+        ]
+        self._is_expression = len(texts) == 3 and not texts[0] and not texts[2]
+        self._ends_in_name = len(texts) > 2 and texts[-3].endswith("/") and not texts[-1]
+
+    def text(self, scope: Scope) -> str:
+        """Return the text; a value that the request does not have is `*`."""
+        return "".join(self._texts(scope))
+
+    def arn(self, scope: Scope, service: str) -> str:
+        """Return the ARN of a resource of the service, or `*`.
+
+        - A template that is one expression is the ARN.
+        - Any other may leave out the part of the ARN before the resource.
+        - If it ends in a slash and an expression, the request may name the resource by its ARN.
+        """
+        texts = self._texts(scope)
+        if self._ends_in_name and texts[-2].startswith("arn:"):
+            return texts[-2]
+        text = "".join(texts)
+        if self._is_expression or text == ANY or text.startswith("arn:"):
+            return text
+        return scope.input.arn(service, text)
+
+    def _texts(self, scope: Scope) -> list[str]:
+        values = [
+            part.value(scope) if isinstance(part, Expression) else part for part in self._parts
+        ]
+        return [ANY if value is None else str(value) for value in values]
+
+
+@dataclass(frozen=True)
+class QuestionTemplate:
+    """One question of a rule.
+
+    - `service`: the service in actions and ARNs.
+    - `action`: by default the operation.
+    - `for_each`: a list, with a question for each item. One value counts as a list.
+    - `only_if`: there is no question if this is false or empty.
+    - `conditions`: expressions by condition key. A key that ends in `*` takes a map: each key of
+      the map replaces the star.
+    - `tags`: the tags that become condition keys, those of the request or of the resource.
+    - `source`: the documentation, if AWS asks on the caller's behalf.
+    """
+
+    service: str
+    resource: Template
+    action: Template | None = None
+    for_each: Expression | None = None
+    only_if: Expression | None = None
+    conditions: Mapping[str, Expression] = field(default_factory=dict)
+    tags: Tags = "both"
+    source: str = ""
+
+    def questions(self, scope: Scope) -> Iterator[Question]:
+        for item in self._items(scope):
+            scope.variables["each"] = item
+            if self.only_if is None or self.only_if.value(scope):
+                yield self._question(scope)
+
+    def _items(self, scope: Scope) -> list[Any]:
+        value = self.for_each.value(scope) if self.for_each else ANY
+        if value is None:
+            return []
+        return value if isinstance(value, list) else [value]
+
+    def _question(self, scope: Scope) -> Question:
+        operation = scope.input.call.operation
+        action = self.action.text(scope) if self.action else operation
+        resource = self.resource.arn(scope, self.service)
+        context: dict[str, ContextValue] = {}
+        if self.tags in {"both", "resource"}:
+            context |= scope.input.resource_tags(resource)
+        if self.tags in {"both", "request"}:
+            context |= scope.variables["request_tags"]
+        for key, expression in self.conditions.items():
+            context |= _condition(key, expression.value(scope))
+        whole_action = action if ":" in action else f"{self.service}:{action}"
+        return Question(whole_action, resource, context, self.source)
+
+
+def _condition(key: str, value: Any) -> dict[str, ContextValue]:
+    """Return the condition key of a value that the request has."""
+    if value is None or value == []:
+        return {}
+    if key.endswith(ANY):
+        return {f"{key.removesuffix(ANY)}{name}": str(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return {key: [str(each) for each in value]}
+    return {key: str(value).lower() if isinstance(value, bool) else str(value)}

@@ -1,0 +1,185 @@
+"""JMESPath functions for the expressions of rules: names, ARNs and keys that a request does not
+spell out.
+
+A public method of RuleFunctions is a function of the same name. A parameter that a request does not
+have is None; so is the result then, unless the docstring says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shoal_local.control.authorization.rule_input import RuleInput
+from shoal_local.control.http.iam_request import ANY
+
+EC2_KINDS = {
+    "acl": "network-acl",
+    "dopt": "dhcp-options",
+    "eipalloc": "elastic-ip",
+    "eni": "network-interface",
+    "fl": "vpc-flow-log",
+    "igw": "internet-gateway",
+    "nat": "natgateway",
+    "rtb": "route-table",
+    "sg": "security-group",
+    "sgr": "security-group-rule",
+    "vpce": "vpc-endpoint",
+}
+"""Kind of resource by the prefix of its id, where the two differ."""
+
+
+class RuleFunctions:
+    """The functions for one call.
+
+    Arguments are of any type: the service refuses a malformed request later.
+    """
+
+    def __init__(self, rule_input: RuleInput) -> None:
+        self._input = rule_input
+        self._parameters = rule_input.call.parameters
+
+    def via_service(self, service: str) -> str:
+        """Return the value of `kms:ViaService` for a service that uses a key for a caller."""
+        return f"{service}.{self._input.region}.amazonaws.com"
+
+    def key(self, name: Any) -> str | None:
+        """Return the ARN of the KMS key with this id, ARN or alias."""
+        return self._input.resources.key_arn(str(name)) if name else None
+
+    def secret_arn(self, name: Any) -> str | None:
+        """Return the ARN of a secret; of one that does not exist, as it could become."""
+        if not name:
+            return None
+        text = str(name)
+        ended = text if text.startswith("arn:") else f"secret:{text}-AbCdEf"
+        return self._input.resources.secret_arn(text) or (
+            ended if ended == text else self._input.arn("secretsmanager", ended)
+        )
+
+    def stack_arn(self, name: Any) -> str | None:
+        """Return the ARN of a stack; it ends in an id that the stack's name does not tell."""
+        if not name or str(name).startswith("arn:"):
+            return str(name) if name else None
+        return self._input.arn("cloudformation", f"stack/{name}/*")
+
+    def function_arn(self, name: Any) -> str:
+        """Return the ARN of a function by its name, `account:name` or ARN, of any without one."""
+        text = str(name or ANY)
+        if text.startswith("arn:"):
+            return text
+        return self._input.arn("lambda", f"function:{text.rpartition(':')[2]}")
+
+    def topic_arn(self, subscription: Any) -> str | None:
+        """Return the ARN of a subscription's topic."""
+        return str(subscription or "").rpartition(":")[0] or None
+
+    def without_scheme(self, url: Any) -> str | None:
+        return str(url).removeprefix("https://") if url else None
+
+    def without_slash(self, path: Any) -> str | None:
+        """Return the path without the slash that it begins with."""
+        return str(path or "").lstrip("/") or None
+
+    def queue_arn(self) -> str:
+        """Return the ARN of the queue, which a request names or gives by its URL.
+
+        The URL ends in the queue's account and name.
+        """
+        url_account = str(self._parameters.get("QueueUrl") or "").rpartition("/")[0]
+        owner = self._parameters.get("QueueOwnerAWSAccountId") or url_account.rpartition("/")[2]
+        account = owner if owner.isdigit() else self._input.account
+        return f"arn:aws:sqs:{self._input.region}:{account}:{self._queue()}"
+
+    def queue_key(self) -> str | None:
+        """Return the ARN of the key that encrypts the queue."""
+        return self._input.resources.key_of_queue(self._queue())
+
+    def _queue(self) -> str:
+        url = str(self._parameters.get("QueueUrl") or ANY)
+        return str(self._parameters.get("QueueName") or url.rpartition("/")[2])
+
+    def network_arn(self, id_: Any) -> str:
+        """Return the ARN of a resource of EC2 by its id."""
+        prefix = str(id_).rpartition("-")[0]
+        return self._input.arn("ec2", f"{EC2_KINDS.get(prefix, prefix)}/{id_}")
+
+    def vpc_arn(self, id_: Any) -> str | None:
+        """Return the ARN of the VPC of a subnet, security group or route table that exists."""
+        vpc = self._input.resources.vpc_of(str(id_))
+        return self._input.arn("ec2", f"vpc/{vpc}") if vpc else None
+
+    def object_key(self, bucket: Any, key: Any) -> str | None:
+        """Return the ARN of the KMS key that encrypts an object."""
+        return self._input.resources.key_of_object(str(bucket), str(key))
+
+    def upload_key(self) -> str | None:
+        """Return the ARN of the KMS key that encrypts what the call uploads."""
+        if key := self._parameters.get("SSEKMSKeyId"):
+            return self._input.resources.key_arn(str(key))
+        if self._parameters.get("ServerSideEncryption") == "AES256":
+            return None
+        return self._input.resources.key_of_bucket(str(self._parameters.get("Bucket")))
+
+    def encryption_context(self, bucket: Any, key: Any) -> str:
+        """Return S3's encryption context: the ARN of the object, or of a bucket with a key."""
+        arn = f"arn:aws:s3:::{bucket}"
+        return arn if self._input.resources.has_bucket_key(str(bucket)) else f"{arn}/{key}"
+
+    def copy_source(self) -> Mapping[str, Any]:
+        """Return `Bucket`, `Key` and perhaps `VersionId` of the object that the call copies."""
+        source = self._parameters.get("CopySource") or ""
+        if isinstance(source, Mapping):
+            return source
+        path, _, version = source.lstrip("/").partition("?versionId=")
+        bucket, _, key = path.partition("/")
+        return {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
+
+    def sagemaker_arn(self, kind: Any, name: Any) -> str:
+        """Return the ARN of a resource by its name, which SageMaker lower-cases, or by its ARN.
+
+        Without a name it is that of any such resource.
+        """
+        text = str(name or ANY)
+        if text.startswith("arn:"):
+            return text
+        return self._input.arn("sagemaker", f"{kind}/{text.lower()}")
+
+    def package_versions(self, group: Any) -> str | None:
+        """Return the ARN of every version of a model package group."""
+        if not group:
+            return None
+        arn = self.sagemaker_arn("model-package-group", group)
+        return f"{arn.replace(':model-package-group/', ':model-package/')}/*"
+
+    def endpoint_key(self, config: Any) -> str | None:
+        """Return the ARN of the KMS key for the volumes of an endpoint with this configuration."""
+        return self._input.resources.key_of_endpoint_config(str(config))
+
+    def is_scaled(self, endpoint: Any) -> bool:
+        """Return whether Application Auto Scaling has a target of the endpoint."""
+        name = self.sagemaker_arn("endpoint", endpoint).rpartition("/")[2]
+        return self._input.resources.is_scaled(name)
+
+    def training_file_system(self) -> Mapping[str, Any]:
+        """Return the file system of a training or tuning job's channels.
+
+        Each condition key has one value. Of several channels it is that of one that may write, so
+        that it does not hide behind a channel that may not. What SageMaker sends for channels that
+        differ is not documented.
+        """
+        definition = self._parameters.get("TrainingJobDefinition") or self._parameters
+        channels = definition.get("InputDataConfig") or []
+        sources = [
+            channel.get("DataSource", {}).get("FileSystemDataSource") for channel in channels
+        ]
+        return min(
+            filter(None, sources),
+            key=lambda source: source.get("FileSystemAccessMode") != "rw",
+            default={},
+        )
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    name: member for name, member in vars(RuleFunctions).items() if not name.startswith("_")
+}

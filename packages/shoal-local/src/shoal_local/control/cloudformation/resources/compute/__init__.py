@@ -1,0 +1,1 @@
+"""Types of functions and builds."""

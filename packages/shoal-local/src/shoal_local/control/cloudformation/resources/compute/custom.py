@@ -1,0 +1,180 @@
+"""Custom resources.
+
+The template's Lambda function is invoked with Create, Update or Delete. Its answer, PUT to a URL of
+the emulator, decides the outcome. A function that fails is reported at once; AWS would wait for the
+timeout.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent import futures
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoal_local.control.cloudformation.resources.base import (
+    Created,
+    Request,
+    ResourceError,
+    ResourceType,
+)
+from shoal_local.control.functions.service import Functions
+from shoal_local.control.http.protocol import Answer, buffer_body
+from shoal_local.errors import AwsError
+
+PATH = "/_shoal/cloudformation/"
+TIMEOUT_S = 3600
+POLL_S = 0.1
+LOG_LIMIT_S = 5
+CUSTOM_PREFIXES = ("Custom::", "AWS::CloudFormation::CustomResource")
+
+
+@dataclass
+class PendingRequest:
+    """A request to a custom resource's function that is not answered yet."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+    response: Mapping[str, Any] = field(default_factory=dict)
+
+
+class CustomResource(ResourceType):
+    """All types that templates define (`Custom::*`); their functions check the properties."""
+
+    type_name = "AWS::CloudFormation::CustomResource"
+    properties = frozenset()  # of those that the stack itself would set, such as Tags
+    new_id_means_replaced = True
+
+    def __init__(self, functions: Functions, endpoint_url: Callable[[], str]) -> None:
+        self._functions = functions
+        self._endpoint_url = endpoint_url
+        self._pending: dict[str, PendingRequest] = {}
+
+    def check(self, request: Request) -> None:
+        if "ServiceToken" not in request.properties:
+            raise ResourceError(
+                f"Properties validation failed for resource {request.logical_id}: required key"
+                " [ServiceToken] not found"
+            )
+        if ":lambda:" not in str(request["ServiceToken"]):
+            raise ResourceError(
+                "Shoal's emulator runs custom resources on Lambda only, not"
+                f" {request['ServiceToken']}"
+            )
+
+    def needs_replacement(self, request: Request) -> bool:
+        return False
+
+    def create(self, request: Request) -> Created:
+        return self._run(request, {"RequestType": "Create"})
+
+    def update(self, request: Request) -> Created:
+        details = {
+            "RequestType": "Update",
+            "PhysicalResourceId": request.physical_id,
+            "OldResourceProperties": to_text(request.old),
+        }
+        return self._run(request, details)
+
+    def delete(self, request: Request) -> None:
+        self._run(request, {"RequestType": "Delete", "PhysicalResourceId": request.physical_id})
+
+    def answer_path(self, environ: dict[str, Any]) -> Answer | None:
+        """Answer a PUT to a response URL, None for any other path."""
+        path = environ.get("PATH_INFO", "")
+        if not path.startswith(PATH):
+            return None
+        pending = self._pending.get(path.removeprefix(PATH))
+        if pending is None or environ["REQUEST_METHOD"] != "PUT":
+            return Answer(
+                403, {"Content-Type": "text/plain"}, b"this response URL is not waited for"
+            )
+        try:
+            pending.response = dict(json.loads(buffer_body(environ)))
+        except (ValueError, TypeError, RecursionError) as error:
+            pending.response = {
+                "Status": "FAILED",
+                "Reason": f"the function's response is not JSON: {error}",
+            }
+        pending.done.set()
+        return Answer(200, {}, b"")
+
+    def _run(self, request: Request, details: Mapping[str, Any]) -> Created:
+        token = secrets.token_urlsafe(24)
+        pending = self._pending[token] = PendingRequest()
+        event = {
+            "ServiceToken": request["ServiceToken"],
+            "ResponseURL": f"{self._endpoint_url()}{PATH}{token}",
+            "StackId": request.stack_id,
+            "RequestId": secrets.token_hex(16),
+            "LogicalResourceId": request.logical_id,
+            "ResourceType": request.type_name,
+            "ResourceProperties": to_text(request.properties),
+            **details,
+        }
+        try:
+            response = self._wait(request, event, pending)
+        finally:
+            del self._pending[token]
+        return self._outcome(request, response)
+
+    def _wait(
+        self, request: Request, event: Mapping[str, Any], pending: PendingRequest
+    ) -> Mapping[str, Any]:
+        try:
+            invocation = self._functions.invoke_later(str(request["ServiceToken"]), event)
+        except AwsError as error:
+            raise ResourceError(
+                f"the custom resource's function cannot be invoked: {error.message}"
+            ) from error
+        timeout_s = float(request.get("ServiceTimeout", TIMEOUT_S))
+        deadline = time.monotonic() + timeout_s
+        while not pending.done.wait(POLL_S):
+            if invocation.done() and invocation.result():
+                return {"Status": "FAILED", "Reason": f"the function failed: {invocation.result()}"}
+            if request.closing.is_set():
+                raise ResourceError("the emulator is stopping")
+            if time.monotonic() > deadline:
+                raise ResourceError(
+                    "CloudFormation did not receive a response from your Custom Resource within"
+                    f" {timeout_s:.0f} seconds (function {request['ServiceToken']}): its log says"
+                    " more"
+                )
+        # The log must be written before the function is deleted.
+        futures.wait([invocation], LOG_LIMIT_S)
+        return pending.response
+
+    @staticmethod
+    def _outcome(request: Request, response: Mapping[str, Any]) -> Created:
+        if response.get("Status") != "SUCCESS":
+            reason = (
+                response.get("Reason") or f"the response has the Status {response.get('Status')}"
+            )
+            raise ResourceError(
+                "Received response status [FAILED] from custom resource. Message returned:"
+                f" {reason}"
+            )
+        physical_id = response.get("PhysicalResourceId") or request.physical_id
+        if not physical_id:
+            raise ResourceError(
+                "Invalid PhysicalResourceId: the custom resource's response has none"
+            )
+        return Created(str(physical_id), dict(response.get("Data") or {}))
+
+
+def to_text(value: Any) -> Any:
+    """Return properties as CloudFormation passes them to functions: all scalars are text."""
+    if isinstance(value, Mapping):
+        return {key: to_text(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [to_text(inner) for inner in value]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def is_custom(type_name: str) -> bool:
+    return type_name.startswith(CUSTOM_PREFIXES)

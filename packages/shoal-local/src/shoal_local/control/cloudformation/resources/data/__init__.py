@@ -1,0 +1,1 @@
+"""Types of buckets, keys and repositories."""

@@ -1,0 +1,1 @@
+"""Types of topics, queues, rules and schedules."""

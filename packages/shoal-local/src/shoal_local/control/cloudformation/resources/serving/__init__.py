@@ -1,0 +1,1 @@
+"""Types of models, endpoints, alarms and parameters."""

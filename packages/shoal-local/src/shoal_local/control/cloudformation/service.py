@@ -1,0 +1,459 @@
+"""The CloudFormation API: requests start deployments of `stacks` and describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shoal_local.control.cloudformation.change_set import ChangeSet, plan_changes
+from shoal_local.control.cloudformation.engine import Deployment
+from shoal_local.control.cloudformation.parameters import resolved_parameters
+from shoal_local.control.cloudformation.resources import TYPES
+from shoal_local.control.cloudformation.resources.base import ResourceType
+from shoal_local.control.cloudformation.resources.compute.custom import CustomResource, is_custom
+from shoal_local.control.cloudformation.stack import Resource, Stack, StackOptions
+from shoal_local.control.cloudformation.stacks import Stacks, check_capabilities, check_updatable
+from shoal_local.control.cloudformation.template import Template, invalid, parse
+from shoal_local.control.functions.service import Functions
+from shoal_local.control.http.protocol import Answer, ApiCall
+from shoal_local.control.identity.clients import Clients
+from shoal_local.control.identity.identity import Identity
+from shoal_local.errors import AwsError
+
+Request = Mapping[str, Any]
+LONG_POLL_S = 3.0
+MAX_TEMPLATE_BYTES = 1_000_000
+
+
+@dataclass
+class CloudFormation:
+    """Answers the requests to CloudFormation; `close` stops deployments."""
+
+    identity: Identity
+    clients: Clients
+    functions: Functions
+    endpoint_url: Callable[[], str]
+    _change_sets: list[ChangeSet] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._custom = CustomResource(self.functions, self.endpoint_url)
+        self.stacks = Stacks(self.identity, self.clients, self._kind)
+        self.close = self.stacks.close
+        self.answer_path: Callable[[dict[str, Any]], Answer | None] = self._custom.answer_path
+
+    @property
+    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        """Return the handlers of the operations that are emulated; others are refused by name."""
+        handlers: dict[str, Callable[[Request], Mapping[str, Any]]] = {
+            "CreateStack": self._create_stack,
+            "UpdateStack": self._update_stack,
+            "DeleteStack": self._delete_stack,
+            "DescribeStacks": self._describe_stacks,
+            "ListStacks": self._list_stacks,
+            "DescribeStackEvents": self._describe_events,
+            "DescribeStackResources": self._describe_resources,
+            "DescribeStackResource": self._describe_resource,
+            "ListStackResources": self._list_resources,
+            "GetTemplate": self._get_template,
+            "GetTemplateSummary": self._get_template_summary,
+            "ValidateTemplate": self._validate_template,
+            "UpdateTerminationProtection": self._update_termination_protection,
+            "ListExports": lambda _wanted: {"Exports": self.stacks.exports()},
+            "ListImports": self._list_imports,
+            "CreateChangeSet": self._create_change_set,
+            "DescribeChangeSet": lambda request: self._change_set(request).describe(),
+            "DeleteChangeSet": self._delete_change_set,
+            "ExecuteChangeSet": self._execute_change_set,
+            "ListChangeSets": self._list_change_sets,
+        }
+        return {name: _handler(handle) for name, handle in handlers.items()}
+
+    def _kind(self, type_name: str) -> ResourceType | None:
+        return self._custom if is_custom(type_name) else TYPES.get(type_name)
+
+    def _create_stack(self, request: Request) -> Mapping[str, Any]:
+        protected = bool(request.get("EnableTerminationProtection"))
+        return {
+            "StackId": (
+                self.stacks.create(
+                    request["StackName"], self._template(request), options_of(request), protected
+                ).id
+            )
+        }
+
+    def _update_stack(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"])
+        self.stacks.update(stack, self._template(request, stack), options_of(request, stack))
+        return {"StackId": stack.id}
+
+    def _delete_stack(self, request: Request) -> Mapping[str, Any]:
+        try:
+            stack = self.stacks.find(request["StackName"])
+        except AwsError:  # deleting a stack that does not exist is a success, as on AWS
+            return {}
+        if stack.status != "DELETE_COMPLETE":
+            self.stacks.delete(stack, request.get("RoleARN"), request.get("ClientRequestToken"))
+        return {}
+
+    def _describe_stacks(self, request: Request) -> Mapping[str, Any]:
+        """Describe stacks, after a short wait for one that is being deployed.
+
+        A client that asks for one stack polls until it is done.
+        """
+        name = request.get("StackName")
+        stacks = [self.stacks.find(name)] if name else self.stacks.existing()
+        if name and stacks[0].worker is not None:
+            stacks[0].worker.join(LONG_POLL_S)
+        return {"Stacks": [stack.describe() for stack in stacks]}
+
+    def _list_stacks(self, request: Request) -> Mapping[str, Any]:
+        statuses = request.get("StackStatusFilter")
+        stacks = [stack for stack in self.stacks.all if not statuses or stack.status in statuses]
+        return {"StackSummaries": [stack_summary(stack) for stack in stacks]}
+
+    def _describe_events(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"])
+        event_shapes = []
+        for event in reversed(stack.events):
+            event_shape = {
+                "StackId": stack.id,
+                "EventId": event.id,
+                "StackName": stack.name,
+                "LogicalResourceId": event.logical_id,
+                "PhysicalResourceId": event.physical_id,
+                "ResourceType": event.type_name,
+                "Timestamp": event.at,
+                "ResourceStatus": event.status,
+                **({"ResourceStatusReason": event.reason} if event.reason else {}),
+                **({"ClientRequestToken": event.token} if event.token else {}),
+            }
+            event_shapes.append(event_shape)
+        return {"StackEvents": event_shapes}
+
+    def _describe_resources(self, request: Request) -> Mapping[str, Any]:
+        if not request.get("StackName"):
+            stacks = [
+                stack
+                for stack in self.stacks.existing()
+                if request.get("PhysicalResourceId") in physical_ids(stack)
+            ]
+            stack = (
+                stacks[0] if stacks else self.stacks.find(str(request.get("PhysicalResourceId")))
+            )
+        else:
+            stack = self.stacks.find(request["StackName"])
+        only = request.get("LogicalResourceId")
+        resources = [
+            resource for resource in stack.resources.values() if only in (None, resource.logical_id)
+        ]
+        return {
+            "StackResources": [
+                {**stack_names(stack), **resource_shape(resource), "Timestamp": resource.updated_at}
+                for resource in resources
+            ]
+        }
+
+    def _describe_resource(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"])
+        resource = stack.resources.get(request["LogicalResourceId"])
+        if resource is None:
+            raise invalid(
+                f"Resource {request['LogicalResourceId']} does not exist for stack {stack.name}"
+            )
+        return {
+            "StackResourceDetail": {
+                **stack_names(stack),
+                **resource_shape(resource),
+                "LastUpdatedTimestamp": resource.updated_at,
+            }
+        }
+
+    def _list_resources(self, request: Request) -> Mapping[str, Any]:
+        resources = self.stacks.find(request["StackName"]).resources.values()
+        return {
+            "StackResourceSummaries": [
+                {**resource_shape(resource), "LastUpdatedTimestamp": resource.updated_at}
+                for resource in resources
+            ]
+        }
+
+    def _get_template(self, request: Request) -> Mapping[str, Any]:
+        if request.get("ChangeSetName"):
+            template: Template | None = self._change_set(request).template
+        else:
+            template = self.stacks.find(request.get("StackName") or "").template
+        return {
+            "TemplateBody": template.body if template else "{}",
+            "StagesAvailable": ["Original", "Processed"],
+        }
+
+    def _get_template_summary(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"]) if request.get("StackName") else None
+        template = stack.template if stack and stack.template else self._template(request)
+        return {
+            "Parameters": [
+                parameter_shape(name, parameter)
+                for name, parameter in template.section("Parameters").items()
+            ],
+            **description_of(template),
+            "ResourceTypes": sorted({resource["Type"] for resource in template.resources.values()}),
+            "Capabilities": [template.capability] if template.capability else [],
+            "ResourceIdentifierSummaries": [],
+        }
+
+    def _validate_template(self, request: Request) -> Mapping[str, Any]:
+        template = self._template(request)
+        parameters = [
+            parameter_shape(name, parameter)
+            for name, parameter in template.section("Parameters").items()
+        ]
+        without_types = [
+            {key: value for key, value in item.items() if key != "ParameterType"}
+            for item in parameters
+        ]
+        return {"Parameters": without_types, **description_of(template)}
+
+    def _update_termination_protection(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"])
+        stack.protected = bool(request["EnableTerminationProtection"])
+        return {"StackId": stack.id}
+
+    def _list_imports(self, request: Request) -> Mapping[str, Any]:
+        importers = self.stacks.importers(request["ExportName"])
+        if not importers:
+            raise invalid(f"Export '{request['ExportName']}' is not imported by any stack.")
+        return {"Imports": importers}
+
+    def _create_change_set(self, request: Request) -> Mapping[str, Any]:
+        kind = request.get("ChangeSetType") or "UPDATE"
+        if kind == "IMPORT":
+            raise invalid("Shoal's emulator cannot import resources into stacks")
+        stack = self._stack_to_change(request["StackName"], kind, request["ChangeSetName"])
+        template, options = self._template(request, stack), options_of(request, stack)
+        tools = self.stacks.tools(options.role_arn)
+        parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
+        Deployment(stack, template, parameters, tools).check_references()
+        changes = plan_changes(stack, template, options, parameters, tools)
+        creates_stack = stack.status == "REVIEW_IN_PROGRESS"
+        change_set = ChangeSet(
+            request["ChangeSetName"],
+            stack,
+            template,
+            options,
+            parameters,
+            creates_stack,
+            changes,
+            request.get("Description") or "",
+        )
+        self._change_sets.append(change_set)
+        return {"Id": change_set.id, "StackId": stack.id}
+
+    def _stack_to_change(self, name: str, kind: str, change_set: str) -> Stack:
+        try:
+            stack = self.stacks.find(name)
+        except AwsError:
+            if kind != "CREATE":
+                raise
+            stack = self.stacks.add(name, None, StackOptions(), "REVIEW_IN_PROGRESS")
+            stack.record("REVIEW_IN_PROGRESS", "User Initiated")
+            return stack
+        if kind == "CREATE" and stack.status != "REVIEW_IN_PROGRESS":
+            raise invalid(
+                f"Stack [{name}] already exists and cannot be created again with the changeSet"
+                f" [{change_set}]."
+            )
+        if stack.status != "REVIEW_IN_PROGRESS":
+            check_updatable(stack)
+        return stack
+
+    def _change_set(self, request: Request) -> ChangeSet:
+        name, stack_name = request["ChangeSetName"], request.get("StackName")
+        stack = None if name.startswith("arn:") else self._stack_of(stack_name)
+        for change_set in reversed(self._change_sets):
+            if change_set.id == name or (change_set.name == name and change_set.stack is stack):
+                return change_set
+        raise AwsError("ChangeSetNotFound", f"ChangeSet [{name}] does not exist", 404)
+
+    def _stack_of(self, name: str | None) -> Stack:
+        """Return the stack that a request about a change set names."""
+        if not name:
+            raise invalid(
+                "StackName must be specified if ChangeSetName is not specified as an ARN."
+            )
+        try:
+            return self.stacks.find(name)
+        except AwsError as error:
+            raise invalid(f"Stack [{name}] does not exist") from error
+
+    def _delete_change_set(self, request: Request) -> Mapping[str, Any]:
+        try:
+            self._change_sets.remove(self._change_set(request))
+        except AwsError as error:
+            if error.code != "ChangeSetNotFound":
+                raise
+        return {}
+
+    def _execute_change_set(self, request: Request) -> Mapping[str, Any]:
+        change_set = self._change_set(request)
+        if change_set.execution != "AVAILABLE":
+            raise AwsError(
+                "InvalidChangeSetStatus",
+                f"ChangeSet [{change_set.id}] cannot be executed in its current status of"
+                f" [{change_set.execution}]",
+            )
+        check_capabilities(change_set.template, change_set.options)
+        change_set.execution = "EXECUTE_COMPLETE"
+        keep = bool(request.get("DisableRollback"))
+        options = StackOptions(
+            change_set.options.parameters,
+            change_set.options.tags,
+            change_set.options.role_arn,
+            change_set.options.capabilities,
+            keep,
+            request.get("ClientRequestToken"),
+        )
+        if change_set.create:
+            self.stacks.start(change_set.stack, change_set.template, options, change_set.parameters)
+        else:
+            self.stacks.update(change_set.stack, change_set.template, options)
+        return {}
+
+    def _list_change_sets(self, request: Request) -> Mapping[str, Any]:
+        stack = self.stacks.find(request["StackName"])
+        return {
+            "Summaries": [
+                change_set.summary()
+                for change_set in self._change_sets
+                if change_set.stack is stack
+            ]
+        }
+
+    def _template(self, request: Request, stack: Stack | None = None) -> Template:
+        if request.get("UsePreviousTemplate") and stack and stack.template:
+            return stack.template
+        if request.get("TemplateBody"):
+            return parse(request["TemplateBody"])
+        if not request.get("TemplateURL"):
+            raise invalid("Either Template URL or Template Body must be specified.")
+        return parse(self._fetch(request["TemplateURL"]))
+
+    def _fetch(self, url: str) -> str:
+        """Return a template in S3, by path-style or virtual-hosted URL.
+
+        Source of the maximum size: CloudFormation user guide, quotas.
+        """
+        try:
+            parsed = urlparse(url)
+            host, path = parsed.hostname or "", unquote(parsed.path).lstrip("/")
+            in_path = host.startswith("s3") or host in {"localhost", "127.0.0.1"}
+            bucket, key = (
+                path.split("/", 1) if in_path and "/" in path else (host.split(".")[0], path)
+            )
+            stored = self.clients("s3").get_object(Bucket=bucket, Key=key)
+            if stored["ContentLength"] > MAX_TEMPLATE_BYTES:
+                raise invalid(f"Template may not exceed {MAX_TEMPLATE_BYTES} bytes in size ({url})")
+            return str(stored["Body"].read().decode())
+        except ClientError as error:
+            raise invalid(f"S3 error: {error.response['Error'].get('Message')} ({url})") from error
+        # Not a URL, not the name of a bucket or key, or not text.
+        except (ValueError, BotoCoreError) as error:
+            raise invalid(f"TemplateURL must be a supported URL. ({url[:200]}: {error})") from error
+
+
+def _handler(
+    handle: Callable[[Request], Mapping[str, Any]],
+) -> Callable[[ApiCall], Mapping[str, Any]]:
+    return lambda call: handle(call.parameters)
+
+
+def options_of(request: Request, stack: Stack | None = None) -> StackOptions:
+    """Return the options of a deployment.
+
+    The stack has the values for `UsePreviousValue`, and the role and tags that a request omits.
+    """
+    old_options = stack.options if stack else StackOptions()
+    parameters = {
+        item["ParameterKey"]: (
+            old_options.parameters[item["ParameterKey"]]
+            if item.get("UsePreviousValue")
+            else item.get("ParameterValue", "")
+        )
+        for item in request.get("Parameters") or []
+        if not item.get("UsePreviousValue") or item["ParameterKey"] in old_options.parameters
+    }
+    tags = (
+        {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+        if request.get("Tags") is not None
+        else dict(old_options.tags)
+    )
+    return StackOptions(
+        parameters=parameters,
+        tags=tags,
+        role_arn=request.get("RoleARN") or old_options.role_arn,
+        capabilities=tuple(request.get("Capabilities") or ()),
+        keep_on_failure=bool(request.get("DisableRollback"))
+        or request.get("OnFailure") == "DO_NOTHING",
+        token=request.get("ClientRequestToken"),
+    )
+
+
+def physical_ids(stack: Stack) -> set[str]:
+    return {resource.physical_id for resource in stack.resources.values()}
+
+
+def stack_names(stack: Stack) -> dict[str, str]:
+    return {"StackName": stack.name, "StackId": stack.id}
+
+
+def resource_shape(resource: Resource) -> dict[str, Any]:
+    """Return what all descriptions of a resource have."""
+    reason = {"ResourceStatusReason": resource.reason} if resource.reason else {}
+    return {
+        "LogicalResourceId": resource.logical_id,
+        "PhysicalResourceId": resource.physical_id,
+        "ResourceType": resource.type_name,
+        "ResourceStatus": resource.status,
+        **reason,
+    }
+
+
+def stack_summary(stack: Stack) -> dict[str, Any]:
+    description = stack.describe()
+    keys = (
+        "StackId",
+        "StackName",
+        "CreationTime",
+        "LastUpdatedTime",
+        "DeletionTime",
+        "StackStatus",
+        "StackStatusReason",
+    )
+    return {key: description[key] for key in keys if key in description}
+
+
+def description_of(template: Template) -> dict[str, str]:
+    """Return the description of a template; the API has no empty one."""
+    return (
+        {"Description": str(template.document["Description"])}
+        if template.document.get("Description")
+        else {}
+    )
+
+
+def parameter_shape(name: str, parameter: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ParameterDeclaration of the API."""
+    shape = {
+        "ParameterKey": name,
+        "ParameterType": parameter["Type"],
+        "NoEcho": str(parameter.get("NoEcho", "")).lower() == "true",
+    }
+    default = {"DefaultValue": str(parameter["Default"])} if "Default" in parameter else {}
+    return {
+        **shape,
+        **default,
+        **({"Description": parameter["Description"]} if parameter.get("Description") else {}),
+    }

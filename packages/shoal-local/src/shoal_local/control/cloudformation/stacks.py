@@ -1,0 +1,237 @@
+"""All stacks of the account and region, their exports, and the threads of their deployments."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from botocore.exceptions import ClientError
+
+from shoal_local.context import RoleCredentials
+from shoal_local.control.cloudformation.engine import Deployment, Tools
+from shoal_local.control.cloudformation.parameters import resolved_parameters
+from shoal_local.control.cloudformation.resources.base import ResourceType
+from shoal_local.control.cloudformation.stack import Stack, StackOptions
+from shoal_local.control.cloudformation.template import Template, invalid
+from shoal_local.control.identity.clients import Clients
+from shoal_local.control.identity.identity import Identity
+from shoal_local.errors import AwsError
+
+CLOUDFORMATION = "cloudformation.amazonaws.com"
+UPDATABLE = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"})
+STOP_LIMIT_S = 30
+
+
+@dataclass
+class Stacks:
+    """The collection; `kind(type_name)` finds resource types."""
+
+    identity: Identity
+    clients: Clients
+    kind: Callable[[str], ResourceType | None]
+    all: list[Stack] = field(default_factory=list)
+    _closing: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def find(self, name_or_id: str) -> Stack:
+        """Return the stack with this id, or the existing stack with this name.
+
+        Raise AwsError (ValidationError) if there is no such stack.
+        """
+        for stack in reversed(self.all):
+            if stack.id == name_or_id or (
+                stack.name == name_or_id and stack.status != "DELETE_COMPLETE"
+            ):
+                return stack
+        raise invalid(f"Stack with id {name_or_id} does not exist")
+
+    def existing(self) -> list[Stack]:
+        return [stack for stack in self.all if stack.status != "DELETE_COMPLETE"]
+
+    def add(
+        self, name: str, template: Template | None, options: StackOptions, status: str
+    ) -> Stack:
+        """Add a new stack; raise AwsError if another one has its name."""
+        with self._lock:
+            if any(stack.name == name for stack in self.existing()):
+                raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
+            arn = f"arn:aws:cloudformation:{self.identity.region}:{self.identity.account}:stack/{name}/{uuid.uuid4()}"  # noqa: E501
+            stack = Stack(arn, name, template, options, status)
+            self.all.append(stack)
+            return stack
+
+    def create(
+        self, name: str, template: Template, options: StackOptions, protected: bool = False
+    ) -> Stack:
+        """Check the parameters and start to create a stack."""
+        tools = self.tools(options.role_arn)
+        parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
+        check_capabilities(template, options)
+        draft = Stack("", name, template, options, "")
+        Deployment(draft, template, parameters, tools).check_references()
+        stack = self.add(name, template, options, "CREATE_IN_PROGRESS")
+        stack.protected = protected
+        self.start(stack, template, options, parameters)
+        return stack
+
+    def start(
+        self, stack: Stack, template: Template, options: StackOptions, parameters: dict[str, object]
+    ) -> None:
+        """Start to create the resources of a stack that has none yet."""
+        stack.template, stack.options, stack.resolved_parameters = template, options, parameters
+        stack.status = "CREATE_IN_PROGRESS"
+        self._start_thread(
+            stack, Deployment(stack, template, parameters, self.tools(options.role_arn)).create
+        )
+
+    def update(self, stack: Stack, template: Template, options: StackOptions) -> None:
+        """Start an update.
+
+        Raise AwsError if there is nothing to change, or the stack cannot be updated now.
+        """
+        tools = self.tools(options.role_arn)
+        parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
+        check_capabilities(template, options)
+        Deployment(stack, template, parameters, tools).check_references()
+        with self._lock:
+            check_updatable(stack)
+            same_template = (
+                stack.template is not None and stack.template.document == template.document
+            )
+            if (
+                same_template
+                and parameters == stack.resolved_parameters
+                and options.tags == stack.options.tags
+            ):
+                raise invalid("No updates are to be performed.")
+            before = copy(stack)
+            before.resources = dict(stack.resources)
+            stack.template, stack.options, stack.resolved_parameters = template, options, parameters
+            stack.status, stack.updated_at = "UPDATE_IN_PROGRESS", datetime.now(UTC)
+        deployment = Deployment(stack, template, parameters, tools)
+        self._start_thread(stack, lambda: deployment.update(before))
+
+    def delete(self, stack: Stack, role_arn: str | None, token: str | None) -> None:
+        """Start to delete a stack.
+
+        Raise AwsError if it is protected or busy, or another stack imports from it.
+        """
+        with self._lock:
+            if stack.protected:
+                raise invalid(
+                    f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+                )
+            if stack.busy:
+                raise invalid(
+                    f"Stack:{stack.id} is in {stack.status} state and can not be deleted."
+                )
+            self._check_unused(stack)
+            stack.options = replace(
+                stack.options, role_arn=role_arn or stack.options.role_arn, token=token
+            )
+            stack.status = "DELETE_IN_PROGRESS"
+        template = stack.template or Template("", {"Resources": {}})
+        deployment = Deployment(
+            stack, template, stack.resolved_parameters, self.tools(stack.options.role_arn)
+        )
+        self._start_thread(stack, lambda: self._delete(stack, deployment))
+
+    def exports(self) -> list[dict[str, str]]:
+        return [
+            {"ExportingStackId": stack.id, "Name": output.export, "Value": output.value}
+            for stack in self.existing()
+            for output in stack.outputs.values()
+            if output.export
+        ]
+
+    def importers(self, export: str) -> list[str]:
+        """Return the names of the stacks that import an export."""
+        return [stack.name for stack in self.existing() if export in stack.imports]
+
+    def _exporter(self, export: str) -> str | None:
+        for stack in self.existing():
+            if any(output.export == export for output in stack.outputs.values()):
+                return stack.name
+        return None
+
+    def tools(self, role_arn: str | None) -> Tools:
+        """Return what a deployment uses.
+
+        Without a role it acts as the account's root. AWS would use the caller's permissions.
+        """
+        credentials: RoleCredentials | None = None
+        if role_arn:
+            credentials = self.identity.service_credentials(
+                role_arn, "AWSCloudFormation", CLOUDFORMATION
+            )
+        return Tools(
+            account=self.identity.account,
+            region=self.identity.region,
+            kind=self.kind,
+            client=lambda service: self.clients(service, credentials),
+            import_value=self._import_value,
+            importers=self.importers,
+            exporter=self._exporter,
+            parameter_store=lambda name: self._parameter(name, credentials),
+            closing=self._closing,
+        )
+
+    def close(self) -> None:
+        """Stop deployments between two resources and wait for them."""
+        self._closing.set()
+        for stack in self.all:
+            if stack.worker is not None:
+                stack.worker.join(STOP_LIMIT_S)
+
+    def _delete(self, stack: Stack, deployment: Deployment) -> None:
+        deployment.delete()
+        if stack.status == "DELETE_COMPLETE":
+            stack.deleted_at = datetime.now(UTC)
+
+    def _check_unused(self, stack: Stack) -> None:
+        for output in stack.outputs.values():
+            users = self.importers(output.export) if output.export else []
+            if users:
+                raise invalid(
+                    f"Export {output.export} cannot be deleted as it is in use by"
+                    f" {', '.join(users)}"
+                )
+
+    def _parameter(self, name: str, credentials: RoleCredentials | None) -> str:
+        try:
+            return str(
+                self.clients("ssm", credentials).get_parameter(Name=name, WithDecryption=True)[
+                    "Parameter"
+                ]["Value"]
+            )
+        except ClientError as error:
+            raise invalid(
+                f"Unable to fetch parameters [{name}] from parameter store for this account."
+            ) from error
+
+    def _import_value(self, name: str) -> str:
+        for exported in self.exports():
+            if exported["Name"] == name:
+                return exported["Value"]
+        raise invalid(f"No export named {name} found.")
+
+    def _start_thread(self, stack: Stack, action: Callable[[], None]) -> None:
+        stack.worker = threading.Thread(target=action, daemon=True, name=f"stack {stack.name}")
+        stack.worker.start()
+
+
+def check_updatable(stack: Stack) -> None:
+    """Raise AwsError if the stack's status allows no update."""
+    if stack.status not in UPDATABLE:
+        raise invalid(f"Stack:{stack.id} is in {stack.status} state and can not be updated.")
+
+
+def check_capabilities(template: Template, options: StackOptions) -> None:
+    """Raise AwsError unless the request acknowledges the template's IAM resources."""
+    needed = template.capability
+    if needed and not {needed, "CAPABILITY_NAMED_IAM"} & set(options.capabilities):
+        raise AwsError("InsufficientCapabilitiesException", f"Requires capabilities : [{needed}]")

@@ -1,0 +1,1 @@
+"""EventBridge: rules, patterns, delivery."""

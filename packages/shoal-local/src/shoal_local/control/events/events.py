@@ -1,0 +1,384 @@
+"""EventBridge: match events against moto's rules and deliver them to Lambda functions and SQS
+queues.
+
+Events come from PutEvents and from the emulator's services. Threads deliver them, where the
+targets' resource policies allow it. Other targets are refused by PutTargets.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+from moto.events.models import EventPattern, Rule, events_backends
+
+from shoal_local.control.events import event_patterns
+from shoal_local.control.events.rule_schedules import Schedules, period_s
+from shoal_local.control.functions.service import Functions
+from shoal_local.control.http.guards import refuse
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.identity.clients import Clients
+from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.policies import allows
+from shoal_local.errors import AwsError
+from shoal_local.faults import Faults
+
+EVENTS = "events.amazonaws.com"
+DEFAULT_BUS = "default"
+TARGET_MEMBERS = frozenset(
+    {"Id", "Arn", "Input", "InputPath", "DeadLetterConfig", "RetryPolicy", "SqsParameters"}
+)
+DELIVERABLE = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sqs:)")
+MAX_THREADS = 8
+MAX_ENTRIES = 10
+MAX_ENTRIES_BYTES = 1024 * 1024
+"""Of one request (API reference, PutEvents; it was 256 KB until 2026)."""
+MAX_TARGETS = 5
+"""Of one rule (API reference, PutTargets)."""
+_TIME_BYTES = 14
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Events:
+    """The rules and deliveries of an account; `close` waits for deliveries under way."""
+
+    identity: Identity
+    clients: Clients
+    functions: Functions
+    speed: float = 1.0
+    """How much faster than the clock schedules run."""
+    faults: Faults = field(default_factory=Faults)
+    _postponed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(MAX_THREADS, "events")
+    )
+    _closing: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._schedules = Schedules(self._rules, self._fire, speed=self.speed)
+        self._schedules.start()
+
+    @property
+    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        """Return the handlers of the operations answered here; moto answers the others."""
+        return {"PutEvents": self._put_events, "TestEventPattern": test_pattern}
+
+    @property
+    def guards(self) -> dict[str, Callable[[ApiCall], None]]:
+        """Return the checks before moto gets a request."""
+        replays = "does not replay events"
+        return {
+            "PutTargets": check_targets,
+            "PutRule": check_rule,
+            "CreateArchive": refuse(f"{replays} (events:CreateArchive)"),
+            "StartReplay": refuse(f"{replays} (events:StartReplay)"),
+        }
+
+    def emit(self, entry: Mapping[str, Any]) -> str:
+        """Put an event on the default bus, and return its id before it is delivered.
+
+        `entry` has source, detail-type, detail and resources.
+        """
+        event = json.loads(json.dumps(self._event(entry), default=str))
+        self._submit_with_faults(event)
+        return str(event["id"])
+
+    def _submit_with_faults(self, event: dict[str, Any]) -> None:
+        """Deliver an event; where a fault asks for it: never, twice, late, or after the next event
+        of the execution.
+        """
+        postponed = self._postponed.pop(str(event["detail"].get("pipelineExecutionArn")), None)
+        rule = self.faults.take("event", event["detail-type"], event["detail"])
+        if rule is not None:
+            self.faults.happened(rule, str(event["detail-type"]))
+        do = rule.do if rule is not None else ""
+        if do == "reorder":
+            self._postponed[str(event["detail"].get("pipelineExecutionArn"))] = event
+        elif do in {"", "duplicate"}:
+            for _ in range(2 if do else 1):
+                self._submit(event)
+        elif rule is not None and do == "delay":
+            later = threading.Timer(rule.seconds, self._submit, (event,))
+            later.daemon = True
+            later.start()
+        if postponed is not None:
+            self._submit(postponed)
+
+    def _submit(self, event: dict[str, Any]) -> None:
+        if not self._closing.is_set():
+            self._pool.submit(self._route, event)
+
+    def _event(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": entry["detail-type"],
+            "source": entry["source"],
+            "account": self.identity.account,
+            "time": entry.get("time", now),
+            "region": self.identity.region,
+            "resources": list(entry.get("resources", [])),
+            "detail": entry["detail"],
+        }
+
+    def close(self) -> None:
+        """Take no more events, and wait for deliveries under way."""
+        self._schedules.close()
+        self._closing.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _put_events(self, call: ApiCall) -> Mapping[str, Any]:
+        entries = call.parameters["Entries"]
+        if len(entries) > MAX_ENTRIES:
+            raise AwsError(
+                "ValidationException",
+                "1 validation error detected: Value at 'entries' failed to satisfy constraint:"
+                f" Member must have length less than or equal to {MAX_ENTRIES}",
+            )
+        if sum(map(size_bytes, entries)) > MAX_ENTRIES_BYTES:
+            raise AwsError(
+                "ValidationException",
+                "Total size of the entries in the request is over the limit.",
+            )
+        results = [self._put_one(entry) for entry in entries]
+        return {
+            "FailedEntryCount": sum("ErrorCode" in result for result in results),
+            "Entries": results,
+        }
+
+    def _put_one(self, entry: Mapping[str, Any]) -> dict[str, str]:
+        bus = entry.get("EventBusName") or DEFAULT_BUS
+        if bus.rpartition("/")[2] != DEFAULT_BUS:
+            return {
+                "ErrorCode": "NotAuthorizedForSourceException",
+                "ErrorMessage": f"Shoal's emulator has the default bus only, not {bus}",
+            }
+        missing = [name for name in ("Source", "DetailType", "Detail") if not entry.get(name)]
+        if missing:
+            reason = (
+                f"Parameter {missing[0]} is not valid. Reason: {missing[0]} is a required argument."
+            )
+            return {"ErrorCode": "InvalidArgument", "ErrorMessage": reason}
+        if entry["Source"].startswith("aws."):
+            return {
+                "ErrorCode": "NotAuthorizedForSourceException",
+                "ErrorMessage": "Not authorized for the source.",
+            }
+        try:
+            detail = json.loads(entry["Detail"])
+        except (ValueError, RecursionError):
+            detail = None
+        if not isinstance(detail, dict):
+            return {"ErrorCode": "MalformedDetail", "ErrorMessage": "Detail is malformed."}
+        event = {
+            "source": entry["Source"],
+            "detail-type": entry["DetailType"],
+            "detail": detail,
+            "resources": entry.get("Resources") or [],
+        }
+        return {"EventId": self.emit(event)}
+
+    def _route(self, event: dict[str, Any]) -> None:
+        for rule in self._rules():
+            try:
+                if rule.state == "ENABLED" and matches(rule, event):
+                    self._to_targets(rule, event)
+            except Exception:  # a rule that breaks must not keep the event from the others
+                log.exception("the rule %s", rule.arn)
+
+    def _fire(self, rule: Rule) -> None:
+        """Deliver a scheduled rule's event to its own targets only.
+
+        Source: EventBridge user guide, "Scheduled events".
+        """
+        entry = {
+            "source": "aws.events",
+            "detail-type": "Scheduled Event",
+            "detail": {},
+            "resources": [rule.arn],
+        }
+        if not self._closing.is_set():
+            self._pool.submit(self._to_targets, rule, self._event(entry))
+
+    def _to_targets(self, rule: Rule, event: Mapping[str, Any]) -> None:
+        for target in list(rule.targets):
+            self._deliver(rule, target, event)
+
+    def _rules(self) -> list[Rule]:
+        return list(
+            events_backends[self.identity.account][self.identity.region]
+            .event_buses[DEFAULT_BUS]
+            .rules.values()
+        )
+
+    def _deliver(self, rule: Rule, target: Mapping[str, Any], event: Mapping[str, Any]) -> None:
+        payload = target_input(target, event)
+        try:
+            if target["Arn"].startswith("arn:aws:sqs:"):
+                self._to_queue(target["Arn"], rule.arn, payload, target.get("SqsParameters") or {})
+            else:
+                self._to_function(target, rule.arn, payload)
+        except (AwsError, ClientError, BotoCoreError) as error:
+            self._undelivered(target, rule.arn, payload, str(error))
+
+    def _to_function(self, target: Mapping[str, Any], rule_arn: str, payload: Any) -> None:
+        if not self.functions.service_may_invoke(target["Arn"], EVENTS, rule_arn):
+            raise AwsError(
+                "AccessDenied",
+                f"the function's policy does not let {EVENTS} invoke it for {rule_arn}",
+                403,
+            )
+        self.functions.invoke_later(target["Arn"], payload)
+
+    def _to_queue(
+        self, queue_arn: str, rule_arn: str, payload: Any, parameters: Mapping[str, Any]
+    ) -> None:
+        sqs = self.clients("sqs")
+        url = sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
+        policy = (
+            sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
+            .get("Attributes", {})
+            .get("Policy")
+        )
+        principal = self.identity.service_principal(EVENTS)
+        context = {**principal.context, "aws:SourceArn": rule_arn, "aws:SecureTransport": "true"}
+        if not policy or not allows(
+            json.loads(policy), principal, "sqs:SendMessage", queue_arn, context
+        ):
+            raise AwsError(
+                "AccessDenied",
+                f"the queue's policy does not let {EVENTS} send to it for {rule_arn}",
+                403,
+            )
+        group = (
+            {"MessageGroupId": parameters["MessageGroupId"]}
+            if parameters.get("MessageGroupId")
+            else {}
+        )
+        sqs.send_message(QueueUrl=url, MessageBody=json.dumps(payload), **group)
+
+    def _undelivered(
+        self, target: Mapping[str, Any], rule_arn: str, payload: Any, reason: str
+    ) -> None:
+        log.warning("event not delivered from %s to %s: %s", rule_arn, target["Arn"], reason)
+        dead_letter = (target.get("DeadLetterConfig") or {}).get("Arn")
+        if dead_letter and dead_letter != target["Arn"]:
+            try:
+                self._to_queue(dead_letter, rule_arn, payload, {})
+            except (AwsError, ClientError, BotoCoreError) as error:
+                log.warning("dead letter of %s not delivered: %s", rule_arn, error)
+
+
+def size_bytes(entry: Mapping[str, Any]) -> int:
+    """Return the size of an entry of PutEvents (user guide, "Calculating PutEvents event entry
+    size").
+    """
+    texts = [entry.get(name) or "" for name in ("Source", "DetailType", "Detail")]
+    # JSON can have half a surrogate pair, which is no UTF-8
+    lengths = [
+        len(text.encode(errors="surrogatepass"))
+        for text in (*texts, *(entry.get("Resources") or []))
+    ]
+    return sum(lengths) + (_TIME_BYTES if entry.get("Time") else 0)
+
+
+def matches(rule: Rule, event: dict[str, Any]) -> bool:
+    """Return whether the event matches the rule's pattern; a rule without one matches nothing."""
+    pattern = rule.event_pattern
+    return bool(pattern.get_pattern()) and event_patterns.matches(pattern, event)
+
+
+def target_input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Any:
+    """Return what a target gets: its constant `Input`, the part of the event at `InputPath`, else
+    the event.
+    """
+    if target.get("Input"):
+        return json.loads(target["Input"])
+    value: Any = event
+    for name in (target.get("InputPath") or "$").removeprefix("$").split("."):
+        if name:
+            value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def test_pattern(call: ApiCall) -> Mapping[str, Any]:
+    """Answer TestEventPattern."""
+    text = call.parameters["EventPattern"]
+    event_patterns.check(text)
+    try:
+        event = json.loads(call.parameters["Event"])
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise AwsError("ValidationException", "Parameter Event is not valid.")
+    return {"Result": event_patterns.matches(EventPattern.load(text), event)}
+
+
+def check_targets(call: ApiCall) -> None:
+    """Raise AwsError for a target that could not be delivered to, or too many of them."""
+    bus = events_backends[call.account][call.region].event_buses[DEFAULT_BUS]
+    rule = bus.rules.get(call.parameters["Rule"])
+    ids = {target["Id"] for target in (*(rule.targets if rule else ()), *_targets(call))}
+    if len(ids) > MAX_TARGETS:
+        raise AwsError(
+            "LimitExceededException",
+            "The requested resource exceeds the maximum number allowed.",
+        )
+    for target in _targets(call):
+        unknown = sorted(
+            key for key, value in target.items() if value is not None and key not in TARGET_MEMBERS
+        )
+        if unknown:
+            raise AwsError(
+                "ValidationException",
+                f"Shoal's emulator has no event targets with {unknown[0]} (target {target['Id']})",
+            )
+        if not DELIVERABLE.match(target["Arn"]):
+            raise AwsError(
+                "ValidationException",
+                f"Shoal's emulator delivers events to Lambda and SQS only, not {target['Arn']}",
+            )
+        _check_input(target)
+
+
+def _targets(call: ApiCall) -> list[Mapping[str, Any]]:
+    return call.parameters.get("Targets") or []
+
+
+def _check_input(target: Mapping[str, Any]) -> None:
+    """Raise AwsError for an input that is not JSON, in EventBridge's words as users quote them."""
+    try:
+        json.loads(target.get("Input") or "{}")
+    except (ValueError, RecursionError) as error:
+        raise AwsError(
+            "ValidationException", f"JSON syntax error in input for target {target['Id']}: {error}"
+        ) from error
+
+
+def check_rule(call: ApiCall) -> None:
+    """Raise AwsError for a wrong pattern, and for a schedule that nothing here would start."""
+    if call.parameters.get("EventPattern"):
+        event_patterns.check(call.parameters["EventPattern"])
+    schedule = call.parameters.get("ScheduleExpression")
+    if schedule and period_s(schedule) is None:
+        raise AwsError(
+            "ValidationException",
+            f"Shoal's emulator has rules with a schedule like rate(5 minutes) only, not {schedule}",
+        )
+    bus = call.parameters.get("EventBusName") or DEFAULT_BUS
+    if bus.rpartition("/")[2] != DEFAULT_BUS:
+        raise AwsError(
+            "ValidationException", f"Shoal's emulator has the default event bus only, not {bus}"
+        )

@@ -1,0 +1,412 @@
+"""Event source mappings of SQS queues: each enabled mapping has a thread.
+
+The thread receives messages as the function's role, invokes the function with a batch and deletes
+what was handled. The rest stays in the queue until its visibility timeout; SQS moves it to the
+dead-letter queue when it was received too often.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shoal_local.context import RoleCredentials
+from shoal_local.control.functions.invoker import LAMBDA
+from shoal_local.control.functions.model import Function
+from shoal_local.control.functions.service import Functions
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.identity.clients import Clients
+from shoal_local.control.identity.identity import Identity
+from shoal_local.errors import AwsError
+
+QUEUE_ARN = re.compile(r"^arn:aws:sqs:[\w-]+:\d{12}:([\w-]+(?:\.fifo)?)$")
+SUPPORTED = (
+    "BatchSize",
+    "MaximumBatchingWindowInSeconds",
+    "FunctionResponseTypes",
+    "ScalingConfig",
+    "Enabled",
+)
+UNSUPPORTED = (
+    "FilterCriteria",
+    "DestinationConfig",
+    "StartingPosition",
+    "Topics",
+    "Queues",
+    "SelfManagedEventSource",
+    "KMSKeyArn",
+)
+LONG_POLL_S = 1
+MAX_BATCH_WITHOUT_WINDOW = 10
+NEEDED = ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
+"""What a function's role must be allowed (developer guide, "Using Lambda with Amazon SQS")."""
+PAUSE_AFTER_FAILURE_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class EventSource:
+    """One mapping and the thread that polls for it."""
+
+    id: str
+    queue_arn: str
+    function_arn: str
+    settings: dict[str, Any]
+    tags: dict[str, str] = field(default_factory=dict)
+    modified_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    last_result: str = "No records processed"
+    stop: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+
+    @property
+    def arn(self) -> str:
+        return f"{self.function_arn.rpartition(':function:')[0]}:event-source-mapping:{self.id}"
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.settings.get("Enabled", True))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the Lambda API's EventSourceMappingConfiguration."""
+        return {
+            "UUID": self.id,
+            "BatchSize": int(self.settings.get("BatchSize", 10)),
+            "MaximumBatchingWindowInSeconds": int(
+                self.settings.get("MaximumBatchingWindowInSeconds", 0)
+            ),
+            "EventSourceArn": self.queue_arn,
+            "FunctionArn": self.function_arn,
+            "LastModified": self.modified_at,
+            "LastProcessingResult": self.last_result,
+            "State": "Enabled" if self.enabled else "Disabled",
+            "StateTransitionReason": "USER_INITIATED",
+            "FunctionResponseTypes": list(self.settings.get("FunctionResponseTypes", [])),
+            "EventSourceMappingArn": self.arn,
+        }
+
+
+@dataclass
+class EventSources:
+    """The mappings of the account; `stop` ends their threads, and `close` waits for them."""
+
+    identity: Identity
+    clients: Clients
+    functions: Functions
+    may: Callable[[RoleCredentials, str, str], bool]
+    """Whether a role's own policies let it do an action on a resource; Lambda always asks,
+    where there is an evaluator.
+    """
+    _sources: dict[str, EventSource] = field(default_factory=dict)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _locks: dict[str, threading.Lock] = field(default_factory=dict)
+    """By a mapping's id: a change waits for the poller, and meanwhile another may be requested."""
+
+    @property
+    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        """Return the handlers of operations on event source mappings."""
+        return {
+            "CreateEventSourceMapping": self._create,
+            "GetEventSourceMapping": lambda call: self._get(call).describe(),
+            "UpdateEventSourceMapping": self._update,
+            "DeleteEventSourceMapping": self._delete,
+            "ListEventSourceMappings": self._list,
+        }
+
+    def tags(self, arn: str) -> dict[str, str]:
+        """Return the tags of a mapping, which may be changed; raise AwsError when it does not
+        exist.
+        """
+        for source in self._sources.values():
+            if source.arn == arn:
+                return source.tags
+        raise AwsError("ResourceNotFoundException", f"Resource not found: {arn}", 404)
+
+    def stop(self) -> None:
+        """Let every poller end after the batch that its function has."""
+        self._stopping.set()
+        for source in list(self._sources.values()):
+            source.stop.set()
+
+    def close(self) -> None:
+        """Wait for every poller. The invoker must be closed: a function may take 15 minutes."""
+        self.stop()
+        for source in list(self._sources.values()):
+            self._halt(source)
+
+    def _get(self, call: ApiCall) -> EventSource:
+        source = self._sources.get(call.parameters["UUID"])
+        if source is None:
+            raise AwsError(
+                "ResourceNotFoundException", "The resource you requested does not exist.", 404
+            )
+        return source
+
+    @contextmanager
+    def _locked(self, call: ApiCall) -> Iterator[EventSource]:
+        """Yield the mapping while nobody else changes it; raise AwsError if it was deleted."""
+        with self._locks.setdefault(self._get(call).id, threading.Lock()):
+            yield self._get(call)
+
+    def _create(self, call: ApiCall) -> Mapping[str, Any]:
+        request = call.parameters
+        queue_arn = request.get("EventSourceArn") or ""
+        if not QUEUE_ARN.match(queue_arn):
+            source_arn = queue_arn or "no EventSourceArn"
+            raise AwsError(
+                "InvalidParameterValueException",
+                f"Shoal's emulator maps SQS queues only, not {source_arn}",
+            )
+        function, settings = self.functions.get(request["FunctionName"]), settings_of(request)
+        check_batch(settings)
+        self._check_visibility(queue_arn, function.timeout_s)
+        self._check_role(queue_arn, function)
+        self._check_new(queue_arn, function)
+        source = EventSource(
+            str(uuid.uuid4()),
+            queue_arn,
+            function.arn,
+            settings,
+            dict(request.get("Tags") or {}),
+        )
+        self._sources[source.id] = source
+        self._run(source)
+        return source.describe()
+
+    def _check_new(self, queue_arn: str, function: Function) -> None:
+        for source in self._sources.values():
+            if (source.queue_arn, source.function_arn) == (queue_arn, function.arn):
+                raise AwsError(
+                    "ResourceConflictException",
+                    f'An event source mapping with SQS arn (" {queue_arn} ") and function ("'
+                    f' {function.name} ") already exists. Please update or delete the existing'
+                    f" mapping with UUID {source.id}",
+                    409,
+                )
+
+    def _check_role(self, queue_arn: str, function: Function) -> None:
+        role = self.identity.service_credentials(function.settings["Role"], function.name, LAMBDA)
+        for action in NEEDED:
+            if not self.may(role, f"sqs:{action}", queue_arn):
+                raise AwsError(
+                    "InvalidParameterValueException",
+                    "The function execution role does not have permissions to call"
+                    f" {action} on SQS",
+                )
+
+    def _check_visibility(self, queue_arn: str, timeout_s: int) -> None:
+        """Refuse a queue whose messages would reappear while the function still works on them, as
+        Lambda does.
+        """
+        sqs = self.clients("sqs")
+        try:
+            attributes = sqs.get_queue_attributes(
+                QueueUrl=self._queue_url(sqs, queue_arn), AttributeNames=["VisibilityTimeout"]
+            )
+        except ClientError as error:
+            raise AwsError(
+                "InvalidParameterValueException", f"Error occurred while ReceiveMessage: {error}"
+            ) from error
+        visible_s = int(attributes["Attributes"]["VisibilityTimeout"])
+        if visible_s < timeout_s:
+            message = (
+                f"Queue visibility timeout: {visible_s} seconds is less than Function timeout:"
+                f" {timeout_s} seconds"
+            )
+            raise AwsError("InvalidParameterValueException", message)
+
+    def _update(self, call: ApiCall) -> Mapping[str, Any]:
+        with self._locked(call) as source:
+            settings = {**source.settings, **settings_of(call.parameters)}
+            check_batch(settings)
+            self._halt(source)
+            if call.parameters.get("FunctionName"):
+                source.function_arn = self.functions.get(call.parameters["FunctionName"]).arn
+            source.settings = settings
+            source.modified_at = datetime.now(UTC)
+            self._run(source)
+            return source.describe()
+
+    def _delete(self, call: ApiCall) -> Mapping[str, Any]:
+        with self._locked(call) as source:
+            self._halt(source)
+            del self._sources[source.id]
+            return {**source.describe(), "State": "Deleting"}
+
+    def _list(self, call: ApiCall) -> Mapping[str, Any]:
+        function = call.parameters.get("FunctionName")
+        function_arn = self.functions.get(function).arn if function else None
+        queue_arn = call.parameters.get("EventSourceArn")
+        mappings = [
+            source.describe()
+            for source in self._sources.values()
+            if function_arn in (None, source.function_arn) and queue_arn in (None, source.queue_arn)
+        ]
+        return {"EventSourceMappings": mappings}
+
+    def _run(self, source: EventSource) -> None:
+        if source.enabled:
+            source.stop = threading.Event()
+            thread = threading.Thread(
+                target=self._poll,
+                args=(source, source.stop),
+                daemon=True,
+                name=f"poll {source.queue_arn}",
+            )
+            thread.start()
+            source.thread = thread
+
+    @staticmethod
+    def _halt(source: EventSource) -> None:
+        source.stop.set()
+        thread = source.thread
+        if thread is not None:
+            thread.join()
+            source.thread = None
+
+    def _poll(self, source: EventSource, stop: threading.Event) -> None:
+        credentials: RoleCredentials | None = None
+        role_arn = ""
+        while not (stop.is_set() or self._stopping.is_set()):
+            try:
+                function = self.functions.get(source.function_arn)
+                if credentials is None or role_arn != function.settings["Role"]:
+                    role_arn = function.settings["Role"]
+                    credentials = self.identity.service_credentials(role_arn, function.name, LAMBDA)
+                self._once(source, self.clients("sqs", credentials), stop)
+            except Exception as error:
+                # an enabled mapping polls on after any error
+                source.last_result = f"PROBLEM: {error}"
+                expected = isinstance(error, (AwsError, ClientError, BotoCoreError))
+                log.warning(
+                    "event source mapping %s: %s",
+                    source.id,
+                    error,
+                    exc_info=None if expected else error,
+                )
+                stop.wait(PAUSE_AFTER_FAILURE_S)
+
+    def _once(self, source: EventSource, sqs: Any, stop: threading.Event) -> None:
+        url = self._queue_url(sqs, source.queue_arn)
+        messages = receive(sqs, url, int(source.settings.get("BatchSize", 10)))
+        if not messages or stop.is_set():
+            return
+        result = self.functions.invoke(
+            source.function_arn,
+            {"Records": [record(message, source.queue_arn) for message in messages]},
+        )
+        partial = "ReportBatchItemFailures" in source.settings.get("FunctionResponseTypes", [])
+        failed_ids = failures(result.payload, messages) if partial else set()
+        if result.error:
+            failed_ids = {message["MessageId"] for message in messages}
+        source.last_result = (
+            f"PROBLEM: {result.error}"
+            if result.error
+            else f"{len(failed_ids)} of {len(messages)} failed"
+            if failed_ids
+            else "OK"
+        )
+        handled = [message for message in messages if message["MessageId"] not in failed_ids]
+        for message in handled:
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+    def _queue_url(self, sqs: Any, queue_arn: str) -> str:
+        return str(sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"])
+
+
+def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a request; raise AwsError for one that is not emulated."""
+    for name in UNSUPPORTED:
+        if request.get(name):
+            raise AwsError(
+                "InvalidParameterValueException",
+                f"Shoal's emulator has no event source mappings with {name}",
+            )
+    return {key: request[key] for key in SUPPORTED if request.get(key) is not None}
+
+
+def check_batch(settings: Mapping[str, Any]) -> None:
+    """Raise AwsError for large batches that nothing would fill."""
+    size, window_s = settings.get("BatchSize", 10), settings.get("MaximumBatchingWindowInSeconds")
+    if int(size) > MAX_BATCH_WITHOUT_WINDOW and not int(window_s or 0):
+        raise AwsError(
+            "InvalidParameterValueException",
+            "Maximum batch window in seconds must be greater than 0 if maximum batch size is"
+            " greater than 10",
+        )
+
+
+def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
+    """Return up to `batch_size` messages: the first receive waits for one, the others take what is
+    there.
+    """
+    messages: list[dict[str, Any]] = []
+    while len(messages) < batch_size:
+        batch = sqs.receive_message(
+            QueueUrl=url,
+            MaxNumberOfMessages=min(10, batch_size - len(messages)),
+            WaitTimeSeconds=0 if messages else LONG_POLL_S,
+            AttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        ).get("Messages", [])
+        messages.extend(batch)
+        if not batch:
+            break
+    return messages
+
+
+def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
+    """Return a message as Lambda passes it to functions."""
+    body = message["Body"]
+    attributes = {
+        name: {key[0].lower() + key[1:]: value for key, value in attribute.items()}
+        for name, attribute in message.get("MessageAttributes", {}).items()
+    }
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": body,
+        "attributes": message.get("Attributes", {}),
+        "messageAttributes": attributes,
+        "md5OfBody": (
+            message.get("MD5OfBody")
+            or hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
+        ),
+        "eventSource": "aws:sqs",
+        "eventSourceARN": queue_arn,
+        "awsRegion": queue_arn.split(":")[3],
+    }
+
+
+def failures(payload: Any, messages: list[dict[str, Any]]) -> set[str]:
+    """Return the message ids that a partial batch response names.
+
+    A response of no documented form fails the whole batch (Lambda developer guide, "Handling errors
+    for an SQS event source", success and failure conditions).
+    """
+    all_ids = {message["MessageId"] for message in messages}
+    if payload in (None, ""):
+        return set()
+    if not isinstance(payload, Mapping):
+        return all_ids
+    items = payload.get("batchItemFailures")
+    if items is None:
+        return set()
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        return all_ids
+    failed_ids = [item.get("itemIdentifier") for item in items]
+    return (
+        set(failed_ids)
+        if all(isinstance(name, str) and name in all_ids for name in failed_ids)
+        else all_ids
+    )

@@ -1,0 +1,361 @@
+"""The Lambda API for functions and their resource policies.
+
+Code comes from S3 or the request, is unpacked once, and is run by `invoker`. A setting that is not
+emulated is refused by name.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from botocore import xform_name
+from botocore.exceptions import ClientError
+
+from shoal_local.archives import TooLargeError
+from shoal_local.control.functions.invoker import LAMBDA, Invoker, error_text, parsed
+from shoal_local.control.functions.model import (
+    MAX_UNPACKED_BYTES,
+    Code,
+    Function,
+    checked_settings,
+    function_name,
+    refusal,
+    unpack,
+)
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.identity.clients import Clients
+from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.policies import allows
+from shoal_local.errors import AwsError
+
+TAIL_BYTES = 4096
+MAX_REQUEST_BYTES = 6_291_456
+
+
+@dataclass(frozen=True)
+class LambdaResult:
+    """The answer of a function.
+
+    `error` is None, or `errorType: errorMessage` of a function that failed.
+    """
+
+    payload: Any
+    error: str | None
+
+
+@dataclass
+class Functions:
+    """The account's functions in this region."""
+
+    identity: Identity
+    clients: Clients
+    invoker: Invoker
+    folder: Path
+    _functions: dict[str, Function] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def get(self, name_or_arn: str) -> Function:
+        """Return the function; raise AwsError ResourceNotFoundException when it does not exist."""
+        name = function_name(name_or_arn)
+        function = self._functions.get(name)
+        if function is None:
+            raise AwsError(
+                "ResourceNotFoundException", f"Function not found: {self.arn(name)}", 404
+            )
+        return function
+
+    def arn(self, name: str) -> str:
+        return f"arn:aws:lambda:{self.identity.region}:{self.identity.account}:function:{name}"
+
+    def invoke(self, name_or_arn: str, event: Any) -> LambdaResult:
+        """Invoke the function and wait for its answer."""
+        outcome = self.invoker.invoke(self.get(name_or_arn), event)
+        error = error_text(outcome) if outcome.error is not None else None
+        return LambdaResult(parsed(outcome.payload), error)
+
+    def invoke_later(self, name_or_arn: str, event: Any) -> Future[str]:
+        """Invoke the function asynchronously, with retries.
+
+        The result is "" at the end, or the reason when all attempts failed.
+        """
+        self.get(name_or_arn)
+        return self.invoker.invoke_later(lambda: self.get(name_or_arn), event)
+
+    def retag(self, name_or_arn: str, tags: Mapping[str, str]) -> None:
+        """Replace a function's tags."""
+        with self._lock:
+            function = self.get(name_or_arn)
+            self._functions[function.name] = replace(function, tags=tags)
+
+    def service_may_invoke(self, name_or_arn: str, service: str, source_arn: str) -> bool:
+        """Return whether the function's resource policy lets an AWS service invoke it for
+        `source_arn`.
+        """
+        function = self.get(name_or_arn)
+        principal = self.identity.service_principal(service)
+        context = {**principal.context, "aws:SourceArn": source_arn}
+        return allows(
+            function.policy_document, principal, "lambda:InvokeFunction", function.arn, context
+        )
+
+    @property
+    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        """Return the handlers of operations on functions."""
+        return {
+            "CreateFunction": self._create,
+            "GetFunction": self._get,
+            "GetFunctionConfiguration": lambda call: self._version(call).configuration(),
+            "UpdateFunctionCode": self._update_code,
+            "UpdateFunctionConfiguration": self._update_configuration,
+            "DeleteFunction": self._delete,
+            "ListFunctions": lambda _call: {
+                "Functions": [function.configuration() for function in self._functions.values()]
+            },
+            "Invoke": self._invoke,
+            "AddPermission": self._add_permission,
+            "RemovePermission": self._remove_permission,
+            "GetPolicy": self._get_policy,
+        }
+
+    def _create(self, call: ApiCall) -> Mapping[str, Any]:
+        request = call.parameters
+        name = function_name(request["FunctionName"])
+        settings = checked_settings(request)
+        for required in ("Runtime", "Handler"):
+            if required not in settings:
+                raise AwsError(
+                    "InvalidParameterValueException",
+                    f"{required} is mandatory for functions created with deployment packages",
+                )
+        self._check_role(settings["Role"])
+        self._check_network(settings.get("VpcConfig") or {})
+        code = self._code(request["Code"], name)
+        with self._lock:
+            if name in self._functions:
+                raise AwsError("ResourceConflictException", f"Function already exist: {name}", 409)
+            self._functions[name] = Function(
+                name, self.arn(name), code, settings, tags=request.get("Tags") or {}
+            )
+        return self._functions[name].configuration()
+
+    def _version(self, call: ApiCall) -> Function:
+        """Return the function; raise AwsError ResourceNotFoundException for other versions than
+        $LATEST, which there are not.
+        """
+        function, version = (
+            self.get(call.parameters["FunctionName"]),
+            call.parameters.get("Qualifier"),
+        )
+        if version not in {None, "$LATEST"}:
+            raise AwsError(
+                "ResourceNotFoundException", f"Function not found: {function.arn}:{version}", 404
+            )
+        return function
+
+    def _get(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self._version(call)
+        tags = {"Tags": dict(function.tags)} if function.tags else {}
+        return {"Configuration": function.configuration(), "Code": {"RepositoryType": "S3"}, **tags}
+
+    def _update_code(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self.get(call.parameters["FunctionName"])
+        return self._replace(function, code=self._code(call.parameters, function.name))
+
+    def _update_configuration(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self.get(call.parameters["FunctionName"])
+        changes = checked_settings(call.parameters)
+        if "Role" in changes:
+            self._check_role(changes["Role"])
+        self._check_network(changes.get("VpcConfig") or {})
+        return self._replace(function, settings={**function.settings, **changes})
+
+    def _replace(self, function: Function, **changes: Any) -> Mapping[str, Any]:
+        with self._lock:
+            changed = self.get(function.name).changed(**changes)
+            self._functions[function.name] = changed
+        self.invoker.discard(function.name)
+        return changed.configuration()
+
+    def _delete(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self._version(call)
+        with self._lock:
+            del self._functions[function.name]
+        self.invoker.discard(function.name, deleted=True)
+        return {"StatusCode": 204}
+
+    def _invoke(self, call: ApiCall) -> Mapping[str, Any]:
+        function, payload = self._version(call), call.parameters.get("Payload") or b""
+        if len(payload) > MAX_REQUEST_BYTES:
+            raise AwsError(
+                "RequestTooLargeException",
+                f"Request must be smaller than {MAX_REQUEST_BYTES} bytes for the InvokeFunction"
+                " operation",
+                413,
+            )
+        event = self._event(payload)
+        kind = call.parameters.get("InvocationType") or "RequestResponse"
+        if kind == "DryRun":
+            return {"StatusCode": 204}
+        if kind == "Event":
+            self.invoke_later(function.name, event)
+            return {"StatusCode": 202}
+        outcome = self.invoker.invoke(function, event)
+        with_log = (
+            {"LogResult": base64.b64encode(tail(outcome.log).encode()).decode()}
+            if call.parameters.get("LogType") == "Tail"
+            else {}
+        )
+        function_error = {"FunctionError": "Unhandled"} if outcome.error is not None else {}
+        return {
+            "StatusCode": 200,
+            "ExecutedVersion": "$LATEST",
+            "Payload": outcome.payload.encode(),
+            **with_log,
+            **function_error,
+        }
+
+    @staticmethod
+    def _event(payload: Any) -> Any:
+        try:
+            return json.loads(payload) if payload else {}
+        except (ValueError, RecursionError) as error:
+            raise AwsError(
+                "InvalidRequestContentException", f"Could not parse request body into json: {error}"
+            ) from error
+
+    def _add_permission(self, call: ApiCall) -> Mapping[str, Any]:
+        request = call.parameters
+        function = self.get(request["FunctionName"])
+        sid = request["StatementId"]
+        if sid in function.policy:
+            raise AwsError(
+                "ResourceConflictException",
+                f"The statement id ({sid}) provided already exists.",
+                409,
+            )
+        statement = permission(request, function.arn)
+        with self._lock:  # a policy change is no new revision of the code: warm processes stay
+            current = self.get(function.name)
+            self._functions[function.name] = replace(
+                current, policy={**current.policy, sid: statement}
+            )
+        return {"Statement": json.dumps(statement)}
+
+    def _remove_permission(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self.get(call.parameters["FunctionName"])
+        sid = call.parameters["StatementId"]
+        if sid not in function.policy:
+            raise AwsError(
+                "ResourceNotFoundException",
+                f"Statement {sid} is not found in resource policy.",
+                404,
+            )
+        with self._lock:
+            policy = {
+                key: value for key, value in self.get(function.name).policy.items() if key != sid
+            }
+            self._functions[function.name] = replace(function, policy=policy)
+        return {}
+
+    def _get_policy(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self.get(call.parameters["FunctionName"])
+        if not function.policy:
+            raise AwsError(
+                "ResourceNotFoundException", "The resource you requested does not exist.", 404
+            )
+        return {"Policy": json.dumps(function.policy_document), "RevisionId": function.revision}
+
+    def _check_role(self, role_arn: str) -> None:
+        try:
+            self.identity.service_credentials(role_arn, "lambda-check", LAMBDA)
+        except AwsError as error:
+            message = (
+                f"The role defined for the function cannot be assumed by Lambda. ({error.message})"
+            )
+            raise AwsError("InvalidParameterValueException", message) from error
+
+    def _check_network(self, vpc: Mapping[str, Any]) -> None:
+        """Raise AwsError if a subnet or security group does not exist."""
+        ec2 = self.clients("ec2")
+        for operation, request in (
+            ("DescribeSubnets", {"SubnetIds": vpc.get("SubnetIds")}),
+            ("DescribeSecurityGroups", {"GroupIds": vpc.get("SecurityGroupIds")}),
+        ):
+            try:
+                if any(request.values()):
+                    getattr(ec2, xform_name(operation))(**request)
+            except ClientError as error:
+                detail = error.response["Error"]
+                raise AwsError(
+                    "InvalidParameterValueException",
+                    f"Error occurred while {operation}. EC2 Error Code: {detail['Code']}. EC2"
+                    f" Error Message: {detail['Message']}",
+                ) from error
+
+    def _code(self, request: Mapping[str, Any], name: str) -> Code:
+        if request.get("ImageUri"):
+            raise AwsError(
+                "InvalidParameterValueException",
+                "Shoal's emulator runs zip functions only, not container images (ImageUri)",
+            )
+        if request.get("ZipFile"):
+            return unpack(bytes(request["ZipFile"]), self.folder / name)
+        if not (request.get("S3Bucket") and request.get("S3Key")):
+            raise AwsError(
+                "InvalidParameterValueException", "Please provide a source for function code."
+            )
+        version = (
+            {"VersionId": request["S3ObjectVersion"]} if request.get("S3ObjectVersion") else {}
+        )
+        try:
+            archive = self.clients("s3").get_object(
+                Bucket=request["S3Bucket"], Key=request["S3Key"], **version
+            )
+        except ClientError as error:
+            detail = error.response["Error"]
+            message = (
+                f"Error occurred while GetObject. S3 Error Code: {detail.get('Code')}. S3 Error"
+                f" Message: {detail.get('Message')}"
+            )
+            raise AwsError("InvalidParameterValueException", message) from error
+        # too large even before it is unpacked: it is not read into memory
+        if archive["ContentLength"] > MAX_UNPACKED_BYTES:
+            too_large = TooLargeError(f"the zip itself has {archive['ContentLength']}")
+            raise AwsError("InvalidParameterValueException", refusal(too_large))
+        return unpack(archive["Body"].read(), self.folder / name)
+
+
+def permission(request: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
+    """Return the policy statement of an AddPermission."""
+    principal = request["Principal"]
+    conditions: dict[str, Any] = {}
+    if request.get("SourceAccount"):
+        conditions["StringEquals"] = {"AWS:SourceAccount": request["SourceAccount"]}
+    if request.get("SourceArn"):
+        conditions["ArnLike"] = {"AWS:SourceArn": request["SourceArn"]}
+    return {
+        "Sid": request["StatementId"],
+        "Effect": "Allow",
+        "Principal": (
+            {"Service": principal}
+            if principal.endswith(".amazonaws.com")
+            else "*"
+            if principal == "*"
+            else {"AWS": principal}
+        ),
+        "Action": request["Action"],
+        "Resource": function_arn,
+        **({"Condition": conditions} if conditions else {}),
+    }
+
+
+def tail(log: str) -> str:
+    """Return the last 4 KB, as LogResult has it."""
+    return log.encode()[-TAIL_BYTES:].decode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""The port: protocol, signatures, guards and the log of requests."""

@@ -1,0 +1,60 @@
+"""Guards: checks of a request before its service answers it. Each raises AwsError to refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.errors import AwsError
+
+Guard = Callable[[ApiCall], None]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Refuses every request for the same reason."""
+
+    reason: str
+
+    def __call__(self, _call: ApiCall) -> None:
+        raise AwsError("UnknownOperationException", self.reason)
+
+
+@dataclass(frozen=True)
+class OnlyThese:
+    """Refuses the operations of a service that are not among these."""
+
+    operations: frozenset[str]
+
+    def __call__(self, call: ApiCall) -> None:
+        if call.operation not in self.operations:
+            refuse(f"does not emulate {call.service} {call.operation}")(call)
+
+
+@dataclass(frozen=True)
+class _Each:
+    guards: tuple[Guard, ...]
+
+    def __call__(self, call: ApiCall) -> None:
+        for guard in self.guards:
+            guard(call)
+
+
+def refuse(what: str) -> Refusal:
+    """Return a guard that refuses every request."""
+    return Refusal(f"Shoal's emulator {what}")
+
+
+def each_of(*guards: Guard) -> Guard:
+    """Return a guard that asks each of `guards`."""
+    return _Each(guards)
+
+
+def refuses(guard: Guard, operation: str) -> bool:
+    """Return whether no request of the operation passes the guard, whatever it contains."""
+    if isinstance(guard, _Each):
+        return any(refuses(each, operation) for each in guard.guards)
+    if isinstance(guard, OnlyThese):
+        return operation not in guard.operations
+    return isinstance(guard, Refusal)

@@ -1,0 +1,311 @@
+"""The AWS protocols (query, JSON, REST): requests in, answers out.
+
+An HTTP request becomes an `ApiCall`. A result or an AwsError becomes the HTTP answer of the
+protocol, checked against botocore's output shape.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+from xml.sax.saxutils import escape
+
+from botocore.exceptions import UnknownServiceError
+from botocore.validate import ParamValidator
+from moto.core.model import OperationModel
+from moto.core.parse import PROTOCOL_PARSERS, RequestParserError
+from moto.core.request import Request, determine_request_protocol
+from moto.core.routing import get_service_router
+from moto.core.serialize import get_serializer_class
+from moto.core.utils import get_service_model
+from werkzeug.exceptions import MethodNotAllowed, NotFound
+
+from shoal_local.control.http.iam_request import Question
+from shoal_local.errors import AwsError
+
+SIGNING_NAMES = {
+    "monitoring": "cloudwatch",
+    "eventbridge": "events",
+    "states": "stepfunctions",
+    "email": "ses",
+    "s3-control": "s3control",
+    "servicequotas": "service-quotas",
+}
+_BLOCK = 256 * 1024
+CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/(\d{8})/([^/]+)/([^/]+)/aws4_request")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The credential scope of a request, which `signatures` checks."""
+
+    access_key_id: str
+    region: str
+    service: str
+
+
+@dataclass(frozen=True)
+class ApiCall:
+    """One request to the API.
+
+    `service` is boto3's name. `operation` is "" when the service's model has no such operation.
+    """
+
+    service: str
+    operation: str
+    region: str
+    caller_arn: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    access_key_id: str = ""
+    questions: tuple[Question, ...] | None = ()
+    """The questions to IAM about it; None when they are not known (see `authorization`)."""
+    account: str = ""
+    """The account that it acts in, once that is known: not the caller's when it is about another
+    account's resource.
+    """
+    received: int = 0
+    """Bytes of the request's body."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP answer, ready to be written."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    file: Path | None = None
+    """Sent block by block in place of the body, if set."""
+    parts: Iterable[bytes] | None = None
+    """Sent as they come in place of the body, if set; `close()` is called at the end."""
+
+
+def signature_of(environ: Mapping[str, Any]) -> Signature | None:
+    """Return the credential scope from the Authorization header or a presigned URL; None for an
+    unsigned request.
+    """
+    match = CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+    if not match:
+        query = parse_qs(environ.get("QUERY_STRING", ""))
+        match = CREDENTIAL.search("Credential=" + query.get("X-Amz-Credential", [""])[0])
+        # signature version 2, with which boto3 still presigns URLs of S3
+        if not match and "AWSAccessKeyId" in query:
+            return Signature(query["AWSAccessKeyId"][0], "us-east-1", "s3")
+    if not match:
+        return None
+    service = match.group(4).lower()
+    return Signature(match.group(1), match.group(3), SIGNING_NAMES.get(service, service))
+
+
+def buffer_body(environ: dict[str, Any]) -> bytes:
+    """Read the body once and put it back, so that it can be read again."""
+    length = environ.get("CONTENT_LENGTH")
+    if length:
+        body = environ["wsgi.input"].read(int(length))
+    else:
+        body = environ["wsgi.input"].read() if environ.get("wsgi.input_terminated") else b""
+        environ["CONTENT_LENGTH"] = str(len(body))
+    environ["wsgi.input"] = io.BytesIO(body)
+    return bytes(body)
+
+
+def discard_body(environ: Mapping[str, Any]) -> None:
+    """Read the body, whatever its size, and keep nothing of it."""
+    remaining = int(environ.get("CONTENT_LENGTH") or 0)
+    while remaining and (block := environ["wsgi.input"].read(min(remaining, _BLOCK))):
+        remaining -= len(block)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of a service's botocore model, and the parameters in the request's path."""
+
+    model: OperationModel
+    path_parameters: Mapping[str, Any]
+    protocol: str
+
+    @property
+    def name(self) -> str:
+        return str(self.model.name)
+
+    def parse(self, request: Request, body: bytes) -> dict[str, Any]:
+        """Return the parameters as boto3 takes them; raise AwsError when the body does not follow
+        the protocol.
+        """
+        if "json" in self.protocol:
+            _check_json(body)
+        return self._parsed(request, request.values, body)
+
+    def parse_head(self, request: Request) -> dict[str, Any]:
+        """Return the parameters in path, query and headers. The body, which may be large, is not
+        read.
+        """
+        return self._parsed(request, request.args, b"")
+
+    def _parsed(self, request: Request, values: Any, body: bytes) -> dict[str, Any]:
+        parser = PROTOCOL_PARSERS[self.protocol](self.model)
+        try:
+            parsed = parser.parse(
+                {
+                    "method": request.method,
+                    "values": values,
+                    "headers": request.headers,
+                    "body": body,
+                    "url_path": request.path,
+                    "url_params": dict(self.path_parameters),
+                }
+            )
+        except (
+            RequestParserError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RuntimeError,
+        ) as error:  # the parser trusts the types it is given
+            raise AwsError(
+                "SerializationException", f"the request cannot be parsed: {error}"
+            ) from error
+        if parsed is None:
+            raise AwsError("SerializationException", "the request is not a JSON object")
+        return dict(parsed)
+
+    def check(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the parameters without nulls.
+
+        Raises AwsError ValidationException when some are missing, unknown or of a wrong type. boto3
+        checks that too, other clients do not.
+        """
+        members: Mapping[str, Any] = _without_nulls(parameters)
+        if self.model.input_shape is not None:
+            report = ParamValidator().validate(members, self.model.input_shape)
+            if report.has_errors():
+                raise AwsError("ValidationException", report.generate_report())
+        return members
+
+    def without_nulls(self, body: bytes) -> bytes:
+        """Return a body for moto, which takes a null in the place of a structure for a
+        structure.
+        """
+        return (
+            json.dumps(_without_nulls(json.loads(body))).encode()
+            if "json" in self.protocol and b"null" in body
+            else body
+        )
+
+    def answer(self, result: Mapping[str, Any]) -> Answer:
+        """Return the result as the protocol writes it. A result that does not fit botocore's output
+        shape is our bug, a 500.
+        """
+        request_id = str(uuid.uuid4())
+        if self.model.output_shape is not None:
+            report = ParamValidator().validate(dict(result), self.model.output_shape)
+            if report.has_errors():
+                raise AwsError(
+                    "InternalFailure",
+                    f"answer of {self.name} is not of its shape: {report.generate_report()}",
+                    500,
+                )
+        response = get_serializer_class(self.model.service_model.service_name, self.protocol)(
+            self.model
+        ).serialize(result)
+        body = response["body"] or ""
+        headers = {**response["headers"], "x-amzn-RequestId": request_id}
+        return Answer(
+            self._status(result, response["status_code"]),
+            headers,
+            body.encode() if isinstance(body, str) else bytes(body),
+        )
+
+    def _status(self, result: Mapping[str, Any], otherwise: int) -> int:
+        """Return the HTTP status; a few outputs (of Lambda Invoke) carry it as a member."""
+        shape = self.model.output_shape
+        for name, member in (shape.members if shape is not None else {}).items():
+            if member.serialization.get("location") == "statusCode":
+                return int(result.get(name, otherwise))
+        return int(otherwise)
+
+    def error(self, error: AwsError) -> Answer:
+        return error_answer(error, self.protocol)
+
+
+def _without_nulls(value: Any) -> Any:
+    """Drop JSON's null, which means that a member is not there."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(member) for key, member in value.items() if member is not None}
+    return [_without_nulls(member) for member in value] if isinstance(value, list) else value
+
+
+def _check_json(body: bytes) -> None:
+    """Raise AwsError for a body that is not JSON, which moto's parser would take for an empty
+    request.
+    """
+    try:
+        json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise AwsError("SerializationException", f"the request is not JSON: {error}") from error
+
+
+def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | None, Request]:
+    """Return the operation of a request, or None; query protocols may consume the body."""
+    request = Request(environ)
+    try:
+        model, path_parameters = get_service_router(service).match(request)
+        protocol = determine_request_protocol(get_service_model(service), request.content_type)
+    except (
+        NotFound,
+        MethodNotAllowed,
+        UnknownServiceError,
+        NotImplementedError,  # a protocol that the service does not speak
+    ):
+        return None, request
+    return Operation(model, path_parameters, protocol), request
+
+
+def error_answer(error: AwsError, protocol: str = "json") -> Answer:
+    """Return the error in the form of the protocol: `__type` and message for JSON, an Error element
+    for XML.
+    """
+    request_id = str(uuid.uuid4())
+    headers = {"x-amzn-RequestId": request_id, "x-amzn-ErrorType": error.code}
+    if protocol in {"json", "rest-json"}:
+        body = json.dumps(
+            {"__type": error.code, "message": error.message, "Message": error.message}
+        )
+        return Answer(
+            error.http_status,
+            {**headers, "Content-Type": "application/x-amz-json-1.1"},
+            body.encode(),
+        )
+    inner = f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
+    if protocol == "ec2":
+        body = f"<Response><Errors><Error>{inner}</Error></Errors><RequestID>{request_id}</RequestID></Response>"  # noqa: E501
+    elif protocol == "rest-xml":
+        body = f"<Error>{inner}<RequestId>{request_id}</RequestId></Error>"
+    else:
+        body = f"<ErrorResponse><Error><Type>Sender</Type>{inner}</Error><RequestId>{request_id}</RequestId></ErrorResponse>"  # noqa: E501
+    return Answer(error.http_status, {**headers, "Content-Type": "text/xml"}, body.encode())
+
+
+def protocol_of(environ: Mapping[str, Any]) -> str:
+    """Return the protocol of a request without a known operation, guessed from its content type."""
+    content_type = environ.get("CONTENT_TYPE", "")
+    if content_type.startswith("application/x-www-form-urlencoded"):
+        return "query"
+    return "json" if "json" in content_type or environ.get("HTTP_X_AMZ_TARGET") else "rest-xml"
+
+
+def status_line(status: int) -> str:
+    """Return the status for WSGI, as `200 OK`."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status} Unknown"

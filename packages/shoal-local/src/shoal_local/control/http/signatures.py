@@ -1,0 +1,341 @@
+"""Check the signature (version 4) of every request, with the code that botocore signs with.
+
+Formats and errors: IAM user guide, "AWS Signature Version 4 for API requests" and "Troubleshoot
+signed requests"; S3 API reference, "Authenticating Requests (AWS Signature Version 4)" and "Error
+responses"; "Common Error Types" of the IAM API reference. Read, not recorded at AWS. Checked here
+with botocore and the AWS CDK's JavaScript SDK as clients.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+from botocore.auth import HmacV1QueryAuth, S3SigV4Auth, SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.compat import HTTPHeaders
+from botocore.credentials import Credentials
+
+from shoal_local.context import RoleCredentials
+from shoal_local.control.http.loopback_guard import MAX_IN_MEMORY_BYTES, SIGNED_HOST, SIGNED_PATH
+from shoal_local.control.http.protocol import CREDENTIAL, Signature, buffer_body
+from shoal_local.errors import AwsError
+
+CHUNKS = "shoal.chunks"
+"""Key of the WSGI environment: the signatures that the chunks of the body must have."""
+AUTHORIZATION = re.compile(
+    r"^AWS4-HMAC-SHA256 +Credential=\S+?, *SignedHeaders=(?P<headers>[^,\s]+),"
+    r" *Signature=(?P<signature>[0-9a-f]{64})$"
+)
+TIMESTAMP = "%Y%m%dT%H%M%SZ"
+MAX_SKEW = timedelta(minutes=15)
+MAX_EXPIRES_S = 604_800
+UNSIGNED = "UNSIGNED-PAYLOAD"
+EMPTY = hashlib.sha256(b"").hexdigest()
+SHA256 = re.compile(r"^[0-9a-f]{64}$")
+
+
+def check_signature(
+    environ: dict[str, Any], signature: Signature | None, credentials: RoleCredentials | None
+) -> None:
+    """Raise AwsError unless the request is signed with `credentials`.
+
+    They are what belongs to the signature's access key; None means that nobody has that key. The
+    body is read into memory, except a large one for S3.
+    """
+    if signature is None:
+        raise _unsigned(environ)
+    is_s3 = signature.service == "s3"
+    if credentials is None:
+        raise _unknown_key(is_s3)
+    if _is_version_2(environ):
+        _check_version_2(environ, credentials)
+        return
+    signed = _signed(environ, is_s3)
+    if not _equal(signed.token, credentials.session_token):
+        raise _wrong_token(is_s3)
+    signer, request = signed.request(environ, credentials)
+    expected = signer.signature(
+        signer.string_to_sign(request, signer.canonical_request(request)), request
+    )
+    if not _equal(expected, signed.signature):
+        raise _mismatch()
+    _check_time(signed, is_s3)
+    if signed.payload.startswith("STREAMING-AWS4-HMAC-SHA256-PAYLOAD"):
+        environ[CHUNKS] = ChunkSignatures(signer, request, expected)
+
+
+@dataclass(frozen=True)
+class _Signed:
+    """The parts of a signature, from the Authorization header or from a presigned URL."""
+
+    region: str
+    service: str
+    headers: tuple[str, ...]
+    signature: str
+    timestamp: str
+    token: str
+    payload: str
+    """The hash of the body, or the word that stands in its place."""
+    expires_s: int | None = None
+
+    def request(
+        self, environ: Mapping[str, Any], credentials: RoleCredentials
+    ) -> tuple[_Signer, AWSRequest]:
+        """Return the request as the client signed it, and who signs it again."""
+        target = urlsplit(environ.get(SIGNED_PATH) or environ["RAW_URI"])
+        query = "&".join(
+            pair for pair in target.query.split("&") if not pair.startswith("X-Amz-Signature=")
+        )
+        request = AWSRequest(
+            environ["REQUEST_METHOD"], f"http://localhost{target.path or '/'}?{query}"
+        )
+        request.context["timestamp"] = self.timestamp
+        for name in self.headers:
+            request.headers[name] = _header(environ, name)
+        kind = _S3Signer if self.service == "s3" else _Signer
+        key = Credentials(credentials.access_key_id, credentials.secret_access_key)
+        return kind(key, self.service, self.region, self.payload), request
+
+
+class _Signer(SigV4Auth):
+    """Signs the headers that the client signed, no others, and the body's hash that it named."""
+
+    def __init__(
+        self, credentials: Credentials, service: str, region: str, payload_hash: str
+    ) -> None:
+        super().__init__(credentials, service, region)
+        self._payload_hash = payload_hash
+
+    def headers_to_sign(self, request: AWSRequest) -> HTTPHeaders:
+        headers = HTTPHeaders()
+        for name, value in request.headers.items():
+            headers[name.lower()] = value
+        return headers
+
+    def payload(self, _request: AWSRequest) -> str:
+        return self._payload_hash
+
+    def canonical_request(self, request: AWSRequest) -> str:
+        head, _, _ = super().canonical_request(request).rpartition("\n")
+        return f"{head}\n{self._payload_hash}"
+
+
+class _S3Signer(_Signer, S3SigV4Auth):
+    """Leaves the path as it is, as S3 does."""
+
+
+class _Version2(HmacV1QueryAuth):
+    """Signs a URL of S3 with version 2, in which boto3 still presigns by default."""
+
+    def __init__(self, credentials: Credentials, expires_at: str) -> None:
+        super().__init__(credentials)
+        self._expires_at = expires_at
+
+    def _get_date(self) -> str:
+        return self._expires_at
+
+
+class ChunkSignatures:
+    """The signatures of a body's chunks, each of which signs the one before (S3 API reference,
+    "Transferring Payload in Multiple Chunks").
+    """
+
+    def __init__(self, signer: _Signer, request: AWSRequest, seed: str) -> None:
+        self._signer, self._request, self._previous = signer, request, seed
+
+    def check(self, signature: str, chunk_sha256: str) -> None:
+        """Raise AwsError unless the next chunk, with this hash, is signed so."""
+        text = "\n".join(
+            (
+                "AWS4-HMAC-SHA256-PAYLOAD",
+                self._request.context["timestamp"],
+                self._signer.credential_scope(self._request),
+                self._previous,
+                EMPTY,
+                chunk_sha256,
+            )
+        )
+        self._previous = self._signer.signature(text, self._request)
+        if not _equal(self._previous, signature):
+            raise _mismatch()
+
+
+def _signed(environ: dict[str, Any], is_s3: bool) -> _Signed:
+    """Return the parts of the request's signature; raise AwsError where one is missing."""
+    header = environ.get("HTTP_AUTHORIZATION", "")
+    if credential := CREDENTIAL.search(header):
+        parts = AUTHORIZATION.match(header.strip())
+        timestamp = environ.get("HTTP_X_AMZ_DATE", "")
+        if parts is None or "host" not in parts["headers"].split(";"):
+            raise _incomplete("Authorization header is not Credential, SignedHeaders, Signature")
+        signature, names = parts["signature"], parts["headers"]
+        token, expires_s = environ.get("HTTP_X_AMZ_SECURITY_TOKEN", ""), None
+    else:
+        query = {
+            name: values[0] for name, values in parse_qs(environ.get("QUERY_STRING", "")).items()
+        }
+        credential = CREDENTIAL.search(f"Credential={query.get('X-Amz-Credential', '')}")
+        if credential is None or query.get("X-Amz-Algorithm") != "AWS4-HMAC-SHA256":
+            message = (
+                "The authorization mechanism you have provided is not supported. Please use"
+                " AWS4-HMAC-SHA256."
+            )
+            raise AwsError("InvalidRequest", message)
+        signature, names = query.get("X-Amz-Signature", ""), query.get("X-Amz-SignedHeaders", "")
+        timestamp, token = query.get("X-Amz-Date", ""), query.get("X-Amz-Security-Token", "")
+        expires_s = _expires(query.get("X-Amz-Expires", "900"))
+        if "host" not in names.split(";") or not SHA256.match(signature):
+            raise _incomplete("The URL lacks X-Amz-SignedHeaders with host, or X-Amz-Signature")
+    if not re.fullmatch(r"\d{8}T\d{6}Z", timestamp) or timestamp[:8] != credential[2]:
+        raise _incomplete("X-Amz-Date is missing, or not of the day of the credential")
+    return _Signed(
+        region=credential[3],
+        service=credential[4],
+        headers=tuple(names.split(";")),
+        signature=signature,
+        timestamp=timestamp,
+        token=token,
+        payload=_payload(environ, is_s3, presigned=expires_s is not None),
+        expires_s=expires_s,
+    )
+
+
+def _check_time(signed: _Signed, is_s3: bool) -> None:
+    """Raise AwsError for a signature of another time than now."""
+    signed_at = datetime.fromisoformat(signed.timestamp)
+    now = datetime.now(UTC)
+    if signed.expires_s is not None:
+        if not -MAX_SKEW <= now - signed_at <= timedelta(seconds=signed.expires_s):
+            raise _expired()
+    elif abs(now - signed_at) > MAX_SKEW and is_s3:
+        message = "The difference between the request time and the current time is too large."
+        raise AwsError("RequestTimeTooSkewed", message, 403)
+    elif abs(now - signed_at) > MAX_SKEW:
+        message = f"Signature expired: {signed.timestamp} is too far from {now:{TIMESTAMP}}"
+        raise AwsError("SignatureDoesNotMatch", message, 403)
+
+
+def _is_version_2(environ: Mapping[str, Any]) -> bool:
+    return "AWSAccessKeyId=" in environ.get("QUERY_STRING", "") and not (
+        CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+        or "X-Amz-Credential=" in environ.get("QUERY_STRING", "")
+    )
+
+
+def _check_version_2(environ: Mapping[str, Any], credentials: RoleCredentials) -> None:
+    """Raise AwsError unless a URL of S3 is presigned with version 2 (S3 user guide, "Signing and
+    authenticating REST requests").
+    """
+    query = {name: each[0] for name, each in parse_qs(environ.get("QUERY_STRING", "")).items()}
+    token, expires = query.get("x-amz-security-token", ""), query.get("Expires", "")
+    if not _equal(token, credentials.session_token):
+        raise _wrong_token(is_s3=True)
+    headers = HTTPHeaders()
+    for name, value in query.items():
+        if name.startswith("x-amz-") or name in {"content-md5", "content-type"}:
+            headers[name] = value
+    key = Credentials(credentials.access_key_id, credentials.secret_access_key)
+    expected = _Version2(key, expires).get_signature(
+        environ["REQUEST_METHOD"], urlsplit(environ["RAW_URI"]), cast("Mapping[str, Any]", headers)
+    )
+    if not _equal(expected, query.get("Signature", "")):
+        raise _mismatch()
+    if not expires.isascii() or not expires.isdigit() or int(expires[:12]) < time.time():
+        raise _expired()
+
+
+def _payload(environ: dict[str, Any], is_s3: bool, *, presigned: bool) -> str:
+    """Return what stands for the body in the signature.
+
+    S3's clients name the hash, because the body may be large. That of a body which is not read into
+    memory is not compared with its bytes.
+    """
+    if not is_s3:
+        return _sha256(environ)
+    named = str(environ.get("HTTP_X_AMZ_CONTENT_SHA256", UNSIGNED if presigned else ""))
+    if not named:
+        raise AwsError(
+            "InvalidRequest", "Missing required header for this request: x-amz-content-sha256"
+        )
+    is_small = int(environ.get("CONTENT_LENGTH") or 0) <= MAX_IN_MEMORY_BYTES
+    if SHA256.match(named) and is_small and named != _sha256(environ):
+        message = "The provided 'x-amz-content-sha256' header does not match what was computed."
+        raise AwsError("XAmzContentSHA256Mismatch", message)
+    return named
+
+
+def _sha256(environ: dict[str, Any]) -> str:
+    return hashlib.sha256(buffer_body(environ)).hexdigest()
+
+
+def _equal(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())
+
+
+def _header(environ: Mapping[str, Any], name: str) -> str:
+    """Return the header as the client sent it."""
+    key = name.upper().replace("-", "_")
+    if key == "HOST" and SIGNED_HOST in environ:
+        return str(environ[SIGNED_HOST])
+    plain = key in {"CONTENT_TYPE", "CONTENT_LENGTH"}
+    value = str(environ.get(key if plain else f"HTTP_{key}", ""))
+    return value.encode("latin-1", "replace").decode("utf-8", "replace")
+
+
+def _expires(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text[:9]) > MAX_EXPIRES_S:
+        raise AwsError(
+            "AuthorizationQueryParametersError",
+            f"X-Amz-Expires must be a number of seconds up to {MAX_EXPIRES_S}",
+        )
+    return int(text)
+
+
+def _unsigned(environ: Mapping[str, Any]) -> AwsError:
+    is_api = environ.get("HTTP_X_AMZ_TARGET") or environ.get("CONTENT_TYPE", "").startswith(
+        "application/"
+    )
+    if is_api:
+        return AwsError(
+            "MissingAuthenticationToken", "Request is missing Authentication Token", 403
+        )
+    return AwsError("AccessDenied", "Access Denied", 403)
+
+
+def _unknown_key(is_s3: bool) -> AwsError:
+    if is_s3:
+        message = "The AWS Access Key Id you provided does not exist in our records."
+        return AwsError("InvalidAccessKeyId", message, 403)
+    message = "The security token included in the request is invalid."
+    return AwsError("InvalidClientTokenId", message, 403)
+
+
+def _wrong_token(is_s3: bool) -> AwsError:
+    if is_s3:
+        message = "The provided token is malformed or otherwise invalid."
+        return AwsError("InvalidToken", message, 400)
+    return _unknown_key(is_s3)
+
+
+def _mismatch() -> AwsError:
+    message = (
+        "The request signature we calculated does not match the signature you provided. Check your"
+        " AWS Secret Access Key and signing method."
+    )
+    return AwsError("SignatureDoesNotMatch", message, 403)
+
+
+def _expired() -> AwsError:
+    return AwsError("AccessDenied", "Request has expired", 403)
+
+
+def _incomplete(message: str) -> AwsError:
+    return AwsError("IncompleteSignature", message)

@@ -1,0 +1,1 @@
+"""Who asks, with which credentials, and what policies may say."""

@@ -1,0 +1,254 @@
+"""Who calls: access keys become caller ARNs, and AssumeRole checks the role's trust policy.
+
+The keys are those of role sessions, of IAM users and of the account's root. `signatures` checks
+that a caller has their secret, `authorization` what a caller's own policies allow.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from botocore.exceptions import ClientError
+from moto.iam.models import iam_backends
+from moto.sts.models import AssumedRole, sts_backends
+
+from shoal_local.context import RoleCredentials
+from shoal_local.control.http.iam_request import account_of
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.identity.policies import Principal, allows
+from shoal_local.errors import AwsError
+
+PARTITION = "aws"
+ROLE_ARN = re.compile(r"^arn:aws:iam::(\d{12}):role/(?:.*/)?([\w+=,.@-]{1,64})$")
+TAKE_A_BOUNDARY = (
+    "CreateRole",
+    "CreateUser",
+    "PutRolePermissionsBoundary",
+    "PutUserPermissionsBoundary",
+)
+SESSION_NAME = re.compile(r"^[\w+=,.@-]{2,64}$")
+
+
+@dataclass
+class Identity:
+    """The account's roles and their sessions."""
+
+    account: str
+    region: str
+    root: RoleCredentials
+    _sessions: dict[str, AssumedRole] = field(default_factory=dict)
+    _session_policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def root_arn(self) -> str:
+        return f"arn:aws:iam::{self.account}:root"
+
+    def credentials_of(self, access_key_id: str) -> RoleCredentials | None:
+        """Return the secret and token of a key of this account; None for any other key."""
+        if access_key_id == self.root.access_key_id:
+            return self.root
+        session = self._sessions.get(access_key_id)
+        if session is not None:
+            return _credentials(session)
+        users = iam_backends[self.account][PARTITION]
+        user = users.get_user_from_access_key_id(access_key_id)
+        keys = user.access_keys if user is not None else ()
+        active = [key for key in keys if key.access_key_id == access_key_id]
+        if not active or active[0].status != "Active":
+            return None
+        return RoleCredentials(access_key_id, active[0].secret_access_key, "")
+
+    def caller_arn(self, access_key_id: str) -> str:
+        """Return the ARN of the role session or IAM user of the key, else the account's root."""
+        session = self._sessions.get(access_key_id)
+        if session is not None:
+            return str(session.arn)
+        user = iam_backends[self.account][PARTITION].get_user_from_access_key_id(access_key_id)
+        return str(user.arn) if user else self.root_arn
+
+    def session_policy(self, access_key_id: str) -> Mapping[str, Any] | None:
+        """Return the policy that limits a session in addition to its role's, if AssumeRole
+        got one.
+        """
+        return self._session_policies.get(access_key_id)
+
+    def assume_role(
+        self, role_arn: str, session_name: str, principal: Principal, external_id: str | None = None
+    ) -> AssumedRole:
+        """Return a session of the role.
+
+        Raises AwsError AccessDenied when the role does not exist or its trust policy refuses
+        `principal`.
+        """
+        if not SESSION_NAME.match(session_name):
+            raise AwsError(
+                "ValidationError",
+                f"roleSessionName '{session_name}' must match {SESSION_NAME.pattern}",
+            )
+        trust = self._trust_policy(role_arn)
+        context = {"sts:ExternalId": external_id} if external_id else {}
+        if trust is None or not allows(
+            trust, principal, "sts:AssumeRole", role_arn, {**principal.context, **context}
+        ):
+            why = (
+                "the role does not exist"
+                if trust is None
+                else "its trust policy does not allow this principal"
+            )
+            raise AwsError(
+                "AccessDenied",
+                f"User: {principal.name} is not authorized to perform: sts:AssumeRole on resource:"
+                f" {role_arn} ({why})",
+                403,
+            )
+        session = sts_backends[self.account][PARTITION].assume_role(
+            region_name=self.region,
+            role_session_name=session_name,
+            role_arn=role_arn,
+            policy="",
+            duration=3600,
+            external_id=external_id or "",
+        )
+        self._sessions[session.access_key_id] = session
+        return session
+
+    def service_credentials(
+        self, role_arn: str, session_name: str, service: str, source_arn: str | None = None
+    ) -> RoleCredentials:
+        """Return credentials of the role for an AWS service (`lambda.amazonaws.com`).
+
+        The service acts on a caller's behalf, or for `source_arn`.
+        """
+        principal = self.service_principal(service)
+        if source_arn:
+            principal = replace(
+                principal, context={**principal.context, "aws:SourceArn": source_arn}
+            )
+        session = self.assume_role(role_arn, session_name, principal)
+        return _credentials(session)
+
+    def service_principal(self, service: str) -> Principal:
+        """Return the service as principal.
+
+        Only the beginning of `aws:SourceArn`, up to the account, is known, so it matches by that
+        prefix.
+        """
+        name = service.partition(".")[0]
+        source = f"arn:aws:{name}:{self.region}:{self.account}:*"
+        return Principal(
+            "Service", service, {"aws:SourceAccount": self.account, "aws:SourceArn": source}
+        )
+
+    def caller_principal(self, caller_arn: str) -> Principal:
+        """Return the caller as principal.
+
+        A session also counts as its role, and every caller as their account.
+        """
+        account = account_of(caller_arn)
+        return Principal(
+            "AWS",
+            caller_arn,
+            {"aws:PrincipalArn": caller_arn, "aws:PrincipalAccount": account},
+            _aliases(caller_arn, account),
+        )
+
+    def _trust_policy(self, role_arn: str) -> Mapping[str, Any] | None:
+        match = ROLE_ARN.match(role_arn)
+        if not match or match.group(1) != self.account:
+            return None
+        roles = iam_backends[self.account][PARTITION].roles.values()
+        document = next(
+            (role.assume_role_policy_document for role in roles if role.arn == role_arn), None
+        )
+        return None if document is None else dict(json.loads(document))
+
+    @property
+    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        """Return the handlers of STS's operations. The others' credentials are refused, because
+        moto's are the same for everybody.
+        """
+        return {"AssumeRole": self._assume_role_api, "GetCallerIdentity": self._get_caller_identity}
+
+    @property
+    def guards(self) -> dict[str, Callable[[ApiCall], None]]:
+        """Return the checks of what IAM refuses and moto does not."""
+        return dict.fromkeys(TAKE_A_BOUNDARY, self._boundary)
+
+    def _boundary(self, call: ApiCall) -> None:
+        """Refuse a boundary that does not exist. AWS's own policies pass, because moto has none of
+        them.
+        """
+        arn = call.parameters.get("PermissionsBoundary")
+        policies = iam_backends[self.account][PARTITION].managed_policies
+        if arn and arn not in policies and not arn.startswith("arn:aws:iam::aws:policy/"):
+            raise AwsError(
+                "NoSuchEntity", f"Scope ARN: {arn} does not exist or is not attachable.", 404
+            )
+
+    def _assume_role_api(self, call: ApiCall) -> Mapping[str, Any]:
+        request = call.parameters
+        principal = self.caller_principal(call.caller_arn)
+        limits = _session_policy(request)
+        session = self.assume_role(
+            request["RoleArn"], request["RoleSessionName"], principal, request.get("ExternalId")
+        )
+        if limits is not None:
+            self._session_policies[session.access_key_id] = limits
+        credentials = {
+            "AccessKeyId": session.access_key_id,
+            "SecretAccessKey": session.secret_access_key,
+            "SessionToken": session.session_token,
+            "Expiration": session.expiration,
+        }
+        return {
+            "Credentials": credentials,
+            "AssumedRoleUser": {"AssumedRoleId": session.user_id, "Arn": session.arn},
+        }
+
+    def _get_caller_identity(self, call: ApiCall) -> Mapping[str, Any]:
+        session = self._sessions.get(call.access_key_id)
+        user = iam_backends[self.account][PARTITION].get_user_from_access_key_id(call.access_key_id)
+        user_id = session.user_id if session else user.id if user else self.account
+        return {"UserId": user_id, "Account": self.account, "Arn": call.caller_arn}
+
+
+def _credentials(session: AssumedRole) -> RoleCredentials:
+    return RoleCredentials(session.access_key_id, session.secret_access_key, session.session_token)
+
+
+def _aliases(caller_arn: str, account: str) -> tuple[str, ...]:
+    match = re.match(r"^arn:aws:sts::\d{12}:assumed-role/([^/]+)/", caller_arn)
+    roles = (f"arn:aws:iam::{account}:role/{match.group(1)}",) if match else ()
+    return (*roles, f"arn:aws:iam::{account}:root", account)
+
+
+def _session_policy(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the inline session policy of an AssumeRole; refuse managed ones by name."""
+    if request.get("PolicyArns"):
+        raise AwsError(
+            "ValidationError",
+            "Shoal's emulator takes a session policy inline (Policy), not as PolicyArns",
+        )
+    try:
+        return dict(json.loads(request["Policy"])) if request.get("Policy") else None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise AwsError(
+            "MalformedPolicyDocument", f"The session policy is not JSON: {error}"
+        ) from error
+
+
+def error_of(error: ClientError) -> AwsError:
+    """Return the error that a service met while it worked on a request, for that request's
+    caller.
+    """
+    answer = error.response
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+    return AwsError(
+        answer["Error"].get("Code", "InternalFailure"),
+        answer["Error"].get("Message", str(error)),
+        status,
+    )

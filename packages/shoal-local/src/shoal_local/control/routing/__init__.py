@@ -1,0 +1,1 @@
+"""From a request to the account and the service that answers it."""

@@ -1,0 +1,165 @@
+"""Patch moto where it differs from AWS in a way that matters.
+
+- Bucket policies: moto cannot read their conditions.
+- Access logs: moto writes them at once, so that a bucket that was just emptied is not empty.
+- Topics: moto sends to a queue whatever the queue's policy says.
+- Queues: moto reads the prefix of a list as a regular expression.
+- Metrics have no percentiles, images no digest of their manifest, and keys no defaults.
+- IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from typing import Any
+
+from moto.cloudwatch.models import Statistics
+from moto.ecr.models import Image
+from moto.iam.access_control import PermissionResult
+from moto.iam.models import IAMBackend, ManagedPolicy
+from moto.kms.models import Key
+from moto.s3.models import FakeBucket, S3Backend
+from moto.sns.models import Subscription
+from moto.sqs.models import Queue, SQSBackend, sqs_backends
+
+from shoal_local.control.identity.policies import Principal, allows, decision
+from shoal_local.control.metrics.metric_store import nearest_rank
+
+ANONYMOUS = Principal("AWS", "anonymous")
+# Requests come over plain HTTP on loopback, which stands for the TLS that buckets ask for on AWS.
+CONTEXT = {"aws:SecureTransport": "true"}
+RESULTS = {
+    "Allow": PermissionResult.PERMITTED,
+    "Deny": PermissionResult.DENIED,
+    None: PermissionResult.NEUTRAL,
+}
+
+_aws_policies_of_moto = IAMBackend._init_aws_policies
+_key_of_moto = Key.to_dict
+_publish_by_moto = Subscription.publish
+_queues_of_moto = SQSBackend.list_queues
+_statistic_of_moto = Statistics.get_statistics_for_type
+
+
+def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResult:
+    """Return what the bucket's policy says to anonymous callers.
+
+    moto denies whenever a statement has a condition that is not met.
+    """
+    if not bucket.policy:
+        return PermissionResult.NEUTRAL
+    return RESULTS[decision(json.loads(bucket.policy), ANONYMOUS, action, resource, CONTEXT)]
+
+
+def no_access_log(_backend: Any, _request: Any, _bucket_name: str) -> None:
+    """Write none: AWS delivers access logs hours later, if at all."""
+
+
+def patch_s3() -> None:
+    """Make moto's S3 ask `bucket_permission` and write no access logs."""
+    S3Backend.log_incoming_request = no_access_log  # type: ignore[method-assign,assignment]
+    FakeBucket.get_permission = bucket_permission  # type: ignore[method-assign,assignment]
+
+
+def publish(subscription: Subscription, *arguments: Any, **more: Any) -> None:
+    """Send a message to a subscriber; to a queue only if its policy lets SNS send for the topic."""
+    if subscription.protocol != "sqs" or _queue_allows(subscription):
+        _publish_by_moto(subscription, *arguments, **more)
+
+
+def _queue_allows(subscription: Subscription) -> bool:
+    _, _, _, region, account, name = subscription.endpoint.split(":", 5)
+    queue = sqs_backends[account][region].queues.get(name)
+    if queue is None or not queue.policy:
+        return False
+    context = {**CONTEXT, "aws:SourceArn": subscription.topic_arn, "aws:SourceAccount": account}
+    sns = Principal("Service", "sns.amazonaws.com", context)
+    return allows(json.loads(queue.policy), sns, "sqs:SendMessage", subscription.endpoint, context)
+
+
+def patch_sns() -> None:
+    """Make moto's SNS ask the policies of queues."""
+    Subscription.publish = publish  # type: ignore[method-assign,assignment]
+
+
+def queues_with_prefix(backend: SQSBackend, queue_name_prefix: str) -> list[Queue]:
+    """Return the queues whose names begin so; moto takes the prefix for a regular expression."""
+    return _queues_of_moto(backend, re.escape(queue_name_prefix or ""))
+
+
+def patch_sqs() -> None:
+    """Make moto's SQS look for the prefix as it stands."""
+    SQSBackend.list_queues = queues_with_prefix  # type: ignore[method-assign,assignment]
+
+
+def statistic(statistics: Statistics, name: str) -> Any:
+    """Return a statistic of moto's, or a percentile (`p99`), which moto leaves out, as the nearest
+    rank.
+    """
+    value = _statistic_of_moto(statistics, name)
+    values = statistics.metric_single_values_list
+    return nearest_rank(values, name) if value is None and values else value
+
+
+def patch_cloudwatch() -> None:
+    """Make moto's CloudWatch answer with percentiles."""
+    Statistics.get_statistics_for_type = statistic  # type: ignore[method-assign,assignment]
+
+
+class ManagedPolicies:
+    """The attribute `managed_policies` of moto's IAM: policies by ARN, AWS's own from the first
+    look on.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __get__(self, backend: IAMBackend, _owner: object) -> dict[str, ManagedPolicy]:
+        with self._lock:
+            if "managed_policies" not in vars(backend):
+                policies = _aws_policies_of_moto(backend)
+                vars(backend)["managed_policies"] = {each.arn: each for each in policies}
+            policies_by_arn: dict[str, ManagedPolicy] = vars(backend)["managed_policies"]
+            return policies_by_arn
+
+    def __set__(self, _backend: IAMBackend, _none: object) -> None:
+        """Keep nothing: moto's constructor sets what it has read, which is nothing now."""
+
+
+def patch_iam() -> None:
+    """Make moto's IAM read AWS's policies, 5 MB, when somebody asks for a managed policy."""
+    IAMBackend._init_aws_policies = lambda _backend: []  # type: ignore[method-assign,assignment]
+    IAMBackend.managed_policies = ManagedPolicies()  # type: ignore[assignment]
+
+
+def digest_of_manifest(image: Image) -> None:
+    """Set the digest of an image that came without one: SHA-256 of its manifest, as the OCI image
+    specification says.
+
+    moto hashes the names of layers.
+    """
+    image._image_digest = (
+        f"sha256:{hashlib.sha256(image.image_manifest.encode(errors='surrogatepass')).hexdigest()}"
+    )
+
+
+def patch_ecr() -> None:
+    """Make moto's ECR know an image by the digest of its manifest."""
+    Image._create_digest = digest_of_manifest  # type: ignore[method-assign,assignment]
+
+
+def described_key(key: Key) -> dict[str, Any]:
+    """Describe a key as KMS does; moto leaves out what a request left to its default."""
+    described = _key_of_moto(key)
+    metadata = described["KeyMetadata"]
+    metadata["KeyUsage"] = metadata["KeyUsage"] or "ENCRYPT_DECRYPT"
+    metadata["MultiRegion"] = bool(metadata["MultiRegion"])
+    return described
+
+
+def patch_kms() -> None:
+    """Make moto's KMS answer with every key's use and whether it is in many regions."""
+    Key.to_dict = described_key  # type: ignore[method-assign,assignment]

@@ -1,0 +1,131 @@
+"""Refuse requests that moto would answer with a success that nothing stands behind, or that would
+make it leave this machine.
+
+Each is refused with the reason, before anything is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal_local.control.http.guards import Guard, OnlyThese, each_of, refuse
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.metrics.metric_store import check_namespace
+from shoal_local.control.routing import moto_guards
+from shoal_local.control.s3 import object_requests
+from shoal_local.errors import AwsError
+
+
+def _subscription(call: ApiCall) -> None:
+    """Refuse subscribers other than queues and mail addresses, because moto would send HTTP
+    requests to any address.
+
+    A mail address is kept, and gets nothing.
+    """
+    protocol = call.parameters.get("Protocol")
+    if protocol not in {"sqs", "email"}:
+        raise AwsError(
+            "InvalidParameter",
+            f"Shoal's emulator delivers notifications of topics to SQS only, not {protocol}",
+        )
+
+
+def _notification(call: ApiCall) -> None:
+    """Refuse targets other than EventBridge, because moto would deliver to them by itself, past
+    policies.
+    """
+    configuration: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
+    for name in ("LambdaFunctionConfigurations", "QueueConfigurations", "TopicConfigurations"):
+        if configuration.get(name) is not None and configuration.get(name) != []:
+            raise AwsError(
+                "InvalidArgument",
+                f"Shoal's emulator tells of objects through EventBridge only ({name})",
+            )
+
+
+def _security_group(call: ApiCall) -> None:
+    if "GroupName" in call.parameters:
+        raise AwsError(
+            "InvalidParameterValue",
+            "Shoal's emulator deletes security groups by GroupId only, not by GroupName",
+        )
+
+
+# moto goes by the URL, and takes an operation that it does not know for one that it knows:
+# DeleteBucketMetricsConfiguration for DeleteBucket, PutObjectAnnotation for PutObject.
+_OF_S3 = """
+    AbortMultipartUpload CompleteMultipartUpload CopyObject CreateBucket
+    CreateMultipartUpload DeleteBucket DeleteBucketCors DeleteBucketEncryption
+    DeleteBucketLifecycle DeleteBucketOwnershipControls DeleteBucketPolicy
+    DeleteBucketReplication DeleteBucketTagging DeleteBucketWebsite DeleteObject
+    DeleteObjectTagging DeleteObjects DeletePublicAccessBlock
+    GetBucketAccelerateConfiguration GetBucketAcl GetBucketCors GetBucketEncryption
+    GetBucketInventoryConfiguration GetBucketLifecycle GetBucketLifecycleConfiguration
+    GetBucketLocation GetBucketLogging GetBucketNotification
+    GetBucketNotificationConfiguration GetBucketOwnershipControls GetBucketPolicy
+    GetBucketPolicyStatus GetBucketReplication GetBucketTagging GetBucketVersioning
+    GetBucketWebsite GetObject GetObjectAcl GetObjectAttributes GetObjectLegalHold
+    GetObjectLockConfiguration GetObjectTagging GetPublicAccessBlock HeadBucket HeadObject
+    ListBucketInventoryConfigurations ListBuckets ListMultipartUploads ListObjectVersions
+    ListObjects ListObjectsV2 ListParts PutBucketAccelerateConfiguration PutBucketAcl
+    PutBucketCors PutBucketEncryption PutBucketInventoryConfiguration PutBucketLifecycle
+    PutBucketLifecycleConfiguration PutBucketLogging PutBucketNotificationConfiguration
+    PutBucketOwnershipControls PutBucketPolicy PutBucketReplication PutBucketTagging
+    PutBucketVersioning PutBucketWebsite PutObject PutObjectAcl PutObjectLegalHold
+    PutObjectLockConfiguration PutObjectRetention PutObjectTagging PutPublicAccessBlock
+    UploadPart UploadPartCopy PutBucketNotification
+"""
+_OWN: Mapping[str, Mapping[str, Guard]] = {
+    "ec2": {
+        "RunInstances": refuse("has no instances (ec2:RunInstances)"),
+        "RequestSpotInstances": refuse("has no instances (ec2:RequestSpotInstances)"),
+        "CreateFleet": refuse("has no instances (ec2:CreateFleet)"),
+        "DeleteSecurityGroup": _security_group,
+    },
+    "logs": {
+        "PutSubscriptionFilter": refuse(
+            "delivers no logs to subscriptions (logs:PutSubscriptionFilter)"
+        ),
+        "StartQuery": refuse("has no Logs Insights queries (logs:StartQuery)"),
+        "CreateExportTask": refuse("exports no logs (logs:CreateExportTask)"),
+    },
+    "cloudwatch": {"PutMetricData": check_namespace},
+    "s3": {
+        "*": OnlyThese(frozenset(_OF_S3.split())),
+        "PutBucketNotificationConfiguration": _notification,
+    },
+    "sns": {"Subscribe": _subscription},
+    "ssm": {"SendCommand": refuse("has no instances to command (ssm:SendCommand)")},
+    "ecr": {
+        "StartImageScan": refuse("scans no images (ecr:StartImageScan)"),
+        **{
+            operation: refuse(f"keeps no layers of images (ecr:{operation})")
+            for operation in (
+                "InitiateLayerUpload",
+                "UploadLayerPart",
+                "CompleteLayerUpload",
+                "GetDownloadUrlForLayer",
+            )
+        },
+    },
+}
+
+
+def _merged(*tables: Mapping[str, Mapping[str, Guard]]) -> dict[str, dict[str, Guard]]:
+    """Return the guards of all tables; where several guard an operation, each is asked."""
+    merged: dict[str, dict[str, Guard]] = {}
+    for table in tables:
+        for service, guards in table.items():
+            operations = merged.setdefault(service, {})
+            for operation, guard in guards.items():
+                before = operations.get(operation)
+                operations[operation] = each_of(before, guard) if before else guard
+    return merged
+
+
+GUARDS: Mapping[str, Mapping[str, Guard]] = _merged(
+    moto_guards.GUARDS,
+    {"s3": object_requests.GUARDS},
+    _OWN,
+)

@@ -1,0 +1,1 @@
+"""S3 where moto is not enough: bodies, events, guards, checksums."""

@@ -1,0 +1,122 @@
+"""Refuse what S3 refuses of objects before their bytes: another owner of the bucket, and encryption
+with keys that cannot be used.
+
+Errors and their order: recorded by LocalStack from S3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from moto.s3.models import FakeKey, s3_backends
+
+from shoal_local.control.authorization.account import AccountState
+from shoal_local.control.http.guards import each_of
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.identity.key_guards import check_usable
+from shoal_local.errors import AwsError
+
+Guard = Callable[[ApiCall], None]
+PARTITION = "aws"
+KMS = "aws:kms"  # and aws:kms:dsse
+
+
+@dataclass(frozen=True)
+class Source:
+    """The object that a copy reads."""
+
+    bucket: str
+    key: str
+    version: str | None
+
+    @classmethod
+    def of(cls, call: ApiCall) -> Source | None:
+        """Return the source of a copy, None where it is malformed."""
+        path, _, query = str(call.parameters["CopySource"]).partition("?")
+        bucket, _, key = unquote(path).lstrip("/").partition("/")
+        version = parse_qs(query).get("versionId", [None])[0]
+        return cls(bucket, key, version) if key else None
+
+
+@dataclass(frozen=True)
+class ObjectGuards:
+    """The guards of one account's S3."""
+
+    state: AccountState
+
+    @property
+    def guards(self) -> Mapping[str, Guard]:
+        """Return the guards by operation; `*` is every operation."""
+        return {
+            "*": _check_owners,
+            "PutObject": self._check_new_key,
+            "CreateMultipartUpload": self._check_new_key,
+            "GetObject": self._check_read,
+            "CopyObject": each_of(self._check_source, self._check_new_key),
+            "UploadPartCopy": self._check_source,
+        }
+
+    def _check_read(self, call: ApiCall) -> None:
+        request = call.parameters
+        stored = _object(request["Bucket"], request["Key"], request.get("VersionId"))
+        self._check_key_of(stored, request["Bucket"])
+
+    def _check_source(self, call: ApiCall) -> None:
+        source = Source.of(call)
+        stored = _object(source.bucket, source.key, source.version) if source else None
+        if source is not None and stored is not None:
+            self._check_key_of(stored, source.bucket)
+
+    def _check_key_of(self, stored: Any, bucket: str) -> None:
+        if isinstance(stored, FakeKey) and (stored.encryption or "").startswith(KMS):
+            self._check_key(stored.kms_key_id or self.state.key_of_bucket(bucket), bucket)
+
+    def _check_new_key(self, call: ApiCall) -> None:
+        """Check the key with which the object is to be encrypted."""
+        request = call.parameters
+        encryption = request.get("ServerSideEncryption")
+        if encryption is None or encryption.startswith(KMS):
+            named = request.get("SSEKMSKeyId") if encryption else None
+            self._check_key(named or self.state.key_of_bucket(request["Bucket"]), request["Bucket"])
+
+    def _check_key(self, key: str | None, bucket: str) -> None:
+        if key:
+            owner = _owner(bucket) or self.state.account
+            check_usable(key, owner, self.state.region, "KMS.")
+
+
+def _check_owners(call: ApiCall) -> None:
+    """Refuse a request for a bucket of another account than it expects."""
+    request = call.parameters
+    source = Source.of(call) if request.get("CopySource") else None
+    expectations = (
+        (request.get("ExpectedBucketOwner"), request.get("Bucket")),
+        (request.get("ExpectedSourceBucketOwner"), source.bucket if source else None),
+    )
+    for expected, bucket in expectations:
+        if expected is None:
+            continue
+        if not re.fullmatch(r"\d{12}", expected):
+            raise AwsError(
+                "InvalidBucketOwnerAWSAccountID",
+                "The value of the expected bucket owner parameter must be an AWS Account ID..."
+                f" [{expected}]",
+            )
+        if _owner(bucket or "") not in {None, expected}:
+            raise AwsError("AccessDenied", "Access Denied", 403)
+
+
+def _owner(bucket: str) -> str | None:
+    """Return the account of a bucket; all accounts share one namespace of buckets."""
+    return s3_backends.bucket_accounts.get(bucket, (None, None))[1]
+
+
+def _object(bucket: str, key: str, version: str | None) -> Any:
+    owner = _owner(bucket)
+    if owner is None:
+        return None
+    return s3_backends[owner][PARTITION].get_object(bucket, key, version_id=version)

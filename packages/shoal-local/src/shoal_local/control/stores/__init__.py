@@ -1,0 +1,1 @@
+"""Services that only keep what they are told."""

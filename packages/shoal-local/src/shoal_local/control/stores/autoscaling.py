@@ -1,0 +1,282 @@
+"""Application Auto Scaling: targets and policies of endpoints' variants are kept, not done.
+
+The API registers, describes, tags and deletes them, so that stacks and teardown work as on AWS.
+Nothing scales by itself: no metric is watched, no alarm and no service-linked role is made, and
+DescribeScalingActivities is always empty.
+
+The store is ours, not moto's: moto lacks tags and activities, keeps a target's policies after
+deregistration, and says ValidationException where AWS says ObjectNotFoundException.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.identity.clients import Clients
+from shoal_local.control.identity.identity import Identity
+from shoal_local.errors import AwsError
+
+NAMESPACE, DIMENSION = "sagemaker", "sagemaker:variant:DesiredInstanceCount"
+ROLE = (
+    "aws-service-role/sagemaker.application-autoscaling.amazonaws.com"
+    "/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+)
+_RESOURCE_ID = re.compile(r"endpoint/(?P<endpoint>[^/]+)/variant/(?P<variant>[^/]+)")
+_SUSPENDED_STATE = {
+    "DynamicScalingInSuspended": False,
+    "DynamicScalingOutSuspended": False,
+    "ScheduledScalingSuspended": False,
+}
+Document = dict[str, Any]
+
+
+@dataclass
+class Target:
+    """A scalable target and its policies by name, as the Describe operations answer them."""
+
+    document: Document
+    tags: dict[str, str] = field(default_factory=dict)
+    policies: dict[str, Document] = field(default_factory=dict)
+
+
+class AutoScaling:
+    """The scalable targets of one account and region, by resource id."""
+
+    def __init__(self, identity: Identity, clients: Clients) -> None:
+        self._identity, self._clients = identity, clients
+        self._where = f"{identity.region}:{identity.account}"
+        self._targets: dict[str, Target] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        """Return the handlers by operation; every other operation is refused."""
+        return {
+            "RegisterScalableTarget": self._register,
+            "DeregisterScalableTarget": self._deregister,
+            "DescribeScalableTargets": self._describe_targets,
+            "PutScalingPolicy": self._put_policy,
+            "DeleteScalingPolicy": self._delete_policy,
+            "DescribeScalingPolicies": self._describe_policies,
+            "DescribeScalingActivities": lambda _call: {"ScalingActivities": []},
+            "TagResource": self._tag,
+            "UntagResource": self._untag,
+            "ListTagsForResource": lambda call: {"Tags": dict(self._tagged(call).tags)},
+        }
+
+    def has_target(self, endpoint: str) -> bool:
+        """Return whether a variant of the endpoint is a scalable target.
+
+        SageMaker's names are the same in any case.
+        """
+        return any(_is_of(endpoint, resource_id) for resource_id in self._targets.copy())
+
+    def on_event(self, entry: Mapping[str, Any]) -> None:
+        """Deregister the targets of an endpoint when an event says that it is being deleted.
+
+        Source: SageMaker developer guide, "Delete endpoints configured for auto scaling". Whether
+        the caller of DeleteEndpoint may do so is checked before.
+        """
+        detail = entry["detail"]
+        if (
+            entry["detail-type"] != "SageMaker Endpoint State Change"
+            or detail.get("EndpointStatus") != "DELETING"
+        ):
+            return
+        with self._lock:
+            for resource_id in list(self._targets):
+                if _is_of(detail["EndpointName"], resource_id):
+                    del self._targets[resource_id]
+
+    def _register(self, call: ApiCall) -> Mapping[str, Any]:
+        """Keep a new target, or change an old one: what the request leaves out stays as it is."""
+        request = call.parameters
+        _check_scope(request)
+        with self._lock:
+            target = self._targets.get(request["ResourceId"]) or self._new_target(request)
+            bounds = {
+                name: request.get(name, target.document.get(name))
+                for name in ("MinCapacity", "MaxCapacity")
+            }
+            _check_capacities(**bounds)
+            self._check_variant(request["ResourceId"])
+            target.document |= bounds
+            target.document["SuspendedState"] |= request.get("SuspendedState", {})
+            target.tags |= request.get("Tags") or {}
+            self._targets[request["ResourceId"]] = target
+        return {"ScalableTargetARN": target.document["ScalableTargetARN"]}
+
+    def _new_target(self, request: Mapping[str, Any]) -> Target:
+        id_ = uuid.uuid4().hex[:24]
+        return Target(
+            {
+                "ServiceNamespace": NAMESPACE,
+                "ResourceId": request["ResourceId"],
+                "ScalableDimension": DIMENSION,
+                "RoleARN": f"arn:aws:iam::{self._identity.account}:role/{ROLE}",
+                "CreationTime": datetime.now(UTC),
+                "SuspendedState": dict(_SUSPENDED_STATE),
+                "ScalableTargetARN": (
+                    f"arn:aws:application-autoscaling:{self._where}:scalable-target/{id_}"
+                ),
+            }
+        )
+
+    def _check_variant(self, resource_id: str) -> None:
+        """Raise ValidationException unless the endpoint has the variant, with instances."""
+        parts = _RESOURCE_ID.fullmatch(resource_id)
+        if parts is None:
+            raise _invalid(
+                f"Unsupported resource id: {resource_id}; a variant is endpoint/NAME/variant/NAME"
+            )
+        name, variant = parts["endpoint"], parts["variant"]
+        try:
+            endpoint = self._clients("sagemaker").describe_endpoint(EndpointName=name)
+        except ClientError as missing:
+            raise _invalid(missing.response["Error"]["Message"]) from missing
+        if not any(
+            each["VariantName"] == variant and "DesiredInstanceCount" in each
+            for each in endpoint.get("ProductionVariants", [])
+        ):
+            raise _invalid(f"Endpoint {name} has no variant {variant} with instances")
+
+    def _deregister(self, call: ApiCall) -> Mapping[str, Any]:
+        """Delete a target with its policies (API reference, DeregisterScalableTarget)."""
+        with self._lock:
+            self._target(call)
+            del self._targets[call.parameters["ResourceId"]]
+        return {}
+
+    def _target(self, call: ApiCall) -> Target:
+        _check_scope(call.parameters)
+        resource_id = call.parameters["ResourceId"]
+        if resource_id not in self._targets:
+            raise AwsError(
+                "ObjectNotFoundException",
+                f"No scalable target registered for service namespace: {NAMESPACE}, resource ID:"
+                f" {resource_id}, scalable dimension: {DIMENSION}",
+            )
+        return self._targets[resource_id]
+
+    def _describe_targets(self, call: ApiCall) -> Mapping[str, Any]:
+        ids = call.parameters.get("ResourceIds")
+        documents = (each.document for each in self._all(call))
+        return {
+            "ScalableTargets": [
+                dict(each) for each in documents if not ids or each["ResourceId"] in ids
+            ]
+        }
+
+    def _all(self, call: ApiCall) -> list[Target]:
+        is_ours = call.parameters["ServiceNamespace"] == NAMESPACE
+        return list(self._targets.values()) if is_ours else []
+
+    def _put_policy(self, call: ApiCall) -> Mapping[str, Any]:
+        request = call.parameters
+        _check_policy(request)
+        name, resource_id = request["PolicyName"], request["ResourceId"]
+        of = f"{uuid.uuid4()}:resource/{NAMESPACE}/{resource_id}:policyName/{name}"
+        with self._lock:
+            policies = self._target(call).policies
+            policies[name] = {
+                "PolicyARN": f"arn:aws:autoscaling:{self._where}:scalingPolicy:{of}",
+                "CreationTime": datetime.now(UTC),
+                **policies.get(name, {}),
+                "PolicyName": name,
+                "ServiceNamespace": NAMESPACE,
+                "ResourceId": resource_id,
+                "ScalableDimension": DIMENSION,
+                "PolicyType": "TargetTrackingScaling",
+                _CONFIGURATION: request[_CONFIGURATION],
+                "Alarms": [],
+            }
+        return {"PolicyARN": policies[name]["PolicyARN"], "Alarms": []}
+
+    def _delete_policy(self, call: ApiCall) -> Mapping[str, Any]:
+        name = call.parameters["PolicyName"]
+        with self._lock:
+            if self._target(call).policies.pop(name, None) is None:
+                raise AwsError(
+                    "ObjectNotFoundException",
+                    f"No scaling policy found for {name} of {call.parameters['ResourceId']}",
+                )
+        return {}
+
+    def _describe_policies(self, call: ApiCall) -> Mapping[str, Any]:
+        names, resource_id = (call.parameters.get(key) for key in ("PolicyNames", "ResourceId"))
+        return {
+            "ScalingPolicies": [
+                policy
+                for target in self._all(call)
+                for policy in target.policies.values()
+                if resource_id in {None, policy["ResourceId"]}
+                and (not names or policy["PolicyName"] in names)
+            ]
+        }
+
+    def _tagged(self, call: ApiCall) -> Target:
+        arn = call.parameters["ResourceARN"]
+        for target in self._targets.values():
+            if target.document["ScalableTargetARN"] == arn:
+                return target
+        raise AwsError("ResourceNotFoundException", f"There is no scalable target {arn}")
+
+    def _tag(self, call: ApiCall) -> Mapping[str, Any]:
+        self._tagged(call).tags.update(call.parameters["Tags"])
+        return {}
+
+    def _untag(self, call: ApiCall) -> Mapping[str, Any]:
+        for key in call.parameters["TagKeys"]:
+            self._tagged(call).tags.pop(key, None)
+        return {}
+
+
+_CONFIGURATION = "TargetTrackingScalingPolicyConfiguration"
+
+
+def _is_of(endpoint: str, resource_id: str) -> bool:
+    return resource_id.lower().startswith(f"endpoint/{endpoint.lower()}/")
+
+
+def _invalid(message: str) -> AwsError:
+    return AwsError("ValidationException", message)
+
+
+def _check_scope(request: Mapping[str, Any]) -> None:
+    """Refuse what can be scaled on AWS and is not kept here."""
+    dimension = request.get("ScalableDimension", DIMENSION)
+    if request["ServiceNamespace"] != NAMESPACE or dimension != DIMENSION:
+        what = f"{request['ServiceNamespace']} {request.get('ScalableDimension', '')}"
+        raise _invalid(
+            f"Shoal's emulator keeps targets of {NAMESPACE} {DIMENSION} only, not {what}"
+        )
+
+
+def _check_capacities(MinCapacity: int | None, MaxCapacity: int | None) -> None:  # noqa: N803
+    if MinCapacity is None or MaxCapacity is None:
+        raise _invalid("MinCapacity and MaxCapacity are required to register a scalable target")
+    if MinCapacity < 1:
+        raise _invalid(f"MinCapacity must be at least 1 for {DIMENSION} of a variant with a model")
+    if MinCapacity > MaxCapacity:
+        raise _invalid(
+            f"Maximum capacity cannot be less than minimum capacity ({MaxCapacity} < {MinCapacity})"
+        )
+
+
+def _check_policy(request: Mapping[str, Any]) -> None:
+    """Refuse every policy but target tracking, by name."""
+    configuration = request.get(_CONFIGURATION)
+    kind = request.get("PolicyType", "TargetTrackingScaling")
+    if kind != "TargetTrackingScaling" or not configuration:
+        raise _invalid("Shoal's emulator has policies of the type TargetTrackingScaling only")
+    if configuration["TargetValue"] <= 0:
+        raise _invalid("TargetValue must be above 0")

@@ -1,0 +1,289 @@
+"""One model server in a container: started from a model's document, ready when it answers /ping."""
+
+from __future__ import annotations
+
+import http.client
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from shoal_local.runtimes.catalog import Image
+from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.hosting.artifacts import fetch_model, resolve_container
+from shoal_local.sagemaker.hosting.connections import Connections
+from shoal_local.sagemaker.jobs.base import containers
+from shoal_local.sagemaker.jobs.base.logs import LogStreams
+from shoal_local.sagemaker.jobs.base.paths import JobPaths
+from shoal_local.sagemaker.jobs.base.runtime_build import (
+    BuildStoppedError,
+    RuntimeBuildError,
+    ensure_built,
+)
+from shoal_local.sagemaker.shapes import Document
+
+_PORT = 8080
+_PING_EVERY_S = 0.05
+_FORWARDED_HEADERS = {"content-type", "accept", "x-amzn-sagemaker-custom-attributes"}
+_PART_BYTES = 64 * 1024
+
+
+class ServerFailedError(Exception):
+    """The container does not serve; `str()` is a FailureReason."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The container's answer to an invocation."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class StreamedAnswer:
+    """The container's answer while it arrives.
+
+    `parts` raises OSError or HTTPException if it does not arrive whole, TimeoutError if not in
+    time.
+    """
+
+    status: int
+    content_type: str
+    parts: Iterator[bytes]
+
+
+class ModelServer:
+    """A container that serves one model. `close()` ends its process and deletes its files.
+
+    It serves an endpoint; a subclass says for what else.
+    """
+
+    def __init__(self, core: Core, endpoint: str, variant: Document, model: Document) -> None:
+        self._core, self._variant, self._model = core, variant, model
+        self._paths = JobPaths.of(
+            core.context.state_dir, "endpoint", f"{endpoint}-{secrets.token_hex(6)}"
+        )
+        self._endpoint, self._host = endpoint, f"i-0{secrets.token_hex(8)}"
+        self._pod: Pod | None = None
+        self._log: LogStreams | None = None
+        self._port = free_port() if isolation_refused() else _PORT
+        self._closing = threading.Event()
+        self._connections = Connections(lambda: self._running_pod().dial(self._port))
+
+    def start(self) -> None:
+        """Fetch the model, start the container, wait for /ping.
+
+        Raise ServerFailedError or DataError if there is no server in the end.
+        """
+        self._check_capacity()
+        context = self._core.context
+        container = resolve_container(
+            self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0]
+        )
+        image = containers.image_for(
+            container["Image"], "inference", self._core.settings.images, context.region
+        )
+        credentials = context.role_credentials(
+            self._model["ExecutionRoleArn"], f"SageMaker-{self._endpoint}"[:64]
+        )
+        kind, request = self._created_by()
+        context.on_behalf(
+            kind, self._endpoint, {**request, "PrimaryContainer": container}, credentials
+        )
+        self._paths.make([self._host])
+        paths = self._paths.host(self._host)
+        paths.model.mkdir(parents=True)
+        if "ModelDataUrl" in container:
+            fetch_model(
+                context.clients("s3", credentials),
+                container["ModelDataUrl"],
+                self._paths.upload,
+                paths.model,
+            )
+        machine = containers.Machine.here(self._core.settings.accelerators)
+        variables = {
+            **containers.threads(machine, 1),
+            "SAGEMAKER_BIND_TO_PORT": str(self._port),
+            **container.get("Environment", {}),
+            **self._variables(),
+        }
+        environment = containers.environment(context, image, paths, credentials, variables)
+        command = [str(image.runtime.python()), "-P", containers.tool(image.program)]
+        self._log = LogStreams(
+            context.clients("logs", credentials), *self._log_place(), self._paths.log
+        )
+        if notice := containers.image_notice(container["Image"], image):
+            self._log.write("emulator", notice)
+        self._ensure_runtime(image)
+        self._pod = Pod(
+            self._paths.folder,
+            [Host(self._host, paths.folder, command, environment)],
+            self._core.registry,
+            containers.visible(image),
+            containers.endpoint_port(context),
+            self._log.write,
+        )
+        self._wait_for_ping()
+
+    def _created_by(self) -> tuple[str, Document]:
+        """Return for what the role is used: a kind of resource, and the request that made it."""
+        return "model", self._model
+
+    def _log_place(self) -> tuple[str, str]:
+        """Return the log group, and what its streams begin with."""
+        return f"/aws/sagemaker/Endpoints/{self._endpoint}", self._variant["VariantName"]
+
+    def _variables(self) -> Mapping[str, str]:
+        """Return the container's variables beside those of the model."""
+        return {}
+
+    def _check_capacity(self) -> None:
+        """Raise ServerFailedError if a test wants this instance to have no capacity."""
+        faults = self._core.context.faults
+        if rule := faults.take("endpoint", self._endpoint, self._endpoint):
+            faults.happened(rule, self._endpoint)
+            raise ServerFailedError(rule.message)
+
+    def _ensure_runtime(self, image: Image) -> None:
+        log = self._log
+        try:
+            ensure_built(
+                image.runtime,
+                self._core.registry,
+                lambda line: log.write("emulator", line) if log else None,
+                self._closing.is_set,
+            )
+        except RuntimeBuildError as error:
+            raise ServerFailedError(str(error)) from error
+        except BuildStoppedError:
+            raise ServerFailedError("The endpoint was deleted.") from None
+
+    def _wait_for_ping(self) -> None:
+        pod = self._running_pod()
+        allowed_s = self._variant.get(
+            "ContainerStartupHealthCheckTimeoutInSeconds", self._core.settings.container_start_s
+        )
+        deadline = time.monotonic() + allowed_s
+        while not self._answers_ping():
+            if self._closing.is_set():
+                raise ServerFailedError("The endpoint was deleted.")
+            if pod.wait(0):
+                pod.close()
+                raise ServerFailedError(
+                    self._ping_failure(
+                        f"The container ended with exit code {pod.exit_codes()[self._host]}."
+                    )
+                )
+            if time.monotonic() > deadline:
+                raise ServerFailedError(self._ping_failure(f"No answer within {allowed_s:g} s."))
+            self._closing.wait(_PING_EVERY_S)
+
+    def _ping_failure(self, evidence: str) -> str:
+        last_lines = "; ".join(
+            line.partition(" ")[2] for line in (self._log.tail(3) if self._log else [])
+        )
+        return (
+            f"The primary container for production variant {self._variant['VariantName']} did not"
+            " pass the ping health check. Please check CloudWatch logs for this endpoint."
+            f" {evidence} Last lines: {last_lines}"
+        )
+
+    def _answers_ping(self) -> bool:
+        try:
+            return self._request("GET", "/ping", b"", {}, timeout_s=2).status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def invoke(
+        self, body: bytes, headers: Mapping[str, str], timeout_s: float | None = None
+    ) -> Answer:
+        """Send one POST /invocations; raise OSError or HTTPException if the container does not
+        answer.
+        """
+        return self._request(
+            "POST",
+            "/invocations",
+            body,
+            _forwarded(headers),
+            timeout_s or self._core.settings.invocation_s,
+        )
+
+    @contextmanager
+    def stream(self, body: bytes, headers: Mapping[str, str]) -> Iterator[StreamedAnswer]:
+        """Send one POST /invocations, and yield the answer as soon as its head is there.
+
+        Raise what `invoke` raises.
+        """
+        ends_at = time.monotonic() + self._core.settings.stream_s
+        with closing(self._connections.fresh(self._core.settings.stream_s)) as connection:
+            connection.request("POST", "/invocations", body, _forwarded(headers))
+            sock, response = connection.sock, connection.getresponse()
+            content_type = response.headers.get("Content-Type", "")
+            yield StreamedAnswer(response.status, content_type, _parts(response, sock, ends_at))
+
+    def _request(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
+    ) -> Answer:
+        with self._connections.connection(timeout_s) as connection:
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+            return Answer(
+                response.status, response.headers.get("Content-Type", ""), response.read()
+            )
+
+    def _running_pod(self) -> Pod:
+        if self._pod is None:
+            raise ConnectionError("the container has not been started")
+        return self._pod
+
+    def ended(self) -> bool:
+        """Return whether the server's process has ended."""
+        return self._pod is None or self._pod.wait(0)
+
+    def cancel(self) -> None:
+        """Make a `start` that waits give up."""
+        self._closing.set()
+
+    def close(self) -> None:
+        """End the process, flush its log, and delete its files but for the log."""
+        self._closing.set()
+        self._connections.close()
+        if self._pod is not None:
+            self._pod.close()
+        if self._log is not None:
+            self._log.close()
+        self._paths.remove([self._host])
+
+
+def _forwarded(headers: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in headers.items() if key.lower() in _FORWARDED_HEADERS}
+
+
+def _parts(
+    response: http.client.HTTPResponse, sock: socket.socket, ends_at: float
+) -> Iterator[bytes]:
+    """Yield the answer as it arrives: a chunk, or what was sent of it, is a part."""
+    left = response.length  # None for a chunked answer, which says its end itself
+    while left is None or left > 0:
+        left_s = ends_at - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        sock.settimeout(left_s)
+        part = response.read1(min(left or _PART_BYTES, _PART_BYTES))
+        if not part and left:
+            raise http.client.IncompleteRead(b"", left)
+        if not part:
+            return
+        left = None if left is None else left - len(part)
+        yield part
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

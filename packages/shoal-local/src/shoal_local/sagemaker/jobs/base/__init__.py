@@ -1,0 +1,1 @@
+"""What every kind of job has: paths, channels, containers, logs, an end."""

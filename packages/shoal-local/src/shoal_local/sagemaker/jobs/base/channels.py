@@ -1,0 +1,218 @@
+"""The input channels of a training job: which are refused, and the folders that hosts see.
+
+- File: the objects of an S3 prefix are copied before the start.
+- FastFile: AWS streams objects when they are read. Here they are copied too, because streaming
+  would need a file system of our own; the channel is read-only, as on AWS.
+- File system: a directory of an FSx for Lustre file system is mounted read-only.
+
+If the machine refuses namespaces nothing is mounted, and read-only is not enforced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from shoal_local.context import RoleCredentials, ServiceContext
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker.container.launch import ReadOnly, isolation_refused
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.jobs.base import storage
+from shoal_local.sagemaker.jobs.base.job import JobFailedError
+from shoal_local.sagemaker.jobs.base.paths import HostPaths
+from shoal_local.sagemaker.shapes import Document
+
+
+def check_channel(channel: Document, request: Document) -> None:
+    """Raise AwsError for a channel that cannot be, or that is not emulated."""
+    name, source = channel["ChannelName"], channel["DataSource"]
+    if name in {
+        ".",
+        "..",
+    }:  # SageMaker's pattern allows it; as a folder's name it would lead out of /opt/ml/input/data
+        raise invalid(
+            f"channel {name!r}: a channel is a folder below /opt/ml/input/data, and needs a name"
+            " that can be one"
+        )
+    if (
+        channel.get("CompressionType", "None") != "None"
+        or channel.get("RecordWrapperType", "None") != "None"
+    ):
+        raise not_emulated(f"channel {name}: CompressionType and RecordWrapperType other than None")
+    if "FileSystemDataSource" in source:
+        _check_file_system(
+            name, source["FileSystemDataSource"], _mode(channel, request), request.get("VpcConfig")
+        )
+    elif "S3DataSource" not in source:
+        raise not_emulated(f"a data source other than S3 and file systems (channel {name})")
+    elif (
+        _mode(channel, request) == "Pipe"
+        or source["S3DataSource"]["S3DataType"] != "S3Prefix"
+        or "ShuffleConfig" in channel
+    ):
+        raise not_emulated(
+            f"channel {name}: only S3Prefix in File or FastFile mode, without shuffling"
+        )
+
+
+def _check_file_system(name: str, source: Document, mode: str, vpc: Document | None) -> None:
+    if source["FileSystemType"] != "FSxLustre":
+        raise not_emulated(f"channel {name}: the file system type {source['FileSystemType']}")
+    if source["FileSystemAccessMode"] != "ro":
+        raise not_emulated(
+            f"channel {name}: FileSystemAccessMode {source['FileSystemAccessMode']} (only ro:"
+            " nothing is exported to S3)"
+        )
+    if mode != "File":
+        raise invalid(f"channel {name}: a file system is read in the input mode File, not {mode}")
+    if not vpc:
+        raise invalid(
+            f"channel {name}: a file system can be reached from a VPC only; give the job a"
+            " VpcConfig"
+        )
+
+
+def check_objects(core: Core, request: Document, credentials: RoleCredentials) -> None:
+    """Raise ValidationException if a channel has no objects.
+
+    AWS looks for them when the job is created, with the job's role.
+    """
+    s3 = core.context.clients("s3", credentials)
+    for channel in request.get("InputDataConfig", []):
+        if "S3DataSource" not in channel["DataSource"]:
+            continue
+        uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
+        try:
+            keys = storage.keys_below(s3, uri)
+            details = ""
+        except storage.DataError as error:
+            keys, details = [], f" ({error})"
+        if not keys:
+            raise invalid(
+                storage.no_objects_message(uri, core.context.region, request["RoleArn"]) + details
+            )
+
+
+def _mode(channel: Document, request: Document) -> str:
+    return str(channel.get("InputMode", request["AlgorithmSpecification"]["TrainingInputMode"]))
+
+
+class Channels:
+    """The channels of one running job; `credentials` are its role's."""
+
+    def __init__(
+        self,
+        request: Document,
+        context: ServiceContext,
+        credentials: RoleCredentials,
+        hosts: Sequence[str],
+    ) -> None:
+        self._request, self._context, self._credentials, self._hosts = (
+            request,
+            context,
+            credentials,
+            hosts,
+        )
+        self._s3 = context.clients("s3", credentials)
+        self._mounted: dict[str, Path] = {}
+
+    def __iter__(self) -> Any:
+        return iter(self._request.get("InputDataConfig", []))
+
+    def provide(self, channel: Document, paths: HostPaths, position: int) -> None:
+        """Bring the channel's files to the host at `position`; raise JobFailedError if that
+        fails.
+        """
+        if "FileSystemDataSource" in channel["DataSource"]:
+            self._mount(
+                channel["ChannelName"], channel["DataSource"]["FileSystemDataSource"], paths
+            )
+        else:
+            self._copy(channel, paths, position)
+
+    def read_only(self, paths: HostPaths) -> list[ReadOnly]:
+        """Return the mounts of channels that a host cannot write."""
+        mounts = []
+        for channel in self:
+            name = channel["ChannelName"]
+            if name in self._mounted:
+                mounts.append(ReadOnly(self._mounted[name], f"input/data/{name}"))
+            elif _mode(channel, self._request) == "FastFile":
+                mounts.append(ReadOnly(paths.channel(name), f"input/data/{name}"))
+        return mounts
+
+    def configuration(self) -> dict[str, Document]:
+        """Return the content of inputdataconfig.json (dg
+        your-algorithms-training-algo-running-container).
+        """
+        return {channel["ChannelName"]: self._description(channel) for channel in self}
+
+    def _description(self, channel: Document) -> Document:
+        description = {
+            "TrainingInputMode": _mode(channel, self._request),
+            "RecordWrapperType": "None",
+        }
+        if "S3DataSource" in channel["DataSource"]:
+            description["S3DistributionType"] = channel["DataSource"]["S3DataSource"].get(
+                "S3DataDistributionType", "FullyReplicated"
+            )
+        return description | (
+            {"ContentType": channel["ContentType"]} if "ContentType" in channel else {}
+        )
+
+    def _copy(self, channel: Document, paths: HostPaths, position: int) -> None:
+        source = channel["DataSource"]["S3DataSource"]
+        sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
+        target = paths.channel(channel["ChannelName"])
+        try:
+            count = storage.fetch_prefix(
+                self._s3,
+                source["S3Uri"],
+                target,
+                lambda at: not sharded or at % len(self._hosts) == position,
+            )
+        except storage.DataError as error:
+            raise JobFailedError(f"ClientError: Data download failed:{error}") from error
+        if not count:
+            message = storage.no_objects_message(
+                source["S3Uri"], self._context.region, self._request["RoleArn"]
+            )
+            raise JobFailedError(f"ClientError: Data download failed:{message}")
+
+    def _mount(self, name: str, source: Document, paths: HostPaths) -> None:
+        if name not in self._mounted:
+            self._mounted[name] = self._directory(source)
+        if isolation_refused():
+            paths.channel(name).parent.mkdir(parents=True, exist_ok=True)
+            paths.channel(name).symlink_to(self._mounted[name])
+
+    def _directory(self, source: Document) -> Path:
+        """Return the folder of a directory of a file system.
+
+        How AWS words a failure is not documented; here it is a ClientError that names both.
+        """
+        file_system_id, directory, vpc = (
+            source["FileSystemId"],
+            source["DirectoryPath"],
+            self._request["VpcConfig"],
+        )
+        try:
+            self._context.clients("fsx", self._credentials).describe_file_systems(
+                FileSystemIds=[file_system_id]
+            )
+            return self._context.mount(
+                file_system_id, directory, vpc["Subnets"], vpc["SecurityGroupIds"]
+            )
+        except (AwsError, ClientError) as error:
+            reason = (
+                error.message if isinstance(error, AwsError) else error.response["Error"]["Message"]
+            )
+            message = (
+                f"Unable to mount file system: {file_system_id} directory path: {directory}:"
+                f" {reason}"
+            )
+            raise JobFailedError(f"ClientError: {message}") from error

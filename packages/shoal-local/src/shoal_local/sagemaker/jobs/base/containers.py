@@ -1,0 +1,240 @@
+"""What every SageMaker container shares: runtime, environment, stand-ins, accelerators and
+address.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal_local.context import RoleCredentials, ServiceContext
+from shoal_local.runtimes.catalog import Image, accelerators, image, image_patterns, runtimes
+from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
+from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.jobs.base.paths import HostPaths
+
+TOOLS = Path(__file__).resolve().parents[2] / "container" / "inside"
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NVIDIA_SMI = """#!/bin/sh
+# Stands for NVIDIA's program: the training toolkit counts the lines of `nvidia-smi --list-gpus`.
+i=0; while [ $i -lt {count} ]; do echo "GPU $i: Emulated accelerator (a share of the CPU)"; i=$((i+1)); done
+"""  # noqa: E501
+_SSH = """#!/bin/sh
+exec python -P {program} run "$@"
+"""
+_SSHD = """#!/bin/sh
+# Nobody connects to the only host of a job.
+[ -e /opt/emulator-bin/cluster-secret ] || exit 0
+exec python -P {program} serve
+"""
+_SUBNET, _FIRST_HOST = "10.0.0", 11
+_MIN_WAITING_THREADS = 4
+_REGISTRY = re.compile(r"\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.(amazonaws\.com(?:\.cn)?)/")
+_OTHER_REGION: Mapping[str, str] = {
+    "training": "Invalid DNS suffix '{suffix}' for region '{found}' in training image. Please"
+    " provide the valid <region>.<dns-suffix>: '{region}.{suffix}'",
+    "processing": "Invalid region {found} in image URI {uri}. Please provide an image URI in region"
+    " {region}.",
+    "inference": 'Region of "{uri}" does not match expected region of {region}. Cross region ECR'
+    " image pulls are not allowed.",
+}
+"""What AWS says of another region's image, as users quote it: aws-samples/mlops-amazon-sagemaker 9
+(2019), aws/amazon-sagemaker-examples 2422 (2021), ed-donner/alex 30 (2026).
+"""
+
+
+def image_for(uri: str, use: str, declared: Mapping[str, str], region: str) -> Image:
+    """Return the catalog's entry for an image, or of the runtime that was `declared` for it.
+
+    Raise AwsError if there is none, and for an image in ECR of another region than `region`.
+    """
+    registry = _REGISTRY.match(uri)
+    if registry and registry[1] != region:
+        found, suffix = registry.groups()
+        raise invalid(_OTHER_REGION[use].format(uri=uri, found=found, suffix=suffix, region=region))
+    entry = image(uri, use, declared)
+    if entry is None:
+        declare = f"`local: {{images: {{'{uri}': pytorch}}}}`"
+        raise not_emulated(
+            f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}. Of an"
+            f" image of your own, say which runtime ({', '.join(runtimes())}) stands for it:"
+            f" {declare} in the environment file, or --image '{uri}=pytorch' when you start the"
+            " emulator; then start it again"
+        )
+    return entry
+
+
+def image_notice(uri: str, entry: Image) -> str:
+    """Return what a job's log says of its image; "" if the runtime has the tag's version."""
+    if entry.is_declared:
+        return (
+            f"{uri} is an image of your own: the runtime {entry.runtime.name} stands for it, as for"
+            " AWS's; what your image adds to that is not here."
+        )
+    tagged = re.search(r":(\d+(?:\.\d+)+)-", uri)
+    if tagged is None or f"{entry.framework_version}.".startswith(f"{tagged[1]}."):
+        return ""
+    return f"{entry.framework} {entry.framework_version} stands for the image's {tagged[1]}."
+
+
+@dataclass(frozen=True)
+class Machine:
+    """This machine's share for one emulated host.
+
+    `accelerators_override` is the number of devices that the user asked for.
+    """
+
+    cores: int
+    accelerators_override: int | None
+
+    @classmethod
+    def here(cls, accelerators_override: int | None) -> Machine:
+        """Return the share of the machine that this runs on."""
+        return cls(
+            (
+                len(os.sched_getaffinity(0))
+                if hasattr(os, "sched_getaffinity")
+                else os.cpu_count() or 1
+            ),
+            accelerators_override,
+        )
+
+    def accelerators(self, instance_type: str, hosts: int) -> int:
+        """Return how many accelerators a host shows.
+
+        As many as the instance type has, but no more than cores, so that ranks do not outnumber
+        them; at least 1 if the type has any.
+        """
+        gpus = accelerators(instance_type)
+        if gpus == 0 or self.accelerators_override is not None:
+            return 0 if gpus == 0 else self.accelerators_override or 1
+        return max(1, min(gpus, self.cores // hosts))
+
+    def notice(self, instance_type: str, hosts: int) -> str | None:
+        """Return what a job's log says if the cores decide how many accelerators there are."""
+        gpus, count = accelerators(instance_type), self.accelerators(instance_type, hosts)
+        if count == gpus or self.accelerators_override is not None:
+            return None
+        cause = f"this machine has {_counted(self.cores, 'core')} for {_counted(hosts, 'host')}"
+        return (
+            f"{instance_type} has {_counted(gpus, 'GPU')}, {cause}: each host shows {count}, and"
+            " the toolkit starts as many ranks."
+        )
+
+    def threads(self, ranks: int) -> int:
+        return max(1, self.cores // max(1, ranks))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def write_nvidia_smi(paths: HostPaths, count: int) -> None:
+    """Put an `nvidia-smi` on the container's PATH that lists `count` devices; none for 0."""
+    if count:
+        _write_program(paths, "nvidia-smi", _NVIDIA_SMI.format(count=count))
+
+
+def threads(machine: Machine, ranks: int) -> dict[str, str]:
+    """Return the environment that keeps `ranks` processes from each taking every core.
+
+    This covers OpenMP and TensorFlow's own two pools. TensorFlow's pool between operations also
+    holds threads that only wait for other hosts: with one thread, a worker that waits for a
+    parameter server stands still for ever.
+    """
+    each = machine.threads(ranks)
+    between = max(_MIN_WAITING_THREADS, each)
+    return {
+        "OMP_NUM_THREADS": str(each),
+        "TF_NUM_INTRAOP_THREADS": str(each),
+        "TF_NUM_INTEROP_THREADS": str(between),
+    }
+
+
+def addresses(hosts: Sequence[str]) -> dict[str, str]:
+    """Return an address for each of several hosts.
+
+    There is none for a single host, or where the machine refuses networks of their own.
+    """
+    if len(hosts) < 2 or networks_refused():
+        return {}
+    return {name: f"{_SUBNET}.{number}" for number, name in enumerate(hosts, _FIRST_HOST)}
+
+
+def write_ssh_client(hosts: Sequence[HostPaths]) -> None:
+    """Give the hosts of one job a common secret, and an `ssh` that uses it.
+
+    Their SSH key is derived from the secret (see `inside/remote_shell.py`).
+    """
+    secret = secrets.token_hex(32)
+    for paths in hosts:
+        file = paths.folder / "bin" / "cluster-secret"
+        file.touch(mode=0o600)
+        file.write_text(secret)
+        _write_program(paths, "ssh", _SSH.format(program=tool("remote_shell.py")))
+
+
+def write_sshd(paths: HostPaths) -> None:
+    """Give a host an `sshd`, which SageMaker's SDK v3 starts where the toolkit's would be ours."""
+    _write_program(paths, "sshd", _SSHD.format(program=tool("remote_shell.py")))
+
+
+def _write_program(paths: HostPaths, name: str, text: str) -> None:
+    program = paths.folder / "bin" / name
+    program.write_text(text)
+    program.chmod(0o755)
+
+
+def environment(
+    context: ServiceContext,
+    image_entry: Image,
+    paths: HostPaths,
+    credentials: RoleCredentials,
+    variables: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the container's whole environment: image, SageMaker's region and credentials, then
+    `variables`.
+    """
+    bin_folder = image_entry.runtime.folder() / "bin"
+    tools = "/opt/emulator-bin" if not isolation_refused() else str(paths.folder / "bin")
+    values = {
+        "PATH": f"{tools}:{bin_folder}:{_SYSTEM_PATH}",
+        "HOME": "/tmp",  # noqa: S108 (the container's own; the rest of its files are read-only)
+        "AWS_REGION": context.region,
+        "AWS_DEFAULT_REGION": context.region,
+        "AWS_ENDPOINT_URL": context.endpoint_url(),
+        "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": context.endpoint_url(),
+        "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+        "AWS_SESSION_TOKEN": credentials.session_token,
+        **image_entry.environment,
+    }
+    if isolation_refused():
+        values |= {
+            "SAGEMAKER_BASE_DIR": str(paths.ml),
+            "TMPDIR": str(paths.folder / "tmp"),
+            "HOME": str(paths.folder / "tmp"),
+        }
+    return values | dict(variables)
+
+
+def visible(image_entry: Image) -> list[Path]:
+    """Return what must stay readable in the container wherever it lies: the runtime and its
+    Python.
+    """
+    folder = image_entry.runtime.folder()
+    interpreter = (folder / "bin" / "python").resolve()
+    return [folder, folder.resolve(), interpreter.parent.parent]
+
+
+def tool(name: str) -> str:
+    """Return the path, in the container, of one of our stand-ins."""
+    return str(TOOLS / name) if isolation_refused() else f"/opt/emulator/{name}"
+
+
+def endpoint_port(context: ServiceContext) -> int:
+    return int(context.endpoint_url().rpartition(":")[2].rstrip("/"))

@@ -1,0 +1,1 @@
+"""Training jobs: one process per rank, on one host or several."""

@@ -1,0 +1,326 @@
+"""The hosts of one training job: the data on their disks, their containers, and what these
+leave.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from shoal_local.context import RoleCredentials
+from shoal_local.runtimes.catalog import Image
+from shoal_local.sagemaker.container.launch import (
+    Host,
+    Pod,
+    isolation_refused,
+    networks_refused,
+)
+from shoal_local.sagemaker.container.network import INTERFACE
+from shoal_local.sagemaker.jobs.base import containers, storage
+from shoal_local.sagemaker.jobs.base.channels import Channels
+from shoal_local.sagemaker.jobs.base.job import Job
+from shoal_local.sagemaker.jobs.base.logs import LogStreams
+from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
+from shoal_local.sagemaker.jobs.base.runtime_build import ensure_built
+from shoal_local.sagemaker.jobs.base.storage import FolderSync
+from shoal_local.sagemaker.jobs.base.wait import Ending
+from shoal_local.sagemaker.jobs.training import warm_pools
+from shoal_local.sagemaker.jobs.training.training_request import kept_notice, plan_notice
+from shoal_local.sagemaker.shapes import Document
+
+_MAX_FAILURE = 64 * 1024
+"""Characters of a failure file that are read; the API shows 1024."""
+
+
+def job_paths(job: Job) -> JobPaths:
+    """Return where the job lies on this machine."""
+    return JobPaths.of(job.core.context.state_dir, "training", job.name)
+
+
+class TrainingHosts:
+    """The instances of a job: `prepare()`, then `running()`; after `replace()` both again."""
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, job: Job, image: Image, machine: containers.Machine, on_line: Callable[[str], None]
+    ) -> Iterator[TrainingHosts]:
+        """Yield the hosts of a job with empty disks; deliver the rest of their log at the end.
+
+        `on_line(line)` is called for each line of a host.
+        """
+        context, request = job.core.context, job.document()
+        # What a job does with other services, it does as its role, so that IAM can refuse it.
+        credentials = context.role_credentials(request["RoleArn"], f"SageMaker-{job.name}"[:64])
+        context.on_behalf("training-job", job.name, request, credentials)
+        paths = job_paths(job)
+        paths.make([])
+        log = LogStreams(
+            context.clients("logs", credentials), job.kind.log_group, job.name, paths.log
+        )
+        try:
+            hosts = cls(job, image, machine, credentials, log, on_line)
+            hosts.replace()
+            yield hosts
+        finally:
+            log.close()
+
+    def __init__(
+        self,
+        job: Job,
+        image: Image,
+        machine: containers.Machine,
+        credentials: RoleCredentials,
+        log: LogStreams,
+        on_line: Callable[[str], None],
+    ) -> None:
+        self._job, self._image, self._machine = job, image, machine
+        self._credentials, self._log, self._on_line = credentials, log, on_line
+        self._request, self._paths = job.document(), job_paths(job)
+        count = self._request["ResourceConfig"]["InstanceCount"]
+        # Without namespaces there is one host only, and no host name but this machine's.
+        self._hosts = (
+            ["localhost"]
+            if isolation_refused()
+            else [f"algo-{number}" for number in range(1, count + 1)]
+        )
+        self._addresses = containers.addresses(self._hosts)
+        self._s3 = job.core.context.clients("s3", credentials)
+        self._channels = Channels(self._request, job.core.context, credentials, self._hosts)
+
+    def replace(self) -> None:
+        """Give the job hosts with empty disks."""
+        self._paths.renew(self._hosts, self._addresses)
+
+    def prepare(self) -> None:
+        """Build the image's runtime where it is missing, and bring each host its data."""
+        core = self._job.core
+        for notice in self._notices():
+            self._log_notice(notice)
+        ensure_built(
+            self._image.runtime, core.registry, self._log_notice, self._job.orders.stop.is_set
+        )
+        for position, host in enumerate(self._hosts):
+            self._bring_data(self._paths.host(host), host, position)
+        if self._addresses:
+            containers.write_ssh_client([self._paths.host(host) for host in self._hosts])
+
+    def _notices(self) -> Iterator[str]:
+        """Yield what differs here from the same job on AWS."""
+        uri = self._request["AlgorithmSpecification"]["TrainingImage"]
+        instance_type = self._request["ResourceConfig"]["InstanceType"]
+        may_differ = (
+            containers.image_notice(uri, self._image),
+            self._machine.notice(instance_type, len(self._hosts)),
+            kept_notice(self._request),
+            plan_notice(self._request),
+            warm_pools.pool_notice(self._request),
+        )
+        yield from filter(None, may_differ)
+
+    def _log_notice(self, line: str) -> None:
+        """Write a line to the job's log, in a stream that is not a host's."""
+        self._log.write("emulator", line)
+
+    def _bring_data(self, paths: HostPaths, host: str, position: int) -> None:
+        for folder in (paths.model, paths.output_data, paths.config, paths.ml / "code"):
+            folder.mkdir(parents=True, exist_ok=True)
+        if warm_pools.keep_alive_s(self._request):
+            warm_pools.provide_cache(paths, self._earlier_host(host))
+        for channel in self._channels:
+            self._job.check_not_stopped()
+            self._channels.provide(channel, paths, position)
+        if "CheckpointConfig" in self._request:
+            storage.fetch_prefix(
+                self._s3,
+                self._request["CheckpointConfig"]["S3Uri"].rstrip("/") + "/",
+                self._checkpoints(paths),
+            )
+        for name, content in self._configuration(host).items():
+            (paths.config / name).write_text(json.dumps(content))
+        containers.write_nvidia_smi(paths, self._accelerators())
+        if "ContainerEntrypoint" in self._request["AlgorithmSpecification"]:
+            containers.write_sshd(paths)
+
+    def _earlier_host(self, name: str) -> HostPaths | None:
+        """Return the host whose warm pool this job took over, if any."""
+        job, state_dir = self._request.get("_pool_of"), self._job.core.context.state_dir
+        return JobPaths.of(state_dir, "training", job).host(name) if job else None
+
+    def _checkpoints(self, paths: HostPaths) -> Path:
+        return paths.path_of(
+            self._request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints")
+        )
+
+    def _accelerators(self) -> int:
+        return self._machine.accelerators(
+            self._request["ResourceConfig"]["InstanceType"], len(self._hosts)
+        )
+
+    def _configuration(self, host: str) -> dict[str, Document]:
+        """Return the three files that the toolkit reads (dg
+        your-algorithms-training-algo-running-container).
+        """
+        instance_type = self._request["ResourceConfig"]["InstanceType"]
+        group = {
+            "instance_group_name": "homogeneousCluster",
+            "instance_type": instance_type,
+            "hosts": self._hosts,
+        }
+        return {
+            "hyperparameters.json": self._request.get("HyperParameters", {}),
+            "inputdataconfig.json": self._channels.configuration(),
+            "resourceconfig.json": {
+                "current_host": host,
+                "current_instance_type": instance_type,
+                "current_group_name": "homogeneousCluster",
+                "hosts": self._hosts,
+                "instance_groups": [group],
+                "network_interface_name": INTERFACE if self._addresses else "lo",
+            },
+        }
+
+    @contextmanager
+    def running(self) -> Iterator[Pod]:
+        """Yield the running containers; upload what is left of the checkpoints at the end."""
+        context = self._job.core.context
+        syncs: list[FolderSync] = []
+        try:
+            if reason := isolation_refused():
+                self._log_notice(
+                    f"No Linux namespaces here ({reason}): files are at SAGEMAKER_BASE_DIR, the"
+                    " network is shared."
+                )
+            elif len(self._hosts) > 1 and (reason := networks_refused()):
+                self._log_notice(
+                    f"No networks of their own for hosts here ({reason}): they share one loopback"
+                    " interface."
+                )
+            # before the start: what is in the folders by then came from S3 and need not go back
+            syncs = self._sync_checkpoints()
+            yield Pod(
+                self._paths.folder,
+                [self._host(name) for name in self._hosts],
+                self._job.core.registry,
+                containers.visible(self._image),
+                containers.endpoint_port(context),
+                self._write_line,
+            )
+        finally:
+            for sync in syncs:
+                sync.close()
+
+    def _write_line(self, host: str, line: str) -> None:
+        self._log.write(host, line)
+        self._on_line(line)
+
+    def _sync_checkpoints(self) -> list[FolderSync]:
+        if "CheckpointConfig" not in self._request:
+            return []
+        uri = self._request["CheckpointConfig"]["S3Uri"]
+        return [
+            FolderSync(self._s3, self._checkpoints(self._paths.host(name)), uri)
+            for name in self._hosts
+        ]
+
+    def _host(self, name: str) -> Host:
+        paths = self._paths.host(name)
+        ranks = self._processes_per_host() * len(self._hosts)
+        variables = {
+            "TRAINING_JOB_NAME": self._job.name,
+            "TRAINING_JOB_ARN": self._request["TrainingJobArn"],
+            **containers.threads(self._machine, ranks),
+            **warm_pools.cache_variable(self._request, paths),
+            **self._request.get("Environment", {}),
+        }
+        algorithm = self._request["AlgorithmSpecification"]
+        toolkit = [str(self._image.runtime.python()), "-P", containers.tool(self._image.program)]
+        command = [
+            *algorithm.get("ContainerEntrypoint", toolkit),
+            *algorithm.get("ContainerArguments", []),
+        ]
+        environment = containers.environment(
+            self._job.core.context, self._image, paths, self._credentials, variables
+        )
+        read_only = self._channels.read_only(paths)
+        return Host(
+            name,
+            paths.folder,
+            command,
+            environment,
+            address=self._addresses.get(name),
+            read_only=read_only,
+        )
+
+    def _processes_per_host(self) -> int:
+        """Count the processes as the toolkit does.
+
+        That is what MPI's hyperparameter says, else one for each accelerator, else one.
+        """
+        count = str(
+            self._request.get("HyperParameters", {}).get(
+                "sagemaker_mpi_num_of_processes_per_host", ""
+            )
+        ).strip('"')
+        return int(count) if count.isdecimal() and int(count) else max(1, self._accelerators())
+
+    def failure(self, ending: Ending) -> str | None:
+        """Return why the algorithm has failed; None if it has not.
+
+        A failure file fails the job even if every host has exited with 0.
+        """
+        if ending.exit_code != 0:
+            return self._algorithm_error(ending)
+        texts = [text for name in self._hosts if (text := self._failure_file(name))]
+        return f"AlgorithmError: {texts[0]}, exit code: 0" if texts else None
+
+    def _algorithm_error(self, ending: Ending) -> str:
+        """Return the error of the host that failed first, with its name if there are several."""
+        host = next((name for name, code in ending.exit_codes.items() if code), self._hosts[0])
+        text = self._failure_file(host) or self._evidence(host)
+        return (
+            f"AlgorithmError: {f'{host}: ' if len(self._hosts) > 1 else ''}{text}, exit code:"
+            f" {ending.exit_code}"
+        )
+
+    def _evidence(self, host: str) -> str:
+        """Return the last lines of a host that left no failure file."""
+        lines = [
+            line.removeprefix(f"{host} ")
+            for line in self._log.tail(200)
+            if line.startswith(f"{host} ")
+        ]
+        return "; ".join(lines[-5:]) or "the container wrote nothing"
+
+    def _failure_file(self, host: str) -> str | None:
+        path = self._paths.host(host).failure
+        if not path.is_file() or path.is_symlink():
+            return None
+        with path.open(errors="replace") as file:
+            return file.read(_MAX_FAILURE).strip() or None
+
+    def upload(self) -> None:
+        """Upload model.tar.gz and output.tar.gz of the first host.
+
+        An empty folder gives no archive, as on AWS.
+        """
+        paths, key = (
+            self._paths.host(self._hosts[0]),
+            self._request["OutputDataConfig"].get("KmsKeyId", ""),
+        )
+        uploads = (
+            (paths.model, self._request["ModelArtifacts"]["S3ModelArtifacts"]),
+            (paths.output_data, self._output_uri()),
+        )
+        for folder, uri in uploads:
+            target = self._paths.upload / uri.rpartition("/")[2]
+            if storage.archive(folder, target):
+                storage.put_file(self._s3, target, uri, key)
+
+    def _output_uri(self) -> str:
+        return (
+            str(self._request["ModelArtifacts"]["S3ModelArtifacts"]).rpartition("/")[0]
+            + "/output.tar.gz"
+        )

@@ -1,0 +1,181 @@
+"""Checks of a CreateTrainingJob request: what is not emulated is refused by name before anything
+starts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from shoal_local.runtimes.catalog import Image, image
+from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
+from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.jobs.base.channels import check_channel
+from shoal_local.sagemaker.jobs.base.containers import image_for
+from shoal_local.sagemaker.jobs.base.paths import HostPaths
+from shoal_local.sagemaker.jobs.training.metrics import compile_regex
+from shoal_local.sagemaker.jobs.training.spot import check_spot, is_spot
+from shoal_local.sagemaker.shapes import Document
+
+_REFUSED = (
+    "TensorBoardOutputConfig",
+    "RetryStrategy",
+    "InfraCheckConfig",
+    "SessionChainingConfig",
+    "RemoteDebugConfig",
+    "ServerlessJobConfig",
+    "ModelPackageConfig",
+    "MlflowConfig",
+    "ExperimentConfig",
+    "DebugRuleConfigurations",
+    "ProfilerRuleConfigurations",
+)
+_REASONS: Mapping[str, str] = {
+    "MlflowConfig": "MlflowConfig: what AWS makes of it in a container is not documented",
+}
+_REQUIRED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
+"""Optional in the API's shape, for the jobs without them (serverless ones) that are refused."""
+_ONLY_KEPT: Mapping[str, frozenset[str]] = {
+    "DebugHookConfig": frozenset({"S3OutputPath", "LocalPath"}),
+    "ProfilerConfig": frozenset({"S3OutputPath", "DisableProfiler"}),
+}
+"""What SageMaker's SDK v2 sends with every job, and the keys that ask for nothing in particular."""
+_RESOURCE_REFUSED = (
+    "InstanceGroups",
+    "InstancePlacementConfig",
+    "InstancePreferences",
+    "SelectedInstanceType",
+    "SelectedInstanceCount",
+)
+_NEED_OWN_NETWORKS: Mapping[str, str] = {
+    "sagemaker_distributed_dataparallel_enabled": "smdistributed dataparallel (mpirun)",
+    "sagemaker_pytorch_ddp_enabled": "pytorchddp (mpirun)",
+    "sagemaker_mpi_enabled": "MPI",
+    "sagemaker_parameter_server_enabled": "parameter servers",
+    "sagemaker_multi_worker_mirrored_strategy_enabled": "MultiWorkerMirroredStrategy",
+}
+"""Launchers whose hosts all listen at the same port, and so cannot share one network."""
+
+
+def check_training(request: Document, declared: Mapping[str, str], region: str) -> Image:
+    """Return the image's entry; raise AwsError for what is wrong or not emulated.
+
+    `declared`: runtimes of the user's own images; `region`: where the job is to run.
+    """
+    check_training_fields(request)
+    uri = request["AlgorithmSpecification"]["TrainingImage"]
+    return image_for(uri, "training", declared, region)
+
+
+def check_training_fields(request: Document) -> None:
+    """Raise AwsError for what is wrong or not emulated, whether its image has a runtime or not."""
+    _check_whole(request)
+    algorithm = request["AlgorithmSpecification"]
+    if "AlgorithmName" in algorithm or "TrainingImage" not in algorithm:
+        raise not_emulated("AlgorithmName: name a TrainingImage")
+    if algorithm["TrainingInputMode"] == "Pipe":
+        raise not_emulated("the input mode Pipe")
+    for definition in algorithm.get("MetricDefinitions", []):
+        compile_regex(definition)
+    for channel in request.get("InputDataConfig", []):
+        check_channel(channel, request)
+    _check_resources(request)
+    check_spot(request)
+    if "CheckpointConfig" in request:
+        HostPaths(Path()).path_of(
+            request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints")
+        )
+    _check_script(request)
+
+
+def _check_script(request: Document) -> None:
+    """Raise AwsError if the image would run an algorithm of its own, which is not here."""
+    algorithm = request["AlgorithmSpecification"]
+    entry = image(algorithm["TrainingImage"], "training")
+    has_program = "sagemaker_program" in request.get("HyperParameters", {})
+    if entry and entry.needs_script and not has_program and "ContainerEntrypoint" not in algorithm:
+        raise not_emulated(
+            f"the built-in algorithm of {algorithm['TrainingImage']}; {entry.framework} trains"
+            " here with a script of yours (script mode, the hyperparameter sagemaker_program)"
+        )
+
+
+def kept_notice(request: Document) -> str:
+    """Return the line that says which fields are described and do nothing; "" without any."""
+    profiles = not request.get("ProfilerConfig", {}).get("DisableProfiler", False)
+    idle = {"DebugHookConfig": True, "ProfilerConfig": profiles}
+    fields = [field for field in _ONLY_KEPT if request.get(field) and idle[field]]
+    return f"{' and '.join(fields)}: nothing is recorded here" if fields else ""
+
+
+def plan_notice(request: Document) -> str:
+    """Return the line that says what a training plan is here; "" without one."""
+    if "TrainingPlanArn" not in request["ResourceConfig"]:
+        return ""
+    return "TrainingPlanArn: there are no training plans here, and the job does not wait for one"
+
+
+def _check_whole(request: Document) -> None:
+    for field in _REFUSED:
+        if request.get(field):
+            raise not_emulated(_REASONS.get(field, field))
+    for field, allowed in _ONLY_KEPT.items():
+        for key in sorted(request.get(field, {}).keys() - allowed):
+            if request[field][key]:
+                raise not_emulated(f"{field}.{key}")
+    if request.get("EnableNetworkIsolation"):
+        raise not_emulated(
+            "EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)"
+        )
+    for field in _REQUIRED:
+        if field not in request:
+            raise invalid(f"{field} is required")
+
+
+def _check_resources(request: Document) -> None:
+    resources = request["ResourceConfig"]
+    for field in _RESOURCE_REFUSED:
+        if resources.get(field):
+            raise not_emulated(f"ResourceConfig.{field}")
+    if resources.get("KeepAlivePeriodInSeconds") and is_spot(request):
+        raise invalid("Warm pools (KeepAlivePeriodInSeconds) cannot be used with spot instances")
+    for field in ("InstanceType", "InstanceCount"):
+        if field not in resources:
+            raise invalid(f"ResourceConfig.{field} is required")
+    if resources["InstanceType"].split(".")[1].startswith(("trn", "inf")):
+        raise not_emulated(f"AWS Neuron devices ({resources['InstanceType']})")
+    if resources["InstanceCount"] > 1:
+        if reason := isolation_refused():
+            raise not_emulated(
+                "several hosts on this machine: each needs its own /opt/ml, and namespaces are"
+                f" refused ({reason})"
+            )
+        if reason := networks_refused():
+            _check_launcher(request.get("HyperParameters", {}), reason)
+
+
+def _check_launcher(hyperparameters: Mapping[str, str], reason: str) -> None:
+    """Raise AwsError for a launcher that needs networks of its own.
+
+    torchrun wins over smddp in the PyTorch container; mpi and pytorchddp win over torchrun (its
+    `training.train`).
+    """
+    enabled = {
+        key for key, value in hyperparameters.items() if key.endswith("_enabled") and _truth(value)
+    }
+    if "sagemaker_torch_distributed_enabled" in enabled:
+        enabled.discard("sagemaker_distributed_dataparallel_enabled")
+    for key, launcher in _NEED_OWN_NETWORKS.items():
+        if key in enabled:
+            raise not_emulated(
+                f"{launcher} on several hosts of this machine: each needs its own network, and that"
+                f" is refused ({reason})"
+            )
+
+
+def _truth(value: str) -> bool:
+    try:
+        return bool(json.loads(value))
+    except (ValueError, RecursionError):
+        return bool(value)

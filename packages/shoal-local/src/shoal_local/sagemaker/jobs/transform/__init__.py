@@ -1,0 +1,1 @@
+"""Batch transform jobs."""

@@ -1,0 +1,1 @@
+"""Hyperparameter tuning jobs."""

@@ -1,0 +1,346 @@
+"""Parses and checks the text of a pipeline definition.
+
+What the emulator cannot do is refused here, by name, before anything starts: a ValidationException
+at CreatePipeline, UpdatePipeline and again at StartPipelineExecution.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.pipelines.definition.caching import check_cache
+from shoal_local.sagemaker.pipelines.definition.conditions import check_condition
+from shoal_local.sagemaker.pipelines.definition.expressions import (
+    EXECUTION_VARIABLES,
+    Reference,
+    references,
+    with_wildcards,
+)
+from shoal_local.sagemaker.pipelines.definition.parameters import Parameter, parse_parameters
+from shoal_local.sagemaker.pipelines.definition.structure import check_steps, check_structure
+from shoal_local.sagemaker.shapes import Anything, Document, input_shape, shape_errors
+
+OPERATIONS: Mapping[str, tuple[str, str]] = {
+    "Training": ("CreateTrainingJob", "TrainingJobName"),
+    "Processing": ("CreateProcessingJob", "ProcessingJobName"),
+    "Transform": ("CreateTransformJob", "TransformJobName"),
+    "Tuning": ("CreateHyperParameterTuningJob", "HyperParameterTuningJobName"),
+    "Model": ("CreateModel", "ModelName"),
+    "RegisterModel": ("CreateModelPackage", ""),
+    "EndpointConfig": ("CreateEndpointConfig", "EndpointConfigName"),
+    "Endpoint": ("CreateEndpoint", "EndpointName"),
+}
+"""Steps that are one Create call: the operation, and the name that the service may have to make up.
+"""
+_OWN_NAME = {"Training", "Processing", "Transform", "Tuning", "Model"}
+_TYPES = {*OPERATIONS, "Callback", "Condition", "Lambda", "Fail"}
+_KEYS = {
+    "Name",
+    "Type",
+    "Arguments",
+    "DependsOn",
+    "DisplayName",
+    "Description",
+    "RetryPolicies",
+    "CacheConfig",
+    "PropertyFiles",
+}
+_EXTRA_KEYS = {
+    "Callback": {"SqsQueueUrl", "OutputParameters"},
+    "Lambda": {"FunctionArn", "OutputParameters"},
+}
+_RETRYABLE = {
+    "Training",
+    "Processing",
+    "Transform",
+    "Tuning",
+    "Model",
+    "RegisterModel",
+    "EndpointConfig",
+}
+_RETRY_ON = {
+    "Step.SERVICE_FAULT",
+    "Step.THROTTLING",
+    "SageMaker.JOB_INTERNAL_ERROR",
+    "SageMaker.CAPACITY_ERROR",
+    "SageMaker.RESOURCE_LIMIT",
+}
+_TRIGGERS = {"Completed", "Failed", "Stopped", "Any"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step.
+
+    `branch`: the Condition step that must come first and its outcome, or None. `dependencies`:
+    upstream steps and their triggers.
+    """
+
+    name: str
+    type: str
+    document: Document
+    branch: tuple[str, bool] | None
+    dependencies: tuple[tuple[str, str], ...]
+
+    @property
+    def arguments(self) -> Document:
+        return dict(self.document.get("Arguments", {}))
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A definition that the emulator can run."""
+
+    parameters: Mapping[str, Parameter]
+    steps: Mapping[str, Step]
+
+
+def parse(text: str) -> Definition:
+    """Return the definition in `text`; raise AwsError for what is wrong or not emulated."""
+    document = _load(text)
+    parameters = parse_parameters(document.get("Parameters", []))
+    steps: dict[str, Step] = {}
+    for step in _walk(document["Steps"], None):
+        if step.name in steps:
+            raise invalid(
+                f"Unable to parse pipeline definition. The step name {step.name} is used twice"
+            )
+        steps[step.name] = step
+    for step in steps.values():
+        _check_references(step, parameters, steps)
+    _check_acyclic(steps)
+    return Definition(parameters, steps)
+
+
+_SDKS_EXPERIMENT = {
+    "ExperimentName": {"Get": "Execution.PipelineName"},
+    "TrialName": {"Get": "Execution.PipelineExecutionId"},
+}
+"""What SageMaker's SDKs write into every definition. It is kept, and there are no experiments here
+that it could name.
+"""
+
+
+def _load(text: str) -> Document:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"Unable to parse pipeline definition. {error}") from None
+    if (
+        not isinstance(document, dict)
+        or document.get("Version") != "2020-12-01"
+        or not isinstance(document.get("Steps"), list)
+    ):
+        raise invalid(
+            "Unable to parse pipeline definition. Version must be '2020-12-01' and Steps a list"
+        )
+    if document.get("MlflowConfig"):
+        raise not_emulated("MlflowConfig of a pipeline; leave it out")
+    if document.get("PipelineExperimentConfig") not in (None, {}, _SDKS_EXPERIMENT):
+        raise not_emulated("PipelineExperimentConfig of a pipeline; leave it out")
+    unknown = set(document) - {
+        "Version",
+        "Metadata",
+        "Parameters",
+        "Steps",
+        "PipelineExperimentConfig",
+        "MlflowConfig",
+    }
+    if unknown:
+        raise invalid(
+            f"Unable to parse pipeline definition. Unknown property '{sorted(unknown)[0]}'"
+        )
+    check_structure(document)
+    if not document["Steps"]:
+        raise invalid("Unable to parse pipeline definition. Steps must not be empty")
+    return document
+
+
+def _walk(documents: list[Any], branch: tuple[str, bool] | None) -> Iterator[Step]:
+    for document in documents:
+        step = _step(document, branch)
+        yield step
+        if step.type == "Condition":
+            for branch_name, outcome in (("IfSteps", True), ("ElseSteps", False)):
+                inner = step.arguments.get(branch_name, [])
+                check_steps(inner, f"{branch_name} of step {step.name}")
+                yield from _walk(inner, (step.name, outcome))
+
+
+def _step(document: Any, branch: tuple[str, bool] | None) -> Step:
+    name = document.get("Name") if isinstance(document, dict) else None
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9\-_]{1,64}", name):
+        raise invalid(
+            "Unable to parse pipeline definition. A step needs a Name of 1 to 64 characters"
+            " [A-Za-z0-9-_]"
+        )
+    kind = document.get("Type")
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise not_emulated(
+            f"the step type {kind!r} (step {name}); it has {', '.join(sorted(_TYPES))}"
+        )
+    unknown = set(document) - _KEYS - _EXTRA_KEYS.get(kind, set())
+    if unknown:
+        raise invalid(
+            f"Unable to parse pipeline definition. Unknown property '{sorted(unknown)[0]}' in step"
+            f" {name}"
+        )
+    check_cache(document)
+    _check_retries(document)
+    _check_arguments(document)
+    return Step(name, kind, document, branch, _dependencies(document))
+
+
+def _check_retries(document: Document) -> None:
+    for policy in document.get("RetryPolicies", []):
+        if document["Type"] not in _RETRYABLE:
+            raise invalid(
+                f"Steps of type {document['Type']} cannot be retried (step {document['Name']})"
+            )
+        for exception in policy.get("ExceptionType", []):
+            if exception not in _RETRY_ON:
+                raise invalid(
+                    f"Unknown ExceptionType {exception} in the retry policies of step"
+                    f" {document['Name']}"
+                )
+
+
+def _check_arguments(document: Document) -> None:
+    name, kind, arguments = document["Name"], document["Type"], document.get("Arguments", {})
+    if not isinstance(arguments, dict):
+        raise invalid(
+            f"Unable to parse pipeline definition. Arguments of step {name} must be an object"
+        )
+    if kind in OPERATIONS:
+        _check_request(name, kind, arguments)
+    elif kind == "Condition":
+        conditions = arguments.get("Conditions")
+        if (
+            set(arguments) - {"Conditions", "IfSteps", "ElseSteps"}
+            or not isinstance(conditions, list)
+            or not conditions
+        ):
+            raise invalid(
+                f"Condition step {name} needs Conditions and may have IfSteps and ElseSteps"
+            )
+        for condition in conditions:
+            check_condition(condition, name)
+    elif kind == "Fail" and set(arguments) != {"ErrorMessage"}:
+        raise invalid(f"Fail step {name} needs ErrorMessage")
+    elif kind == "Lambda" and "FunctionArn" not in document:
+        raise invalid(f"Lambda step {name} needs FunctionArn")
+    elif kind == "Callback" and "SqsQueueUrl" not in document:
+        raise invalid(f"Callback step {name} needs SqsQueueUrl")
+
+
+def _check_request(name: str, kind: str, arguments: Document) -> None:
+    operation, name_key = OPERATIONS[kind]
+    if kind in _OWN_NAME and name_key in arguments:
+        raise not_emulated(
+            f"{name_key} in the Arguments of step {name}: the service makes up the names of jobs"
+            " and models"
+        )
+    document = with_wildcards(arguments)
+    if not isinstance(document, dict):
+        raise invalid(
+            f"Unable to parse pipeline definition. Step {name}: Arguments must be an object, not an"
+            " expression"
+        )
+    if name_key:
+        document.setdefault(name_key, Anything())
+    errors = list(shape_errors(input_shape(operation), document, ""))
+    if errors:
+        raise invalid(f"Unable to parse pipeline definition. Step {name}: {'; '.join(errors)}")
+
+
+def _dependencies(document: Document) -> tuple[tuple[str, str], ...]:
+    """Return the explicit dependencies with their triggers, and the steps that the arguments refer
+    to.
+
+    The latter must have completed.
+    """
+    members = {key: value for key, value in document.items() if key not in {"DependsOn"}}
+    if document["Type"] == "Condition":
+        members["Arguments"] = {"Conditions": document["Arguments"]["Conditions"]}
+    triggers = {each.name: "Completed" for each in references(members) if each.kind == "Steps"}
+    for dependency in document.get("DependsOn", []):
+        step, trigger = (
+            (dependency, "Completed")
+            if isinstance(dependency, str)
+            else (dependency.get("Step"), dependency.get("Trigger"))
+        )
+        if not isinstance(step, str) or trigger not in _TRIGGERS:
+            raise not_emulated(f"the dependency {dependency!r} of step {document['Name']}")
+        triggers.setdefault(step, trigger)
+    return tuple(triggers.items())
+
+
+def _check_references(
+    step: Step, parameters: Mapping[str, Parameter], steps: Mapping[str, Step]
+) -> None:
+    for upstream, _ in step.dependencies:
+        if upstream not in steps or upstream == step.name:
+            raise invalid(
+                f"Unable to parse pipeline definition. Step {step.name} depends on {upstream},"
+                " which is not another step"
+            )
+        if steps[upstream].type == "Condition":
+            raise invalid(
+                f"Step {step.name} depends on the Condition step {upstream}: put it into a branch"
+                " of that step instead"
+            )
+    for each in references(step.document):
+        _check_reference(step, each, parameters, steps)
+
+
+def _check_reference(
+    step: Step, reference: Reference, parameters: Mapping[str, Parameter], steps: Mapping[str, Step]
+) -> None:
+    if reference.kind == "Parameters" and reference.name not in parameters:
+        raise invalid(
+            f"Unable to parse pipeline definition. Step {step.name} uses the parameter"
+            f" {reference.name}, which is not defined"
+        )
+    if reference.kind == "Execution" and reference.name not in EXECUTION_VARIABLES:
+        raise not_emulated(f"the execution variable {reference.name} (step {step.name})")
+    if reference.kind == "Steps" and reference.path.startswith(".PropertyFiles."):
+        files = (
+            [
+                each["PropertyFileName"]
+                for each in steps[reference.name].document.get("PropertyFiles", [])
+            ]
+            if reference.name in steps
+            else []
+        )
+        if reference.path.removeprefix(".PropertyFiles.") not in files:
+            raise invalid(
+                f"Unable to parse pipeline definition. Step {step.name} uses"
+                f" {reference.name}{reference.path}, which is not defined"
+            )
+
+
+def _check_acyclic(steps: Mapping[str, Step]) -> None:
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            raise invalid(
+                "Unable to parse pipeline definition. Steps depend on each other:"
+                f" {' -> '.join((*path, name))}"
+            )
+        if name in done:
+            return
+        upstream = [each for each, _ in steps[name].dependencies] + (
+            [steps[name].branch[0]] if steps[name].branch else []  # type: ignore[index]
+        )
+        for each in upstream:
+            visit(each, (*path, name))
+        done.add(name)
+
+    for name in steps:
+        visit(name, ())

@@ -1,0 +1,1 @@
+"""What an execution of one does."""

@@ -1,0 +1,230 @@
+"""Runs one execution: ready steps in threads, until none is left."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from shoal_local.context import RoleCredentials
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.jobs.base import storage
+from shoal_local.sagemaker.pipelines.definition.caching import cache_key
+from shoal_local.sagemaker.pipelines.definition.conditions import holds
+from shoal_local.sagemaker.pipelines.definition.definition import Definition, Step
+from shoal_local.sagemaker.pipelines.definition.expressions import ExpressionError, Scope
+from shoal_local.sagemaker.pipelines.execution.graph import final_status, ready_steps
+from shoal_local.sagemaker.pipelines.execution.records import ExecutionRecord, iso
+from shoal_local.sagemaker.pipelines.execution.retries import Retries
+from shoal_local.sagemaker.pipelines.execution.steps import (
+    Runner,
+    StepFailedError,
+    StepResult,
+    StepStoppedError,
+)
+from shoal_local.sagemaker.shapes import Document, fitting
+
+_FAILED = "Step failure: One or multiple steps failed."
+
+
+class Execution:
+    """Drives one execution in a thread of its own, with a thread for each running step.
+
+    It shares nothing with other executions. Steps that its document has already are not run.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        name: str,
+        definition: Definition,
+        values: Mapping[str, Any],
+        credentials: RoleCredentials,
+    ) -> None:
+        self._core, self._definition = core, definition
+        self.record = ExecutionRecord(core, name)
+        document = self.record.document()
+        self._stop = threading.Event()
+        self._runner = Runner(
+            core, document["PipelineExecutionArn"], name.rpartition("/")[2], credentials, self._stop
+        )
+        self._max_parallel = document.get("ParallelismConfiguration", {}).get(
+            "MaxParallelExecutionSteps", len(definition.steps)
+        )
+        self._scope = Scope(values, self._variable, self._output_of, self._property_file)
+        self._changed = threading.Condition()
+        done = document["_steps"]
+        self._statuses: dict[str, str] = {name: each["StepStatus"] for name, each in done.items()}
+        self._outputs: dict[str, Document] = {name: each["_outputs"] for name, each in done.items()}
+        self._no_more = False
+        self._thread = threading.Thread(target=self._run, name=f"pipeline {name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Start nothing new and stop running jobs (StopPipelineExecution); return at once."""
+        self._stop.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            self._drive()
+            status = final_status(self._definition.steps, self._statuses, self._stop.is_set())
+            self.record.set_status(
+                status, _FAILED if status in {"Failed", "CompletedWithFailures"} else ""
+            )
+        except Exception:  # noqa: BLE001 (an execution must never stay Executing; the reason carries the bug)
+            self.record.set_status(
+                "Failed", f"InternalServerError: {traceback.format_exc(limit=-3)}"
+            )
+
+    def _drive(self) -> None:
+        with self._changed:
+            while True:
+                self._start_ready()
+                if not any(status == "Executing" for status in self._statuses.values()):
+                    return
+                self._changed.wait()
+
+    def _start_ready(self) -> None:
+        if self._stop.is_set() or self._no_more:
+            return
+        for name in ready_steps(self._definition.steps, self._statuses, self._outputs):
+            if (
+                sum(status == "Executing" for status in self._statuses.values())
+                >= self._max_parallel
+            ):
+                return
+            self._statuses[name] = "Executing"
+            threading.Thread(
+                target=self._run_step,
+                args=(self._definition.steps[name],),
+                name=f"step {name}",
+                daemon=True,
+            ).start()
+
+    def _run_step(self, step: Step) -> None:
+        status = "Failed"
+        changes: Document = {}
+        try:
+            self.record.set_step(step, "Starting")
+            self.record.set_step(step, "Executing")
+            done = self._attempts(step)
+            status = "Succeeded"
+            changes = {"Metadata": done.metadata, "_outputs": done.outputs, **done.cache}
+            self._outputs[step.name] = done.outputs
+        except StepStoppedError as stopped:
+            status, changes = "Stopped", {"Metadata": stopped.metadata}
+        except StepFailedError as error:
+            changes = {"FailureReason": str(error), "Metadata": error.metadata}
+        except ExpressionError as error:
+            changes = {"FailureReason": f"ClientError: {error}"}
+        except Exception:  # noqa: BLE001 (a step must never stay Executing; the reason carries the bug)
+            changes = {"FailureReason": f"InternalServerError: {traceback.format_exc(limit=-3)}"}
+        finally:
+            self._end_step(step, status, {key: value for key, value in changes.items() if value})
+
+    def _end_step(self, step: Step, status: str, changes: Document) -> None:
+        self.record.set_step(step, status, **changes)
+        with self._changed:
+            self._statuses[step.name] = status
+            self._no_more = self._no_more or step.type == "Fail"
+            self._changed.notify_all()
+
+    def _attempts(self, step: Step) -> StepResult:
+        """Run a step, and again as its retry policies say."""
+        retries = Retries(step.document.get("RetryPolicies", []))
+        while True:
+            try:
+                return self._attempt(step)
+            except StepFailedError as error:
+                pause_s = retries.pause_s(error.cause)
+                if pause_s is None or self._stop.wait(pause_s):
+                    raise
+                self.record.set_step(step, "Executing", AttemptCount=retries.attempts)
+
+    def _attempt(self, step: Step) -> StepResult:
+        if step.type == "Condition":
+            return self._condition(step)
+        arguments = self._scope.resolve(step.arguments)
+        if step.type == "Fail":
+            message = str(arguments["ErrorMessage"])
+            shown = fitting("FailStepMetadata", "ErrorMessage", message)
+            raise StepFailedError(message, "", {"Fail": {"ErrorMessage": shown}})
+        key = cache_key(step.type, arguments)
+        if hit := self.record.find_hit(step, key):
+            cache = {"CacheHitResult": hit["CacheHitResult"]}
+            return StepResult(hit["_outputs"], hit["Metadata"], cache)
+        resolved_step = Step(
+            step.name, step.type, self._with_target(step), step.branch, step.dependencies
+        )
+        result = self._runner.run(
+            resolved_step,
+            arguments,
+            lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata),
+        )
+        return replace(result, cache={"_cache_key": key})
+
+    def _with_target(self, step: Step) -> Document:
+        return step.document | {
+            key: self._scope.resolve(step.document[key])
+            for key in ("FunctionArn", "SqsQueueUrl")
+            if key in step.document
+        }
+
+    def _condition(self, step: Step) -> StepResult:
+        outcome = all(
+            holds(condition, self._scope.resolve) for condition in step.arguments["Conditions"]
+        )
+        return StepResult(
+            {"Outcome": outcome}, {"Condition": {"Outcome": "True" if outcome else "False"}}
+        )
+
+    def _output_of(self, step: str) -> Document:
+        return self._outputs[step]
+
+    def _variable(self, name: str) -> str:
+        document = self.record.document()
+        values = {
+            "PipelineExecutionId": self._runner.execution_id,
+            "PipelineName": document["_pipeline"],
+            "PipelineArn": document["PipelineArn"],
+            "PipelineExecutionArn": document["PipelineExecutionArn"],
+            "StartDateTime": iso(document["CreationTime"]),
+            "CurrentDateTime": iso(time.time()),
+        }
+        return str(values[name])
+
+    def _property_file(self, step_name: str, name: str) -> Any:
+        """Return the JSON that a Processing step left in S3, read with the pipeline's role."""
+        declaration = next(
+            each
+            for each in self._definition.steps[step_name].document["PropertyFiles"]
+            if each["PropertyFileName"] == name
+        )
+        outputs = self._outputs[step_name]["ProcessingOutputConfig"]["Outputs"]
+        matches = [each for each in outputs if each["OutputName"] == declaration["OutputName"]]
+        if not matches:
+            raise ExpressionError(
+                f"Property file {name}: step {step_name} has no output {declaration['OutputName']}"
+            )
+        uri = storage.join_uri(matches[0]["S3Output"]["S3Uri"], declaration["FilePath"])
+        bucket, key = storage.split_uri(uri)
+        s3 = self._core.context.clients("s3", self._runner.credentials)
+        try:
+            return json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+        except (ValueError, RecursionError) as error:  # no JSON, no text, or nested without end
+            raise ExpressionError(f"Property file {name} at {uri} is not JSON: {error}") from error
+        except storage.S3_FAILURES as error:
+            raise ExpressionError(
+                f"Property file {name} at {uri} could not be read: {error}"
+            ) from error

@@ -1,0 +1,221 @@
+"""The SageMaker service: answers operations as AWS documents them.
+
+Every request is checked against botocore's input shape, and every response against its output
+shape.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from shoal_local.context import ServiceContext
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker.caller import calling
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.errors import not_emulated
+from shoal_local.sagemaker.hosting.configs import EndpointConfigs
+from shoal_local.sagemaker.hosting.endpoints import Endpoints
+from shoal_local.sagemaker.hosting.models import Models
+from shoal_local.sagemaker.jobs.processing.processing import ProcessingJobs
+from shoal_local.sagemaker.jobs.training.training import TrainingJobs
+from shoal_local.sagemaker.jobs.transform.transform import TransformJobs
+from shoal_local.sagemaker.jobs.tuning.tuning import TuningJobs
+from shoal_local.sagemaker.pipelines.execution.executions import Executions
+from shoal_local.sagemaker.pipelines.execution.pipelines import Pipelines
+from shoal_local.sagemaker.registry.groups import ModelPackageGroups
+from shoal_local.sagemaker.registry.packages import ModelPackages
+from shoal_local.sagemaker.settings import Settings
+from shoal_local.sagemaker.shapes import (
+    Document,
+    ResponseMismatchError,
+    check_request,
+    check_response,
+    input_shape,
+    response_members,
+)
+from shoal_local.sagemaker.store import Store
+from shoal_local.sagemaker.tags import Tags
+
+_log = logging.getLogger(__name__)
+Operation = Callable[[Document], Document]
+
+
+class SageMakerService:
+    """The service of one account and region.
+
+    `close()` stops every execution, job and endpoint, and leaves no process.
+    """
+
+    def __init__(self, context: ServiceContext, settings: Settings | None = None) -> None:
+        store = Store(context.state_dir / "sagemaker")
+        core = Core(context, store, settings or Settings(), context.processes)
+        self._faults = context.faults
+        self._training, self._processing = TrainingJobs(core), ProcessingJobs(core)
+        self._tuning = TuningJobs(core, self._training)
+        self._transform = TransformJobs(core)
+        self._endpoints = Endpoints(core)
+        self._pipelines = Pipelines(core)
+        self._executions = Executions(core, self._pipelines)
+        self._operations: Mapping[str, Operation] = {
+            **self._of_jobs(),
+            **_of_hosting(Models(core), EndpointConfigs(core), self._endpoints),
+            **_of_registry(ModelPackageGroups(core), ModelPackages(core)),
+            **self._of_pipelines(),
+            **_of_tags(Tags(core)),
+        }
+
+    @property
+    def operations(self) -> Collection[str]:
+        """Return the names of the operations that are emulated."""
+        return self._operations.keys()
+
+    def check(self, operation: str, request: Document) -> None:
+        """Raise AwsError for a request that does not have the documented shape."""
+        check_request(operation, request)
+
+    def handle(self, operation: str, request: Document, caller_arn: str) -> Document:
+        """Return the response of `operation`, with instants as epoch seconds.
+
+        Raise AwsError for what AWS would refuse, and for what is not emulated.
+        """
+        input_shape(operation)
+        if operation not in self._operations:
+            raise not_emulated(f"the operation {operation} of SageMaker")
+        check_request(operation, request)
+        try:
+            with calling(caller_arn):
+                answer = self._answer(operation, request)
+            return check_response(operation, response_members(operation, answer))
+        except ResponseMismatchError as mismatch:
+            _log.exception("a response of ours is not what AWS documents")
+            raise AwsError(
+                "InternalFailure",
+                f"The emulator made a response that AWS does not: {mismatch}",
+                500,
+            ) from mismatch
+
+    def _answer(self, operation: str, request: Document) -> Document:
+        """Return the operation's answer, after the fault that a test has ordered for it, if any."""
+        rule = self._faults.take("operation", operation, request)
+        if rule is None:
+            return self._operations[operation](request)
+        self._faults.happened(rule, operation)
+        if rule.do == "refuse":
+            raise rule.refusal()
+        time.sleep(rule.seconds)
+        answer = self._operations[operation](request)
+        if rule.do == "lose answer":
+            raise AwsError("InternalFailure", "The answer was lost.", 500)
+        return answer
+
+    def invoke_endpoint(
+        self, name: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Answer InvokeEndpoint of the runtime API with status, headers and body."""
+        return self._endpoints.invoke(name, body, headers)
+
+    def invoke_endpoint_with_response_stream(
+        self, name: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes | Iterator[bytes]]:
+        """Answer InvokeEndpointWithResponseStream with status, headers and events, or the body of
+        an error.
+        """
+        return self._endpoints.invoke_with_stream(name, body, headers)
+
+    def close(self) -> None:
+        """Stop everything, in the order in which things use each other."""
+        self._executions.close()
+        self._tuning.close()
+        self._training.close()
+        self._processing.close()
+        self._transform.close()
+        self._endpoints.close()
+        self._executions.join()
+
+    def _of_jobs(self) -> dict[str, Operation]:
+        training, tuning = self._training, self._tuning
+        processing, transform = self._processing, self._transform
+        return {
+            "CreateTrainingJob": training.create,
+            "DescribeTrainingJob": training.describe,
+            "ListTrainingJobs": training.list,
+            "StopTrainingJob": training.stop,
+            "UpdateTrainingJob": training.update,
+            "CreateProcessingJob": processing.create,
+            "DescribeProcessingJob": processing.describe,
+            "ListProcessingJobs": processing.list,
+            "StopProcessingJob": processing.stop,
+            "CreateHyperParameterTuningJob": tuning.create,
+            "DescribeHyperParameterTuningJob": tuning.describe,
+            "ListHyperParameterTuningJobs": tuning.list,
+            "ListTrainingJobsForHyperParameterTuningJob": tuning.training_jobs,
+            "StopHyperParameterTuningJob": tuning.stop,
+            "CreateTransformJob": transform.create,
+            "DescribeTransformJob": transform.describe,
+            "ListTransformJobs": transform.list,
+            "StopTransformJob": transform.stop,
+        }
+
+    def _of_pipelines(self) -> dict[str, Operation]:
+        pipelines, executions = self._pipelines, self._executions
+        return {
+            "CreatePipeline": pipelines.create,
+            "UpdatePipeline": pipelines.update,
+            "DescribePipeline": pipelines.describe,
+            "ListPipelines": pipelines.list,
+            "DeletePipeline": pipelines.delete,
+            "StartPipelineExecution": executions.start,
+            "StopPipelineExecution": executions.stop,
+            "RetryPipelineExecution": executions.retry,
+            "SendPipelineExecutionStepSuccess": executions.callbacks.succeed,
+            "SendPipelineExecutionStepFailure": executions.callbacks.fail,
+            "DescribePipelineExecution": executions.describe,
+            "DescribePipelineDefinitionForExecution": executions.definition,
+            "ListPipelineExecutions": executions.list,
+            "ListPipelineExecutionSteps": executions.steps,
+            "ListPipelineParametersForExecution": executions.parameters,
+        }
+
+
+def _of_hosting(
+    models: Models, configs: EndpointConfigs, endpoints: Endpoints
+) -> dict[str, Operation]:
+    return {
+        "CreateModel": models.create,
+        "DescribeModel": models.describe,
+        "ListModels": models.list,
+        "DeleteModel": models.delete,
+        "CreateEndpointConfig": configs.create,
+        "DescribeEndpointConfig": configs.describe,
+        "ListEndpointConfigs": configs.list,
+        "DeleteEndpointConfig": configs.delete,
+        "CreateEndpoint": endpoints.create,
+        "UpdateEndpoint": endpoints.update,
+        "UpdateEndpointWeightsAndCapacities": endpoints.update_weights_and_capacities,
+        "DescribeEndpoint": endpoints.describe,
+        "ListEndpoints": endpoints.list,
+        "DeleteEndpoint": endpoints.delete,
+    }
+
+
+def _of_registry(groups: ModelPackageGroups, packages: ModelPackages) -> dict[str, Operation]:
+    return {
+        "CreateModelPackageGroup": groups.create,
+        "DescribeModelPackageGroup": groups.describe,
+        "ListModelPackageGroups": groups.list,
+        "DeleteModelPackageGroup": groups.delete,
+        "PutModelPackageGroupPolicy": groups.put_policy,
+        "GetModelPackageGroupPolicy": groups.get_policy,
+        "DeleteModelPackageGroupPolicy": groups.delete_policy,
+        "CreateModelPackage": packages.create,
+        "DescribeModelPackage": packages.describe,
+        "ListModelPackages": packages.list,
+        "UpdateModelPackage": packages.update,
+        "DeleteModelPackage": packages.delete,
+    }
+
+
+def _of_tags(tags: Tags) -> dict[str, Operation]:
+    return {"AddTags": tags.add, "ListTags": tags.list, "DeleteTags": tags.delete}

@@ -1,0 +1,305 @@
+"""The emulator: an HTTP server on loopback with one or more accounts behind it.
+
+`Emulator.start()` returns when it answers; `close()` stops every thread and child. The state
+directory says where it listens.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from shoal_local.account import Account, Shared
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.http.loopback_guard import LoopbackGuard
+from shoal_local.control.http.protocol import Answer
+from shoal_local.control.http.request_handler import RequestHandler, end_connections
+from shoal_local.control.http.request_log import RequestLog
+from shoal_local.control.routing.account_router import AccountRouter
+from shoal_local.control.routing.moto_patches import (
+    patch_cloudwatch,
+    patch_ecr,
+    patch_iam,
+    patch_kms,
+    patch_s3,
+    patch_sns,
+    patch_sqs,
+)
+from shoal_local.control.routing.moto_routing import patch_responses
+from shoal_local.control.s3.object_bodies import stream_objects
+from shoal_local.control.s3.object_events import send_object_events
+from shoal_local.control.s3.part_checksums import patch_uploads
+from shoal_local.control.s3.upload_digests import patch_digests
+from shoal_local.control.state import State
+from shoal_local.errors import EmulatorError
+from shoal_local.faults import Faults
+from shoal_local.loopback import listen
+from shoal_local.processes import ProcessRegistry, started_at
+from shoal_local.runtimes.catalog import runtimes
+from shoal_local.sagemaker.jobs.base.containers import Machine
+from shoal_local.sagemaker.settings import Settings
+
+DURATIONS = {each.name for each in fields(Settings) if each.name.endswith("_s")}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `serve`.
+
+    - `account`, `others`: the accounts that there are.
+    - `region`, `other_regions`: the regions in which each of them has all services.
+    - `accelerators`: how many GPUs of this machine training jobs may use.
+    - `images`: runtimes by patterns of the user's own images.
+    - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
+      to endpoints, run.
+    - `enforce_iam`: whether callers' policies are applied.
+    - `faults`, `durations`: the file of faults, and seconds of `Settings` that differ from AWS's;
+      both for tests.
+
+    Raises EmulatorError for a runtime or a duration that does not exist, and for an account that is
+    named twice.
+    """
+
+    state_dir: Path
+    account: str
+    region: str
+    port: int = 0
+    accelerators: int = 0
+    images: Mapping[str, str] = field(default_factory=dict)
+    schedule_speed: float = 1.0
+    hosting_speed: float = 1.0
+    enforce_iam: bool = False
+    others: tuple[str, ...] = ()
+    other_regions: tuple[str, ...] = ()
+    faults: Path | None = None
+    durations: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        return (self.account, *self.others)
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        return (self.region, *self.other_regions)
+
+    def folder(self, account: str, region: str) -> Path:
+        """Return the folder of the account's files in a region: the state directory itself while
+        there is one account and one region, else a folder of its own.
+        """
+        folder = self.state_dir / "accounts" / account if self.others else self.state_dir
+        return folder / "regions" / region if self.other_regions else folder
+
+    def __post_init__(self) -> None:
+        for option, values in (("account", self.accounts), ("region", self.regions)):
+            twice = [value for value in values if values.count(value) > 1]
+            if twice:
+                raise EmulatorError(
+                    f"--{option} {twice[0]} is given twice; name each {option} once"
+                )
+        for pattern, runtime in self.images.items():
+            if runtime not in runtimes():
+                raise EmulatorError(
+                    f"--image {pattern}={runtime}: there is no runtime {runtime!r}; there are:"
+                    f" {', '.join(runtimes())}"
+                )
+        if unknown := sorted(set(self.durations) - DURATIONS):
+            raise EmulatorError(
+                f"--duration {unknown[0]}: there is no such duration; there are:"
+                f" {', '.join(sorted(DURATIONS))}"
+            )
+
+
+class Emulator:
+    """The accounts and the server in front of them.
+
+    `accounts` are those of the first region, `home` is the first of them.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        patch_s3()
+        stream_objects()
+        patch_uploads()
+        patch_digests()
+        patch_sns()
+        patch_sqs()
+        patch_cloudwatch()
+        patch_ecr()
+        patch_kms()
+        patch_iam()
+        patch_responses()
+        self.state = State(options.state_dir)
+        self.registry = ProcessRegistry(options.state_dir)
+        self.secret = secrets.token_urlsafe(30)
+        self._port = options.port
+        self._threads: list[threading.Thread] = []
+        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.evaluator = Evaluator(self.registry)
+        self.regions: dict[str, dict[str, Account]] = {}
+        shared = self._shared()
+        for region in options.regions:
+            self.regions[region] = self._accounts(replace(shared, region=region))
+        self.accounts = self.regions[options.region]
+        self.home = self.accounts[options.account]
+        send_object_events(self._emit)
+        self._router = AccountRouter(
+            {
+                region: {number: account.router for number, account in accounts.items()}
+                for region, accounts in self.regions.items()
+            }
+        )
+        self._servers = self._listen(options.port)
+        self._port = int(self._servers[0].server_address[1])
+
+    def _accounts(self, shared: Shared) -> dict[str, Account]:
+        """Return the accounts in a region. IAM and STS are global: an account's sessions are valid
+        in every region.
+        """
+        accounts: dict[str, Account] = {}
+        for number in self.options.accounts:
+            folder = self.options.folder(number, shared.region)
+            first = next(iter(self.regions.values()), {}).get(number)
+            accounts[number] = Account(number, folder, shared, accounts, first)
+        return accounts
+
+    @property
+    def _all(self) -> Iterable[Account]:
+        """Return every account in every region."""
+        return [each for accounts in self.regions.values() for each in accounts.values()]
+
+    def _emit(self, number: str, region: str, entry: Mapping[str, Any]) -> None:
+        """Put an event on the default bus of a region; nobody listens in a region that is not
+        emulated.
+        """
+        if region in self.regions:
+            self.regions[region][number].events.emit(entry)
+
+    def _shared(self) -> Shared:
+        options = self.options
+        settings = Settings(
+            accelerators=options.accelerators or None,
+            images=options.images,
+            hosting_speed=options.hosting_speed,
+        )
+        return Shared(
+            region=options.region,
+            regions=options.regions,
+            secret=self.secret,
+            endpoint_url=self.endpoint_url,
+            registry=self.registry,
+            evaluator=self.evaluator,
+            requests=RequestLog(options.state_dir / "requests.jsonl"),
+            settings=replace(settings, **options.durations),  # type: ignore[arg-type]
+            faults=Faults(options.faults, options.state_dir / "faults.jsonl"),
+            schedule_speed=options.schedule_speed,
+            enforce_iam=options.enforce_iam,
+            paths=self._answer_path,
+        )
+
+    def _answer_path(self, environ: dict[str, Any]) -> Answer | None:
+        """Return the answer of the account that knows one of the emulator's own URLs; such URLs are
+        not signed.
+        """
+        refusal = None
+        for account in self._all:
+            answer = account.cloudformation.answer_path(environ)
+            if answer is not None and answer.status == HTTPStatus.OK:
+                return answer
+            refusal = refusal or answer
+        return refusal
+
+    def _listen(self, port: int) -> list[BaseWSGIServer]:
+        """Return a server for each loopback address, all on the same port.
+
+        The sockets are bound here, because werkzeug would print and exit when the port is taken.
+        """
+        servers = []
+        for listener in listen(port):
+            with listener:
+                host, bound = listener.getsockname()[:2]
+                server = make_server(
+                    host,
+                    bound,
+                    LoopbackGuard(self._router, bound),
+                    threaded=True,
+                    request_handler=RequestHandler,
+                    fd=listener.fileno(),
+                )
+            servers.append(server)
+        return servers
+
+    def endpoint_url(self) -> str:
+        """Return the URL with the name localhost, not the address: clients derive URLs of buckets
+        and queues from it.
+        """
+        return f"http://localhost:{self._port}"
+
+    def start(self) -> None:
+        """Write the address into the state directory, and answer requests from a thread."""
+        self.state.write({**self.description(), "secret_access_key": self.secret})
+        self._threads = [
+            threading.Thread(
+                target=server.serve_forever,
+                kwargs={"poll_interval": 0.05},
+                daemon=True,
+                name=f"http at {server.host}",
+            )
+            for server in self._servers
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def description(self) -> dict[str, Any]:
+        """Return the ready line; emulator.json, which only its owner reads, has the secret too."""
+        return {
+            "endpoint": self.endpoint_url(),
+            "pid": os.getpid(),
+            "port": self._port,
+            "process_started_at": started_at(os.getpid()),
+            "started_at": self._started_at,
+            "account": self.options.account,
+            "accounts": list(self.options.accounts),
+            "region": self.options.region,
+            "regions": list(self.options.regions),
+            "hosting_speed": self.options.hosting_speed,
+            "enforces_iam": self.options.enforce_iam,
+            "cores": Machine.here(None).cores,
+        }
+
+    def close(self) -> None:
+        """Stop the parts in the order in which they use each other; the server last, because the
+        others still call it.
+        """
+        steps: Iterable[Callable[[], object]] = (
+            *(step for account in self._all for step in account.closing),
+            self._stop_server,
+            self.evaluator.close,
+            self.registry.sweep,
+        )
+        for step in steps:
+            try:
+                step()
+            except Exception:
+                log.exception("closing failed at %s", step)
+        self.state.withdraw()
+
+    def _stop_server(self) -> None:
+        for server in self._servers if self._threads else ():
+            server.shutdown()
+        for thread in self._threads:
+            thread.join()
+        for server in self._servers:
+            server.server_close()
+            end_connections(server)

@@ -1,0 +1,378 @@
+"""Requests of roles to an emulator with --enforce-iam, and the refusals of each service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from local_kit.control import Account, allow, eventually, running, unique
+from shoal_local.testing import ACCOUNT_ID, REGION
+
+ROOT_ARN = f"arn:aws:iam::{ACCOUNT_ID}:root"
+IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"  # noqa: E501
+KEY_POLICY = allow("kms:*", Principal={"AWS": ROOT_ARN})
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    with running(tmp_path_factory.mktemp("strict"), "--enforce-iam") as account:
+        yield account
+
+
+@pytest.fixture(scope="module")
+def bucket(strict: Account) -> str:
+    strict.client("s3").create_bucket(Bucket="data")
+    strict.client("s3").put_object(Bucket="data", Key="in/digits", Body=b"7")
+    return "data"
+
+
+def role(account: Account, *policies: dict[str, Any], **settings: Any) -> str:
+    """Create a role that the account's root may assume, with these policies."""
+    name = unique("worker")
+    iam = account.client("iam")
+    response = iam.create_role(
+        RoleName=name,
+        AssumeRolePolicyDocument=json.dumps(trusting(**settings)),
+        **boundary_of(account, settings),
+    )
+    for number, policy in enumerate(policies):
+        iam.put_role_policy(
+            RoleName=name, PolicyName=f"policy-{number}", PolicyDocument=json.dumps(policy)
+        )
+    return str(response["Role"]["Arn"])
+
+
+def trusting(service: str = "", **_: Any) -> dict[str, Any]:
+    principal = {"Service": service} if service else {"AWS": ROOT_ARN}
+    return {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}],
+    }
+
+
+def boundary_of(account: Account, settings: dict[str, Any]) -> dict[str, str]:
+    if "boundary" not in settings:
+        return {}
+    response = account.client("iam").create_policy(
+        PolicyName=unique("boundary"), PolicyDocument=json.dumps(settings["boundary"])
+    )
+    return {"PermissionsBoundary": response["Policy"]["Arn"]}
+
+
+def refused(call: Callable[..., Any], **arguments: Any) -> tuple[str, str]:
+    """Return the code and message of the refusal of a call."""
+    with pytest.raises(ClientError) as caught:
+        call(**arguments)
+    error = caught.value.response["Error"]
+    return str(error["Code"]), str(error.get("Message"))
+
+
+def test_a_role_may_do_what_its_policy_allows_and_nothing_else(
+    strict: Account, bucket: str
+) -> None:
+    s3 = strict.as_role("s3", role(strict, allow("s3:GetObject", f"arn:aws:s3:::{bucket}/in/*")))
+    assert s3.get_object(Bucket=bucket, Key="in/digits")["Body"].read() == b"7"
+    code, message = refused(s3.get_object, Bucket=bucket, Key="out/digits")
+    assert code == "AccessDenied"
+    assert message.endswith(
+        'is not authorized to perform: s3:GetObject on resource: "arn:aws:s3:::data/out/digits" '
+        "because no identity-based policy allows the s3:GetObject action"
+    )
+
+
+def test_a_role_reads_the_secrets_that_its_policy_names_and_no_others(strict: Account) -> None:
+    root, names = strict.client("secretsmanager"), [unique("team/token"), unique("team/other")]
+    for name in names:
+        root.create_secret(Name=name, SecretString=f"value of {name}")
+    arn = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT_ID}:secret:{names[0]}-??????"
+    reader = strict.as_role(
+        "secretsmanager", role(strict, allow("secretsmanager:GetSecretValue", arn))
+    )
+    assert reader.get_secret_value(SecretId=names[0])["SecretString"] == f"value of {names[0]}"
+    for refused_name in (names[1], "not-there"):
+        code, message = refused(reader.get_secret_value, SecretId=refused_name)
+        assert code == "AccessDeniedException"
+        assert "secretsmanager:GetSecretValue" in message
+    assert refused(reader.describe_secret, SecretId=names[0])[0] == "AccessDeniedException"
+    assert "value of" not in (strict.state_dir / "requests.jsonl").read_text()
+
+
+def test_a_key_may_name_the_roles_at_a_path(strict: Account) -> None:
+    """As the data key admits the roles that FSx makes for its file systems."""
+    condition = {"ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{ACCOUNT_ID}:role/team/*"}}
+    admitted = allow("kms:DescribeKey", Principal={"AWS": "*"}, Condition=condition)["Statement"]
+    policy = {**KEY_POLICY, "Statement": [*KEY_POLICY["Statement"], *admitted]}
+    key = strict.client("kms").create_key(Policy=json.dumps(policy))["KeyMetadata"]["KeyId"]
+    response = strict.client("iam").create_role(
+        Path="/team/", RoleName=unique("named"), AssumeRolePolicyDocument=json.dumps(trusting())
+    )
+    assert (
+        strict.as_role("kms", response["Role"]["Arn"]).describe_key(KeyId=key)["KeyMetadata"][
+            "KeyId"
+        ]
+        == key
+    )
+    assert (
+        refused(strict.as_role("kms", role(strict)).describe_key, KeyId=key)[0]
+        == "AccessDeniedException"
+    )
+
+
+def test_a_listing_is_limited_by_its_prefix(strict: Account, bucket: str) -> None:
+    strict.client("s3").put_object(Bucket=bucket, Key="listed/one", Body=b"")
+    condition = {"StringLike": {"s3:prefix": "listed/*"}}
+    s3 = strict.as_role(
+        "s3", role(strict, allow("s3:ListBucket", f"arn:aws:s3:::{bucket}", Condition=condition))
+    )
+    assert s3.list_objects_v2(Bucket=bucket, Prefix="listed/")["KeyCount"] == 1
+    assert refused(s3.list_objects_v2, Bucket=bucket, Prefix="")[0] == "AccessDenied"
+
+
+def test_a_refused_upload_is_read_to_its_end_so_that_the_connection_can_be_used_again(
+    strict: Account, bucket: str
+) -> None:
+    s3 = strict.as_role("s3", role(strict, allow("s3:PutObject", f"arn:aws:s3:::{bucket}/in/*")))
+    for _ in range(3):
+        assert (
+            refused(s3.put_object, Bucket=bucket, Key="out/large", Body=b"x" * 300_000)[0]
+            == "AccessDenied"
+        )
+        s3.put_object(Bucket=bucket, Key="in/small", Body=b"x")
+
+
+def test_each_object_of_a_deletion_is_asked_for(strict: Account, bucket: str) -> None:
+    s3 = strict.as_role("s3", role(strict, allow("s3:DeleteObject", f"arn:aws:s3:::{bucket}/in/*")))
+    both = {"Objects": [{"Key": "in/never-there"}, {"Key": "out/never-there"}]}
+    assert "out/never-there" in refused(s3.delete_objects, Bucket=bucket, Delete=both)[1]
+
+
+def test_copying_asks_for_the_source_too(strict: Account, bucket: str) -> None:
+    s3 = strict.as_role("s3", role(strict, allow("s3:PutObject", f"arn:aws:s3:::{bucket}/in/*")))
+    assert (
+        "s3:GetObject"
+        in refused(s3.copy_object, Bucket=bucket, Key="in/copy", CopySource=f"{bucket}/in/digits")[
+            1
+        ]
+    )
+
+
+def test_a_bucket_policy_denies_what_the_role_may(strict: Account) -> None:
+    strict.client("s3").create_bucket(Bucket="closed")
+    closed = allow(
+        "s3:*",
+        "arn:aws:s3:::closed/*",
+        Effect="Deny",
+        Principal="*",
+        Condition={"StringNotLike": {"aws:PrincipalArn": "*:root"}},
+    )
+    strict.client("s3").put_bucket_policy(Bucket="closed", Policy=json.dumps(closed))
+    s3 = strict.as_role("s3", role(strict, allow("s3:*")))
+    assert refused(s3.put_object, Bucket="closed", Key="x", Body=b"")[1].endswith(
+        "with an explicit deny in a resource-based policy"
+    )
+
+
+@pytest.mark.parametrize("may_decrypt", [True, False])
+def test_an_encrypted_object_needs_its_key(strict: Account, may_decrypt: bool) -> None:
+    key = strict.client("kms").create_key(Policy=json.dumps(KEY_POLICY))["KeyMetadata"]["Arn"]
+    name = unique("encrypted")
+    strict.client("s3").create_bucket(Bucket=name)
+    strict.client("s3").put_object(
+        Bucket=name, Key="x", Body=b"x", ServerSideEncryption="aws:kms", SSEKMSKeyId=key
+    )
+    through = {
+        "StringEquals": {
+            "kms:ViaService": "s3.us-east-1.amazonaws.com",
+            "kms:EncryptionContext:aws:s3:arn": f"arn:aws:s3:::{name}/x",
+        }
+    }
+    policies = [
+        allow("s3:GetObject"),
+        *([allow("kms:Decrypt", key, Condition=through)] if may_decrypt else []),
+    ]
+    s3 = strict.as_role("s3", role(strict, *policies))
+    if may_decrypt:
+        assert s3.get_object(Bucket=name, Key="x")["ContentLength"] == 1
+        s3.head_object(Bucket=name, Key="x", ChecksumMode="ENABLED")
+    else:
+        assert s3.head_object(Bucket=name, Key="x")["ContentLength"] == 1
+        with pytest.raises(ClientError, match="403"):
+            s3.head_object(Bucket=name, Key="x", ChecksumMode="ENABLED")
+        assert f"kms:Decrypt on resource: {key}" in refused(s3.get_object, Bucket=name, Key="x")[1]
+
+
+def test_a_permissions_boundary_limits_a_role(strict: Account, bucket: str) -> None:
+    s3 = strict.as_role("s3", role(strict, allow("s3:*"), boundary=allow("s3:PutObject")))
+    assert refused(s3.get_object, Bucket=bucket, Key="in/digits")[1].endswith(
+        "because no permissions boundary allows the s3:GetObject action"
+    )
+
+
+def test_a_session_policy_limits_a_session(strict: Account, bucket: str) -> None:
+    arn = role(strict, allow("s3:*"))
+    limits = json.dumps(allow("s3:PutObject"))
+    credentials = strict.client("sts").assume_role(
+        RoleArn=arn, RoleSessionName="limited", Policy=limits
+    )["Credentials"]
+    s3 = strict.client_of(
+        "s3",
+        credentials["AccessKeyId"],
+        credentials["SecretAccessKey"],
+        credentials["SessionToken"],
+    )
+    assert "no session policy allows" in refused(s3.get_object, Bucket=bucket, Key="in/digits")[1]
+
+
+def test_a_user_is_asked_too(strict: Account) -> None:
+    strict.client("iam").create_user(UserName="ada")
+    access_key = strict.client("iam").create_access_key(UserName="ada")["AccessKey"]
+    s3 = strict.client_of("s3", access_key["AccessKeyId"], access_key["SecretAccessKey"])
+    assert refused(s3.list_buckets)[1].startswith(
+        f"User: arn:aws:iam::{ACCOUNT_ID}:user/ada is not authorized"
+    )
+
+
+def test_nobody_may_do_anything(strict: Account, bucket: str) -> None:
+    config = Config(signature_version=UNSIGNED, s3={"addressing_style": "path"})
+    s3 = boto3.client("s3", region_name=REGION, endpoint_url=strict.endpoint, config=config)
+    assert refused(s3.get_object, Bucket=bucket, Key="in/digits") == (
+        "AccessDenied",
+        "Access Denied",
+    )
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "arguments", "code", "action"),
+    [
+        ("sagemaker", "list_models", {}, "AccessDeniedException", "sagemaker:ListModels"),
+        ("sqs", "create_queue", {"QueueName": "q"}, "AccessDenied", "sqs:CreateQueue"),
+        ("iam", "list_roles", {}, "AccessDenied", "iam:ListRoles"),
+        (
+            "ec2",
+            "create_vpc",
+            {"CidrBlock": "10.0.0.0/16"},
+            "UnauthorizedOperation",
+            "ec2:CreateVpc",
+        ),
+        (
+            "logs",
+            "create_log_group",
+            {"logGroupName": "g"},
+            "AccessDeniedException",
+            "logs:CreateLogGroup",
+        ),
+        ("lambda", "list_functions", {}, "AccessDeniedException", "lambda:ListFunctions"),
+        ("sns", "create_topic", {"Name": "t"}, "AuthorizationError", "sns:CreateTopic"),
+        ("cloudformation", "describe_stacks", {}, "AccessDenied", "cloudformation:DescribeStacks"),
+        ("ssm", "get_parameter", {"Name": "/a/b"}, "AccessDeniedException", "ssm:GetParameter"),
+        (
+            "sts",
+            "assume_role",
+            {"RoleArn": "arn:aws:iam::111122223333:role/x", "RoleSessionName": "xy"},
+            "AccessDenied",
+            "sts:AssumeRole",
+        ),
+    ],
+)
+def test_every_service_refuses_in_its_own_words(
+    strict: Account, service: str, method: str, arguments: dict[str, Any], code: str, action: str
+) -> None:
+    refused_code, message = refused(
+        getattr(strict.as_role(service, role(strict)), method), **arguments
+    )
+    assert refused_code == code
+    assert f"is not authorized to perform: {action} on resource: " in message
+
+
+def test_an_operation_of_which_nobody_knows_the_permission_is_refused_by_name(
+    strict: Account,
+) -> None:
+    kms = strict.as_role("kms", role(strict, allow("*")))
+    assert (
+        "does not know which IAM action the operation kms:GenerateRandom needs"
+        in refused(kms.generate_random, NumberOfBytes=8)[1]
+    )
+
+
+def test_a_function_may_do_what_its_role_may(strict: Account, bucket: str) -> None:
+    source = (
+        "import boto3\ndef handler(event, context):\n    return"
+        " boto3.client('s3').list_objects_v2(Bucket='data')['KeyCount']\n"
+    )
+    worker = role(strict, allow("logs:*"), service="lambda.amazonaws.com")
+    answer = strict.invoke(strict.function(source, Role=worker))
+    assert "not authorized to perform: s3:ListBucket" in answer["payload"]["errorMessage"]
+
+
+@pytest.mark.parametrize(
+    "missing", ["ecr:BatchGetImage", "logs:PutLogEvents", "cloudwatch:PutMetricData"]
+)
+def test_a_job_whose_role_lacks_what_sagemaker_does_in_its_name_fails_and_names_the_action(
+    strict: Account, bucket: str, missing: str
+) -> None:
+    worker = role(
+        strict, allow("*"), allow(missing, Effect="Deny"), service="sagemaker.amazonaws.com"
+    )
+    sagemaker = strict.client("sagemaker")
+    name = unique("job")
+    sagemaker.create_training_job(**training(name, worker))
+    job = eventually(
+        lambda: (
+            (job := sagemaker.describe_training_job(TrainingJobName=name))["TrainingJobStatus"]
+            == "Failed"
+            and job
+        )
+    )
+    assert job["FailureReason"].startswith(
+        "ClientError: AccessDeniedException: User: arn:aws:sts::"
+    )
+    assert f"is not authorized to perform: {missing} on resource: " in job["FailureReason"]
+
+
+def training(name: str, worker: str) -> dict[str, Any]:
+    return {
+        "TrainingJobName": name,
+        "AlgorithmSpecification": {"TrainingImage": IMAGE, "TrainingInputMode": "File"},
+        "RoleArn": worker,
+        "HyperParameters": {
+            "sagemaker_program": "train.py",
+            "sagemaker_submit_directory": "s3://data/code.tar.gz",
+        },
+        "OutputDataConfig": {"S3OutputPath": "s3://data/out"},
+        "ResourceConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+    }
+
+
+def test_whoever_starts_a_job_must_be_allowed_to_pass_its_role(strict: Account) -> None:
+    worker = role(strict, allow("*"), service="sagemaker.amazonaws.com")
+    to_lambda = {"StringEquals": {"iam:PassedToService": "lambda.amazonaws.com"}}
+    starter = role(strict, allow("sagemaker:*"), allow("iam:PassRole", worker, Condition=to_lambda))
+    _, message = refused(
+        strict.as_role("sagemaker", starter).create_training_job, **training(unique("job"), worker)
+    )
+    assert f"is not authorized to perform: iam:PassRole on resource: {worker}" in message
+
+
+def test_what_was_asked_is_in_the_request_log(strict: Account, bucket: str) -> None:
+    strict.as_role("s3", role(strict, allow("s3:*"))).list_objects_v2(
+        Bucket=bucket, Prefix="asked/"
+    )
+    (entry,) = [
+        entry
+        for entry in strict.requests("ListObjectsV2")
+        if entry["parameters"].get("Prefix") == "asked/"
+    ]
+    (question,) = entry["questions"]
+    assert (question["action"], question["resource"], question["context"]["s3:prefix"]) == (
+        "s3:ListBucket",
+        "arn:aws:s3:::data",
+        "asked/",
+    )

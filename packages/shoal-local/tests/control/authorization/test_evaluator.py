@@ -1,0 +1,175 @@
+"""Decisions of the real evaluator, and the statements that made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policy
+from shoal_local.control.http.iam_request import Question
+from shoal_local.errors import EmulatorError
+from shoal_local.processes import ProcessRegistry, end_group, started_at
+
+ACCOUNT = "111122223333"
+ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/reader/session"
+OBJECT = "arn:aws:s3:::data/train/x"
+KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+READ = Question("s3:GetObject", OBJECT)
+
+
+def policy(**statement: Any) -> Policy:
+    return {
+        "Version": "2012-10-17",
+        "Statement": [{"Sid": "It", "Effect": "Allow", "Resource": "*", **statement}],
+    }
+
+
+ALLOW = {"reading": policy(Action="s3:GetObject")}
+
+
+def decide(
+    evaluator: Evaluator, identity: dict[str, Policy], question: Question = READ, **more: Policy
+) -> Decision:
+    return evaluator.decide(question, ME, identity, **more)
+
+
+def test_an_allowed_question_names_the_statement_that_allows(evaluator: Evaluator) -> None:
+    assert decide(evaluator, ALLOW) == Decision(True, False, ("reading/It",))
+
+
+def test_what_nothing_allows_is_denied_in_the_words_of_aws(evaluator: Evaluator) -> None:
+    decision = decide(evaluator, {"writing": policy(Action="s3:PutObject")})
+    assert not decision.allowed
+    assert decision.reason == "because no identity-based policy allows the s3:GetObject action"
+
+
+def test_a_statement_that_denies_wins_and_is_named(evaluator: Evaluator) -> None:
+    decision = decide(evaluator, {**ALLOW, "no": policy(Effect="Deny", Action="s3:*")})
+    assert (decision.explicit, decision.statements, decision.reason) == (
+        True,
+        ("no/It",),
+        "with an explicit deny in an identity-based policy",
+    )
+
+
+def test_a_bucket_policy_denies_what_the_identity_may(evaluator: Evaluator) -> None:
+    decision = decide(
+        evaluator, ALLOW, resource_policy=policy(Effect="Deny", Principal="*", Action="s3:*")
+    )
+    assert decision.reason == "with an explicit deny in a resource-based policy"
+
+
+def test_a_permissions_boundary_limits_what_the_identity_may(evaluator: Evaluator) -> None:
+    decision = decide(evaluator, ALLOW, boundary=policy(Action="s3:PutObject"))
+    assert decision.reason == "because no permissions boundary allows the s3:GetObject action"
+
+
+def test_a_session_policy_limits_what_the_role_may(evaluator: Evaluator) -> None:
+    decision = decide(evaluator, ALLOW, session_policy=policy(Action="s3:PutObject"))
+    assert decision.reason == "because no session policy allows the s3:GetObject action"
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_key_must_let_the_account_decide(evaluator: Evaluator, allowed: bool) -> None:
+    owner = f"arn:aws:iam::{ACCOUNT if allowed else '444455556666'}:root"
+    key_policy = policy(Principal={"AWS": owner}, Action="kms:*")
+    decision = decide(
+        evaluator,
+        {"keys": policy(Action="kms:Decrypt")},
+        Question("kms:Decrypt", KEY),
+        resource_policy=key_policy,
+    )
+    assert decision.allowed is allowed
+
+
+@pytest.mark.parametrize(("repository", "allowed"), [("pytorch-training", True), ("other", False)])
+def test_aws_lets_every_account_pull_its_images_but_the_role_must_be_allowed_too(
+    evaluator: Evaluator, repository: str, allowed: bool
+) -> None:
+    pull = policy(
+        Action="ecr:BatchGetImage",
+        Resource="arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training",
+    )
+    question = Question(
+        "ecr:BatchGetImage", f"arn:aws:ecr:us-east-1:763104351884:repository/{repository}"
+    )
+    assert decide(evaluator, {"pull": pull}, question).allowed is allowed
+
+
+@pytest.mark.parametrize(
+    ("subnets", "allowed"), [(["subnet-a"], True), (["subnet-a", "subnet-b"], False), ([], False)]
+)
+def test_conditions_on_lists_hold_for_all_values_and_not_for_none(
+    evaluator: Evaluator, subnets: list[str], allowed: bool
+) -> None:
+    condition = {
+        "ForAllValues:StringEquals": {"sagemaker:VpcSubnets": ["subnet-a"]},
+        "Null": {"sagemaker:VpcSubnets": "false"},
+    }
+    job = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/x"
+    question = Question(
+        "sagemaker:CreateTrainingJob", job, {"sagemaker:VpcSubnets": subnets} if subnets else {}
+    )
+    assert (
+        decide(
+            evaluator,
+            {"jobs": policy(Action="sagemaker:CreateTrainingJob", Condition=condition)},
+            question,
+        ).allowed
+        is allowed
+    )
+
+
+def test_a_resource_that_does_not_exist_yet_is_one_resource_not_all(evaluator: Evaluator) -> None:
+    new = Question(
+        "ec2:CreateNetworkInterface", f"arn:aws:ec2:us-east-1:{ACCOUNT}:network-interface/*"
+    )
+    any_interface, one = (
+        f"arn:aws:ec2:us-east-1:{ACCOUNT}:network-interface/{which}" for which in ("*", "eni-1")
+    )
+    assert decide(evaluator, {"any": policy(Action="ec2:*", Resource=any_interface)}, new).allowed
+    assert not decide(evaluator, {"one": policy(Action="ec2:*", Resource=one)}, new).allowed
+
+
+@pytest.mark.parametrize(
+    "question",
+    [Question("s3:HeadObject", OBJECT), Question("s3:GetObject", KEY)],
+    ids=["action", "resource"],
+)
+def test_a_question_that_iam_does_not_know_is_refused_by_name(
+    evaluator: Evaluator, question: Question
+) -> None:
+    with pytest.raises(
+        EmulatorError, match=f"IAM cannot evaluate {question.action} on {question.resource}"
+    ):
+        decide(evaluator, ALLOW, question)
+
+
+def test_a_context_key_that_aws_does_not_document_for_the_action_is_told(
+    evaluator: Evaluator,
+) -> None:
+    decision = decide(
+        evaluator, ALLOW, Question("s3:GetObject", OBJECT, {"sagemaker:VpcSubnets": ["subnet-a"]})
+    )
+    assert decision.ignored == ("sagemaker:VpcSubnets",)
+
+
+def test_closing_ends_the_process_and_its_record(tmp_path: Path) -> None:
+    registry = ProcessRegistry(tmp_path)
+    with Evaluator(registry) as evaluator:
+        decide(evaluator, ALLOW)
+        (pid,) = registry.alive()
+    assert registry.alive() == []
+    assert started_at(pid) is None
+
+
+def test_a_process_that_was_killed_is_told_once_and_replaced(tmp_path: Path) -> None:
+    registry = ProcessRegistry(tmp_path)
+    with Evaluator(registry) as evaluator:
+        decide(evaluator, ALLOW)
+        end_group(registry.alive()[0])
+        with pytest.raises(EmulatorError, match="ended unexpectedly"):
+            decide(evaluator, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/other"))
+        assert decide(evaluator, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/third")).allowed

@@ -1,0 +1,176 @@
+"""Every rule, with a request that has every parameter, against AWS's service authorization
+reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.model import ListShape, MapShape, Shape, StructureShape
+from moto.core.utils import get_service_model
+
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.authorization.rules import RULE_FILES, UnmappedError, questions, rules_of
+from shoal_local.control.http.iam_request import Question
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.server import Emulator, Options
+from tests.control.authorization.resources import KEY, EverythingExists, NoResources
+
+ACCOUNT = "111122223333"
+ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s"
+DEPTH = 4
+
+
+def every_operation() -> Iterator[Any]:
+    for service in sorted(RULE_FILES):
+        for operation in rules_of(service):
+            yield pytest.param(service, operation, id=f"{service}-{operation}")
+
+
+def questions_of(service: str, operation: str) -> list[Question]:
+    return questions(
+        ApiCall(service, operation, "us-east-1", ME, full_request(service, operation)),
+        EverythingExists(),
+    )
+
+
+def full_request(service: str, operation: str) -> dict[str, Any]:
+    """Return a request with every parameter of the operation.
+
+    Names are `name`; ids and ARNs look like those of the service.
+    """
+    model = get_service_model(
+        "sagemaker-runtime" if operation.startswith("InvokeEndpoint") else service
+    ).operation_model(operation)
+    return dict(_value(service, model.input_shape, "", 0)) if model.input_shape is not None else {}
+
+
+def _value(service: str, shape: Shape, name: str, depth: int) -> Any:
+    if isinstance(shape, StructureShape):
+        members = shape.members.items() if depth < DEPTH else []
+        return {key: _value(service, member, key, depth + 1) for key, member in members}
+    if isinstance(shape, ListShape):
+        return [_value(service, shape.member, name, depth)]
+    if isinstance(shape, MapShape):
+        return {"key": "value"}
+    return _scalar(service, shape, name)
+
+
+def _scalar(service: str, shape: Shape, name: str) -> Any:
+    if shape.type_name in {"integer", "long", "float", "double"}:
+        return 1
+    if shape.type_name == "boolean":
+        return True
+    if shape.type_name == "blob":
+        return b""
+    examples = {
+        "AliasName": "alias/name",
+        "QueueUrl": f"http://localhost/{ACCOUNT}/name",
+        "CopySource": "name/name",
+        "Path": "/",
+        "PermissionsBoundary": f"arn:aws:iam::{ACCOUNT}:policy/name",
+        "PipelineExecutionArn": (
+            f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:pipeline/name/execution/abcdefghijkl"
+        ),
+        "PolicyArn": f"arn:aws:iam::{ACCOUNT}:policy/name",
+        "PolicySourceArn": f"arn:aws:iam::{ACCOUNT}:role/name",
+        "OpenIDConnectProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/example.com",
+        "SubscriptionArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:name:1",
+        "StackName": "name",
+    }
+    if name in examples:
+        return examples[name]
+    if (
+        "role" in name.lower() and "name" not in name.lower()
+    ) or name == "DeliverLogsPermissionArn":
+        return f"arn:aws:iam::{ACCOUNT}:role/name"
+    if name.lower() in {"resourcearn", "topicarn", "targetarn", "resource", "modelpackagearn"}:
+        return f"arn:aws:{service}:us-east-1:{ACCOUNT}:{EXISTING.get(service, 'name')}"
+    return NAMED.get(name, "name")
+
+
+EXISTING = {
+    "application-autoscaling": "scalable-target/name",
+    "cloudwatch": "alarm:name",
+    "ecr": "repository/name",
+    "events": "rule/name",
+    "fsx": "file-system/fs-1",
+    "lambda": "function:name",
+    "logs": "log-group:name",
+    "sagemaker": "model-package/name/1",
+    "scheduler": "schedule-group/name",
+    "sns": "name",
+}
+NAMED = {
+    "VpcId": "vpc-1",
+    "ResourceIds": "vpc-1",
+    "Resources": "vpc-1",
+    "SubnetId": "subnet-1",
+    "SubnetIds": "subnet-1",
+    "GroupId": "sg-1",
+    "Groups": "sg-1",
+    "SecurityGroupIds": "sg-1",
+    "RouteTableId": "rtb-1",
+    "RouteTableIds": "rtb-1",
+    "InternetGatewayId": "igw-1",
+    "NatGatewayId": "nat-1",
+    "AllocationId": "eipalloc-1",
+    "FlowLogIds": "fl-1",
+    "VpcEndpointId": "vpce-1",
+    "VpcEndpointIds": "vpce-1",
+    "NetworkInterfaceId": "eni-1",
+    "KeyId": KEY,
+    "TargetKeyId": KEY,
+}
+
+
+@pytest.mark.parametrize(("service", "operation"), list(every_operation()))
+def test_aws_documents_every_action_resource_and_condition_key_of_a_rule(
+    service: str, operation: str, evaluator: Evaluator
+) -> None:
+    rule_questions = questions_of(service, operation)
+    assert rule_questions or operation == "GetCallerIdentity"  # which needs no permission
+    for question in rule_questions:
+        # This raises for an action that does not exist, or a resource that it does not take.
+        decision = evaluator.decide(question, ME, {})
+        assert decision.ignored == (), question
+
+
+def test_an_operation_without_a_rule_is_named() -> None:
+    with pytest.raises(
+        UnmappedError,
+        match="does not know which IAM action the operation sagemaker:CreateLabelingJob needs",
+    ):
+        questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME), NoResources())
+
+
+def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: Path) -> None:
+    emulator = Emulator(Options(tmp_path, ACCOUNT, "us-east-1"))
+    own = {
+        (service, operation)
+        for service, has in emulator.home.router.services.items()
+        for operation in has.operations
+    }
+    emulator.close()
+    assert len(own) > 60
+    assert [
+        (service, operation) for service, operation in own if operation not in rules_of(service)
+    ] == []
+
+
+def test_a_channel_that_may_write_does_not_hide_behind_one_that_may_not() -> None:
+    sources = [
+        {"FileSystemId": "fs-1", "FileSystemType": "FSxLustre", "FileSystemAccessMode": mode}
+        for mode in ("ro", "rw")
+    ]
+    request = {
+        "TrainingJobName": "x",
+        "InputDataConfig": [{"DataSource": {"FileSystemDataSource": source}} for source in sources],
+    }
+    create, *_ = questions(
+        ApiCall("sagemaker", "CreateTrainingJob", "us-east-1", ME, request), NoResources()
+    )
+    assert create.context["sagemaker:FileSystemAccessMode"] == "rw"

@@ -1,0 +1,464 @@
+"""Three accounts in one emulator: they share nothing, but for what the policy on a resource
+grants.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import boto3
+import pytest
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from local_kit.control import allow, trust, unique
+from shoal_local.errors import EmulatorError
+from shoal_local.server import Options
+from shoal_local.testing import REGION, LocalAccount, emulator
+
+DEV, STAGING, PROD = "111122223333", "222233334444", "333344445555"
+IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
+GROUP = f"arn:aws:sagemaker:{REGION}:{DEV}:model-package-group/models"
+VERSION = f"arn:aws:sagemaker:{REGION}:{DEV}:model-package/models/1"
+ACCOUNTS = tuple(word for number in (DEV, STAGING, PROD) for word in ("--account", number))
+PRODUCTION = {"AWS": f"arn:aws:iam::{PROD}:root"}
+
+
+@dataclass(frozen=True)
+class World:
+    """The emulator's first account, and clients of all."""
+
+    local: LocalAccount
+
+    def client(self, account: str, service: str) -> Any:
+        """Return a client that acts as the account's root."""
+        return self.local.other(account).client(service)
+
+    def session(self, service: str, answer: Any) -> Any:
+        """Return a client with the credentials that AssumeRole answered."""
+        credentials = answer["Credentials"]
+        return self.local.client_of(
+            service,
+            credentials["AccessKeyId"],
+            credentials["SecretAccessKey"],
+            credentials["SessionToken"],
+        )
+
+    def role(self, account: str, principal: dict[str, Any], *policies: dict[str, Any]) -> str:
+        """Create a role in the account and return its ARN."""
+        iam, name = self.client(account, "iam"), unique("role")
+        role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal))
+        for policy in policies:
+            iam.put_role_policy(
+                RoleName=name, PolicyName="given", PolicyDocument=json.dumps(policy)
+            )
+        return str(role["Role"]["Arn"])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with emulator(tmp_path_factory.mktemp("accounts") / "state", *ACCOUNTS) as running:
+        yield World(running.account)
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    state = tmp_path_factory.mktemp("strict") / "state"
+    with emulator(state, *ACCOUNTS, "--enforce-iam") as running:
+        yield World(running.account)
+
+
+@pytest.fixture(scope="module")
+def dev(world: World) -> World:
+    """Create in dev a key, an encrypted bucket, a registered model, a repository and a queue;
+    production may use a part of them.
+    """
+    s3, key = world.client(DEV, "s3"), world.client(DEV, "kms").create_key()["KeyMetadata"]["Arn"]
+    s3.create_bucket(Bucket="models-of-dev")
+    encryption = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
+    rules = [{"ApplyServerSideEncryptionByDefault": encryption, "BucketKeyEnabled": False}]
+    s3.put_bucket_encryption(
+        Bucket="models-of-dev", ServerSideEncryptionConfiguration={"Rules": rules}
+    )
+    archive = io.BytesIO()
+    tarfile.open(fileobj=archive, mode="w:gz").close()
+    for name in ("released/model.tar.gz", "secret/notes"):
+        s3.put_object(Bucket="models-of-dev", Key=name, Body=archive.getvalue())
+    read_policy = allow(
+        "s3:GetObject", "arn:aws:s3:::models-of-dev/released/*", Principal=PRODUCTION
+    )
+    s3.put_bucket_policy(Bucket="models-of-dev", Policy=json.dumps(read_policy))
+    own_policy = {
+        "Effect": "Allow",
+        "Principal": {"AWS": f"arn:aws:iam::{DEV}:root"},
+        "Action": "kms:*",
+        "Resource": "*",
+    }
+    through = {
+        "StringLike": {"kms:EncryptionContext:aws:s3:arn": "arn:aws:s3:::models-of-dev/released/*"}
+    }
+    lent = {
+        "Effect": "Allow",
+        "Principal": PRODUCTION,
+        "Action": "kms:Decrypt",
+        "Resource": "*",
+        "Condition": through,
+    }
+    policy = {"Version": "2012-10-17", "Statement": [own_policy, lent]}
+    world.client(DEV, "kms").put_key_policy(
+        KeyId=key, PolicyName="default", Policy=json.dumps(policy)
+    )
+    sagemaker = world.client(DEV, "sagemaker")
+    sagemaker.create_model_package_group(ModelPackageGroupName="models")
+    container = {"Image": IMAGE, "ModelDataUrl": "s3://models-of-dev/released/model.tar.gz"}
+    sagemaker.create_model_package(
+        ModelPackageGroupName="models",
+        ModelApprovalStatus="Approved",
+        InferenceSpecification={
+            "Containers": [container],
+            "SupportedContentTypes": ["text/csv"],
+            "SupportedResponseMIMETypes": ["text/csv"],
+        },
+    )
+    shared = allow(
+        ["sagemaker:DescribeModelPackage", "sagemaker:CreateModel"], VERSION, Principal=PRODUCTION
+    )
+    sagemaker.put_model_package_group_policy(
+        ModelPackageGroupName="models", ResourcePolicy=json.dumps(shared)
+    )
+    world.client(DEV, "ecr").create_repository(repositoryName="own-image")
+    return world
+
+
+def refusal(call: Callable[..., Any], **arguments: Any) -> str:
+    with pytest.raises(ClientError, match=r"AccessDenied|not authorized") as caught:
+        call(**arguments)
+    return str(caught.value)
+
+
+def test_an_access_key_is_of_one_account(world: World) -> None:
+    for account in (DEV, STAGING, PROD):
+        answer = world.client(account, "sts").get_caller_identity()
+        assert (answer["Account"], answer["Arn"]) == (account, f"arn:aws:iam::{account}:root")
+
+
+def test_a_key_of_an_account_that_is_not_played_is_refused_by_name(world: World) -> None:
+    with pytest.raises(
+        ClientError, match=f"does not play account 999900001111; it plays {DEV}, {STAGING}, {PROD}"
+    ):
+        world.client("999900001111", "sts").get_caller_identity()
+
+
+def test_a_client_cannot_choose_another_account_by_motos_own_header(world: World) -> None:
+    ec2 = world.client(PROD, "ec2")
+    ec2.meta.events.register(
+        "before-send", lambda request, **_: request.headers.update({"x-moto-account-id": DEV})
+    )
+    assert ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["OwnerId"] == PROD
+
+
+@pytest.mark.parametrize(
+    ("service", "make", "names"),
+    [
+        (
+            "sqs",
+            {"create_queue": {"QueueName": "mine"}},
+            lambda client: client.list_queues(QueueNamePrefix="mine").get("QueueUrls"),
+        ),
+        (
+            "logs",
+            {"create_log_group": {"logGroupName": "mine"}},
+            lambda client: client.describe_log_groups()["logGroups"],
+        ),
+        ("iam", {"create_user": {"UserName": "mine"}}, lambda client: client.list_users()["Users"]),
+        (
+            "ssm",
+            {"put_parameter": {"Name": "mine", "Value": "1", "Type": "String"}},
+            lambda client: client.describe_parameters()["Parameters"],
+        ),
+        (
+            "sagemaker",
+            {"create_model_package_group": {"ModelPackageGroupName": "mine"}},
+            lambda client: client.list_model_package_groups(NameContains="mine")[
+                "ModelPackageGroupSummaryList"
+            ],
+        ),
+        (
+            "cloudformation",
+            {
+                "create_stack": {
+                    "StackName": "mine",
+                    "TemplateBody": '{"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}}',
+                }
+            },
+            lambda client: client.list_stacks()["StackSummaries"],
+        ),
+        (
+            "events",
+            {"put_rule": {"Name": "mine", "EventPattern": '{"source": ["a"]}'}},
+            lambda client: client.list_rules()["Rules"],
+        ),
+        (
+            "cloudwatch",
+            {
+                "put_metric_data": {
+                    "Namespace": "mine",
+                    "MetricData": [{"MetricName": "m", "Value": 1}],
+                }
+            },
+            lambda client: client.list_metrics(Namespace="mine")["Metrics"],
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_one_account_has_no_other_lists(
+    world: World, service: str, make: dict[str, Any], names: Callable[[Any], Any]
+) -> None:
+    [(operation, arguments)] = make.items()
+    getattr(world.client(STAGING, service), operation)(**arguments)
+    assert names(world.client(STAGING, service))
+    assert not names(world.client(PROD, service))
+
+
+def test_each_account_has_files_of_its_own(world: World, dev: World) -> None:
+    folder = world.local.state_dir / "accounts"
+    assert (folder / DEV / "sagemaker" / "model-package" / "models%2F1.json").exists()
+    assert not (folder / PROD / "sagemaker" / "model-package").exists()
+
+
+def test_a_request_is_written_down_with_the_account_it_acts_in(dev: World) -> None:
+    dev.client(PROD, "sagemaker").describe_model_package(ModelPackageName=VERSION)
+    lines = map(json.loads, (dev.local.state_dir / "requests.jsonl").read_text().splitlines())
+    entry = next(
+        line
+        for line in lines
+        if line["operation"] == "DescribeModelPackage" and PROD in line["caller"]
+    )
+    assert entry["account"] == DEV
+
+
+def test_production_reads_the_version_that_the_groups_policy_names(dev: World) -> None:
+    version = dev.client(PROD, "sagemaker").describe_model_package(ModelPackageName=VERSION)
+    assert version["ModelPackageArn"] == VERSION
+
+
+def test_an_account_that_the_policy_does_not_name_reads_nothing(dev: World) -> None:
+    assert "sagemaker:DescribeModelPackage" in refusal(
+        dev.client(STAGING, "sagemaker").describe_model_package, ModelPackageName=VERSION
+    )
+    assert "s3:GetObject" in refusal(
+        dev.client(STAGING, "s3").get_object, Bucket="models-of-dev", Key="released/model.tar.gz"
+    )
+
+
+def test_production_cannot_approve_or_register_in_dev(dev: World) -> None:
+    sagemaker = dev.client(PROD, "sagemaker")
+    refusal(sagemaker.update_model_package, ModelPackageArn=VERSION, ModelApprovalStatus="Rejected")
+    refusal(sagemaker.create_model_package, ModelPackageGroupName=GROUP)
+    refusal(sagemaker.delete_model_package, ModelPackageName=VERSION)
+    # This operation takes a name, so that another account's group cannot even be named.
+    with pytest.raises(ClientError, match="at 'modelPackageGroupName' failed to satisfy"):
+        sagemaker.put_model_package_group_policy(
+            ModelPackageGroupName=GROUP, ResourcePolicy=json.dumps(allow("*", Principal="*"))
+        )
+    assert (
+        dev.client(DEV, "sagemaker").describe_model_package(ModelPackageName=VERSION)[
+            "ModelApprovalStatus"
+        ]
+        == "Approved"
+    )
+
+
+def test_production_reads_the_released_object_and_no_other(dev: World) -> None:
+    s3 = dev.client(PROD, "s3")
+    assert s3.get_object(Bucket="models-of-dev", Key="released/model.tar.gz")["Body"].read()
+    assert "s3:GetObject" in refusal(s3.get_object, Bucket="models-of-dev", Key="secret/notes")
+    assert "s3:ListBucket" in refusal(s3.list_objects_v2, Bucket="models-of-dev")
+
+
+def test_production_writes_nothing_into_devs_bucket(dev: World) -> None:
+    s3 = dev.client(PROD, "s3")
+    refusal(s3.put_object, Bucket="models-of-dev", Key="released/model.tar.gz", Body=b"poisoned")
+    refusal(s3.delete_object, Bucket="models-of-dev", Key="released/model.tar.gz")
+    refusal(s3.delete_bucket_policy, Bucket="models-of-dev")
+    s3.create_bucket(Bucket="prods-own")
+    refusal(
+        s3.copy_object, Bucket="prods-own", Key="stolen", CopySource="models-of-dev/secret/notes"
+    )
+    assert (
+        b"poisoned"
+        not in dev.client(DEV, "s3")
+        .get_object(Bucket="models-of-dev", Key="released/model.tar.gz")["Body"]
+        .read()
+    )
+
+
+def test_the_key_decrypts_what_its_policy_names_even_where_the_buckets_policy_would_give_more(
+    dev: World,
+) -> None:
+    s3 = dev.client(DEV, "s3")
+    before = s3.get_bucket_policy(Bucket="models-of-dev")["Policy"]
+    read_all = allow("s3:GetObject", "arn:aws:s3:::models-of-dev/*", Principal=PRODUCTION)
+    s3.put_bucket_policy(Bucket="models-of-dev", Policy=json.dumps(read_all))
+    try:
+        assert "kms:Decrypt" in refusal(
+            dev.client(PROD, "s3").get_object, Bucket="models-of-dev", Key="secret/notes"
+        )
+    finally:
+        s3.put_bucket_policy(Bucket="models-of-dev", Policy=before)
+
+
+def test_a_key_of_another_account_is_used_only_as_its_policy_says(dev: World) -> None:
+    key = dev.client(DEV, "kms").create_key()["KeyMetadata"]["Arn"]
+    secret = dev.client(DEV, "kms").encrypt(KeyId=key, Plaintext=b"7")["CiphertextBlob"]
+    kms = dev.client(PROD, "kms")
+    refusal(kms.decrypt, KeyId=key, CiphertextBlob=secret)
+    statements = [
+        {"Effect": "Allow", "Principal": {"AWS": account}, "Action": action, "Resource": "*"}
+        for account, action in ((DEV, "kms:*"), (PROD, "kms:Decrypt"))
+    ]
+    dev.client(DEV, "kms").put_key_policy(
+        KeyId=key,
+        PolicyName="default",
+        Policy=json.dumps({"Version": "2012-10-17", "Statement": statements}),
+    )
+    assert kms.decrypt(KeyId=key, CiphertextBlob=secret)["Plaintext"] == b"7"
+    refusal(kms.encrypt, KeyId=key, Plaintext=b"8")
+
+
+def test_a_repository_without_a_policy_is_its_own_accounts_only(dev: World) -> None:
+    ecr, images = (
+        dev.client(PROD, "ecr"),
+        {"registryId": DEV, "repositoryName": "own-image", "imageIds": [{"imageTag": "1"}]},
+    )
+    refusal(ecr.batch_get_image, **images)
+    request = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": PRODUCTION, "Action": "ecr:BatchGetImage"}],
+    }
+    dev.client(DEV, "ecr").set_repository_policy(
+        repositoryName="own-image", policyText=json.dumps(request)
+    )
+    assert ecr.batch_get_image(**images)["failures"][0]["failureCode"] == "ImageNotFound"
+    refusal(ecr.describe_images, registryId=DEV, repositoryName="own-image")
+
+
+def test_a_queue_is_meant_by_the_account_in_its_url(dev: World) -> None:
+    url = dev.client(DEV, "sqs").create_queue(QueueName="of-dev")["QueueUrl"]
+    dev.client(PROD, "sqs").create_queue(QueueName="of-dev")
+    refusal(dev.client(PROD, "sqs").send_message, QueueUrl=url, MessageBody="hello")
+
+
+def test_production_makes_a_model_of_the_version_that_it_may_use(dev: World) -> None:
+    role = dev.role(PROD, {"Service": "sagemaker.amazonaws.com"})
+    sagemaker = dev.client(PROD, "sagemaker")
+    model = sagemaker.create_model(
+        ModelName="served", ExecutionRoleArn=role, PrimaryContainer={"ModelPackageName": VERSION}
+    )
+    assert model["ModelArn"] == f"arn:aws:sagemaker:{REGION}:{PROD}:model/served"
+
+
+def test_a_model_of_a_version_takes_more_than_the_right_to_read_it(dev: World) -> None:
+    role = dev.role(PROD, {"Service": "sagemaker.amazonaws.com"})
+    dev.client(DEV, "sagemaker").create_model_package_group(ModelPackageGroupName="read-only")
+    version = dev.client(DEV, "sagemaker").describe_model_package(ModelPackageName=VERSION)[
+        "InferenceSpecification"
+    ]
+    arn = dev.client(DEV, "sagemaker").create_model_package(
+        ModelPackageGroupName="read-only",
+        ModelApprovalStatus="Approved",
+        InferenceSpecification=version,
+    )["ModelPackageArn"]
+    policy = allow("sagemaker:DescribeModelPackage", arn, Principal=PRODUCTION)
+    dev.client(DEV, "sagemaker").put_model_package_group_policy(
+        ModelPackageGroupName="read-only", ResourcePolicy=json.dumps(policy)
+    )
+    sagemaker = dev.client(PROD, "sagemaker")
+    assert sagemaker.describe_model_package(ModelPackageName=arn)
+    container = {"ModelPackageName": arn}
+    assert "sagemaker:CreateModel" in refusal(
+        sagemaker.create_model, ModelName="x", ExecutionRoleArn=role, PrimaryContainer=container
+    )
+
+
+def test_a_role_of_another_account_is_assumed_where_it_trusts_that_account(world: World) -> None:
+    role = world.role(DEV, {"AWS": f"arn:aws:iam::{STAGING}:root"})
+    session = world.client(STAGING, "sts").assume_role(RoleArn=role, RoleSessionName="visitor")
+    assert world.session("sts", session).get_caller_identity()["Account"] == DEV
+    refusal(world.client(PROD, "sts").assume_role, RoleArn=role, RoleSessionName="stranger")
+
+
+def test_a_role_that_trusts_its_own_account_lets_in_nobody_else(world: World) -> None:
+    role = world.role(DEV, {"AWS": f"arn:aws:iam::{DEV}:root"})
+    refusal(world.client(STAGING, "sts").assume_role, RoleArn=role, RoleSessionName="stranger")
+
+
+def test_with_policies_enforced_both_accounts_must_allow(strict: World) -> None:
+    target = strict.role(DEV, {"AWS": f"arn:aws:iam::{STAGING}:root"})
+    idle = strict.role(STAGING, {"AWS": f"arn:aws:iam::{STAGING}:root"})
+    able = strict.role(
+        STAGING, {"AWS": f"arn:aws:iam::{STAGING}:root"}, allow("sts:AssumeRole", target)
+    )
+    sts = strict.client(STAGING, "sts")
+    without, with_ = (
+        strict.session("sts", sts.assume_role(RoleArn=role, RoleSessionName="worker"))
+        for role in (idle, able)
+    )
+    assert "identity-based policy" in refusal(
+        without.assume_role, RoleArn=target, RoleSessionName="further"
+    )
+    assert (
+        with_.assume_role(RoleArn=target, RoleSessionName="further")["AssumedRoleUser"][
+            "Arn"
+        ].split(":")[4]
+        == DEV
+    )
+
+
+def test_a_request_that_nobody_signed_reads_nothing(dev: World) -> None:
+    anonymous = boto3.client(
+        "s3",
+        region_name=REGION,
+        endpoint_url=dev.local.endpoint,
+        config=Config(signature_version=UNSIGNED),
+    )
+    refusal(anonymous.get_object, Bucket="models-of-dev", Key="released/model.tar.gz")
+
+
+def test_a_presigned_url_is_its_signers(dev: World) -> None:
+    for account, status in ((DEV, 200), (STAGING, 403)):
+        for version in ("s3", "s3v4"):
+            signer = boto3.client(
+                "s3",
+                region_name=REGION,
+                endpoint_url=dev.local.endpoint,
+                aws_access_key_id=f"AKIA{account}ROOT",
+                aws_secret_access_key=dev.local.secret,
+                config=Config(signature_version=version),
+            )
+            url = signer.generate_presigned_url(
+                "get_object", Params={"Bucket": "models-of-dev", "Key": "released/model.tar.gz"}
+            )
+            assert status_of(url) == status
+
+
+def status_of(url: str) -> int:
+
+    try:
+        return int(urlopen(url).status)
+    except HTTPError as refusal:
+        return refusal.code
+
+
+def test_an_account_that_is_named_twice_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(EmulatorError, match=f"--account {DEV} is given twice"):
+        Options(tmp_path, DEV, REGION, others=(PROD, DEV))

@@ -1,0 +1,309 @@
+"""Events reach the targets of matching rules, where the targets' policies allow it; queues feed
+functions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from moto.events.models import Rule
+
+import shoal_local
+from local_kit.control import Account, eventually, running, unique
+from shoal_local.control.events.rule_schedules import Schedules
+from shoal_local.control.functions.mappings import failures
+
+REMEMBER = "def handler(event, context):\n    print('event', event['detail']['number'])\n"
+
+
+def put_rule(account: Account, source: str, target_arn: str, **target: Any) -> str:
+    """Put a rule for events of a source and return its ARN."""
+    events, name = account.client("events"), unique("rule")
+    arn = events.put_rule(Name=name, EventPattern=json.dumps({"source": [source]}))["RuleArn"]
+    events.put_targets(Rule=name, Targets=[{"Id": "target", "Arn": target_arn, **target}])
+    return str(arn)
+
+
+def put_event(account: Account, source: str, number: int) -> dict[str, Any]:
+    entry = {"Source": source, "DetailType": "Counted", "Detail": json.dumps({"number": number})}
+    return dict(account.client("events").put_events(Entries=[entry]))
+
+
+def test_an_event_that_matches_a_rule_reaches_its_queue(account: Account) -> None:
+    url, arn = account.open_queue()
+    put_rule(account, "app.queue", arn)
+    put_event(account, "app.other", 1)
+    put_event(account, "app.queue", 2)
+    received = account.received(url)
+    assert [(event["source"], event["detail"]) for event in received] == [
+        ("app.queue", {"number": 2})
+    ]
+
+
+def test_a_queue_whose_policy_does_not_allow_events_gets_none_and_the_dead_letter_queue_gets_it(
+    account: Account,
+) -> None:
+    url, arn = account.queue()
+    dead_url, dead_arn = account.open_queue()
+    put_rule(account, "app.closed", arn, DeadLetterConfig={"Arn": dead_arn})
+    put_event(account, "app.closed", 3)
+    assert account.received(dead_url)[0]["detail"] == {"number": 3}
+    assert account.received(url, limit_s=0.2) == []
+
+
+def test_an_event_invokes_a_function_that_permits_the_rule(account: Account) -> None:
+    name = account.function(REMEMBER)
+    arn = account.client("lambda").get_function(FunctionName=name)["Configuration"]["FunctionArn"]
+    rule = put_rule(account, "app.function", arn)
+    account.client("lambda").add_permission(
+        FunctionName=name,
+        StatementId="rule",
+        Action="lambda:InvokeFunction",
+        Principal="events.amazonaws.com",
+        SourceArn=rule,
+    )
+    put_event(account, "app.function", 4)
+    assert eventually(lambda: "event 4" in account.log(name))
+
+
+def test_a_rule_with_a_rate_fires_again_and_again_until_it_is_disabled(account: Account) -> None:
+    url, arn = account.open_queue()
+    events, name = account.client("events"), unique("rule")
+    rule = events.put_rule(Name=name, ScheduleExpression="rate(1 minute)")["RuleArn"]
+    events.put_targets(Rule=name, Targets=[{"Id": "target", "Arn": arn}])
+    fired = [account.received(url)[0] for _ in range(2)]
+    assert [(event["detail-type"], event["resources"]) for event in fired] == [
+        ("Scheduled Event", [rule])
+    ] * 2
+    events.disable_rule(Name=name)
+    assert eventually(lambda: account.received(url, limit_s=1.5) == [])  # it fired each second
+
+
+@pytest.mark.parametrize(
+    "expression", ["cron(0 12 * * ? *)", "rate(1 minutes)", "rate(5 minute)", "rate(0 minutes)"]
+)
+def test_a_schedule_that_would_never_start_anything_is_refused(
+    account: Account, expression: str
+) -> None:
+    with pytest.raises(ClientError, match="rate"):
+        account.client("events").put_rule(Name=unique("rule"), ScheduleExpression=expression)
+
+
+def test_a_rule_that_was_late_fires_once() -> None:
+    rule = Rule(
+        "late", "123456789012", "us-east-1", None, None, "rate(1 hour)", None, "default", "ENABLED"
+    )  # type: ignore[abstract]
+    fired: list[Rule] = []
+    times = iter([0.0, 3599.0, 36_000.0, 36_001.0])
+    schedules = Schedules(lambda: [rule], fired.append, clock=lambda: next(times))
+    for _ in range(4):
+        schedules.look()
+    assert fired == [rule]
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        (
+            {
+                "Arn": "arn:aws:sqs:us-east-1:111122223333:q",
+                "InputTransformer": {"InputTemplate": "x"},
+            },
+            "InputTransformer",
+        ),
+        (
+            {"Arn": "arn:aws:states:us-east-1:111122223333:stateMachine:m"},
+            "Lambda and SQS only, not arn:aws:states",
+        ),
+    ],
+)
+def test_a_target_that_would_never_be_reached_is_refused_by_name(
+    account: Account, target: dict[str, Any], reason: str
+) -> None:
+    events, name = account.client("events"), unique("rule")
+    events.put_rule(Name=name, EventPattern='{"source": ["x"]}')
+    with pytest.raises(ClientError, match=reason):
+        events.put_targets(Rule=name, Targets=[{"Id": "target", **target}])
+
+
+def test_events_in_the_name_of_aws_are_not_taken_from_callers(account: Account) -> None:
+    answer = put_event(account, "aws.sagemaker", 5)
+    assert (answer["FailedEntryCount"], answer["Entries"][0]["ErrorCode"]) == (
+        1,
+        "NotAuthorizedForSourceException",
+    )
+
+
+def mapped(account: Account, source: str, queue_arn: str, **settings: Any) -> str:
+    """Create a function fed from a queue and return its name."""
+    name = account.function(source, Timeout=1, Role=account.consumer_role())
+    account.client("lambda").create_event_source_mapping(
+        FunctionName=name, EventSourceArn=queue_arn, **settings
+    )
+    return name
+
+
+def test_a_message_invokes_the_mapped_function_and_is_deleted(account: Account) -> None:
+    url, arn = account.queue(VisibilityTimeout="1")
+    name = mapped(
+        account,
+        "def handler(event, context):\n    print('body', event['Records'][0]['body'])\n",
+        arn,
+    )
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="one")
+    assert eventually(lambda: "body one" in account.log(name))
+    assert eventually(lambda: counted(account, url) == (0, 0))
+
+
+def counted(account: Account, url: str) -> tuple[int, int]:
+    """Return how many messages wait and how many are in flight."""
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    attributes = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)[
+        "Attributes"
+    ]
+    return int(attributes[names[0]]), int(attributes[names[1]])
+
+
+def test_a_message_that_fails_too_often_ends_in_the_dead_letter_queue(account: Account) -> None:
+    dead_url, dead_arn = account.queue()
+    redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": 2})
+    url, arn = account.queue(VisibilityTimeout="1", RedrivePolicy=redrive)
+    name = mapped(account, "def handler(event, context):\n    raise ValueError('never')\n", arn)
+    account.client("sqs").send_message(QueueUrl=url, MessageBody='"bad"')
+    assert account.received(dead_url) == ["bad"]
+    assert sum(line.startswith("START") for line in account.log(name)) == 2
+
+
+def test_only_the_messages_that_a_partial_batch_response_names_stay(account: Account) -> None:
+    url, arn = account.queue(VisibilityTimeout="1")
+    for body in ("good", "bad"):
+        account.client("sqs").send_message(QueueUrl=url, MessageBody=body)
+    source = (
+        "def handler(event, context):\n"
+        "    for record in event['Records']:\n"
+        "        print('body', record['body'])\n"
+        "    return {'batchItemFailures': [{'itemIdentifier':"
+        " r['messageId']} for r in event['Records'] if r['body'] == 'bad']}\n"
+    )
+    name = mapped(account, source, arn, FunctionResponseTypes=["ReportBatchItemFailures"])
+    assert eventually(lambda: sum(counted(account, url)) == 1)
+    times = account.log(name).count("body bad")
+    assert eventually(lambda: account.log(name).count("body bad") > times + 1)
+    assert sum(counted(account, url)) == 1
+
+
+def test_a_mapping_goes_on_after_a_failure_that_nobody_expects(account: Account) -> None:
+    url, arn = account.queue(VisibilityTimeout="1")
+    name = mapped(account, "def handler(event, context):\n    pass\n", arn)
+    code = account.state_dir / "lambda" / name
+    code.rename(code.with_suffix(".away"))
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="x")
+    assert eventually(lambda: "No such file" in last_result(account, name))
+    code.with_suffix(".away").rename(code)
+    assert eventually(lambda: counted(account, url) == (0, 0))
+
+
+def last_result(account: Account, name: str) -> str:
+    mappings = account.client("lambda").list_event_source_mappings(FunctionName=name)[
+        "EventSourceMappings"
+    ]
+    return str(mappings[0]["LastProcessingResult"])
+
+
+def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: Account) -> None:
+    url, arn = account.queue(VisibilityTimeout="1")
+    name = account.function(
+        "def handler(event, context):\n    pass\n", Timeout=1, Role=account.consumer_role()
+    )
+    mapping = account.client("lambda").create_event_source_mapping(
+        FunctionName=name, EventSourceArn=arn, Enabled=False
+    )
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="later")
+    assert not eventually(lambda: counted(account, url) == (0, 0), limit_s=1.5)
+    account.client("lambda").update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
+    assert eventually(lambda: counted(account, url) == (0, 0))
+
+
+def test_a_queue_is_mapped_where_nothing_evaluates_policies(tmp_path: Path) -> None:
+    """The npm package is found from the folder of the program: a copy elsewhere has none."""
+    package = tmp_path / "installed" / "shoal_local"
+    shutil.copytree(Path(shoal_local.__file__).parent, package)
+    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
+    with running(tmp_path / "state", environment=environment) as account:
+        name = account.function("def handler(event, context):\n    pass\n", Timeout=1)
+        _url, arn = account.queue(VisibilityTimeout="1")
+        account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)
+        log = (account.state_dir / "emulator.log").read_text()
+    assert "not checked whether a role may sqs:ReceiveMessage" in log
+
+
+def test_changes_of_a_mapping_at_the_same_time_leave_no_poller(account: Account) -> None:
+    """A client asks again when an answer takes long, as while the function has a batch."""
+    url, arn = account.queue(VisibilityTimeout="60")
+    source = "import time\ndef handler(event, context):\n    time.sleep(2)\n"
+    name = account.function(source, Timeout=5, Role=account.consumer_role())
+    client = account.client("lambda", Config(retries={"total_max_attempts": 1}))
+    mapping = client.create_event_source_mapping(FunctionName=name, EventSourceArn=arn)["UUID"]
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="long")
+    assert eventually(lambda: counted(account, url) == (0, 1))
+
+    def update() -> Any:
+        return client.update_event_source_mapping(UUID=mapping, BatchSize=5)
+
+    def delete() -> Any:
+        return client.delete_event_source_mapping(UUID=mapping)
+
+    with ThreadPoolExecutor(2) as pool:
+        updates = [pool.submit(update) for _ in range(2)]
+        assert [each.result()["BatchSize"] for each in updates] == [5, 5]
+        deletions = [pool.submit(delete) for _ in range(2)]
+        errors = [each.exception() for each in deletions]
+    codes = {each.response["Error"]["Code"] for each in errors if isinstance(each, ClientError)}
+    assert (errors.count(None), codes) == (1, {"ResourceNotFoundException"})
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="later")
+    assert not eventually(lambda: counted(account, url) != (1, 0), limit_s=2.5)
+
+
+def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(
+    account: Account,
+) -> None:
+    _url, arn = account.queue(VisibilityTimeout="5")
+    name = account.function("def handler(event, context):\n    pass\n", Timeout=60)
+    with pytest.raises(
+        ClientError, match="visibility timeout: 5 seconds is less than Function timeout: 60 seconds"
+    ):
+        account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)
+
+
+@pytest.mark.parametrize(
+    ("payload", "failed_ids"),
+    [
+        (None, set()),
+        ({"batchItemFailures": []}, set()),
+        ({"batchItemFailures": None}, set()),
+        ({"batchItemFailures": [{"itemIdentifier": "a"}]}, {"a"}),
+        ({"batchItemFailures": [{"itemIdentifier": "unknown"}]}, {"a", "b"}),
+        ({"batchItemFailures": [{"wrong": "a"}]}, {"a", "b"}),
+        ({"batchItemFailures": [{"itemIdentifier": ""}]}, {"a", "b"}),
+        ({"batchItemFailures": [{"itemIdentifier": ["a"]}]}, {"a", "b"}),
+        ({"batchItemFailures": ["a"]}, {"a", "b"}),
+        ({"batchItemFailures": [None]}, {"a", "b"}),
+        ({"batchItemFailures": {"itemIdentifier": "a"}}, {"a", "b"}),
+        ({"batchItemFailures": 5}, {"a", "b"}),
+        (5, {"a", "b"}),
+        ([None], {"a", "b"}),
+        ("text", {"a", "b"}),
+    ],
+)
+def test_a_partial_batch_response_that_lambda_cannot_read_fails_the_whole_batch(
+    payload: Any, failed_ids: set[str]
+) -> None:
+    assert failures(payload, [{"MessageId": "a"}, {"MessageId": "b"}]) == failed_ids

@@ -1,0 +1,243 @@
+"""Lambda functions that really run: what they answer, what they may see, how they fail."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.control import Account, eventually, zipped
+from shoal_local.control.functions import model
+from shoal_local.control.functions.sandbox import Sandbox
+from shoal_local.control.functions.service import Functions
+from shoal_local.control.http.protocol import ApiCall
+from shoal_local.errors import AwsError
+from shoal_local.processes import ProcessRegistry
+
+ECHO = "def handler(event, context):\n    print('got', event)\n    return {'event': event}\n"
+
+
+def test_a_function_answers_with_what_its_handler_returns(account: Account) -> None:
+    answer = account.invoke(account.function(ECHO), {"number": 7})
+    assert answer["StatusCode"] == 200
+    assert answer["payload"] == {"event": {"number": 7}}
+
+
+def test_what_a_function_prints_is_in_its_log_group_and_in_the_tail_of_the_answer(
+    account: Account,
+) -> None:
+    name = account.function(ECHO)
+    tail = base64.b64decode(account.invoke(name, "hello")["LogResult"]).decode()
+    assert "got hello\n" in tail
+    assert any(line.startswith("REPORT RequestId:") for line in account.log(name))
+
+
+def test_the_report_counts_the_functions_own_memory_only(account: Account) -> None:
+    tail = base64.b64decode(account.invoke(account.function(ECHO))["LogResult"]).decode()
+    used_mb = int(tail.rpartition("Max Memory Used: ")[2].split()[0])
+    assert 5 < used_mb < 40
+
+
+def test_an_exception_is_an_unhandled_function_error_with_type_message_and_stack(
+    account: Account,
+) -> None:
+    answer = account.invoke(
+        account.function("def handler(event, context):\n    raise KeyError('no such digit')\n")
+    )
+    assert answer["FunctionError"] == "Unhandled"
+    assert (answer["payload"]["errorType"], answer["payload"]["errorMessage"]) == (
+        "KeyError",
+        "'no such digit'",
+    )
+    assert "line 2, in handler" in answer["payload"]["stackTrace"][0]
+
+
+def test_a_function_that_is_late_is_killed_and_the_error_says_after_how_long(
+    account: Account,
+) -> None:
+    name = account.function(
+        "import time\ndef handler(event, context):\n    time.sleep(60)\n", Timeout=1
+    )
+    answer = account.invoke(name)
+    assert "Task timed out after 1.00 seconds" in answer["payload"]["errorMessage"]
+
+
+def test_a_function_whose_process_ends_reports_the_exit_status(account: Account) -> None:
+    answer = account.invoke(
+        account.function("import os\ndef handler(event, context):\n    os._exit(3)\n")
+    )
+    assert answer["payload"]["errorType"] == "Runtime.ExitError"
+    assert "exit status 3" in answer["payload"]["errorMessage"]
+
+
+def test_a_module_that_cannot_be_imported_is_named(account: Account) -> None:
+    answer = account.invoke(account.function("import numpie\n"))
+    assert answer["payload"]["errorType"] == "Runtime.ImportModuleError"
+    assert "No module named 'numpie'" in answer["payload"]["errorMessage"]
+
+
+def test_a_result_that_is_not_json_is_a_marshal_error(account: Account) -> None:
+    answer = account.invoke(account.function("def handler(event, context):\n    return {1, 2}\n"))
+    assert answer["payload"]["errorType"] == "Runtime.MarshalError"
+
+
+def test_a_function_calls_aws_as_its_role(account: Account) -> None:
+    role = account.role()
+    source = (
+        "import boto3\ndef handler(event, context):\n    return"
+        " boto3.client('sts').get_caller_identity()['Arn']\n"
+    )
+    name = account.function(source, Role=role)
+    assert (
+        account.invoke(name)["payload"]
+        == f"arn:aws:sts::111122223333:assumed-role/{role.rpartition('/')[2]}/{name}"
+    )
+
+
+def test_a_function_sees_its_variables_and_its_context_but_not_the_emulators_environment(
+    account: Account,
+) -> None:
+    source = (
+        "import os\ndef handler(event, context):\n    seen = [os.environ['DIGITS'],"
+        " os.environ.get('MOTO_ACCOUNT_ID'), context.function_name]\n    return [*seen,"
+        " context.get_remaining_time_in_millis()]\n"
+    )
+    name = account.function(source, Environment={"Variables": {"DIGITS": "ten"}}, Timeout=5)
+    digits, leaked, function_name, remaining_ms = account.invoke(name)["payload"]
+    assert (digits, leaked, function_name) == ("ten", None, name)
+    assert 3000 < remaining_ms <= 5000
+
+
+def test_an_asynchronous_invocation_is_accepted_and_tried_three_times(
+    account: Account,
+) -> None:
+    name = account.function("def handler(event, context):\n    raise ValueError('again')\n")
+    answer = account.client("lambda").invoke(
+        FunctionName=name, InvocationType="Event", Payload=b"{}"
+    )
+    assert answer["StatusCode"] == 202
+    assert eventually(lambda: sum("START" in line for line in account.log(name)) == 3)
+
+
+def test_an_update_of_the_code_is_what_the_next_invocation_runs(account: Account) -> None:
+    name = account.function("def handler(event, context):\n    return 'old'\n")
+    account.invoke(name)
+    account.client("lambda").update_function_code(
+        FunctionName=name, ZipFile=zipped("def handler(event, context):\n    return 'new'\n")
+    )
+    assert account.invoke(name)["payload"] == "new"
+
+
+def test_code_in_s3_that_is_not_there_is_refused(account: Account) -> None:
+    with pytest.raises(ClientError, match="S3 Error Code: NoSuchBucket"):
+        account.client("lambda").create_function(
+            FunctionName="lost",
+            Role=account.role(),
+            Runtime="python3.12",
+            Handler="main.handler",
+            Code={"S3Bucket": "nowhere-at-all", "S3Key": "code.zip"},
+        )
+
+
+class LargeObject:
+    """Clients for S3, with an object that must not be read."""
+
+    def __call__(self, _service: str) -> LargeObject:
+        return self
+
+    def get_object(self, **_place: str) -> dict[str, Any]:
+        return {"ContentLength": 262_144_001, "Body": None}
+
+
+def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(
+    tmp_path: Path,
+) -> None:
+    unused: Any = None
+    clients: Any = LargeObject()
+    large = model.Function("large", "arn", model.Code("", 0, tmp_path), {})
+    functions = Functions(unused, clients, unused, tmp_path, {"large": large})
+    request = {"FunctionName": "large", "S3Bucket": "code", "S3Key": "large.zip"}
+    with pytest.raises(
+        AwsError, match=r"must be smaller than 262144000 bytes \(the zip itself has 262144001"
+    ) as refusal:
+        functions.operations["UpdateFunctionCode"](
+            ApiCall("lambda", "UpdateFunctionCode", "us-east-1", "arn", request)
+        )
+    assert refusal.value.code == "InvalidParameterValueException"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"Runtime": "nodejs22.x"}, "python3.* functions only, not nodejs22.x"),
+        ({"Layers": ["arn:aws:lambda:us-east-1:111122223333:layer:torch:1"]}, "Layers"),
+        ({"Role": "arn:aws:iam::111122223333:role/nobody"}, "cannot be assumed by Lambda"),
+    ],
+)
+def test_what_cannot_run_is_refused_by_name(
+    account: Account, settings: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(ClientError, match=reason.replace("*", r"\*")):
+        account.function(ECHO, **settings)
+
+
+def test_a_role_that_lambda_may_not_assume_is_refused(account: Account) -> None:
+    role = account.role({"Service": "sagemaker.amazonaws.com"})
+    with pytest.raises(ClientError, match="its trust policy does not allow this principal"):
+        account.function(ECHO, Role=role)
+
+
+def test_a_deleted_function_is_not_found(account: Account) -> None:
+    name = account.function(ECHO)
+    account.client("lambda").delete_function(FunctionName=name)
+    with pytest.raises(ClientError, match="Function not found"):
+        account.invoke(name)
+
+
+def test_a_zip_that_reaches_outside_its_folder_is_refused_and_leaves_nothing(
+    account: Account,
+) -> None:
+    with pytest.raises(
+        ClientError,
+        match=r"Could not unzip uploaded file: '\.\./main\.py' would be written outside",
+    ):
+        account.client("lambda").create_function(
+            FunctionName="slip",
+            Role=account.role(),
+            Runtime="python3.12",
+            Handler="main.handler",
+            Code={"ZipFile": zipped(ECHO, "../main.py")},
+        )
+    assert not list((account.state_dir / "lambda" / "slip").glob("*"))
+
+
+def test_a_zip_whose_unpacking_breaks_off_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_off(_archive: IO[bytes], target: Path, _most_bytes: int) -> None:
+        (target / "main.py").touch()
+        raise MemoryError
+
+    monkeypatch.setattr(model, "unpack_zip", break_off)
+    with pytest.raises(MemoryError):
+        model.unpack(zipped(ECHO), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_function_whose_process_cannot_be_started_leaves_no_folder(account: Account) -> None:
+    name = account.function(ECHO)
+    code = account.state_dir / "lambda" / name
+    code.rename(code.with_suffix(".away"))
+    with pytest.raises(ClientError, match="No such file"):
+        account.invoke(name)
+    assert not list((account.state_dir / "lambda" / "tmp").glob(f"{name}-*"))
+
+
+def test_a_process_that_cannot_be_started_leaves_no_file_open(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(FileNotFoundError):
+        Sandbox(tmp_path / "missing", {}, ProcessRegistry(tmp_path / "processes"), "lambda")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,0 +1,451 @@
+"""Who gets an answer of the emulator, and how large a request may be."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import http.client
+import socket
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from local_kit.control import Account
+from shoal_local import loopback
+from shoal_local.control.http.loopback_guard import DEFAULT_MAX_BYTES, MAX_BYTES, check_size
+from shoal_local.control.http.request_handler import RequestHandler
+from shoal_local.errors import AwsError
+from shoal_local.testing import REGION, in_process
+
+FORM = "Action=GetCallerIdentity&Version=2011-06-15"
+STS = (
+    "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/sts/aws4_request, SignedHeaders=host,"
+    " Signature=0"
+)
+S3 = STS.replace("/sts/", "/s3/")
+LOOPBACK = {"127.0.0.1": "0100007F", "::1": "00000000000000000000000001000000"}
+"""As /proc/net has them."""
+
+
+def port_of(account: Account) -> int:
+    return int(urlsplit(account.endpoint).port or 0)
+
+
+def ask(
+    account: Account, headers: dict[str, str], body: str = FORM, host: str | None = None
+) -> tuple[int, str]:
+    """Send a request like boto3's GetCallerIdentity with these headers; return status and text.
+
+    PORT in `host` becomes the emulator's own.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(account), timeout=30)
+    address = {"Host": (host or "localhost:PORT").replace("PORT", str(port_of(account)))}
+    form = {
+        "Content-Type": "application/x-www-form-urlencoded",
+        **account.signed("POST", "/", "sts", body.encode(), address),
+        "Content-Length": str(len(body)),
+    }
+    try:
+        connection.putrequest("POST", "/", skip_host=True, skip_accept_encoding=True)
+        for name, value in {**address, **form, **headers}.items():
+            connection.putheader(name, value)
+        connection.endheaders(body.encode())
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:PORT", "127.0.0.1:PORT", "[::1]:PORT", "LOCALHOST:PORT"]
+)
+def test_the_names_of_this_machine_are_answered(account: Account, host: str) -> None:
+    status, text = ask(account, {}, host=host)
+    assert (status, "<Account>111122223333</Account>" in text) == (200, True)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "attacker.example:PORT",
+        "attacker.example",
+        "localhost:1",
+        "localhost",
+        "localhost.attacker.example:PORT",
+        "127.0.0.1.nip.io:PORT",
+        "0.0.0.0:PORT",
+        "user@localhost:PORT",
+        "sts.us-east-1.amazonaws.com",
+        "a/b.localhost:PORT",
+    ],
+)
+def test_a_foreign_host_is_refused_as_dns_rebinding_would_send_it(
+    account: Account, host: str
+) -> None:
+    status, text = ask(account, {}, host=host)
+    assert status == 403
+    assert "AccessDenied" in text
+    assert "111122223333" not in text
+
+
+def test_a_request_without_a_host_is_refused(account: Account) -> None:
+    with socket.create_connection(("127.0.0.1", port_of(account)), timeout=30) as connection:
+        connection.sendall(
+            f"POST / HTTP/1.0\r\nAuthorization: {STS}\r\nContent-Length: {len(FORM)}\r\n\r\n{FORM}".encode()  # noqa: E501
+        )
+        assert b" 403 " in connection.makefile("rb").readline()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://attacker.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_what_a_page_of_another_site_asks_is_refused(
+    account: Account, headers: dict[str, str]
+) -> None:
+    status, text = ask(account, headers)
+    assert (status, "web pages of other sites" in text) == (403, True)
+
+
+def test_a_page_of_another_site_does_not_change_anything_either(account: Account) -> None:
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
+    connection.request(
+        "PUT",
+        "/made-by-a-page",
+        headers={"Origin": "https://attacker.example", "Authorization": S3},
+    )
+    assert connection.getresponse().status == 403
+    assert "made-by-a-page" not in [
+        bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]
+    ]
+
+
+def test_what_a_page_sends_behind_a_refused_request_is_not_taken_for_the_next_one(
+    account: Account,
+) -> None:
+    """A page may choose the body of its request, and that may look like a request that no page
+    makes.
+    """
+    inner = (
+        f"PUT /smuggled HTTP/1.1\r\nHost: localhost:{port_of(account)}\r\nAuthorization:"
+        f" {S3}\r\nContent-Length: 0\r\n\r\n"
+    )
+    host = f"Host: localhost:{port_of(account)}\r\nOrigin: https://attacker.example"
+    with socket.create_connection(("127.0.0.1", port_of(account)), timeout=30) as connection:
+        connection.sendall(
+            f"POST / HTTP/1.1\r\n{host}\r\nContent-Length: {len(inner)}\r\n\r\n{inner}".encode()
+        )
+        answers = connection.makefile("rb").read()
+    assert (answers.count(b"HTTP/1.1 "), b" 403 " in answers) == (1, True)
+    assert "smuggled" not in [
+        bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]
+    ]
+
+
+def test_an_answer_lets_no_other_site_read_it(account: Account) -> None:
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
+    connection.request("GET", "/", headers=account.signed("GET", "/", "s3"))
+    assert connection.getresponse().headers.get("Access-Control-Allow-Origin") is None
+
+
+def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account.client("s3").create_bucket(Bucket="by-its-name")
+    account.client("s3").put_object(Bucket="by-its-name", Key="a key/with spaces+", Body=b"found")
+    hosts: list[str] = []
+    virtual = boto3.client(
+        "s3",
+        region_name=REGION,
+        endpoint_url=account.endpoint,
+        aws_access_key_id=account.key,
+        aws_secret_access_key=account.secret,
+        config=Config(s3={"addressing_style": "virtual"}),
+    )
+    virtual.meta.events.register("before-send.s3", lambda request, **_: hosts.append(request.url))
+    below_localhost(monkeypatch)
+    assert (
+        virtual.get_object(Bucket="by-its-name", Key="a key/with spaces+")["Body"].read()
+        == b"found"
+    )
+    assert [each["Key"] for each in virtual.list_objects_v2(Bucket="by-its-name")["Contents"]] == [
+        "a key/with spaces+"
+    ]
+    assert hosts[0].startswith("http://by-its-name.localhost:")
+
+
+def below_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resolve names below localhost to this machine (RFC 6761), which not every system does."""
+    ask_system = socket.getaddrinfo
+
+    def ask(host: Any, *arguments: Any, **options: Any) -> Any:
+        return ask_system(
+            "localhost" if str(host).endswith(".localhost") else host,
+            *arguments,
+            **options,
+        )
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+
+
+def test_below_localhost_there_is_nothing_but_buckets(account: Account) -> None:
+    status, text = ask(account, {}, host="some-bucket.localhost:PORT")
+    assert (status, "sts is at localhost" in text) == (403, True)
+
+
+@pytest.mark.parametrize("length", ["many", "-1", "1e3", "+5", str(10**30)])
+def test_a_length_that_is_no_number_of_bytes_is_one_error(account: Account, length: str) -> None:
+    status, text = ask(account, {"Content-Length": length}, body="")
+    assert status == 400, text
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "path", "code"),
+    [
+        ("sts", "POST", "/", 413),
+        ("lambda", "POST", "/", 413),
+        ("sagemaker", "POST", "/", 413),
+        ("s3", "PUT", "/bucket/object", 400),
+        ("s3", "POST", "/bucket?delete", 400),
+        ("s3", "PUT", "/bucket?policy", 400),
+    ],
+)
+def test_a_request_larger_than_the_service_takes_is_refused_before_it_is_read(
+    account: Account, service: str, method: str, path: str, code: int
+) -> None:
+    max_bytes = DEFAULT_MAX_BYTES if "?" in path else MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
+    connection.putrequest(method, path)
+    for name, value in account.signed(method, path, service, payload="UNSIGNED-PAYLOAD").items():
+        connection.putheader(name, value)
+    connection.putheader("Content-Length", str(max_bytes + 1))
+    connection.endheaders(b"only the beginning")
+    response = connection.getresponse()
+    assert (response.status, str(max_bytes) in response.read().decode()) == (code, True)
+
+
+def test_what_boto3_compresses_is_read(account: Account) -> None:
+    """boto3 compresses more than 10,240 bytes of measurements."""
+    data: list[Any] = [
+        {"MetricName": f"{'long' * 20}-{number}", "Value": 1.0} for number in range(300)
+    ]
+    account.client("cloudwatch").put_metric_data(Namespace="Compressed", MetricData=data)
+    pages = (
+        account.client("cloudwatch").get_paginator("list_metrics").paginate(Namespace="Compressed")
+    )
+    assert sum(len(page["Metrics"]) for page in pages) == 300
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (gzip.compress(bytes(DEFAULT_MAX_BYTES + 1), mtime=0), 413),
+        (gzip.compress(bytes(9), mtime=0)[:-9], 400),
+        (b"no gzip", 400),
+    ],
+)
+def test_what_is_damaged_or_too_large_when_it_is_unpacked_is_refused(
+    account: Account, body: bytes, code: int
+) -> None:
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
+    headers = {
+        **account.signed("POST", "/", "logs", body),
+        "Content-Encoding": "gzip",
+        "Content-Type": "application/x-amz-json-1.1",
+    }
+    connection.request(
+        "POST", "/", body, {**headers, "X-Amz-Target": "Logs_20140328.DescribeLogGroups"}
+    )
+    assert connection.getresponse().status == code
+
+
+def chunks(size: int) -> Iterator[bytes]:
+    for _ in range(size // 65536 + 1):
+        yield b" " * 65536
+
+
+def test_a_request_in_chunks_is_refused_at_the_limit_too(account: Account) -> None:
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    connection.request(
+        "POST",
+        "/",
+        body=chunks(DEFAULT_MAX_BYTES),
+        headers={"Authorization": STS},
+        encode_chunked=True,
+    )
+    assert connection.getresponse().status == 413
+
+
+@pytest.fixture(scope="module")
+def in_chunks(account: Account) -> str:
+    """Create a bucket for uploads in chunks."""
+    account.client("s3").create_bucket(Bucket="in-chunks")
+    return "in-chunks"
+
+
+@pytest.mark.usefixtures("in_chunks")
+def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    connection.request(
+        "PUT",
+        "/in-chunks/object",
+        body=chunks(200_000),
+        headers=account.signed("PUT", "/in-chunks/object", "s3", payload="UNSIGNED-PAYLOAD"),
+        encode_chunked=True,
+    )
+    assert connection.getresponse().status == 200
+    assert (
+        account.client("s3").head_object(Bucket="in-chunks", Key="object")["ContentLength"]
+        == 262144
+    )
+
+
+@pytest.mark.usefixtures("in_chunks")
+@pytest.mark.parametrize(
+    "kind",
+    ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "multipart/form-data"],
+)
+def test_an_upload_that_calls_itself_a_form_is_kept_as_it_came(account: Account, kind: str) -> None:
+    """`curl --data-binary @file` says so of every upload."""
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    signed = account.signed("PUT", "/in-chunks/form", "s3", b"a=1&b=2")
+    connection.request("PUT", "/in-chunks/form", b"a=1&b=2", {**signed, "Content-Type": kind})
+    assert connection.getresponse().status == 200
+    assert (
+        account.client("s3").get_object(Bucket="in-chunks", Key="form")["Body"].read() == b"a=1&b=2"
+    )
+
+
+def put_in_chunks(account: Account, body: bytes, length: int, key: str) -> tuple[int, str]:
+    """Upload chunks that announce `length` bytes; return status and answer."""
+    headers = account.signed(
+        "PUT",
+        f"/in-chunks/{key}",
+        "s3",
+        headers={"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": str(length)},
+        payload="STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+    )
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    connection.request("PUT", f"/in-chunks/{key}", body, headers)
+    response = connection.getresponse()
+    return response.status, response.read().decode()
+
+
+CHUNK = b"400\r\n%s\r\n" % (b"x" * 1024)
+END = b"0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n"
+"""With the digest of an empty object."""
+
+
+@pytest.mark.usefixtures("in_chunks")
+@pytest.mark.parametrize("chunks_", [3, 9000])
+def test_an_object_in_aws_chunks_is_kept_without_them(account: Account, chunks_: int) -> None:
+    crc32 = base64.b64encode(zlib.crc32(b"x" * 1024 * chunks_).to_bytes(4, "big"))
+    end = END.replace(b"AAAAAA==", crc32)
+    status, text = put_in_chunks(account, CHUNK * chunks_ + end, 1024 * chunks_, "in-aws-chunks")
+    assert status == 200, text
+    assert (
+        account.client("s3").get_object(Bucket="in-chunks", Key="in-aws-chunks")["Body"].read()
+        == b"x" * 1024 * chunks_
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "length"),
+    [
+        (b"", 0),
+        (b"no size\r\n", 10),
+        (b"-1;\r\nx\r\n", 10),
+        (b"fffffffffffffff;\r\nx\r\n", 10),
+        (CHUNK, 1024),
+        (CHUNK[:-3], 1024),
+        (CHUNK.replace(b"400", b"3ff") + END, 1023),
+        (CHUNK + END, 10**15),
+        (b"x" * 100_000, 100_000),
+    ],
+)
+@pytest.mark.usefixtures("in_chunks")
+def test_chunks_that_are_none_are_refused_and_nothing_is_kept(
+    account: Account, body: bytes, length: int
+) -> None:
+    status, text = put_in_chunks(account, body, length, "none")
+    assert (status, "<Code>IncompleteBody</Code>" in text) == (400, True), text
+    assert account.client("s3").list_objects_v2(Bucket="in-chunks", Prefix="none")["KeyCount"] == 0
+
+
+def listening(pid: int) -> set[str]:
+    """Return the addresses at which a process listens, in hexadecimal as /proc/net has them."""
+    sockets = {
+        str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()
+    }
+    inodes = {link[8:-1] for link in sockets if link.startswith("socket:[")}
+    rows = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
+    ]
+    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's /proc")
+def test_it_listens_on_loopback_only(account: Account) -> None:
+    pid = int(
+        (account.state_dir / "emulator.json").read_text().partition('"pid": ')[2].partition(",")[0]
+    )
+    assert listening(pid) == {LOOPBACK[host] for host in loopback.hosts()}
+
+
+def test_only_its_user_may_look_into_the_state_directory(account: Account) -> None:
+    account.client("sts").get_caller_identity()
+    files = {
+        path.name: path.stat().st_mode & 0o777
+        for path in account.state_dir.iterdir()
+        if path.is_file()
+    }
+    assert account.state_dir.stat().st_mode & 0o777 == 0o700
+    assert files == dict.fromkeys(
+        (".shoal-emulator", "emulator.json", "emulator.log", "requests.jsonl"), 0o600
+    )
+
+
+def test_a_header_with_a_line_break_is_the_callers_mistake(account: Account) -> None:
+    account.client("s3").create_bucket(Bucket="header-breaks")
+    account.client("s3").put_object(Bucket="header-breaks", Key="key", Body=b"x")
+    with pytest.raises(ClientError, match="InvalidArgument"):
+        account.client("s3").get_object(
+            Bucket="header-breaks", Key="key", ResponseContentType="text/plain\r\nX-Other: 1"
+        )
+
+
+def test_half_a_request_keeps_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RequestHandler, "timeout", 0.2)
+    with in_process(tmp_path / "state") as emulator:
+        port = urlsplit(emulator.endpoint_url()).port or 0
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            connection.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-")
+            assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_only_a_signed_put_may_have_a_large_body(signed: bool) -> None:
+    scope = "AWS4-HMAC-SHA256 Credential=AKIA/20261125/us-east-1/s3/aws4_request"
+    large = {"REQUEST_METHOD": "PUT", "CONTENT_LENGTH": str(DEFAULT_MAX_BYTES + 1)}
+    if signed:
+        check_size(large | {"HTTP_AUTHORIZATION": scope})
+        return
+    with pytest.raises(AwsError, match="exceeds the maximum allowed size"):
+        check_size(large)

@@ -1,0 +1,152 @@
+"""EventBridge Scheduler: its API, and schedules that call their targets with their role when they
+are due.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.control import Account, allow, eventually, still, unique
+
+REMEMBER = (
+    "def handler(event, context):\n    print('due', event['at'], 'attempt', event['attempt'])\n"
+)
+INPUT = json.dumps(
+    {"at": "<aws.scheduler.scheduled-time>", "attempt": "<aws.scheduler.attempt-number>"}
+)
+EVERY_MINUTE = {"ScheduleExpression": "rate(1 minute)", "FlexibleTimeWindow": {"Mode": "OFF"}}
+
+
+def function_arn(name: str) -> str:
+    return f"arn:aws:lambda:us-east-1:111122223333:function:{name}"
+
+
+def role_for(account: Account, actions: list[str], service: str = "scheduler.amazonaws.com") -> str:
+    arn = account.role({"Service": service})
+    account.client("iam").put_role_policy(
+        RoleName=arn.rpartition("/")[2], PolicyName="p", PolicyDocument=json.dumps(allow(actions))
+    )
+    return arn
+
+
+def schedule(account: Account, target_arn: str, **changes: Any) -> str:
+    """Create a schedule of a minute, which is a second here, and return its name."""
+    name = unique("schedule")
+    target = {
+        "Arn": target_arn,
+        "RoleArn": role_for(account, ["lambda:InvokeFunction", "sqs:SendMessage"]),
+        "Input": INPUT,
+    }
+    request = {**EVERY_MINUTE, **changes, "Target": {**target, **changes.pop("Target", {})}}
+    account.client("scheduler").create_schedule(Name=name, **request)
+    return name
+
+
+def calls(account: Account, function: str) -> int:
+    """Return how often Scheduler has called a function, whether it has run since or not."""
+    names = [each["parameters"].get("FunctionName") for each in account.requests("Invoke")]
+    return names.count(function_arn(function))
+
+
+def update(account: Account, name: str, **changes: Any) -> None:
+    current = account.client("scheduler").get_schedule(Name=name)
+    settings = {
+        key: current[key] for key in ("ScheduleExpression", "FlexibleTimeWindow", "Target", "State")
+    }
+    account.client("scheduler").update_schedule(Name=name, **{**settings, **changes})
+
+
+def test_a_rate_calls_at_once_and_again_until_it_is_disabled(account: Account) -> None:
+    function = account.function(REMEMBER)
+    name = schedule(account, function_arn(function))
+    assert eventually(lambda: calls(account, function) >= 2)
+    update(account, name, State="DISABLED")
+    count = still(lambda: calls(account, function))  # what was under way may still come
+    assert not eventually(lambda: calls(account, function) != count, 2.0)
+
+
+def test_the_input_says_for_which_time_it_is(account: Account) -> None:
+    function = account.function(REMEMBER)
+    name = schedule(account, function_arn(function))
+    lines = eventually(lambda: [line for line in account.log(function) if "due" in line])
+    account.client("scheduler").delete_schedule(Name=name)
+    assert lines[0].startswith("due 20")
+    assert lines[0].strip().endswith("Z attempt 1")
+
+
+def test_what_cannot_be_delivered_is_a_dead_letter_with_its_reason(account: Account) -> None:
+    url, arn = account.queue()
+    name = schedule(account, function_arn("not-there"), Target={"DeadLetterConfig": {"Arn": arn}})
+    sqs = account.client("sqs")
+    (letter, *_) = eventually(
+        lambda: sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"]).get("Messages")
+    )
+    account.client("scheduler").delete_schedule(Name=name)
+    assert letter["MessageAttributes"]["ERROR_CODE"]["StringValue"] == "ResourceNotFoundException"
+    assert json.loads(letter["Body"])["attempt"] == "1"
+
+
+def test_deliveries_are_measured_as_aws_measures_them(account: Account) -> None:
+    group = unique("group")
+    account.client("scheduler").create_schedule_group(Name=group)
+    name = schedule(account, function_arn("not-there"), GroupName=group)
+    dimensions = [{"Name": "ScheduleGroup", "Value": group}]
+    metrics = account.client("cloudwatch")
+    expected = {"InvocationAttemptCount", "TargetErrorCount", "InvocationDroppedCount"}
+    metric_names = eventually(
+        lambda: (
+            len(metrics.list_metrics(Namespace="AWS/Scheduler", Dimensions=dimensions)["Metrics"])
+            >= 3
+        )
+    )
+    account.client("scheduler").delete_schedule(Name=name, GroupName=group)
+    assert metric_names
+    found = metrics.list_metrics(Namespace="AWS/Scheduler", Dimensions=dimensions)["Metrics"]
+    assert {metric["MetricName"] for metric in found} == expected
+
+
+def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None:
+    role = role_for(account, ["lambda:InvokeFunction"], "lambda.amazonaws.com")
+    with pytest.raises(
+        ClientError, match="must allow AWS EventBridge Scheduler to assume the role"
+    ):
+        schedule(account, function_arn("any"), Target={"RoleArn": role})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"ScheduleExpression": "at(2026-11-20T10:00:00)"}, "rate\\(...\\) and cron"),
+        ({"ScheduleExpression": "cron(0 12 * * * *)"}, "Invalid Schedule Expression"),
+        ({"ScheduleExpression": "cron(0 25 * * ? *)"}, "25 is not in 0 to 23"),
+        ({"ScheduleExpressionTimezone": "Europe/Atlantis"}, "Invalid Schedule Expression Timezone"),
+        ({"EndDate": "2030-01-01"}, "EndDate"),
+        ({"GroupName": "nowhere"}, "Schedule group nowhere does not exist"),
+        (
+            {"Target": {"Arn": "arn:aws:states:us-east-1:111122223333:stateMachine:x"}},
+            "functions and pipelines only",
+        ),
+    ],
+)
+def test_what_would_not_run_is_refused(
+    account: Account, changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ClientError, match=reason):
+        schedule(account, function_arn("any"), **changes)
+
+
+def test_schedules_are_listed_by_group_and_go_with_it(account: Account) -> None:
+    scheduler, group = account.client("scheduler"), unique("group")
+    scheduler.create_schedule_group(Name=group, Tags=[{"Key": "team", "Value": "ml"}])
+    name = schedule(
+        account, function_arn("any"), GroupName=group, ScheduleExpression="cron(0 3 * * ? *)"
+    )
+    assert [entry["Name"] for entry in scheduler.list_schedules(GroupName=group)["Schedules"]] == [
+        name
+    ]
+    scheduler.delete_schedule_group(Name=group)
+    assert name not in {entry["Name"] for entry in scheduler.list_schedules()["Schedules"]}

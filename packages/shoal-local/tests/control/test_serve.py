@@ -1,0 +1,268 @@
+"""The emulator as a process: it says where it is, stops cleanly, and cleans up after a crash."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local_kit.control import ROOT, Account, eventually, running
+from shoal_local import loopback, testing
+from shoal_local.__main__ import MAX_OPEN_FILES, parser
+from shoal_local.processes import ProcessRegistry, started_at
+from shoal_local.testing import LocalEmulator
+
+needs_ipv6 = pytest.mark.skipif(
+    loopback.IPV6 not in loopback.hosts(), reason="this machine has no ::1"
+)
+
+
+def emulator(*arguments: str) -> tuple[int, str]:
+    """Run `python -m shoal_local ...` and return exit code and output."""
+    process = subprocess.run(
+        [sys.executable, "-m", "shoal_local", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return process.returncode, process.stdout + process.stderr
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[LocalEmulator]:
+    with testing.emulator(tmp_path / "state") as local:
+        yield local
+
+
+def test_the_ready_line_is_what_the_state_file_and_status_say(
+    served: LocalEmulator,
+) -> None:
+    ready, state_dir = served.ready, served.account.state_dir
+    code, output = emulator("status", "--state-dir", str(state_dir))
+    assert ready["pid"] == served.process.pid
+    state = json.loads((state_dir / "emulator.json").read_text())
+    assert state.pop("secret_access_key")
+    assert (code, json.loads(output), state) == (0, ready, ready)
+
+
+def test_env_says_how_to_use_it_and_only_its_accounts(served: LocalEmulator) -> None:
+    account = served.account
+    code, output = emulator("env", "--state-dir", str(account.state_dir))
+    assert code == 0
+    assert output.splitlines() == [
+        f"export AWS_ENDPOINT_URL={account.endpoint}",
+        f"export AWS_ENDPOINT_URL_S3={account.endpoint}",
+        f"export SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT={account.endpoint}",
+        f"export AWS_ACCESS_KEY_ID={account.key}",
+        f"export AWS_SECRET_ACCESS_KEY={account.secret}",
+        f"export AWS_DEFAULT_REGION={account.region}",
+    ]
+    code, output = emulator(
+        "env", "--state-dir", str(account.state_dir), "--account", "999988887777"
+    )
+    assert (code, "does not play account 999988887777" in output) == (1, True)
+
+
+def test_env_unsets_what_clients_would_read_first(
+    served: LocalEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_SQS", "AWS_PAGER"):
+        monkeypatch.setenv(name, "of-another-account")
+    _, output = emulator("env", "--state-dir", str(served.account.state_dir))
+    assert [line for line in output.splitlines() if line.startswith("unset ")] == [
+        "unset AWS_ENDPOINT_URL_SQS",
+        "unset AWS_PROFILE",
+        "unset AWS_SESSION_TOKEN",
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_with_exit_code_zero_and_status_finds_none(
+    served: LocalEmulator, number: signal.Signals
+) -> None:
+    served.process.send_signal(number)
+    assert served.process.wait(20) == 0
+    state_dir = served.account.state_dir
+    assert emulator("status", "--state-dir", str(state_dir)) == (3, '{"running": false}\n')
+
+
+def test_a_signal_while_it_imports_ends_it_before_it_serves(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "shoal_local", "serve", "--state-dir", str(tmp_path / "state")]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        eventually(lambda: (tmp_path / "state" / "emulator.log").exists())
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "", "")
+
+
+def test_down_stops_it_and_removes_its_files(
+    served: LocalEmulator,
+) -> None:
+    state_dir = served.account.state_dir
+    assert emulator("down", "--state-dir", str(state_dir)) == (0, '{"stopped": true}\n')
+    assert served.process.wait(5) == 0
+    assert not state_dir.exists()
+
+
+def test_a_second_emulator_with_the_same_state_directory_is_refused(
+    served: LocalEmulator,
+) -> None:
+    code, output = emulator("serve", "--state-dir", str(served.account.state_dir))
+    assert code == 1
+    assert "an emulator already runs" in output
+
+
+def test_while_an_emulator_starts_its_folder_is_left_alone(tmp_path: Path) -> None:
+    state_dir = tmp_path / "state"
+    command = [sys.executable, "-m", "shoal_local", "serve", "--state-dir", str(state_dir)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as starting:
+        try:
+            eventually(lambda: (state_dir / "emulator.log").exists())
+            starting.send_signal(signal.SIGSTOP)  # it has not written yet where it listens
+            refusal = f"emulator: another emulator starts or stops with {state_dir}"
+            for verb in ("serve", "down"):
+                code, output = emulator(verb, "--state-dir", str(state_dir))
+                assert (code, output.splitlines()) == (1, [f"{refusal}; wait until it has"])
+            starting.send_signal(signal.SIGCONT)
+            assert starting.stdout is not None
+            assert "endpoint" in json.loads(starting.stdout.readline())
+        finally:
+            starting.kill()
+
+
+def test_children_of_a_crashed_emulator_are_ended_by_down(
+    served: LocalEmulator,
+) -> None:
+    state_dir = served.account.state_dir
+    account = Account(served.account.endpoint, state_dir)
+    name = account.function(
+        "import subprocess\ndef handler(event, context):\n    return subprocess.Popen(['sleep',"
+        " '60']).pid\n"
+    )
+    child = account.invoke(name)["payload"]
+    served.kill()
+    assert started_at(child) is not None
+    assert emulator("down", "--state-dir", str(state_dir))[0] == 0
+    assert started_at(child) is None
+
+
+def test_a_start_after_a_crash_begins_empty(
+    served: LocalEmulator,
+) -> None:
+    served.account.client("s3").create_bucket(Bucket="before-the-crash")
+    served.kill()
+    with running(served.account.state_dir) as account:
+        assert account.client("s3").list_buckets()["Buckets"] == []
+
+
+def test_a_folder_with_somebodys_files_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    code, output = emulator("serve", "--state-dir", str(tmp_path))
+    assert (code, "has files that no emulator made" in output) == (1, True)
+    assert emulator("down", "--state-dir", str(tmp_path))[0] == 0
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+def test_without_a_state_directory_it_is_in_the_users_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert parser().parse_args(["serve"]).state_dir == tmp_path / "shoal-local"
+
+
+def test_an_account_that_is_none_is_refused(tmp_path: Path) -> None:
+    code, output = emulator("serve", "--state-dir", str(tmp_path / "state"), "--account", "12345")
+    assert (code, "'12345' is not an account id of 12 digits" in output) == (2, True)
+
+
+def test_a_port_that_is_taken_is_one_sentence(served: LocalEmulator, tmp_path: Path) -> None:
+    port = served.ready["port"]
+    code, output = emulator("serve", "--state-dir", str(tmp_path / "other"), "--port", str(port))
+    assert code == 1
+    assert (
+        output.strip()
+        == f"emulator: port {port} of 127.0.0.1 cannot be used: Address already in use"
+    )
+
+
+@needs_ipv6
+def test_it_answers_at_every_address_that_localhost_may_be(served: LocalEmulator) -> None:
+    answers = []
+    for host in ("127.0.0.1", "::1"):
+        connection = http.client.HTTPConnection(host, served.ready["port"], timeout=30)
+        connection.request("GET", "/", headers={"Host": f"localhost:{served.ready['port']}"})
+        answers.append(connection.getresponse().status)
+        connection.close()
+    assert answers == [403, 403]  # not signed
+
+
+@needs_ipv6
+def test_a_port_that_another_program_has_at_ipv6_is_refused(tmp_path: Path) -> None:
+    with socket.create_server((loopback.IPV6, 0), family=socket.AF_INET6) as theirs:
+        port = theirs.getsockname()[1]
+        code, output = emulator("serve", "--state-dir", str(tmp_path), "--port", str(port))
+    refusal = f"emulator: port {port} of ::1 cannot be used: Address already in use"
+    assert (code, output.strip()) == (1, refusal)
+
+
+def test_a_machine_without_ipv6_has_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback, "IPV6", "2001:db8::1")  # of documentation; no machine has it
+    (listener,) = loopback.listen(0)
+    with listener:
+        assert listener.getsockname()[0] == loopback.IPV4
+
+
+def test_settings_of_the_users_aws_account_do_not_reach_it(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "AWS_PROFILE": "production",
+        "AWS_ENDPOINT_URL": "http://localhost:1",
+    }
+    with running(tmp_path / "state", environment=environment) as account:
+        assert account.answers()
+
+
+def test_it_may_open_more_files_than_the_shell_that_starts_it(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    try:
+        with testing.emulator(tmp_path / "state") as local:
+            limits = resource.prlimit(local.process.pid, resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert limits == (min(hard, MAX_OPEN_FILES), hard)
+
+
+def test_a_pid_that_belongs_to_another_program_now_is_left_alone(tmp_path: Path) -> None:
+    registry = ProcessRegistry(tmp_path)
+    registry.register(os.getpid(), "not what it was")
+    record = tmp_path / "processes" / f"{os.getpid()}.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "started_at": "1"}))
+    assert registry.sweep() == []
+
+
+def test_a_registered_group_is_ended_with_its_members(tmp_path: Path) -> None:
+    script = "sleep 60 & echo $!; wait"
+    process = subprocess.Popen(
+        ["sh", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    member = int(process.stdout.readline())
+    registry = ProcessRegistry(tmp_path)
+    registry.register(process.pid, "a test")
+    assert registry.sweep() == [process.pid]
+    process.wait(5)
+    assert eventually(lambda: started_at(member) is None)

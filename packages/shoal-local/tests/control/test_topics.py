@@ -1,0 +1,37 @@
+"""Topics and their queues: a queue's policy says which messages reach it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from local_kit.control import Account, allow, unique
+
+SNS = {"Service": "sns.amazonaws.com"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "received"),
+    [
+        (None, 0),
+        ({"Principal": SNS}, 1),
+        ({"Principal": {"Service": "events.amazonaws.com"}}, 0),
+        ({"Principal": SNS, "Condition": {"ArnEquals": {"aws:SourceArn": "TOPIC"}}}, 1),
+        ({"Principal": SNS, "Condition": {"ArnEquals": {"aws:SourceArn": "other"}}}, 0),
+    ],
+)
+def test_a_message_reaches_a_queue_whose_policy_lets_the_topic_send(
+    account: Account, changes: dict[str, Any] | None, received: int
+) -> None:
+    """SNS developer guide, "Subscribing an Amazon SQS queue to an Amazon SNS topic" (read)."""
+    sns, sqs = account.client("sns"), account.client("sqs")
+    topic = sns.create_topic(Name=unique("topic"))["TopicArn"]
+    url, arn = account.queue()
+    if changes is not None:
+        policy = json.dumps(allow("sqs:SendMessage", arn, **changes)).replace("TOPIC", topic)
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    sns.publish(TopicArn=topic, Message="m")
+    assert len(sqs.receive_message(QueueUrl=url).get("Messages", [])) == received

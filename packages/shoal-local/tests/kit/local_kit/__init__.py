@@ -1,0 +1,1 @@
+"""What the tests of shoal-local and of its users share: accounts, runtimes, ports, odd values."""

@@ -1,0 +1,212 @@
+"""A running emulator for the control plane's tests, and short ways to create roles, functions,
+queues and stacks in it.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from shoal_local.testing import LocalAccount, emulator
+
+ROOT = Path(__file__).resolve().parents[5]
+COUNTER = itertools.count()
+
+
+@contextmanager
+def running(
+    state_dir: Path, *options: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Account]:
+    """Yield the account of an emulator on which schedules run fast."""
+    options = ("--schedule-speed", "60", *options)
+    with emulator(state_dir, *options, environment=environment) as local:
+        yield Account(local.account.endpoint, state_dir)
+
+
+def eventually(look: Callable[[], Any], limit_s: float = 15.0) -> Any:
+    """Call `look` until its answer is true, and return that; return the last answer when the limit
+    is over.
+    """
+    deadline, pause_s = time.monotonic() + limit_s, 0.05
+    while not (answer := look()) and time.monotonic() < deadline:
+        time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, 0.4)
+    return answer
+
+
+def still(look: Callable[[], Any], quiet_s: float = 1.5, limit_s: float = 30.0) -> Any:
+    """Call `look` until its answer has been the same for `quiet_s`, and return that; raise
+    TimeoutError when the limit is over.
+    """
+    answer, since = look(), time.monotonic()
+    deadline = since + limit_s
+    while time.monotonic() - since < quiet_s:
+        if time.monotonic() > deadline:
+            raise TimeoutError(str(answer))
+        time.sleep(0.1)
+        if (latest := look()) != answer:
+            answer, since = latest, time.monotonic()
+    return answer
+
+
+def unique(stem: str) -> str:
+    return f"{stem}-{next(COUNTER)}"
+
+
+def zipped(source: str, name: str = "main.py") -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(name, source)
+    return buffer.getvalue()
+
+
+def allow(
+    actions: str | list[str], resource: str | list[str] = "*", **elements: Any
+) -> dict[str, Any]:
+    """Return a policy document with one statement."""
+    return {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": actions, "Resource": resource, **elements}],
+    }
+
+
+def trust(principal: Mapping[str, Any]) -> str:
+    statement = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+class Account(LocalAccount):
+    """The one account of a running emulator."""
+
+    def role(self, principal: Mapping[str, Any] | None = None) -> str:
+        """Create a role and return its ARN; functions may assume it unless `principal` says
+        otherwise.
+        """
+        document = trust(principal or {"Service": "lambda.amazonaws.com"})
+        role = self.client("iam").create_role(
+            RoleName=unique("role"), AssumeRolePolicyDocument=document
+        )
+        return str(role["Role"]["Arn"])
+
+    def consumer_role(self) -> str:
+        """Create a role of functions that may receive from queues, and return its ARN."""
+        arn = self.role()
+        self.client("iam").put_role_policy(
+            RoleName=arn.rpartition("/")[2],
+            PolicyName="queues",
+            PolicyDocument=json.dumps(allow("sqs:*")),
+        )
+        return arn
+
+    def function(self, source: str, **settings: Any) -> str:
+        """Create a function of one module with `handler(event, context)`, and return its name."""
+        name = unique("function")
+        request = {
+            "Runtime": "python3.12",
+            "Handler": "main.handler",
+            "Role": self.role(),
+            "Timeout": 10,
+            **settings,
+        }
+        self.client("lambda").create_function(
+            FunctionName=name, Code={"ZipFile": zipped(source)}, **request
+        )
+        return name
+
+    def invoke(self, name: str, event: Any = None) -> dict[str, Any]:
+        """Return the answer of an invocation with `payload` parsed."""
+        answer = self.client("lambda").invoke(
+            FunctionName=name, Payload=json.dumps(event), LogType="Tail"
+        )
+        return {**answer, "payload": json.loads(answer["Payload"].read())}
+
+    def answers(self) -> bool:
+        """Return whether a request succeeds that needs other services of the emulator."""
+        return bool(
+            self.stack({"Queue": {"Type": "AWS::SQS::Queue"}})["StackStatus"] == "CREATE_COMPLETE"
+        )
+
+    def queue(self, **attributes: str) -> tuple[str, str]:
+        """Create a queue and return its URL and ARN."""
+        sqs = self.client("sqs")
+        url = sqs.create_queue(QueueName=unique("queue"), Attributes=attributes)["QueueUrl"]
+        return url, sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])[
+            "Attributes"
+        ]["QueueArn"]
+
+    def open_queue(self) -> tuple[str, str]:
+        """Create a queue that EventBridge may send to."""
+        url, arn = self.queue()
+        policy = allow("sqs:SendMessage", arn, Principal={"Service": "events.amazonaws.com"})
+        self.client("sqs").set_queue_attributes(
+            QueueUrl=url, Attributes={"Policy": json.dumps(policy)}
+        )
+        return url, arn
+
+    def received(self, url: str, limit_s: float = 15.0) -> list[Any]:
+        """Return the bodies (JSON) of the messages in a queue, once there are some."""
+        sqs = self.client("sqs")
+        messages = eventually(
+            lambda: sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"),
+            limit_s,
+        )
+        return [json.loads(message["Body"]) for message in messages or []]
+
+    def stack(self, resources: Mapping[str, Any], name: str = "", **options: Any) -> dict[str, Any]:
+        """Create a stack, wait until it is settled, and return its description."""
+        stack_name = name or unique("stack")
+        self.client("cloudformation").create_stack(
+            StackName=stack_name,
+            TemplateBody=template(resources, **options),
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+        )
+        return self.settled(stack_name)
+
+    def update(self, name: str, resources: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+        self.client("cloudformation").update_stack(
+            StackName=name,
+            TemplateBody=template(resources, **options),
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+        )
+        return self.settled(name)
+
+    def settled(self, name: str) -> dict[str, Any]:
+        """Return the stack once nothing happens to it any more."""
+
+        def found() -> dict[str, Any] | None:
+            stack: dict[str, Any] = self.client("cloudformation").describe_stacks(StackName=name)[
+                "Stacks"
+            ][0]
+            return None if stack["StackStatus"].endswith("IN_PROGRESS") else stack
+
+        return dict(eventually(found, 30.0))
+
+    def failures(self, name: str) -> dict[str, str]:
+        """Return the reasons of the resources of a stack that failed, by logical id."""
+        events = self.client("cloudformation").describe_stack_events(StackName=name)["StackEvents"]
+        failures = [event for event in events if event["ResourceStatus"].endswith("_FAILED")]
+        return {event["LogicalResourceId"]: event["ResourceStatusReason"] for event in failures}
+
+    def log(self, function_name: str) -> list[str]:
+        """Return all log lines of a function; none while it has not run."""
+        group = f"/aws/lambda/{function_name}"
+        if not self.client("logs").describe_log_groups(logGroupNamePrefix=group)["logGroups"]:
+            return []
+        events = self.client("logs").filter_log_events(logGroupName=group)
+        return [event["message"] for event in events["events"]]
+
+    def requests(self, operation: str) -> list[dict[str, Any]]:
+        """Return the emulator's record of the requests for an operation."""
+        lines = (self.state_dir / "requests.jsonl").read_text().splitlines()
+        return [entry for entry in map(json.loads, lines) if entry["operation"] == operation]
+
+
+def template(resources: Mapping[str, Any], **sections: Any) -> str:
+    return json.dumps({"Resources": dict(resources), **sections})

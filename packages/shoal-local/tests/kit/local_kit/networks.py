@@ -1,0 +1,10 @@
+"""Marks tests that need hosts with networks of their own."""
+
+import pytest
+
+from shoal_local.sagemaker.container import launch
+
+needs_networks = pytest.mark.skipif(
+    launch.networks_refused() is not None,
+    reason="this machine gives hosts no networks of their own",
+)

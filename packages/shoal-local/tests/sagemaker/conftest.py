@@ -1,0 +1,39 @@
+"""One emulator for this folder's tests, and the runtime built once; both as a user would have
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local_kit.sagemaker_account import ACCOUNT_ID, Account
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
+from shoal_local.server import Emulator
+from shoal_local.testing import LocalAccount, in_process
+
+HOSTING_SPEED = 120.0
+
+
+@pytest.fixture(scope="session")
+def runtime() -> Path:
+    """The PyTorch runtime's interpreter, built where it is missing."""
+    return build(runtimes()["pytorch"], None, print)
+
+
+@pytest.fixture(scope="package")
+def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    """An emulator in this process, so that a test can look into it."""
+    assert runtime.exists()
+    folder = tmp_path_factory.mktemp("emulator")
+    with in_process(folder, ACCOUNT_ID, accelerators=2, hosting_speed=HOSTING_SPEED) as emulator:
+        yield emulator
+
+
+@pytest.fixture(scope="package")
+def account(emulator: Emulator) -> Account:
+    """The emulator's account, as its users see it."""
+    return Account.at(LocalAccount.of(emulator))

@@ -1,0 +1,388 @@
+"""The API as AWS documents it: what is refused in which words, pages, tags, the registry; and
+responses that are checked too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.sagemaker_account import INFERENCE_IMAGE, TRAINING_IMAGE, Account, shell_step
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker.hosting import configs, endpoints, models
+from shoal_local.sagemaker.jobs.processing import processing
+from shoal_local.sagemaker.jobs.training import training
+from shoal_local.sagemaker.jobs.transform import transform
+from shoal_local.sagemaker.registry import groups, packages
+from shoal_local.sagemaker.shapes import (
+    ResponseMismatchError,
+    check_request,
+    check_response,
+    input_shape,
+)
+from shoal_local.sagemaker.store import Store
+
+
+@pytest.mark.parametrize(
+    ("operation", "request_", "message"),
+    [
+        (
+            "DescribeModel",
+            {},
+            (
+                "1 validation error detected: Value null at 'modelName' failed to satisfy"
+                " constraint: Member must not be null"
+            ),
+        ),
+        (
+            "DescribeModel",
+            {"ModelName": "a b"},
+            (
+                "Value 'a b' at 'modelName' failed to satisfy constraint: Member must satisfy"
+                " regular expression"
+            ),
+        ),
+        (
+            "CreateModelPackage",
+            {"CustomerMetadataProperties": {"gates": "rmse at most 60, r2 at least 0.2"}},
+            "at 'customerMetadataProperties.gates.member' failed to satisfy constraint",
+        ),
+        (
+            "DescribeModel",
+            {"ModelName": "a" * 64},
+            "Member must have length less than or equal to 63",
+        ),
+        ("ListModels", {"MaxResults": 0}, "Member must have value greater than or equal to 1"),
+        (
+            "ListModels",
+            {"SortBy": "Colour"},
+            "Member must satisfy enum value set: [Name, CreationTime]",
+        ),
+        (
+            "ListModels",
+            {"Colour": "red"},
+            "Value 'red' at 'colour' failed to satisfy constraint: Unknown field",
+        ),
+        ("ListModels", {"MaxResults": "5"}, "Member must be of type integer"),
+        (
+            "AddTags",
+            {"ResourceArn": "arn", "Tags": [{"Key": "a"}]},
+            "Value null at 'tags.1.member.value'",
+        ),
+    ],
+)
+def test_a_request_that_breaks_its_shape_is_refused_in_aws_words(
+    operation: str, request_: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(AwsError) as caught:
+        check_request(operation, request_)
+    assert caught.value.code == "ValidationException"
+    assert message in caught.value.message
+
+
+def test_several_mistakes_are_told_at_once() -> None:
+    with pytest.raises(AwsError, match="2 validation errors detected: "):
+        check_request("ListModels", {"MaxResults": 0, "SortBy": "Colour"})
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {},
+        {"ModelArn": 1},
+        {"ModelArn": "arn:aws:sagemaker:us-east-1:123456789012:model/m", "Colour": "red"},
+    ],
+)
+def test_a_response_that_aws_would_not_make_is_our_own_error(response: dict[str, Any]) -> None:
+    with pytest.raises(ResponseMismatchError):
+        check_response("CreateModel", response)
+
+
+def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
+    with pytest.raises(
+        ClientError, match="does not emulate the operation ListAutoMLJobs of SageMaker"
+    ) as caught:
+        account.sagemaker.list_auto_ml_jobs()
+    assert caught.value.response["Error"]["Code"] == "UnknownOperationException"
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "message"),
+    [
+        (
+            "describe_model",
+            {"ModelName": "no"},
+            'Could not find model "arn:aws:sagemaker:us-east-1:123456789012:model/no"',
+        ),
+        ("describe_endpoint", {"EndpointName": "no"}, "Could not find endpoint "),
+        (
+            "describe_endpoint_config",
+            {"EndpointConfigName": "no"},
+            "Could not find endpoint configuration ",
+        ),
+        ("describe_training_job", {"TrainingJobName": "no"}, "Requested resource not found"),
+        (
+            "describe_processing_job",
+            {"ProcessingJobName": "no"},
+            "Could not find requested job with name: no",
+        ),
+        ("delete_model", {"ModelName": "no"}, "Could not find model "),
+    ],
+)
+def test_what_is_not_there_is_a_validation_exception(
+    account: Account, method: str, arguments: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ClientError) as caught:
+        getattr(account.sagemaker, method)(**arguments)
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+    assert message in caught.value.response["Error"]["Message"]
+
+
+def test_lists_come_in_pages_sorted_as_asked(account: Account) -> None:
+    for number in range(12):
+        account.sagemaker.create_model_package_group(ModelPackageGroupName=f"paged-{number:02}")
+    options: dict[str, Any] = {"NameContains": "paged-", "SortBy": "Name", "SortOrder": "Ascending"}
+    first = account.sagemaker.list_model_package_groups(**options)
+    second = account.sagemaker.list_model_package_groups(**options, NextToken=first["NextToken"])
+    names = [
+        each["ModelPackageGroupName"]
+        for page in (first, second)
+        for each in page["ModelPackageGroupSummaryList"]
+    ]
+    assert (names, "NextToken" in second) == ([f"paged-{number:02}" for number in range(12)], False)
+
+
+LISTS = {
+    "ListTrainingJobs": training,
+    "ListProcessingJobs": processing,
+    "ListTransformJobs": transform,
+    "ListModels": models,
+    "ListEndpointConfigs": configs,
+    "ListEndpoints": endpoints,
+    "ListModelPackageGroups": groups,
+    "ListModelPackages": packages,
+}
+
+
+@pytest.mark.parametrize("operation", LISTS)
+def test_a_list_has_the_order_that_the_api_reference_documents(operation: str) -> None:
+    documentation = input_shape(operation).members["SortOrder"].documentation
+    default = re.search(r"The default is <code>(\w+)</code>", documentation)
+    assert default
+    assert LISTS[operation]._LISTING.default_order == default[1]
+
+
+def test_without_an_order_the_oldest_package_is_first(account: Account) -> None:
+    account.sagemaker.create_model_package_group(ModelPackageGroupName="in-order")
+    versions = [register(account, "in-order") for _ in range(2)]
+    listed = account.sagemaker.list_model_packages(ModelPackageGroupName="in-order")
+    assert [each["ModelPackageArn"] for each in listed["ModelPackageSummaryList"]] == versions
+
+
+def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
+    arn = account.sagemaker.create_model_package_group(
+        ModelPackageGroupName="tagged", Tags=[{"Key": "a", "Value": "1"}]
+    )["ModelPackageGroupArn"]
+    account.sagemaker.add_tags(
+        ResourceArn=arn, Tags=[{"Key": "a", "Value": "2"}, {"Key": "b", "Value": "3"}]
+    )
+    account.sagemaker.delete_tags(ResourceArn=arn, TagKeys=["b"])
+    assert account.sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "a", "Value": "2"}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"RoleArn": "arn:aws:iam::123456789012:role/nobody"},
+            "Could not assume role arn:aws:iam::123456789012:role/nobody",
+        ),
+        (
+            {"VpcConfig": {"Subnets": ["subnet-0123"], "SecurityGroupIds": ["sg-0123"]}},
+            "subnet-0123",
+        ),
+        (
+            {"OutputDataConfig": {"S3OutputPath": "s3://bucket/out", "KmsKeyId": "alias/none"}},
+            "alias/none",
+        ),
+        ({"EnableNetworkIsolation": True}, "does not emulate EnableNetworkIsolation"),
+        (
+            {
+                "DebugHookConfig": {
+                    "S3OutputPath": "s3://bucket/debug",
+                    "CollectionConfigurations": [{"CollectionName": "gradients"}],
+                }
+            },
+            "does not emulate DebugHookConfig.CollectionConfigurations",
+        ),
+        (
+            {"ProfilerConfig": {"ProfilingIntervalInMilliseconds": 500}},
+            "does not emulate ProfilerConfig.ProfilingIntervalInMilliseconds",
+        ),
+        (
+            {"CheckpointConfig": {"S3Uri": "s3://bucket/c", "LocalPath": "/var/c"}},
+            "the container path /var/c",
+        ),
+    ],
+)
+def test_a_job_that_names_what_is_not_there_is_refused(
+    account: Account, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ClientError) as caught:
+        account.sagemaker.create_training_job(**account.training("refused", **changes))
+    error = caught.value.response["Error"]
+    missing = "does not emulate" in error["Message"]
+    assert error["Code"] == ("UnknownOperationException" if missing else "ValidationException")
+    assert message in error["Message"]
+
+
+def test_a_training_job_without_its_algorithm_is_a_validation_exception(account: Account) -> None:
+    request = account.training("nothing")
+    del request["AlgorithmSpecification"]
+    with pytest.raises(ClientError, match=r"ValidationException.*AlgorithmSpecification is req"):
+        account.sagemaker.create_training_job(**request)
+
+
+def test_a_processing_job_without_a_count_of_instances_is_a_validation_exception(
+    account: Account,
+) -> None:
+    with pytest.raises(ClientError, match=r"ValidationException.*ClusterConfig\.InstanceCount"):
+        account.sagemaker.create_processing_job(
+            ProcessingJobName="uncounted",
+            ProcessingResources={"ClusterConfig": {"VolumeSizeInGB": 1}},
+            AppSpecification={"ImageUri": TRAINING_IMAGE, "ContainerEntrypoint": ["true"]},
+            RoleArn=account.role,
+        )
+
+
+def test_a_role_that_is_no_arn_is_a_validation_exception_before_iam_is_asked(
+    account: Account,
+) -> None:
+    request = account.training("no-role") | {"RoleArn": "arn:aws:iam::111122223333:jobs"}
+    with pytest.raises(ClientError, match=r"ValidationException.*at .roleArn. failed to satisfy"):
+        account.sagemaker.create_training_job(**request)
+
+
+def register(account: Account, group: str) -> str:
+    specification = {
+        "Containers": [{"Image": INFERENCE_IMAGE, "ModelDataUrl": "s3://bucket/model.tar.gz"}],
+        "SupportedContentTypes": ["application/json"],
+        "SupportedResponseMIMETypes": ["application/json"],
+    }
+    answer = account.sagemaker.create_model_package(
+        ModelPackageGroupName=group, InferenceSpecification=specification
+    )
+    return str(answer["ModelPackageArn"])
+
+
+def test_versions_of_a_group_count_up_and_wait_for_approval(account: Account) -> None:
+    account.sagemaker.create_model_package_group(ModelPackageGroupName="versions")
+    first, second = register(account, "versions"), register(account, "versions")
+    account.sagemaker.update_model_package(ModelPackageArn=second, ModelApprovalStatus="Approved")
+    approved = account.sagemaker.list_model_packages(
+        ModelPackageGroupName="versions", ModelApprovalStatus="Approved"
+    )
+    assert (
+        first[-2:],
+        [each["ModelPackageArn"] for each in approved["ModelPackageSummaryList"]],
+    ) == ("/1", [second])
+    assert (
+        account.sagemaker.describe_model_package(ModelPackageName=first)["ModelApprovalStatus"]
+        == "PendingManualApproval"
+    )
+
+
+def test_a_group_with_versions_cannot_be_deleted(account: Account) -> None:
+    account.sagemaker.create_model_package_group(ModelPackageGroupName="kept")
+    package = register(account, "kept")
+    with pytest.raises(account.sagemaker.exceptions.ConflictException):
+        account.sagemaker.delete_model_package_group(ModelPackageGroupName="kept")
+    account.sagemaker.delete_model_package(ModelPackageName=package)
+    account.sagemaker.delete_model_package_group(ModelPackageGroupName="kept")
+
+
+def test_a_pipelines_arn_is_lower_case_and_its_name_unique(account: Account) -> None:
+    account.deploy_pipeline("MixedCase", [shell_step("A", "true")])
+    assert account.sagemaker.describe_pipeline(PipelineName="mixedcase")["PipelineArn"].endswith(
+        ":pipeline/mixedcase"
+    )
+    with pytest.raises(ClientError, match=r"Pipeline with name \(MixedCase\) already exists"):
+        account.deploy_pipeline("MixedCase", [shell_step("A", "true")])
+
+
+def test_a_changed_pipeline_runs_as_changed(account: Account) -> None:
+    account.deploy_pipeline("changed", [shell_step("Old", "true")])
+    definition = account.sagemaker.describe_pipeline(PipelineName="changed")[
+        "PipelineDefinition"
+    ].replace('"Old"', '"New"')
+    account.sagemaker.update_pipeline(PipelineName="changed", PipelineDefinition=definition)
+    assert list(account.steps(account.execute("changed"))) == ["New"]
+
+
+def test_a_stored_document_is_a_file_that_can_be_read_afterwards(tmp_path: Path) -> None:
+    store = Store(tmp_path / "documents")
+    store.create("model", "Mine", {"ModelName": "Mine"}, lambda _existing: KeyError())
+    assert (
+        tmp_path / "documents" / "model" / "mine.json"
+    ).read_text() == '{\n "ModelName": "Mine"\n}'
+    store.delete("model", "mine")
+    assert not (tmp_path / "documents" / "model" / "mine.json").exists()
+
+
+FAR = INFERENCE_IMAGE.replace("us-east-1", "eu-west-1")
+FAR_TRAINING = TRAINING_IMAGE.replace("us-east-1", "eu-west-1")
+
+
+def create_model(account: Account) -> None:
+    account.sagemaker.create_model(
+        ModelName="far", ExecutionRoleArn=account.role, PrimaryContainer={"Image": FAR}
+    )
+
+
+def create_training_job(account: Account) -> None:
+    algorithm = {"TrainingImage": FAR_TRAINING, "TrainingInputMode": "File"}
+    request = account.training("far", AlgorithmSpecification=algorithm)
+    account.sagemaker.create_training_job(**request)
+
+
+def create_processing_job(account: Account) -> None:
+    application = {"ImageUri": FAR_TRAINING, "ContainerEntrypoint": ["true"]}
+    account.start_processing("far", "", AppSpecification=application)
+
+
+@pytest.mark.parametrize(
+    ("create", "message"),
+    [
+        (create_model, f'Region of "{FAR}" does not match expected region of us-east-1. Cross'),
+        (create_training_job, "Invalid DNS suffix 'amazonaws.com' for region 'eu-west-1' in tr"),
+        (create_processing_job, f"Invalid region eu-west-1 in image URI {FAR_TRAINING}. Please"),
+    ],
+)
+def test_an_image_of_another_region_is_refused(
+    account: Account, create: Callable[[Account], None], message: str
+) -> None:
+    with pytest.raises(ClientError, match=re.escape(message)):
+        create(account)
+
+
+def test_an_arn_of_another_region_or_account_is_not_this_ones(account: Account) -> None:
+    """IAM was asked about the ARN's text: what is found must have that ARN."""
+    client = account.sagemaker
+    account.deploy_pipeline("own-arn", [shell_step("A", "true")])
+    group = client.create_model_package_group(ModelPackageGroupName="own-arn")
+    pipeline = client.describe_pipeline(PipelineName="own-arn")["PipelineArn"]
+    arns = {"PipelineName": pipeline, "ModelPackageGroupName": group["ModelPackageGroupArn"]}
+    calls = {
+        "PipelineName": client.describe_pipeline,
+        "ModelPackageGroupName": client.describe_model_package_group,
+    }
+    for field, arn in arns.items():
+        assert calls[field](**{field: arn})
+        for other in (arn.replace("us-east-1", "eu-west-1"), arn.replace("own", "OWN")):
+            with pytest.raises(ClientError, match="does not exist"):
+                calls[field](**{field: other})

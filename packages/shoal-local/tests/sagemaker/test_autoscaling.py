@@ -1,0 +1,182 @@
+"""Scalable targets of endpoints: kept, described and deleted, by the API and by a stack."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.hosted import GOOD_MODEL, call_many, deploy, settled
+from local_kit.sagemaker_account import Account, until
+
+NAME = "scaled"
+SCOPE = {
+    "ServiceNamespace": "sagemaker",
+    "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+    "ResourceId": f"endpoint/{NAME}/variant/AllTraffic",
+}
+TRACKING = {
+    "TargetValue": 10.0,
+    "PredefinedMetricSpecification": {
+        "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+    },
+    "ScaleOutCooldown": 60,
+}
+POLICY = {
+    **SCOPE,
+    "PolicyName": "invocations",
+    "PolicyType": "TargetTrackingScaling",
+    "TargetTrackingScalingPolicyConfiguration": TRACKING,
+}
+
+
+def targets(client: Any) -> list[dict[str, Any]]:
+    return list(client.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"])
+
+
+def policies(client: Any) -> list[dict[str, Any]]:
+    return list(client.describe_scaling_policies(ServiceNamespace="sagemaker")["ScalingPolicies"])
+
+
+@pytest.fixture(scope="module")
+def endpoint(account: Account) -> Iterator[str]:
+    deploy(account, NAME, GOOD_MODEL)
+    settled(account, NAME)
+    yield NAME
+    account.sagemaker.delete_endpoint(EndpointName=NAME)
+
+
+@pytest.fixture
+def scaling(account: Account, endpoint: str) -> Iterator[Any]:
+    """Yield a client; the endpoint's variant is a scalable target with a policy."""
+    client = account.client("application-autoscaling")
+    client.register_scalable_target(**SCOPE, MinCapacity=1, MaxCapacity=2, Tags={"team": "a"})
+    client.put_scaling_policy(**POLICY)
+    yield client
+    if targets(client):
+        client.deregister_scalable_target(**SCOPE)
+
+
+def test_a_target_and_its_policy_are_described_as_they_were_put(scaling: Any) -> None:
+    (target,), (policy,) = targets(scaling), policies(scaling)
+    assert (target["MinCapacity"], target["MaxCapacity"]) == (1, 2)
+    assert policy["TargetTrackingScalingPolicyConfiguration"] == TRACKING
+    assert scaling.list_tags_for_resource(ResourceARN=target["ScalableTargetARN"])["Tags"] == {
+        "team": "a"
+    }
+
+
+def test_registering_again_changes_only_what_it_names(scaling: Any) -> None:
+    (before,) = targets(scaling)
+    scaling.register_scalable_target(
+        **SCOPE, MaxCapacity=3, SuspendedState={"DynamicScalingInSuspended": True}
+    )
+    (after,) = targets(scaling)
+    assert (after["MinCapacity"], after["MaxCapacity"]) == (1, 3)
+    assert after["SuspendedState"] == {
+        **before["SuspendedState"],
+        "DynamicScalingInSuspended": True,
+    }
+    assert after["ScalableTargetARN"] == before["ScalableTargetARN"]
+    assert len(policies(scaling)) == 1
+
+
+def test_nothing_scales_by_itself(account: Account, scaling: Any) -> None:
+    """The variant is below MinCapacity and called more than the policy's target."""
+    scaling.register_scalable_target(**SCOPE, MinCapacity=2)
+    assert call_many(account, NAME, 60).failed == []
+    (variant,) = account.sagemaker.describe_endpoint(EndpointName=NAME)["ProductionVariants"]
+    assert variant["DesiredInstanceCount"] == 1
+    activities = scaling.describe_scaling_activities(ServiceNamespace="sagemaker")
+    assert activities["ScalingActivities"] == []
+
+
+def test_a_target_is_deregistered_once_and_with_its_policies(scaling: Any) -> None:
+    scaling.deregister_scalable_target(**SCOPE)
+    assert (targets(scaling), policies(scaling)) == ([], [])
+    with pytest.raises(scaling.exceptions.ObjectNotFoundException):
+        scaling.deregister_scalable_target(**SCOPE)
+
+
+def test_a_policy_is_deleted_once(scaling: Any) -> None:
+    scope = {**SCOPE, "PolicyName": "invocations"}
+    scaling.delete_scaling_policy(**scope)
+    assert policies(scaling) == []
+    with pytest.raises(scaling.exceptions.ObjectNotFoundException):
+        scaling.delete_scaling_policy(**scope)
+
+
+def test_a_policy_that_is_not_kept_is_refused(scaling: Any) -> None:
+    step = {**SCOPE, "PolicyName": "steps", "PolicyType": "StepScaling"}
+    with pytest.raises(ClientError, match="policies of the type TargetTrackingScaling only"):
+        scaling.put_scaling_policy(**step, StepScalingPolicyConfiguration={})
+
+
+def template() -> str:
+    """Return a template; CloudFormation passes numbers as text where a template has text."""
+    target = {**SCOPE, "MinCapacity": 1, "MaxCapacity": "2"}
+    policy = {
+        "PolicyName": "invocations",
+        "PolicyType": "TargetTrackingScaling",
+        "ScalingTargetId": {"Ref": "Target"},
+        "TargetTrackingScalingPolicyConfiguration": {**TRACKING, "TargetValue": "10"},
+    }
+    resources = {
+        "Target": {"Type": "AWS::ApplicationAutoScaling::ScalableTarget", "Properties": target},
+        "Policy": {"Type": "AWS::ApplicationAutoScaling::ScalingPolicy", "Properties": policy},
+    }
+    return json.dumps({"Resources": resources})
+
+
+def test_a_stack_makes_and_deletes_target_and_policy(account: Account, endpoint: str) -> None:
+    cloudformation = account.client("cloudformation")
+    client = account.client("application-autoscaling")
+    cloudformation.create_stack(StackName=NAME, TemplateBody=template())
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName=NAME, WaiterConfig={"Delay": 1}
+    )
+    (target,), (policy,) = targets(client), policies(client)
+    assert (target["MinCapacity"], policy["PolicyName"]) == (1, "invocations")
+    cloudformation.delete_stack(StackName=NAME)
+    until(partial(targets, client), lambda left: not left)
+
+
+def test_an_endpoint_that_is_deleted_takes_its_target_along(account: Account) -> None:
+    name, client = "scaled-until-deleted", account.client("application-autoscaling")
+    deploy(account, name, GOOD_MODEL)
+    settled(account, name)
+    client.register_scalable_target(
+        **SCOPE | {"ResourceId": f"endpoint/{name}/variant/AllTraffic"},
+        MinCapacity=1,
+        MaxCapacity=2,
+    )
+    account.sagemaker.delete_endpoint(EndpointName=name)
+    until(partial(targets, client), lambda left: not left)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"ResourceId": "endpoint/nobody/variant/AllTraffic"},
+            'Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/nobody"',
+        ),
+        ({"ResourceId": "nobody"}, "a variant is endpoint/NAME/variant/NAME"),
+        ({"MinCapacity": 3}, "Maximum capacity cannot be less than minimum capacity"),
+        (
+            {"ServiceNamespace": "ecs"},
+            "keeps targets of sagemaker sagemaker:variant:DesiredInstanceCount only",
+        ),
+    ],
+)
+def test_a_target_that_is_not_kept_is_refused(
+    account: Account, changes: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(ClientError, match=reason):
+        account.client("application-autoscaling").register_scalable_target(
+            **{**SCOPE, "MinCapacity": 1, "MaxCapacity": 2, **changes}
+        )

@@ -1,0 +1,169 @@
+"""A Callback step sends a token to a queue, and ends as whoever got the token says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.sagemaker_account import ACCOUNT_ID, Account
+
+AWS_URL = f"https://sqs.us-east-1.amazonaws.com/{ACCOUNT_ID}/questions"
+FAIL_ABOVE = {
+    "Name": "Size",
+    "Type": "Condition",
+    "Arguments": {
+        "Conditions": [
+            {
+                "Type": "GreaterThan",
+                "LeftValue": {"Get": "Steps.Ask.OutputParameters['size']"},
+                "RightValue": 3,
+            }
+        ],
+        "IfSteps": [{"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "too large"}}],
+        "ElseSteps": [],
+    },
+}
+
+
+def ask(url: str = AWS_URL, **members: Any) -> dict[str, Any]:
+    return {
+        "Name": "Ask",
+        "Type": "Callback",
+        "Arguments": {"execution": {"Get": "Execution.PipelineExecutionId"}, "what": "size"},
+        "SqsQueueUrl": url,
+        "OutputParameters": [{"OutputName": "size", "OutputType": "Integer"}],
+        **members,
+    }
+
+
+@pytest.fixture(scope="module")
+def queue(account: Account) -> str:
+    return str(account.client("sqs").create_queue(QueueName="questions")["QueueUrl"])
+
+
+@pytest.fixture(scope="module")
+def asking(account: Account, queue: str) -> str:
+    assert queue.endswith(f"/{ACCOUNT_ID}/questions")
+    account.deploy_pipeline("asking", [ask(), FAIL_ABOVE])
+    return "asking"
+
+
+def begun(account: Account, pipeline: str) -> str:
+    """Start an execution; return its ARN."""
+    arn = account.sagemaker.start_pipeline_execution(PipelineName=pipeline)
+    return str(arn["PipelineExecutionArn"])
+
+
+def message(account: Account, queue: str) -> dict[str, Any]:
+    """Return the next message, once it is there."""
+    got = account.client("sqs").receive_message(QueueUrl=queue, WaitTimeSeconds=20)
+    (received,) = got["Messages"]
+    account.client("sqs").delete_message(QueueUrl=queue, ReceiptHandle=received["ReceiptHandle"])
+    body: dict[str, Any] = json.loads(received["Body"])
+    return body
+
+
+def outputs(size: str) -> list[dict[str, str]]:
+    return [{"Name": "size", "Value": size}]
+
+
+def test_the_message_has_token_execution_and_arguments(
+    account: Account, asking: str, queue: str
+) -> None:
+    arn = begun(account, asking)
+    body = message(account, queue)
+    token = body.pop("token")
+    assert body == {
+        "pipelineExecutionArn": arn,
+        "arguments": {"execution": arn.rpartition("/")[2], "what": "size"},
+        "status": "Executing",
+    }
+    step = account.steps({"PipelineExecutionArn": arn})["Ask"]
+    assert step["StepStatus"] == "Executing"
+    account.sagemaker.send_pipeline_execution_step_success(
+        CallbackToken=token, OutputParameters=outputs("2")
+    )
+    assert account.execution_ended(arn)["PipelineExecutionStatus"] == "Succeeded"
+    assert account.steps({"PipelineExecutionArn": arn})["Ask"]["Metadata"]["Callback"] == {
+        "CallbackToken": token,
+        "SqsQueueUrl": AWS_URL,
+        "OutputParameters": outputs("2"),
+    }
+
+
+def test_other_steps_read_the_answer_with_its_type(
+    account: Account, asking: str, queue: str
+) -> None:
+    arn = begun(account, asking)
+    account.sagemaker.send_pipeline_execution_step_success(
+        CallbackToken=message(account, queue)["token"], OutputParameters=outputs("12")
+    )
+    assert account.execution_ended(arn)["PipelineExecutionStatus"] == "Failed"
+    assert account.steps({"PipelineExecutionArn": arn})["No"]["FailureReason"] == "too large"
+
+
+def test_a_failure_is_the_steps_with_its_reason(account: Account, asking: str, queue: str) -> None:
+    arn = begun(account, asking)
+    account.sagemaker.send_pipeline_execution_step_failure(
+        CallbackToken=message(account, queue)["token"], FailureReason="nobody is here"
+    )
+    assert account.execution_ended(arn)["PipelineExecutionStatus"] == "Failed"
+    assert account.steps({"PipelineExecutionArn": arn})["Ask"]["FailureReason"] == "nobody is here"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [([], "lacks the OutputParameter size"), (outputs("big"), "size is not of type Integer: big")],
+)
+def test_an_answer_without_the_outputs_fails_the_step(
+    account: Account,
+    asking: str,
+    queue: str,
+    parameters: list[dict[str, str]],
+    reason: str,
+) -> None:
+    arn = begun(account, asking)
+    account.sagemaker.send_pipeline_execution_step_success(
+        CallbackToken=message(account, queue)["token"], OutputParameters=parameters
+    )
+    account.execution_ended(arn)
+    assert reason in account.steps({"PipelineExecutionArn": arn})["Ask"]["FailureReason"]
+
+
+def test_a_stop_is_told_to_the_queue_and_waits_for_the_answer(
+    account: Account, asking: str, queue: str
+) -> None:
+    arn = begun(account, asking)
+    token = message(account, queue)["token"]
+    account.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn)
+    told = message(account, queue)
+    assert (told["token"], told["status"]) == (token, "Stopping")
+    described = account.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)
+    assert described["PipelineExecutionStatus"] == "Stopping"
+    account.sagemaker.send_pipeline_execution_step_failure(CallbackToken=token)
+    assert account.execution_ended(arn)["PipelineExecutionStatus"] == "Stopped"
+
+
+def test_a_token_is_answered_once(account: Account, asking: str, queue: str) -> None:
+    arn = begun(account, asking)
+    token, client = message(account, queue)["token"], account.sagemaker
+    again = {"CallbackToken": token, "ClientRequestToken": "x" * 32}
+    for _ in range(2):  # the same request may come twice
+        client.send_pipeline_execution_step_success(**again, OutputParameters=outputs("1"))
+    with pytest.raises(ClientError, match=r"ConflictException.*has been answered already"):
+        client.send_pipeline_execution_step_failure(CallbackToken=token)
+    account.execution_ended(arn)
+
+
+def test_an_unknown_token_is_not_found(account: Account) -> None:
+    with pytest.raises(ClientError, match=r"ResourceNotFound.*nobodyever does not exist"):
+        account.sagemaker.send_pipeline_execution_step_success(CallbackToken="nobodyever")
+
+
+def test_a_queue_that_is_not_there_fails_the_step(account: Account) -> None:
+    account.deploy_pipeline("asking-nobody", [ask(AWS_URL.replace("questions", "gone"))])
+    reason = account.steps(account.execute("asking-nobody"))["Ask"]["FailureReason"]
+    assert reason.startswith("ClientError: Failed to invoke sqs:SendMessage. Error Details: ")

@@ -1,0 +1,432 @@
+"""Containers: what a process inside sees, that none outlives its pod, and what is left of it
+without namespaces.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.hosted import GOOD_MODEL, deploy, invoke, settled
+from local_kit.sagemaker_account import Account, command_lines, until
+from shoal_local.processes import ProcessRegistry
+from shoal_local.sagemaker.container import launch
+from shoal_local.sagemaker.container.launch import (
+    PLAIN_VARIABLE,
+    Host,
+    Pod,
+    isolation_refused,
+    networks_refused,
+)
+from shoal_local.sagemaker.jobs.base.containers import write_ssh_client, write_sshd
+from shoal_local.sagemaker.jobs.base.paths import HostPaths
+from shoal_local.testing import emulator
+
+LIMIT_S = 60.0
+"""For what takes a moment on an idle machine."""
+needs_networks = pytest.mark.skipif(
+    networks_refused() is not None, reason="this machine gives hosts no networks of their own"
+)
+needs_namespaces = pytest.mark.skipif(
+    isolation_refused() is not None, reason="this machine makes no namespaces"
+)
+
+
+class Greeter(BaseHTTPRequestHandler):
+    """Stands for the emulator's endpoint."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"greetings")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
+        """Nothing."""
+
+
+@contextmanager
+def pod_of(
+    folder: Path,
+    addresses: dict[str, str] | None = None,
+    visible: Sequence[Path] = (),
+    state_dir: Path | None = None,
+    on_line: Callable[[str, str], None] | None = None,
+    **scripts: str,
+) -> Iterator[tuple[Pod, list[str]]]:
+    """A running pod with a host per script, and the lines they have written; $PORT is the
+    endpoint's.
+    """
+    by_name = addresses or {}
+    lines: list[str] = []
+    for name in scripts:
+        HostPaths(folder / name).make(list(scripts), by_name)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Greeter) as server:
+        environment = {"PATH": os.defpath, "PORT": str(server.server_port)}
+        hosts = [
+            Host(
+                name,
+                folder / name,
+                ["/bin/sh", "-c", script],
+                environment,
+                "/",
+                by_name.get(name),
+            )
+            for name, script in scripts.items()
+        ]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        pod = Pod(
+            folder,
+            hosts,
+            ProcessRegistry(state_dir or folder),
+            [Path(sys.base_prefix), *visible],
+            server.server_port,
+            on_line or (lambda host, line: lines.append(f"{host}: {line}")),
+        )
+        try:
+            yield pod, lines
+        finally:
+            pod.close()
+            server.shutdown()
+
+
+@needs_namespaces
+def test_each_host_has_its_name_its_files_and_its_processes(tmp_path: Path) -> None:
+    script = "hostname; touch /opt/ml/mark /tmp/mark; ls /opt/ml /tmp; set -- /proc/[0-9]*; echo $#"
+    with pod_of(tmp_path, one=script, two=script) as (pod, lines):
+        assert pod.wait(LIMIT_S)
+        assert pod.exit_codes() == {"one": 0, "two": 0}
+    assert [line for line in lines if line.startswith("two: ")] == [
+        "two: two",
+        "two: /opt/ml:",
+        "two: mark",
+        "two: ",
+        "two: /tmp:",
+        "two: mark",
+        "two: 2",
+    ]
+    assert not Path("/opt/ml/mark").exists()
+
+
+@needs_namespaces
+def test_a_pod_starts_again_in_its_folder_where_a_link_leads_to_what_it_sees(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "link").symlink_to("/usr")
+    for _ in range(2):
+        pod_again = pod_of(tmp_path / "pod", visible=[tmp_path / "link"], one=f"ls {tmp_path}/link")
+        with pod_again as (pod, lines):
+            assert pod.wait(LIMIT_S)
+            assert pod.exit_codes() == {"one": 0}, lines
+
+
+@needs_namespaces
+def test_a_host_with_an_sshd_has_it_where_drivers_look_beside_the_machines_programs(
+    tmp_path: Path,
+) -> None:
+    script = "echo A=1 >> /etc/environment; /usr/sbin/sshd -D; cat /etc/environment; ls /usr/sbin"
+    (tmp_path / "one" / "bin").mkdir(parents=True)
+    write_sshd(HostPaths(tmp_path / "one"))
+    with pod_of(tmp_path, one=script) as (pod, lines):
+        assert pod.wait(LIMIT_S)
+        assert pod.exit_codes() == {"one": 0}
+    programs = {entry.name for entry in Path("/usr/sbin").iterdir()} | {"sshd"}
+    assert lines[0] == "one: A=1"
+    assert {line.removeprefix("one: ") for line in lines[1:]} == programs
+
+
+@needs_namespaces
+def test_only_its_user_may_read_the_file_that_has_a_pods_credentials(tmp_path: Path) -> None:
+    with pod_of(tmp_path, one="true") as (pod, _):
+        assert pod.wait(LIMIT_S)
+    file = tmp_path / "pod.json"
+    assert "environment" in json.loads(file.read_text())["hosts"][0]
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@needs_namespaces
+def test_a_pod_does_not_see_the_emulators_secret() -> None:
+    # outside /tmp, which is a host's own anyway
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        state_file = Path(folder) / "emulator.json"
+        state_file.write_text("the secret")
+        with pod_of(Path(folder), one=f"cat {state_file} && echo end") as (pod, lines):
+            assert pod.wait(LIMIT_S)
+            until(lambda: lines, lambda output: output == ["one: end"])
+        assert state_file.read_text() == "the secret"
+
+
+@needs_namespaces
+def test_a_pod_does_not_see_the_folders_of_other_jobs_accounts_and_regions() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        jobs = Path(folder) / "sagemaker-jobs"
+        secrets = [
+            jobs / "training-other" / "pod.json",
+            *(Path(folder) / name / "other" / "emulator.json" for name in ("accounts", "regions")),
+        ]
+        for file in secrets:
+            file.parent.mkdir(parents=True)
+            file.write_text("the secret")
+        script = f"cat {' '.join(map(str, secrets))}; echo kept > /opt/ml/model"
+        with pod_of(jobs / "training-own", state_dir=Path(folder), one=script) as (pod, lines):
+            assert pod.wait(LIMIT_S)
+            assert pod.exit_codes() == {"one": 0}
+        assert [line for line in lines if "No such file" not in line] == []
+        assert (jobs / "training-own" / "one" / "ml" / "model").read_text() == "kept\n"
+
+
+@needs_namespaces
+def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path: Path) -> None:
+    python = f"{sys.base_prefix}/bin/python3"
+    ask = (
+        "import urllib.request as u; print(u.urlopen('http://localhost:' +"
+        " open('/tmp/port').read()).read())"
+    )
+    serve = f"exec {python} -m http.server 8080"
+    with pod_of(
+        tmp_path,
+        one=f'while ! test -s /tmp/port; do sleep 0.05; done; {python} -c "{ask}"; {serve}',
+    ) as (pod, lines):
+        port = json.loads((tmp_path / "pod.json").read_text())["port"]
+        (tmp_path / "one" / "tmp" / "port").write_text(str(port))
+        until(lambda: lines, lambda output: "one: b'greetings'" in output)
+        until(lambda: answers(pod), lambda answer: answer)
+
+
+@needs_networks
+def test_hosts_with_addresses_have_ports_and_a_loopback_of_their_own_and_reach_each_other(
+    tmp_path: Path,
+) -> None:
+    python = f"{sys.base_prefix}/bin/python3"
+    listen = (
+        f"{python} -c \"import socket; s = socket.create_server(('one', 7777));"
+        ' print(s.accept()[1][0])"'
+    )
+    reach = (
+        "import socket as s; print(s.create_connection(('one', 7777)).getpeername());"
+        " s.create_server(('two', 7777))"
+    )
+    ask = (
+        "import os, urllib.request as u; print(u.urlopen('http://localhost:' +"
+        " os.environ['PORT']).read())"
+    )
+    again = f'until {python} -c "{reach}"; do sleep 0.1; done; {python} -c "{ask}"'
+    with pod_of(
+        tmp_path,
+        {"one": "10.0.0.11", "two": "10.0.0.12"},
+        one=f'{listen} && {python} -c "{ask}"',
+        two=again,
+    ) as (pod, lines):
+        assert pod.wait(LIMIT_S)
+        assert pod.exit_codes() == {"one": 0, "two": 0}
+    expected = {
+        "one: 10.0.0.12",
+        "one: b'greetings'",
+        "two: ('10.0.0.11', 7777)",
+        "two: b'greetings'",
+    }
+    assert expected <= set(lines)
+
+
+@needs_networks
+def test_ssh_between_hosts_takes_the_jobs_key_and_no_other(runtime: Path, tmp_path: Path) -> None:
+    addresses = {"one": "10.0.0.11", "two": "10.0.0.12", "stranger": "10.0.0.13"}
+    ready = "until test -s /opt/emulator-bin/cluster-secret; do sleep 0.1; done"
+    shell = f"export PATH={runtime.parent}:/opt/emulator-bin:$PATH HOME=/tmp; {ready}"
+    connect = (
+        "c.connect('one', pkey=paramiko.ECDSAKey.generate(), allow_agent=False,"
+        " look_for_keys=False)"
+    )
+    knock = (
+        'python -c "import paramiko; c = paramiko.SSHClient();'
+        f' c.set_missing_host_key_policy(paramiko.AutoAddPolicy()); {connect}"'
+    )
+    scripts = {
+        "one": f"{shell}; python -P /opt/emulator/remote_shell.py serve",
+        "two": (
+            f"{shell}; until ssh -x one true; do sleep 0.3; done; ssh one 'hostname; exit 3'; echo"
+            " code=$?"
+        ),
+        "stranger": (
+            f"{shell}; until {knock} 2>&1 | grep AuthenticationException; do sleep 0.3; done"
+        ),
+    }
+    with pod_of(tmp_path, addresses, [runtime.parents[1]], None, None, **scripts) as (_, lines):
+        write_ssh_client([HostPaths(tmp_path / name) for name in addresses])
+        until(
+            lambda: lines,
+            lambda output: (
+                "two: code=3" in output
+                and any("AuthenticationException" in line for line in output)
+            ),
+        )
+    assert "two: one" in lines
+
+
+def answers(pod: Pod) -> bool:
+    try:
+        with pod.dial(8080) as connection:
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return connection.recv(12) == b"HTTP/1.0 200"
+    except ConnectionError:
+        return False
+
+
+@needs_namespaces
+def test_sigterm_reaches_every_process_of_a_host(tmp_path: Path) -> None:
+    inner = 'trap "echo inner; exit 0" TERM; echo ready; while :; do sleep 0.05; done'
+    with pod_of(
+        tmp_path,
+        one=f"sh -c '{inner}' & trap 'wait; echo outer; exit 5' TERM; while :; do sleep 0.05; done",
+    ) as (pod, lines):
+        until(lambda: lines, lambda output: "one: ready" in output)
+        pod.terminate()
+        assert pod.wait(LIMIT_S)
+        assert pod.exit_codes() == {"one": 5}
+    assert {"one: inner", "one: outer"} <= set(lines)
+
+
+@needs_namespaces
+def test_sigterm_that_comes_while_the_container_is_set_up_ends_it_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """After other pauses each time: without the signal being held until there is somebody to get
+    it, one or two of them lose it.
+    """
+    for pause_ms in (0, 2, 4, 6, 8, 10, 12, 15, 20, 30):
+        with pod_of(tmp_path / str(pause_ms), one="exec sleep 600") as (pod, _):
+            time.sleep(pause_ms / 1000)
+            pod.terminate()
+            assert pod.wait(LIMIT_S), pause_ms
+
+
+def test_a_signal_that_comes_before_the_wait_for_a_command_begins_is_passed_on() -> None:
+    """In a process of its own: it keeps its signals, and waits for every child it has."""
+    program = """
+import os, signal, sys
+from shoal_local.sagemaker.container import host
+host._hold_signals()
+child = os.fork()
+if child == 0:
+    os.execvp("sh", ["sh", "-c", "exec sleep 600"])
+os.kill(os.getpid(), signal.SIGTERM)
+sys.exit(host._wait_for(child, {signal.SIGTERM: lambda: os.kill(child, signal.SIGKILL)}))
+"""
+    assert (
+        subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode
+        == 128 + signal.SIGKILL
+    )
+
+
+def test_without_namespaces_a_pod_that_is_closed_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "isolation_refused", lambda: "the test does not want them")
+    command = f"sleep 54{os.getpid()}"  # no other run of the tests on this machine has it
+    with pod_of(tmp_path, one=f"trap '' TERM; echo ready; {command}") as (pod, lines):
+        until(lambda: lines, lambda output: "one: ready" in output)
+        until(command_lines, lambda lines: command in lines)
+        pod.terminate()
+        assert not pod.wait(0.5)
+    until(command_lines, lambda lines: command not in lines)
+
+
+@needs_namespaces
+def test_after_sigterm_no_host_takes_the_first_one_with_it(tmp_path: Path) -> None:
+    slow = 'trap "sleep 1; echo kept; exit 143" TERM; echo ready; while :; do sleep 0.05; done'
+    with pod_of(tmp_path, one=slow, two="echo ready; exec sleep 600") as (pod, lines):
+        until(lambda: lines, lambda output: {"one: ready", "two: ready"} <= set(output))
+        pod.terminate()
+        assert pod.wait(LIMIT_S)
+        assert pod.exit_codes() == {"one": 143, "two": 143}
+    assert "one: kept" in lines
+
+
+@needs_namespaces
+def test_the_first_host_that_fails_ends_the_others(tmp_path: Path) -> None:
+    with pod_of(tmp_path, one="sleep 600", two="exit 9") as (pod, _):
+        assert pod.wait(LIMIT_S)
+        assert pod.exit_codes() == {"one": None, "two": 9}
+
+
+@needs_namespaces
+def test_a_container_goes_on_where_its_lines_cannot_be_handled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines: list[str] = []
+
+    def fail(_host: str, line: str) -> None:
+        lines.append(line)
+        raise TypeError(line)
+
+    # more than the pipe between them holds
+    with pod_of(tmp_path, on_line=fail, one="seq 40000") as (pod, _):
+        assert pod.wait(LIMIT_S)
+        assert pod.exit_codes() == {"one": 0}
+    assert len(lines) == 40_000
+    assert sum("a line of one" in each.getMessage() for each in caplog.records) == 1
+
+
+@pytest.fixture
+def plain(tmp_path: Path, runtime: Path) -> Iterator[Account]:
+    """The account of an emulator process that makes containers without namespaces."""
+    assert runtime.exists()
+    with emulator(tmp_path, environment=os.environ | {PLAIN_VARIABLE: "1"}) as local:
+        yield Account.at(local.account)
+
+
+def test_a_job_runs_without_namespaces_too_and_its_log_says_so(
+    plain: Account,
+) -> None:
+    job = plain.train("plain", hyperparameters={"do": "succeed"})
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert any(
+        "No Linux namespaces here (SHOAL_PLAIN_CONTAINERS is set)" in line
+        for line in plain.log("/aws/sagemaker/TrainingJobs", "plain")
+    )
+    with pytest.raises(
+        ClientError,
+        match=(
+            "does not emulate processing jobs on this machine: they need files at"
+            " /opt/ml/processing"
+        ),
+    ):
+        plain.start_processing("plain", "true")
+    two_hosts = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    with pytest.raises(
+        ClientError,
+        match="does not emulate several hosts on this machine: each needs its own /opt/ml",
+    ):
+        plain.sagemaker.create_training_job(**plain.training("plain-two", ResourceConfig=two_hosts))
+
+
+@pytest.mark.nightly
+def test_an_endpoint_answers_without_namespaces(plain: Account) -> None:
+    deploy(plain, "plain", GOOD_MODEL)
+    endpoint = settled(plain, "plain")
+    assert endpoint["EndpointStatus"] == "InService", endpoint.get("FailureReason")
+    assert invoke(plain, "plain", {"x": 2})["y"] == 6
+
+
+def test_an_emulator_that_is_killed_takes_its_jobs_with_it(runtime: Path, tmp_path: Path) -> None:
+    """SIGKILL: no handler of ours runs, the kernel and the pod have to do it."""
+    assert runtime.exists()
+    with emulator(tmp_path) as local:
+        account = Account.at(local.account)
+        commands = {f"sleep {number}{os.getpid()}" for number in (51, 52)}
+        account.start_processing("orphan", f"setsid {' & '.join(sorted(commands))}")
+        until(command_lines, lambda lines: commands <= set(lines))
+        local.process.kill()
+        until(command_lines, lambda lines: not commands & set(lines))

@@ -1,0 +1,327 @@
+"""Blue/green deployments to endpoints: two fleets of real server processes, traffic really shared,
+alarms on what was really measured.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.hosted import (
+    Calls,
+    alarm,
+    call_many,
+    calling,
+    configure,
+    deploy,
+    every_server,
+    guarded,
+    invoke,
+    model_of,
+    percent,
+    remove,
+    settled,
+)
+from local_kit.sagemaker_account import Account, until
+
+ENDPOINT = "guarded"
+BLUE, GREEN = 3.0, 5.0
+CANARY = {"Type": "CANARY", "CanarySize": percent(30), "WaitIntervalInSeconds": 720}
+
+
+@pytest.fixture(scope="module")
+def processes(account: Account) -> Iterator[set[str]]:
+    """Those of endpoints that were there before these tests.
+
+    Every fleet of every endpoint that they bring up has to be gone at the end.
+    """
+    before = every_server(account)
+    yield before
+    until(lambda: every_server(account), lambda left: left <= before)
+
+
+@pytest.fixture(scope="module")
+def blue(account: Account, processes: set[str]) -> Iterator[str]:
+    """An endpoint that multiplies by 3, and a good next model, `green`, that multiplies by 5."""
+    deploy(account, ENDPOINT, model_of("3"))
+    configure(account, "green", model_of("5"))
+    assert settled(account, ENDPOINT)["EndpointStatus"] == "InService"
+    assert every_server(account) - processes
+    yield ENDPOINT
+    remove(account, ENDPOINT)
+
+
+@pytest.fixture(scope="module")
+def silent(account: Account, processes: set[str]) -> Iterator[str]:
+    """Another endpoint, which is being updated to a model that never loads."""
+    deploy(account, "silent", model_of("3"))
+    assert settled(account, "silent")["EndpointStatus"] == "InService"
+    assert every_server(account) - processes
+    configure(
+        account,
+        "never-loads",
+        model_of("7", load_s="600"),
+        {"ContainerStartupHealthCheckTimeoutInSeconds": 60},
+    )
+    account.sagemaker.update_endpoint(
+        EndpointName="silent", EndpointConfigName="never-loads", DeploymentConfig=guarded(CANARY)
+    )
+    yield "silent"
+    remove(account, "silent")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def minute(request: pytest.FixtureRequest) -> None:
+    """Begin the minute after which SageMaker gives `silent` up, so that it passes meanwhile.
+
+    Only where a test that needs it has been selected: anybody who runs another one does not wait.
+    """
+    items = [each for each in request.session.items if isinstance(each, pytest.Function)]
+    if any(each.module is request.module and "silent" in each.fixturenames for each in items):
+        request.getfixturevalue("silent")
+
+
+def update(
+    account: Account, config: str, deployment: dict[str, Any] | None = None, **options: Any
+) -> None:
+    members = {"DeploymentConfig": deployment} if deployment else {}
+    account.sagemaker.update_endpoint(
+        EndpointName=ENDPOINT, EndpointConfigName=config, **members, **options
+    )
+
+
+def pending(account: Account) -> dict[str, Any]:
+    """The variant of the deployment under way; empty where there is none."""
+    summary = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT).get(
+        "PendingDeploymentSummary", {}
+    )
+    return dict(summary.get("ProductionVariants", [{}])[0])
+
+
+def stage(account: Account, status: str) -> dict[str, Any]:
+    """The pending deployment's variant once it is in the stage `wanted`."""
+    variant = until(
+        partial(pending, account),
+        lambda each: each.get("VariantStatus", [{}])[0].get("Status") == status,
+    )
+    return dict(variant)
+
+
+def share_is(count: int, total: int, share: float) -> bool:
+    """Whether `count` of `total` fits `share`: within five standard deviations of the binomial
+    distribution, wrong once in a million.
+    """
+    return abs(count - total * share) <= 5 * math.sqrt(total * share * (1 - share))
+
+
+def while_baking(account: Account, share: float, calls: Calls) -> Counter[float]:
+    """How often each factor answered `calls` while the new fleet baked with `share`."""
+    now, before = stage(account, "Baking"), Counter(calls.factors)
+    counts: Counter[float] = Counter()
+    while now.get("VariantStatus", [{}])[0].get("Status") == "Baking" and now[
+        "CurrentWeight"
+    ] == pytest.approx(share):
+        time.sleep(0.1)
+        factors = Counter(calls.factors)
+        now = pending(account)
+        if now.get("CurrentWeight") == pytest.approx(share):
+            counts = factors - before
+    return counts
+
+
+def forgotten(account: Account, endpoint: str) -> None:
+    """Wait until the last period has no invocation, and alarms see nothing of earlier tests.
+
+    An alarm that is OK does not say that: good answers thin the errors out, and as soon as good
+    ones have left the period before the errors do, the same errors are an ALARM again.
+    """
+    idle = alarm(account, "idle", endpoint, "Invocations", 1e9, "Sum", missing="breaching")
+    look = partial(account.client("cloudwatch").describe_alarms, AlarmNames=[idle])
+    until(look, lambda answer: answer["MetricAlarms"][0]["StateValue"] == "ALARM")
+
+
+def servers(account: Account) -> set[str]:
+    """The folder of each server that was ever begun for the endpoint."""
+    return {
+        path.name for path in (account.state_dir / "sagemaker-jobs").glob(f"endpoint-{ENDPOINT}-*")
+    }
+
+
+def back(account: Account) -> None:
+    """The endpoint with its first configuration, without guardrails."""
+    update(account, ENDPOINT)
+    settled(account, ENDPOINT)
+
+
+def canary(account: Account, calls: Calls) -> Counter[float]:
+    """Update to `green` by a canary; return how often each factor answered while it baked."""
+    update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 1440}))
+    stage(account, "Baking")
+    with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
+        account.sagemaker.delete_endpoint(EndpointName=ENDPOINT)
+    counts = while_baking(account, 0.3, calls)
+    assert settled(account, ENDPOINT)["EndpointConfigName"] == "green"
+    assert counts, "no invocation was answered"
+    return counts
+
+
+def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(
+    account: Account, blue: str
+) -> None:
+    with calling(account, blue, at_once=4) as calls:
+        counts = canary(account, calls)
+        while counts.total() < 100:  # a busy machine answers less often while a fleet bakes
+            back(account)
+            counts += canary(account, calls)
+    assert share_is(counts[GREEN], counts.total(), 0.3), counts
+    assert calls.failed == []
+    assert call_many(account, blue, 20).factors == {GREEN: 20}
+    endpoint = account.sagemaker.describe_endpoint(EndpointName=blue)
+    assert "PendingDeploymentSummary" not in endpoint
+    assert (
+        endpoint["LastDeploymentConfig"]["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"][
+            "Type"
+        ]
+        == "CANARY"
+    )
+    back(account)
+
+
+@pytest.mark.nightly
+def test_linear_steps_go_up_to_everything(account: Account, blue: str) -> None:
+    step = {"Type": "LINEAR", "LinearStepSize": percent(40), "WaitIntervalInSeconds": 360}
+    update(account, "green", guarded(step))
+    weights: set[float] = set()
+
+    def look() -> dict[str, Any]:
+        endpoint: dict[str, Any] = account.sagemaker.describe_endpoint(EndpointName=blue)
+        weights.update(
+            each["CurrentWeight"]
+            for each in endpoint.get("PendingDeploymentSummary", {}).get("ProductionVariants", [])
+        )
+        return endpoint
+
+    assert (
+        until(look, lambda each: each["EndpointStatus"] == "InService", 120)["EndpointConfigName"]
+        == "green"
+    )
+    assert {0.4, 0.8} <= {round(weight, 3) for weight in weights}
+    back(account)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoiled", "metric", "statistic", "threshold"),
+    [
+        ("slow", {"slow_s": "2"}, "ModelLatency", "p90", 1_500_000),
+        pytest.param(
+            "failing",
+            {"fails": "yes"},
+            "Invocation5XXErrors",
+            "Average",
+            0.05,
+            marks=pytest.mark.nightly,
+        ),
+        ("crashing", {"crashes": "yes"}, "Invocation5XXErrors", "Average", 0.05),
+    ],
+)
+def test_a_bad_model_trips_its_alarm_and_the_old_fleet_serves_on(
+    account: Account,
+    blue: str,
+    name: str,
+    spoiled: dict[str, str],
+    metric: str,
+    statistic: str,
+    threshold: float,
+) -> None:
+    configure(account, name, model_of("7", **spoiled))
+    watched = alarm(account, f"{name}-{metric}", blue, metric, threshold, statistic)
+    forgotten(account, blue)
+    with calling(account, blue):
+        update(account, name, guarded(CANARY | {"WaitIntervalInSeconds": 3600}, watched))
+        endpoint = settled(account, blue)
+    assert (endpoint["EndpointStatus"], endpoint["EndpointConfigName"]) == ("InService", ENDPOINT)
+    assert (
+        f"Alarm in state ALARM while the new fleet baked with 30% of the traffic: {watched}"
+        in endpoint["FailureReason"]
+    )
+    assert call_many(account, blue, 20).factors == {BLUE: 20}
+
+
+def test_wrong_answers_trip_no_alarm(account: Account, blue: str) -> None:
+    """Whoever wants to know proves it by an answer; see
+    `packages/shoal/src/shoal/functions/serving_proof`."""
+    errors = alarm(account, "quiet-errors", blue, "Invocation5XXErrors", 0.05)
+    latency = alarm(account, "quiet-latency", blue, "ModelLatency", 5e6)
+    forgotten(account, blue)
+    with calling(account, blue) as calls:
+        update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 1440}, errors, latency))
+        counts = while_baking(account, 0.3, calls)
+        endpoint = settled(account, blue)
+    assert endpoint["EndpointConfigName"] == "green", endpoint
+    assert counts[GREEN] > 0, counts
+    assert invoke(account, blue, {"x": 1}) == {"y": GREEN}
+    back(account)
+
+
+def test_an_alarm_that_is_in_alarm_already_stops_the_update_before_anything_starts(
+    account: Account, blue: str
+) -> None:
+    # a long period, so that the errors are in it whenever the deployment comes to look
+    watched = alarm(account, "errors-before", blue, "Invocation5XXErrors", 0.05, period_s=1200)
+    folders = servers(account)
+    assert folders
+    with calling(account, blue, body=b'{"x": "boom"}') as calls:
+        until(lambda: len(calls.failed), lambda failed: failed > 50)
+        update(account, "green", guarded(CANARY, watched))
+        endpoint = settled(account, blue)
+    assert endpoint["EndpointConfigName"] == ENDPOINT
+    assert (
+        f"Alarm in state ALARM before the deployment began: {watched}" in endpoint["FailureReason"]
+    )
+    assert servers(account) == folders
+
+
+def test_an_alarm_that_is_not_there_stops_the_update(account: Account, blue: str) -> None:
+    update(account, "green", guarded(CANARY, "nobody"))
+    assert "Could not find alarm nobody" in settled(account, blue)["FailureReason"]
+
+
+def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(
+    account: Account, blue: str
+) -> None:
+    update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 3600}, timeout_s=600))
+    endpoint = settled(account, blue)
+    assert endpoint["EndpointConfigName"] == ENDPOINT
+    assert "longer than MaximumExecutionTimeoutInSeconds (600)" in endpoint["FailureReason"]
+
+
+@pytest.mark.parametrize(
+    ("routing", "message"),
+    [
+        ({"Type": "CANARY"}, "CanarySize is required for the traffic routing type CANARY"),
+        ({"Type": "CANARY", "CanarySize": percent(60)}, "CanarySize must be at most 50%"),
+        ({"Type": "LINEAR", "LinearStepSize": percent(5)}, "LinearStepSize must be 10% to 50%"),
+        ({"Type": "CANARY", "CanarySize": {"Type": "INSTANCE_COUNT", "Value": 1}}, "1 instance"),
+    ],
+)
+def test_traffic_sizes_that_aws_does_not_allow_are_refused(
+    account: Account, blue: str, routing: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ClientError, match=message):
+        update(account, "green", guarded(routing))
+    assert account.sagemaker.describe_endpoint(EndpointName=blue)["EndpointStatus"] == "InService"
+
+
+@pytest.mark.nightly
+def test_a_model_that_never_answers_ping_is_rolled_back(account: Account, silent: str) -> None:
+    endpoint = settled(account, silent)
+    assert (endpoint["EndpointStatus"], endpoint["EndpointConfigName"]) == ("InService", silent)
+    assert "did not pass the ping health check" in endpoint["FailureReason"]
+    assert call_many(account, silent, 5).factors == {BLUE: 5}

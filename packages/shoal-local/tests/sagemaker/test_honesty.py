@@ -1,0 +1,116 @@
+"""The emulator never claims success: a status that no exit code and no artifact stand behind would
+be seen here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local_kit.sagemaker_account import BUCKET, Account, until
+from shoal_local.processes import ProcessRegistry, started_at
+from shoal_local.sagemaker.container.launch import Pod
+from shoal_local.sagemaker.jobs.base.wait import Ending, EndReason
+from shoal_local.sagemaker.service import SageMakerService
+from shoal_local.sagemaker.settings import Settings
+from shoal_local.server import Emulator
+
+
+def hanging(state_dir: Path, job: str) -> None:
+    """Wait until the job's script ignores SIGTERM: it prints that it hangs from then on."""
+    log = state_dir / "sagemaker-jobs" / f"training-{job}" / "log.txt"
+    until(lambda: log.exists() and log.read_text(), lambda text: text and "hanging" in text)
+
+
+@pytest.fixture
+def impatient(emulator: Emulator, tmp_path: Path) -> Iterator[SageMakerService]:
+    """A second service behind the same endpoint that kills half a second after SIGTERM instead of
+    120.
+    """
+    context = dataclasses.replace(
+        emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path)
+    )
+    service = SageMakerService(context, Settings(stop_grace_s=0.5))
+    yield service
+    service.close()
+
+
+def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(
+    account: Account, impatient: SageMakerService, tmp_path: Path
+) -> None:
+    request = account.training("hangs", hyperparameters={"do": "hang"})
+    impatient.handle("CreateTrainingJob", request, "caller")
+    hanging(tmp_path, "hangs")
+    impatient.handle("StopTrainingJob", {"TrainingJobName": "hangs"}, "caller")
+    job = until(
+        lambda: impatient.handle("DescribeTrainingJob", {"TrainingJobName": "hangs"}, "caller"),
+        lambda each: each["TrainingJobStatus"] not in {"InProgress", "Stopping"},
+    )
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")
+
+
+def test_closing_the_service_kills_at_once_and_leaves_no_process(
+    account: Account, emulator: Emulator, tmp_path: Path
+) -> None:
+    patient = SageMakerService(
+        dataclasses.replace(
+            emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path)
+        )
+    )
+    patient.handle(
+        "CreateTrainingJob", account.training("open", hyperparameters={"do": "hang"}), "caller"
+    )
+    hanging(tmp_path, "open")
+    running = ProcessRegistry(tmp_path).alive()
+    patient.close()
+    assert (len(running), [started_at(pid) for pid in running]) == (1, [None])
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [
+        ({"algo-1": 0}, 0),
+        ({"algo-1": 3}, 3),
+        ({"algo-1": None, "algo-2": 5}, 5),
+        ({"algo-1": 0, "algo-2": None}, 137),
+        ({}, 137),
+    ],
+)
+def test_only_hosts_that_all_exited_with_0_are_a_success(
+    codes: dict[str, int | None], code: int
+) -> None:
+    assert Ending(EndReason.EXITED, codes).exit_code == code
+
+
+def test_a_pod_that_was_killed_has_no_exit_codes_to_claim(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if the supervision forgot that it killed, the missing exit code fails the job."""
+
+    def kill_and_forget(pod: Pod, _timeout_s: float) -> bool:
+        pod.close()
+        return True
+
+    monkeypatch.setattr(Pod, "wait", kill_and_forget)
+    job = account.process("killed", "mkdir -p /opt/ml/processing/report; sleep 5")
+    assert job["ProcessingJobStatus"] == "Failed"
+    assert job["FailureReason"].endswith("exit code: 137")
+
+
+def test_an_upload_that_is_refused_fails_the_job(account: Account) -> None:
+    nowhere = {
+        "S3Uri": f"s3://{BUCKET}-that-nobody-made/out",
+        "LocalPath": "/opt/ml/processing/report",
+        "S3UploadMode": "EndOfJob",
+    }
+    outputs = {"Outputs": [{"OutputName": "report", "S3Output": nowhere}]}
+    job = account.process(
+        "no-bucket", "date > /opt/ml/processing/report/date", ProcessingOutputConfig=outputs
+    )
+    assert job["ProcessingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith(
+        f"ClientError: Could not upload to s3://{BUCKET}-that-nobody-made/out/date"
+    )

@@ -1,0 +1,518 @@
+"""Pipelines: the deployed definition decides what runs, with which values, in which order; statuses
+come from the steps.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from functools import partial
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.sagemaker_account import ACCOUNT_ID, BUCKET, Account, channel, shell_step, until
+from shoal_local.sagemaker.pipelines.execution.executions import Executions
+
+REPORT = "/opt/ml/processing/report"
+FAIL = {
+    "Name": "TooLow",
+    "Type": "Fail",
+    "Arguments": {
+        "ErrorMessage": {"Std:Join": {"On": " ", "Values": ["below", {"Get": "Parameters.Least"}]}}
+    },
+}
+STOP = {"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "no"}}
+LEAST = {"Name": "Least", "Type": "Float", "DefaultValue": 0.9}
+
+
+def report_step(accuracy: str) -> dict[str, Any]:
+    """A Processing step that writes evaluation.json, with a property file for it."""
+    return step_that_writes(f'echo \'{{"metrics": {{"accuracy": {{"value": {accuracy}}}}}}}\'')
+
+
+def step_that_writes(script: str) -> dict[str, Any]:
+    """The same, of what a script prints."""
+    prefix = {
+        "Std:Join": {
+            "On": "/",
+            "Values": [f"s3://{BUCKET}/evaluations", {"Get": "Execution.PipelineExecutionId"}],
+        }
+    }
+    output = {
+        "OutputName": "evaluation",
+        "S3Output": {"S3Uri": prefix, "LocalPath": REPORT, "S3UploadMode": "EndOfJob"},
+    }
+    return shell_step(
+        "Evaluate",
+        f"{script} > {REPORT}/evaluation.json",
+        Arguments={"ProcessingOutputConfig": {"Outputs": [output]}},
+        PropertyFiles=[
+            {
+                "PropertyFileName": "Report",
+                "OutputName": "evaluation",
+                "FilePath": "evaluation.json",
+            }
+        ],
+    )
+
+
+def gate(if_steps: list[dict[str, Any]], else_steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """A Condition step: the report's accuracy is at least the parameter Least."""
+    measured = {
+        "Std:JsonGet": {
+            "PropertyFile": {"Get": "Steps.Evaluate.PropertyFiles.Report"},
+            "Path": "metrics.accuracy.value",
+        }
+    }
+    condition = {
+        "Type": "GreaterThanOrEqualTo",
+        "LeftValue": measured,
+        "RightValue": {"Get": "Parameters.Least"},
+    }
+    return {
+        "Name": "Gate",
+        "Type": "Condition",
+        "Arguments": {"Conditions": [condition], "IfSteps": if_steps, "ElseSteps": else_steps},
+    }
+
+
+@pytest.fixture(scope="module")
+def gated(account: Account) -> str:
+    account.deploy_pipeline(
+        "gated",
+        [report_step("0.95"), gate([shell_step("Release", "true")], [FAIL])],
+        Parameters=[LEAST],
+    )
+    return "gated"
+
+
+def test_a_good_measurement_takes_the_if_branch(account: Account, gated: str) -> None:
+    execution = account.execute(gated)
+    steps = account.steps(execution)
+    assert execution["PipelineExecutionStatus"] == "Succeeded"
+    assert {name: step["StepStatus"] for name, step in steps.items()} == dict.fromkeys(
+        ["Evaluate", "Gate", "Release"], "Succeeded"
+    )
+    assert steps["Gate"]["Metadata"] == {"Condition": {"Outcome": "True"}}
+
+
+def test_a_parameter_of_the_start_decides_the_branch_and_fail_says_why(
+    account: Account, gated: str
+) -> None:
+    execution = account.execute(gated, PipelineParameters=[{"Name": "Least", "Value": "0.99"}])
+    assert execution["PipelineExecutionStatus"] == "Failed"
+    assert execution["FailureReason"] == "Step failure: One or multiple steps failed."
+    assert account.steps(execution)["TooLow"]["FailureReason"] == "below 0.99"
+
+
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [
+        ("cut-short", "echo '{\"metrics\": '"),
+        ("latin-1", r"printf '{\"author\": \"Jos\351\"}'"),
+        ("nested", "head -c 200000 /dev/zero | tr '\\0' '['"),
+    ],
+)
+def test_a_property_file_that_is_not_json_is_the_steps_failure_by_name(
+    account: Account, name: str, script: str
+) -> None:
+    account.deploy_pipeline(name, [step_that_writes(script), gate([], [FAIL])], Parameters=[LEAST])
+    reason = account.steps(account.execute(name))["Gate"]["FailureReason"]
+    assert re.match(
+        r"ClientError: Property file Report at s3://\S+/evaluation\.json is not JSON: ", reason
+    )
+
+
+def test_executions_and_steps_are_counted_and_timed(account: Account) -> None:
+    account.deploy_pipeline("counted", [STOP])
+    account.execute("counted")
+    count = partial(account.measured, "AWS/Sagemaker/ModelBuildingPipeline", PipelineName="counted")
+    assert [
+        sum(count(name=f"Execution{what}", statistic="Sum"))
+        for what in ("Started", "Failed", "Succeeded")
+    ] == [1, 1, 0]
+    assert sum(count(name="StepFailed", statistic="Sum", StepName="No")) == 1
+    assert len(count(name="ExecutionDuration", statistic="Average")) == 1
+
+
+def test_two_executions_at_once_do_not_touch_each_other(account: Account, gated: str) -> None:
+    start = partial(account.sagemaker.start_pipeline_execution, PipelineName=gated)
+    arns = [
+        start(PipelineParameters=[{"Name": "Least", "Value": least}])["PipelineExecutionArn"]
+        for least in ("0.9", "0.99")
+    ]
+    assert [account.execution_ended(arn)["PipelineExecutionStatus"] for arn in arns] == [
+        "Succeeded",
+        "Failed",
+    ]
+
+
+def test_parameters_of_an_execution_can_be_read_back(account: Account, gated: str) -> None:
+    arn = account.execute(gated, PipelineParameters=[{"Name": "Least", "Value": "0.5"}])[
+        "PipelineExecutionArn"
+    ]
+    answer = account.sagemaker.list_pipeline_parameters_for_execution(PipelineExecutionArn=arn)
+    assert answer["PipelineParameters"] == [{"Name": "Least", "Value": "0.5"}]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ([{"Name": "Most", "Value": "1"}], "Unknown parameters"),
+        ([{"Name": "Least", "Value": "much"}], "is not of type Float"),
+    ],
+)
+def test_a_start_with_wrong_parameters_is_refused(
+    account: Account, gated: str, parameters: list[dict[str, str]], message: str
+) -> None:
+    with pytest.raises(ClientError, match=message):
+        account.sagemaker.start_pipeline_execution(
+            PipelineName=gated, PipelineParameters=parameters
+        )
+
+
+@pytest.mark.parametrize(
+    "member",
+    [{"PipelineVersionAlias": "live"}, {"RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/jobs"}],
+)
+def test_versions_and_another_role_of_a_start_are_refused_by_name(
+    account: Account, gated: str, member: dict[str, str]
+) -> None:
+    with pytest.raises(ClientError, match=rf"StartPipelineExecution\.{next(iter(member))}"):
+        account.sagemaker.start_pipeline_execution(PipelineName=gated, **member)
+
+
+def test_a_definition_in_s3_is_deployed(account: Account) -> None:
+    account.put(
+        "definitions/stop.json", json.dumps({"Version": "2020-12-01", "Steps": [STOP]}).encode()
+    )
+    place = {"Bucket": BUCKET, "ObjectKey": "definitions/stop.json"}
+    account.sagemaker.create_pipeline(
+        PipelineName="from-s3", PipelineDefinitionS3Location=place, RoleArn=account.role
+    )
+    assert json.loads(
+        account.sagemaker.describe_pipeline(PipelineName="from-s3")["PipelineDefinition"]
+    )["Steps"] == [STOP]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            '{"Version": "2020-12-01", "Metadata": {"Author": "José"}}'.encode("latin-1"),
+            "can't decode byte",
+        ),
+        (b" " * 1_048_577, "it has 1048577 bytes; at most 1048576 are allowed"),
+    ],
+)
+def test_a_definition_in_s3_that_is_no_text_or_too_large_is_refused(
+    account: Account, content: bytes, message: str
+) -> None:
+    account.put("definitions/unusable.json", content)
+    place = {"Bucket": BUCKET, "ObjectKey": "definitions/unusable.json"}
+    with pytest.raises(ClientError, match=message) as caught:
+        account.sagemaker.create_pipeline(
+            PipelineName="unusable", PipelineDefinitionS3Location=place, RoleArn=account.role
+        )
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+
+
+def test_a_token_starts_one_execution_only(account: Account, gated: str) -> None:
+    start = partial(
+        account.sagemaker.start_pipeline_execution, PipelineName=gated, ClientRequestToken="t" * 32
+    )
+    first = start()["PipelineExecutionArn"]
+    account.execution_ended(first)
+    assert start()["PipelineExecutionArn"] == first
+
+
+def test_a_training_step_hands_its_model_to_the_next_step(account: Account) -> None:
+    arguments = {
+        key: value for key, value in account.training("x").items() if key != "TrainingJobName"
+    }
+    arguments["InputDataConfig"] = [channel(f"s3://{BUCKET}/data/train/")]
+    model = {
+        "S3Uri": {"Get": "Steps.Train.ModelArtifacts.S3ModelArtifacts"},
+        "LocalPath": "/opt/ml/processing/model",
+    }
+    use = [
+        {"InputName": "model", "S3Input": model | {"S3DataType": "S3Prefix", "S3InputMode": "File"}}
+    ]
+    evaluate = shell_step(
+        "Use",
+        "tar -tzf /opt/ml/processing/model/model.tar.gz | grep model.txt",
+        Arguments={"ProcessingInputs": use},
+    )
+    account.deploy_pipeline(
+        "hands-over", [evaluate, {"Name": "Train", "Type": "Training", "Arguments": arguments}]
+    )
+    execution = account.execute("hands-over")
+    assert execution["PipelineExecutionStatus"] == "Succeeded", account.steps(execution)
+    assert list(account.steps(execution)) == ["Train", "Use"]
+
+
+def test_a_step_that_fails_fails_the_execution_and_its_followers_never_start(
+    account: Account,
+) -> None:
+    account.deploy_pipeline(
+        "fails",
+        [shell_step("First", "echo no; exit 3"), shell_step("Second", "true", DependsOn=["First"])],
+    )
+    execution = account.execute("fails")
+    assert execution["PipelineExecutionStatus"] == "Failed"
+    assert {name: step["FailureReason"] for name, step in account.steps(execution).items()} == {
+        "First": "AlgorithmError: no, exit code: 3"
+    }
+
+
+def test_a_run_condition_runs_after_a_failure_and_says_so(account: Account) -> None:
+    after = [{"Step": "First", "Trigger": "Any"}]
+    account.deploy_pipeline(
+        "clean-up", [shell_step("First", "exit 3"), shell_step("CleanUp", "true", DependsOn=after)]
+    )
+    execution = account.execute("clean-up")
+    assert execution["PipelineExecutionStatus"] == "CompletedWithFailures"
+    assert account.steps(execution)["CleanUp"]["StepStatus"] == "Succeeded"
+
+
+@pytest.mark.parametrize("limit", [3, 1])
+def test_steps_run_side_by_side_up_to_the_limit(account: Account, limit: int) -> None:
+    account.deploy_pipeline(
+        f"parallel-{limit}", [shell_step(name, "sleep 1") for name in ("A", "B", "C")]
+    )
+    execution = account.execute(
+        f"parallel-{limit}", ParallelismConfiguration={"MaxParallelExecutionSteps": limit}
+    )
+    steps = account.steps(execution).values()
+    at_once = [
+        sum(other["StartTime"] <= step["StartTime"] < other["EndTime"] for other in steps)
+        for step in steps
+    ]
+    assert (len(at_once), max(at_once)) == (3, limit)
+
+
+def test_stopping_an_execution_stops_its_job(account: Account) -> None:
+    account.deploy_pipeline(
+        "stopped", [shell_step("Long", "sleep 600"), shell_step("Next", "true", DependsOn=["Long"])]
+    )
+    arn = account.sagemaker.start_pipeline_execution(PipelineName="stopped")["PipelineExecutionArn"]
+    until(
+        lambda: account.steps({"PipelineExecutionArn": arn}),
+        lambda steps: "Metadata" in steps.get("Long", {}),
+    )
+    account.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn)
+    execution = account.execution_ended(arn)
+    long = account.steps(execution)["Long"]
+    job = account.sagemaker.describe_processing_job(
+        ProcessingJobName=long["Metadata"]["ProcessingJob"]["Arn"].rpartition("/")[2]
+    )
+    assert (
+        execution["PipelineExecutionStatus"],
+        long["StepStatus"],
+        job["ProcessingJobStatus"],
+    ) == ("Stopped", "Stopped", "Stopped")
+
+
+def test_an_execution_that_ends_while_it_is_told_to_stop_has_ended(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would be Stopping for ever: in the way of the next one, and running, to those
+    who clean up after it.
+    """
+    account.deploy_pipeline(
+        "just-ended", [{"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "no"}}]
+    )
+    arn = account.sagemaker.start_pipeline_execution(PipelineName="just-ended")[
+        "PipelineExecutionArn"
+    ]
+    find = Executions._find
+
+    def a_moment_before_it_ends(executions: Executions, name: str) -> dict[str, Any]:
+        execution = until(
+            lambda: find(executions, name),
+            lambda each: each["PipelineExecutionStatus"] == "Failed",
+        )
+        return dict(execution) | {"PipelineExecutionStatus": "Executing"}
+
+    monkeypatch.setattr(Executions, "_find", a_moment_before_it_ends)
+    with pytest.raises(
+        account.sagemaker.exceptions.ConflictException, match="ended with status Failed"
+    ):
+        account.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn)
+    monkeypatch.undo()
+    assert (
+        account.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)[
+            "PipelineExecutionStatus"
+        ]
+        == "Failed"
+    )
+
+
+def test_a_pipeline_cannot_be_deleted_while_it_executes(account: Account) -> None:
+    account.deploy_pipeline("busy", [shell_step("Long", "sleep 600")])
+    arn = account.sagemaker.start_pipeline_execution(PipelineName="busy")["PipelineExecutionArn"]
+    with pytest.raises(account.sagemaker.exceptions.ConflictException):
+        account.sagemaker.delete_pipeline(PipelineName="busy")
+    account.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn)
+    account.execution_ended(arn)
+    account.sagemaker.delete_pipeline(PipelineName="busy")
+    with pytest.raises(account.sagemaker.exceptions.ResourceNotFound, match="does not exist"):
+        account.sagemaker.describe_pipeline(PipelineName="busy")
+
+
+def test_jobs_are_called_with_the_pipelines_role_and_named_by_the_execution(
+    account: Account,
+) -> None:
+    account.deploy_pipeline("names", [shell_step("My_Step", "true")])
+    execution = account.execute("names")
+    identifier = execution["PipelineExecutionArn"].rpartition("/")[2]
+    arn = account.steps(execution)["My_Step"]["Metadata"]["ProcessingJob"]["Arn"]
+    calls = [
+        json.loads(line) for line in (account.state_dir / "requests.jsonl").read_text().splitlines()
+    ]
+    callers = [
+        call["caller"]
+        for call in calls
+        if call["operation"] == "CreateProcessingJob"
+        and identifier in json.dumps(call["parameters"])
+    ]
+    assert arn.rpartition("/")[2].startswith(f"pipelines-{identifier}-my-step-")
+    assert [
+        f"assumed-role/jobs/SageMaker-pipeline-{identifier}" in caller for caller in callers
+    ] == [True]
+
+
+def function(account: Account, name: str, code: str) -> str:
+    """A Lambda function with `code` as its module; its ARN."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("app.py", code)
+    trust = json.dumps(
+        {
+            "Version": "2012-10-17",
+            "Statement": [
+                {
+                    "Effect": "Allow",
+                    "Principal": {"Service": "lambda.amazonaws.com"},
+                    "Action": "sts:AssumeRole",
+                }
+            ],
+        }
+    )
+    account.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=trust)
+    created = account.client("lambda").create_function(
+        FunctionName=name,
+        Runtime="python3.12",
+        Handler="app.handler",
+        Role=f"arn:aws:iam::{ACCOUNT_ID}:role/{name}",
+        Code={"ZipFile": buffer.getvalue()},
+    )
+    return str(created["FunctionArn"])
+
+
+def lambda_step(name: str, arn: str, arguments: dict[str, Any], *outputs: str) -> dict[str, Any]:
+    declared = [{"OutputName": output, "OutputType": "String"} for output in outputs]
+    return {
+        "Name": name,
+        "Type": "Lambda",
+        "FunctionArn": arn,
+        "Arguments": arguments,
+        "OutputParameters": declared,
+    }
+
+
+def test_a_lambda_step_passes_its_outputs_on(account: Account) -> None:
+    arn = function(
+        account,
+        "doubles",
+        "def handler(event, context):\n    return {'twice': event['word'] * 2}\n",
+    )
+    use = shell_step(
+        "Use",
+        'test "$WORD" = gogo',
+        Arguments={"Environment": {"WORD": {"Get": "Steps.Double.OutputParameters['twice']"}}},
+    )
+    account.deploy_pipeline(
+        "with-lambda", [lambda_step("Double", arn, {"word": "go"}, "twice"), use]
+    )
+    execution = account.execute("with-lambda")
+    assert execution["PipelineExecutionStatus"] == "Succeeded", account.steps(execution)
+    assert account.steps(execution)["Double"]["Metadata"]["Lambda"]["OutputParameters"] == [
+        {"Name": "twice", "Value": "gogo"}
+    ]
+
+
+def test_a_function_that_raises_fails_its_step(account: Account) -> None:
+    arn = function(
+        account, "raises", "def handler(event, context):\n    raise RuntimeError('out of order')\n"
+    )
+    account.deploy_pipeline("raising", [lambda_step("Raise", arn, {})])
+    execution = account.execute("raising")
+    assert "RuntimeError: out of order" in account.steps(execution)["Raise"]["FailureReason"]
+
+
+def test_a_reason_of_any_length_is_cut_to_what_a_step_may_have(account: Account) -> None:
+    code = "def handler(event, context):\n    raise RuntimeError('out of order\\n' + 'x' * 5000)\n"
+    steps = [
+        lambda_step("Raise", function(account, "raises-much", code), {}),
+        {"Name": "Say", "Type": "Fail", "Arguments": {"ErrorMessage": "y" * 5000}},
+    ]
+    account.deploy_pipeline("long-reasons", steps)
+    ended = account.steps(account.execute("long-reasons"))
+    assert [len(ended[name]["FailureReason"]) for name in ("Raise", "Say")] == [1024, 1024]
+    assert "RuntimeError: out of order\nxxx" in ended["Raise"]["FailureReason"]
+
+
+def test_an_output_that_is_longer_than_a_step_may_report_fails_the_step(account: Account) -> None:
+    code = "def handler(event, context):\n    return {'much': 'x' * 1025}\n"
+    arn = function(account, "answers-much", code)
+    account.deploy_pipeline("long-output", [lambda_step("Ask", arn, {}, "much")])
+    reason = account.steps(account.execute("long-output"))["Ask"]["FailureReason"]
+    assert "cannot report, of [1025] characters" in reason
+
+
+def test_state_changes_are_events_with_the_documented_fields(account: Account) -> None:
+    queue = account.client("sqs").create_queue(QueueName="changes")["QueueUrl"]
+    arn = account.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])[
+        "Attributes"
+    ]["QueueArn"]
+    allow = {
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": arn,
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [allow]})
+    account.client("sqs").set_queue_attributes(QueueUrl=queue, Attributes={"Policy": policy})
+    pattern = {
+        "source": ["aws.sagemaker"],
+        "detail": {"pipelineArn": [f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}:pipeline/watched"]},
+    }
+    account.client("events").put_rule(Name="changes", EventPattern=json.dumps(pattern))
+    account.client("events").put_targets(Rule="changes", Targets=[{"Id": "queue", "Arn": arn}])
+    account.deploy_pipeline("watched", [shell_step("Only", "true")])
+    account.execute("watched")
+    changes: list[tuple[str, str]] = []
+
+    def receive() -> list[tuple[str, str]]:
+        for message in (
+            account.client("sqs")
+            .receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+            .get("Messages", [])
+        ):
+            detail = json.loads(message["Body"])["detail"]
+            changes.append(
+                (
+                    detail.get("stepName", "execution"),
+                    detail.get("currentStepStatus") or detail["currentPipelineExecutionStatus"],
+                )
+            )
+        return changes
+
+    until(receive, lambda received: len(received) >= 5)
+    steps = [("Only", "Executing"), ("Only", "Starting"), ("Only", "Succeeded")]
+    assert sorted(changes) == [*steps, ("execution", "Executing"), ("execution", "Succeeded")]

@@ -1,0 +1,253 @@
+"""Local runtimes: a lock and local packages become an environment once, and one sentence says what
+is missing.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from shoal_local.errors import EmulatorError
+from shoal_local.runtimes import build as building
+from shoal_local.runtimes.catalog import Runtime, accelerators, image, image_patterns, runtimes
+from shoal_local.runtimes.cli import chosen, main
+from shoal_local.runtimes.packages import variables_of
+from shoal_local.sagemaker.jobs.base.containers import Machine, image_notice, threads
+
+
+def small_runtime(folder: Path) -> Runtime:
+    """A runtime with one locked package and one local package."""
+    package = folder / "greeter"
+    package.mkdir()
+    (package / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+    )
+    (package / "setup.py").write_text(
+        "from setuptools import setup\nsetup(name='greeter', version='1', py_modules=['greeter'])\n"
+    )
+    (package / "greeter.py").write_text("WORD = 'hello'\n")
+    pytorch = runtimes()["pytorch"].lock.read_text()
+    match = re.search(r"^setuptools==.*(\n +--hash=.*)+$", pytorch, re.MULTILINE)
+    assert match
+    (folder / "lock.txt").write_text(match[0])
+    return Runtime("small", folder / "lock.txt", (package,), "import greeter")
+
+
+def word(runtime: Runtime, cache: Path) -> str:
+    command = [str(runtime.python(cache)), "-c", "import greeter; print(greeter.WORD)"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the small runtime in it, built over what an interrupted builder left."""
+    folder = tmp_path_factory.mktemp("runtimes")
+    runtime = small_runtime(folder)
+    leftover = runtime.folder(folder) / "lib" / "half-installed"
+    leftover.mkdir(parents=True)
+    building.build(runtime, folder, lambda _line: None)
+    assert not leftover.exists()
+    return folder
+
+
+@pytest.mark.registry
+def test_a_second_build_does_nothing(cache: Path, tmp_path: Path) -> None:
+    lines: list[str] = []
+    runtime = small_runtime(tmp_path)
+    building.build(runtime, cache, lines.append)
+    assert (word(runtime, cache), lines) == ("hello", [f"small: ready in {runtime.folder(cache)}"])
+
+
+@pytest.mark.nightly
+@pytest.mark.registry
+def test_a_package_that_is_not_what_was_locked_is_not_installed(tmp_path: Path) -> None:
+    runtime = small_runtime(tmp_path)
+    forged = re.sub(r"sha256:\w+", f"sha256:{'0' * 64}", runtime.lock.read_text())
+    runtime.lock.write_text(forged)
+    with pytest.raises(EmulatorError, match="Hash mismatch for"):
+        building.build(runtime, tmp_path / "cache", lambda _line: None)
+
+
+@pytest.mark.nightly
+@pytest.mark.registry
+def test_a_changed_local_package_is_all_that_is_installed_again(
+    cache: Path, tmp_path: Path
+) -> None:
+    lines: list[str] = []
+    runtime = small_runtime(tmp_path)
+    (runtime.stand_ins[0] / "greeter.py").write_text("WORD = 'good day'\n")
+    assert not runtime.is_built(cache)
+    building.build(runtime, cache, lines.append)
+    assert (word(runtime, cache), [line for line in lines if "locked" in line]) == ("good day", [])
+
+
+@pytest.mark.registry
+def test_a_missing_compiler_is_one_clear_sentence_before_what_uv_printed(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runtime = small_runtime(tmp_path)
+    (runtime.stand_ins[0] / "setup.py").write_text(
+        "raise SystemExit('error: command gcc failed')\n"
+    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        EmulatorError,
+        match=r"(?s)^The runtime needs a C compiler, because sagemaker-training builds a small"
+        r" extension: .*the last lines of uv:.*command gcc failed",
+    ):
+        building.build(runtime, cache, lambda _line: None)
+
+
+@pytest.mark.nightly
+@pytest.mark.registry
+def test_a_runtime_that_does_not_import_is_not_built(cache: Path, tmp_path: Path) -> None:
+    runtime = small_runtime(tmp_path)
+    (runtime.stand_ins[0] / "greeter.py").write_text("import nothing_of_that_name\n")
+    with pytest.raises(EmulatorError, match="No module named 'nothing_of_that_name'"):
+        building.build(runtime, cache, lambda _line: None)
+    assert not runtime.is_built(cache)
+
+
+def test_the_command_prints_the_interpreter_of_a_built_runtime(
+    runtime: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["python", "pytorch"]) == 0
+    assert capsys.readouterr().out == f"{runtime}\n"
+
+
+def test_without_a_name_the_command_builds_what_is_not_left_to_its_first_use() -> None:
+    assert [runtime.name for runtime in chosen(None)] == ["pytorch"]
+
+
+def test_the_command_says_how_to_build_what_is_not_built(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["python", "pytorch", "--cache", str(tmp_path)]) == 1
+    assert (
+        capsys.readouterr().err
+        == "The runtime pytorch is not built: run `python -m shoal_local runtime build pytorch`.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tag", "use", "known"),
+    [
+        ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker", "training", True),
+        ("pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "processing", True),
+        ("pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "training", False),
+        ("pytorch-training:2.3-cpu-py311", "training", True),
+        ("pytorch-inference:2.3-gpu-py311", "inference", True),
+        ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-ec2", "training", False),
+        ("tensorflow-training:2.11.0-gpu-py39-cu112-ubuntu20.04-sagemaker", "training", True),
+        ("tensorflow-inference:2.11.1-cpu", "inference", True),
+        ("sagemaker-scikit-learn:1.2-1-cpu-py3", "inference", True),
+        ("sagemaker-xgboost:1.7-1", "processing", True),
+        ("sagemaker-scikit-learn:1.2-1", "training", False),
+        ("sagemaker-scikit-learn:latest", "training", False),
+        ("sagemaker-xgboost:1.7-1", "inference", False),
+        ("sagemaker-xgboost:1.0-1-cpu-py3", "training", True),
+        ("sagemaker-xgboost:latest", "training", False),
+        ("pytorch-training:1.8.0-cpu-py3", "training", True),
+        ("pytorch-inference:1.12-cpu-py38", "inference", True),
+        ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker-v1.2", "training", True),
+        (f"pytorch-training@sha256:{64 * '0'}", "training", True),
+        (f"tensorflow-inference@sha256:{64 * '0'}", "inference", True),
+        ("pytorch-training:latest", "training", False),
+        ("tensorflow-training:latest", "training", False),
+        ("tensorflow-training:2.10.0-cpu-py39-ubuntu20.04-ec2", "training", False),
+        ("tensorflow-training:2.19.0-cpu-py312", "training", True),
+        ("pytorch-training:1.8.1-gpu-py36-cu111-ubuntu18.04", "training", True),
+        (f"pytorch@sha256:{64 * '0'}", "training", True),
+        (f"sagemaker-scikit-learn@sha256:{64 * '0'}", "inference", True),
+        (f"sagemaker-xgboost@sha256:{64 * '0'}", "training", True),
+        ("mxnet-training:1.9.0-gpu-py38-cu112-ubuntu20.04-sagemaker", "training", False),
+    ],
+)
+def test_an_image_is_known_for_its_uses_only(tag: str, use: str, known: bool) -> None:
+    assert (image(f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/{tag}", use) is not None) is known
+    assert image_patterns(use)
+
+
+@pytest.mark.parametrize(
+    ("tag", "said"),
+    [
+        ("pytorch-training:2.3-cpu-py311", "pytorch 2.13.0 stands for the image's 2.3."),
+        (
+            "tensorflow-training:2.2.0-cpu-py39-ubuntu20.04-sagemaker",
+            "tensorflow 2.21.0 stands for the image's 2.2.0.",
+        ),
+        ("pytorch-training:2.13-cpu-py312", ""),
+        ("sagemaker-scikit-learn:1.2-1-cpu-py3", "scikit-learn 1.4.2 stands for the image's 1.2."),
+        ("sagemaker-scikit-learn:1.4-2-cpu-py3", ""),
+        ("sagemaker-xgboost:1.7-1", "xgboost 3.2.0 stands for the image's 1.7."),
+        (
+            f"pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker@sha256:{64 * '0'}",
+            "pytorch 2.13.0 stands for the image's 2.3.0.",
+        ),
+        (f"pytorch-training@sha256:{64 * '0'}", ""),
+    ],
+)
+def test_a_job_is_told_which_version_stands_for_its_images(tag: str, said: str) -> None:
+    uri = f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/{tag}"
+    entry = image(uri, "training")
+    assert entry is not None
+    assert image_notice(uri, entry) == said
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "cores", "override", "hosts", "devices"),
+    [
+        ("ml.p4d.24xlarge", 2, None, 1, 2),
+        ("ml.p4d.24xlarge", 64, None, 1, 8),
+        ("ml.p4d.24xlarge", 2, None, 4, 1),
+        ("ml.p4d.24xlarge", 2, 4, 1, 4),
+        ("ml.g5.xlarge", 8, None, 1, 1),
+        ("ml.m5.xlarge", 8, 4, 1, 0),
+    ],
+)
+def test_a_host_shows_the_accelerators_it_has_but_not_more_than_cores(
+    instance_type: str, cores: int, override: int | None, hosts: int, devices: int
+) -> None:
+    assert Machine(cores, override).accelerators(instance_type, hosts) == devices
+    assert accelerators(instance_type) >= min(devices, 1)
+
+
+def test_a_job_is_told_when_cores_decide_how_many_ranks_there_are() -> None:
+    notice = (
+        "ml.p4d.24xlarge has 8 GPUs, this machine has 1 core for 2 hosts: each host shows 1, and"
+        " the toolkit starts as many ranks."
+    )
+    assert Machine(1, None).notice("ml.p4d.24xlarge", 2) == notice
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "cores", "override"),
+    [("ml.m5.xlarge", 1, None), ("ml.p4d.24xlarge", 8, None), ("ml.p4d.24xlarge", 1, 2)],
+)
+def test_nothing_is_told_of_accelerators_that_are_all_there_or_as_many_as_asked_for(
+    instance_type: str, cores: int, override: int | None
+) -> None:
+    assert Machine(cores, override).notice(instance_type, 1) is None
+
+
+def test_ranks_share_the_cores_but_tensorflow_keeps_threads_that_may_wait() -> None:
+    shares = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "4"}
+    assert threads(Machine(2, None), ranks=6) == shares
+
+
+def test_uv_uses_the_registry_that_pip_is_configured_with() -> None:
+    listed = (
+        ":env:.index-url='https://first.example/simple'\n"
+        "global.extra-index-url='https://a.example/simple https://b.example/simple'\n"
+        "global.find-links='/one /two'\n"
+        "global.index-url='https://second.example/simple'\n"
+        "global.timeout='60'\n"
+    )
+    assert variables_of(listed) == {
+        "UV_DEFAULT_INDEX": "https://first.example/simple",
+        "UV_INDEX": "https://a.example/simple https://b.example/simple",
+        "UV_FIND_LINKS": "/one,/two",
+    }

@@ -1,0 +1,149 @@
+"""InvokeEndpointWithResponseStream: the container's answer comes in parts, while it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.config import Config
+from botocore.eventstream import EventStreamBuffer
+from botocore.exceptions import ClientError, EventStreamError
+
+from local_kit.hosted import ENVIRONMENT, deploy, remove, settled
+from local_kit.sagemaker_account import INFERENCE_IMAGE, PROGRAMS, Account, archive, until
+from shoal_local.processes import ProcessRegistry
+from shoal_local.sagemaker.service import SageMakerService
+from shoal_local.sagemaker.settings import Settings
+from shoal_local.server import Emulator
+
+MODEL = archive({"code/inference.py": (PROGRAMS / "streaming.py").read_bytes()})
+
+
+@pytest.fixture(scope="module")
+def endpoint(account: Account) -> Iterator[str]:
+    deploy(account, "speaks", MODEL)
+    assert settled(account, "speaks")["EndpointStatus"] == "InService"
+    yield "speaks"
+    remove(account, "speaks")
+
+
+def speak(account: Account, endpoint: str, **request: Any) -> Any:
+    client = account.client("sagemaker-runtime", Config(retries={"total_max_attempts": 1}))
+    return client.invoke_endpoint_with_response_stream(
+        EndpointName=endpoint, Body=json.dumps(request), ContentType="application/json"
+    )
+
+
+def texts(events: Any) -> list[str]:
+    return [each["PayloadPart"]["Bytes"].decode() for each in events]
+
+
+def test_a_part_arrives_before_the_next_one_is_made(account: Account, endpoint: str) -> None:
+    answer = speak(account, endpoint, parts=["one", "two", "three"], wait_for="signals/go")
+    assert (answer["ContentType"], answer["InvokedProductionVariant"]) == (
+        "text/plain",
+        "AllTraffic",
+    )
+    events = iter(answer["Body"])
+    first = next(events)["PayloadPart"]["Bytes"]
+    account.put("signals/go", b"")
+    assert [first.decode(), *texts(events)] == ["one", "two", "three"]
+
+
+def test_an_answer_in_one_piece_is_streamed_too(account: Account, endpoint: str) -> None:
+    long = "x" * 200_000
+    assert "".join(texts(speak(account, endpoint, parts=[long])["Body"])) == long
+
+
+def test_a_call_without_a_stream_gets_all_parts_at_once(account: Account, endpoint: str) -> None:
+    answer = account.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=endpoint,
+        Body=json.dumps({"parts": ["one", "two"]}),
+        ContentType="application/json",
+    )
+    assert answer["Body"].read() == b"onetwo"
+
+
+def test_an_error_before_the_first_part_is_a_model_error(account: Account, endpoint: str) -> None:
+    with pytest.raises(ClientError, match="not this one") as caught:
+        speak(account, endpoint, parts=["one"], then="refuse")
+    assert caught.value.response["Error"]["Code"] == "ModelError"
+    assert "server error (500)" in str(caught.value)
+
+
+def test_an_endpoint_that_is_not_there_is_a_validation_error(account: Account) -> None:
+    with pytest.raises(ClientError, match=r"ValidationError.*Endpoint nobody of account"):
+        speak(account, "nobody", parts=["one"])
+
+
+def test_a_client_that_leaves_leaves_the_endpoint_to_others(
+    account: Account, endpoint: str
+) -> None:
+    answer = speak(account, endpoint, parts=["one", "two"], wait_for="signals/left")
+    assert next(iter(answer["Body"]))
+    answer["Body"].close()
+    account.put("signals/left", b"")
+    assert texts(speak(account, endpoint, parts=["again"])["Body"]) == ["again"]
+
+
+def test_a_container_that_dies_breaks_the_stream(account: Account) -> None:
+    deploy(account, "mortal", MODEL)
+    settled(account, "mortal")
+    events = iter(speak(account, "mortal", parts=["one", "two"], then="die")["Body"])
+    assert next(events)["PayloadPart"]["Bytes"] == b"one"
+    with pytest.raises(EventStreamError, match="reset or closed") as caught:
+        list(events)
+    assert caught.value.response["Error"]["Code"] == "ModelStreamError"
+    remove(account, "mortal")
+
+
+@pytest.fixture
+def impatient(emulator: Emulator, tmp_path: Path) -> Iterator[SageMakerService]:
+    """A second service behind the same endpoint that ends a stream after a second."""
+    context = dataclasses.replace(
+        emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path)
+    )
+    service = SageMakerService(context, Settings(stream_s=1.0))
+    yield service
+    service.close()
+
+
+@pytest.mark.nightly
+def test_a_model_that_does_not_come_to_its_end_is_cut_off(
+    account: Account, impatient: SageMakerService
+) -> None:
+    """repost.aws, "invoke streaming timeout error", has AWS's words."""
+    url = account.put("models/endless/model.tar.gz", MODEL)
+    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+    model = {"ModelName": "endless", "PrimaryContainer": container}
+    variant = {"VariantName": "v", "ModelName": "endless", "InstanceType": "ml.m5.xlarge"}
+    config = {"EndpointConfigName": "endless", "ProductionVariants": [variant]}
+    endpoint = {"EndpointName": "endless", "EndpointConfigName": "endless"}
+    impatient.handle("CreateModel", {**model, "ExecutionRoleArn": account.role}, "caller")
+    impatient.handle("CreateEndpointConfig", config, "caller")
+    impatient.handle("CreateEndpoint", endpoint, "caller")
+    until(
+        lambda: impatient.handle("DescribeEndpoint", {"EndpointName": "endless"}, "caller"),
+        lambda each: each["EndpointStatus"] == "InService",
+    )
+    body = json.dumps({"parts": ["one", "two"], "wait_for": "signals/never"}).encode()
+    _, _, events = impatient.invoke_endpoint_with_response_stream(
+        "endless", body, {"content-type": "application/json"}
+    )
+    assert not isinstance(events, bytes)
+    buffer = EventStreamBuffer()
+    for event in events:
+        buffer.add_data(event)
+    first, last = buffer
+    headers: Any = last.headers
+    assert first.payload == b"one"
+    assert headers[":exception-type"] == "ModelStreamError"
+    assert json.loads(last.payload) == {
+        "Message": "Your model v did not complete sending the inference response in the allotted"
+        " time.",
+        "ErrorCode": "ModelInvocationTimeExceeded",
+    }

@@ -1,0 +1,163 @@
+"""TensorFlow: AWS's training toolkit with its own clusters on two hosts, and a model behind an
+endpoint with the user's handlers.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.sagemaker_account import PROGRAMS, Account, archive, until
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
+from shoal_local.sagemaker.container.launch import networks_refused
+
+REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+TRAINING = f"{REGISTRY}/tensorflow-training:2.19.0-cpu-py312-ubuntu22.04-sagemaker"
+INFERENCE = f"{REGISTRY}/tensorflow-inference:2.19.0-cpu"
+TWO_HOSTS = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(
+        networks_refused() is not None, reason="this machine gives hosts no networks of their own"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def tensorflow(account: Account) -> Account:
+    """The account, with this module's programs, and the runtime built where it is missing."""
+    build(runtimes()["tensorflow"], None, print)
+    for program in ("tensorflow_workers.py", "tensorflow_servers.py"):
+        account.put(f"code/{program}.tar.gz", archive({program: (PROGRAMS / program).read_bytes()}))
+    return account
+
+
+def train(account: Account, name: str, program: str, launcher: str) -> dict[str, Any]:
+    algorithm = {"TrainingImage": TRAINING, "TrainingInputMode": "File"}
+    job = account.train(
+        name,
+        program,
+        hyperparameters={launcher: "true"},
+        ResourceConfig=TWO_HOSTS,
+        AlgorithmSpecification=algorithm,
+    )
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    return job
+
+
+@pytest.fixture(scope="module")
+def mirrored(tensorflow: Account) -> dict[str, Any]:
+    return train(
+        tensorflow,
+        "mirrored",
+        "tensorflow_workers.py",
+        "sagemaker_multi_worker_mirrored_strategy_enabled",
+    )
+
+
+def log_of(account: Account, job: str) -> list[str]:
+    return account.log("/aws/sagemaker/TrainingJobs", f"{job}/")
+
+
+@pytest.mark.usefixtures("mirrored")
+def test_multi_worker_mirrored_strategy_reduces_across_two_hosts(tensorflow: Account) -> None:
+    cluster = "{'worker': ['algo-1:8890', 'algo-2:8890']}"
+    assert [line for line in log_of(tensorflow, "mirrored") if line.startswith("workers=")] == [
+        f"workers=2 total=3 cluster={cluster}"
+    ] * 2
+
+
+def test_parameter_servers_on_two_hosts_hold_the_variables_that_a_worker_updates(
+    tensorflow: Account,
+) -> None:
+    job = train(
+        tensorflow, "servers", "tensorflow_servers.py", "sagemaker_parameter_server_enabled"
+    )
+    assert tensorflow.model_files(job) == {"model.txt": "ps0=5 ps1=6"}
+
+
+def with_handlers(model: bytes) -> bytes:
+    """The model.tar.gz of a job, with code/inference.py added."""
+    with tarfile.open(fileobj=io.BytesIO(model)) as tar:
+        files = {each.name: tar.extractfile(each).read() for each in tar if each.isfile()}  # type: ignore[union-attr]
+    return archive(
+        files | {"code/inference.py": Path(PROGRAMS, "tensorflow_inference.py").read_bytes()}
+    )
+
+
+@pytest.fixture(scope="module")
+def endpoint(tensorflow: Account, mirrored: dict[str, Any]) -> Iterator[str]:
+    """An endpoint of the model that the two workers trained."""
+    account, name = tensorflow, "tensorflow"
+    url = account.put(
+        "models/tensorflow/model.tar.gz",
+        with_handlers(account.get(mirrored["ModelArtifacts"]["S3ModelArtifacts"])),
+    )
+    container = {"Image": INFERENCE, "ModelDataUrl": url}
+    account.sagemaker.create_model(
+        ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role
+    )
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": name,
+        "InstanceType": "ml.c5.xlarge",
+        "InitialInstanceCount": 1,
+    }
+    account.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+    account.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    look = partial(account.sagemaker.describe_endpoint, EndpointName=name)
+    settled = until(look, lambda each: each["EndpointStatus"] != "Creating", timeout_s=120)
+    assert settled["EndpointStatus"] == "InService", settled.get("FailureReason")
+    yield name
+    account.sagemaker.delete_endpoint(EndpointName=name)
+
+
+def invoke(account: Account, endpoint: str, body: str, content_type: str) -> Any:
+    answer = account.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=endpoint,
+        Body=body.encode(),
+        ContentType=content_type,
+        Accept="application/json",
+    )
+    return json.loads(answer["Body"].read())
+
+
+def test_a_saved_model_answers_through_the_users_handlers(
+    tensorflow: Account, endpoint: str
+) -> None:
+    assert invoke(tensorflow, endpoint, "1,2\n3,4", "text/csv") == {
+        "y": [9.0, 21.0],
+        "from": "text/csv",
+    }
+
+
+def test_a_handler_that_raises_is_a_500_with_its_message(
+    tensorflow: Account, endpoint: str
+) -> None:
+    with pytest.raises(ClientError, match=r"server error \(500\).*this handler fails on purpose"):
+        invoke(tensorflow, endpoint, "boom", "text/csv")
+
+
+def test_what_the_signature_does_not_take_is_tensorflow_servings_error(
+    tensorflow: Account, endpoint: str
+) -> None:
+    with pytest.raises(ClientError, match="the model's inputs are x; the request has z"):
+        invoke(tensorflow, endpoint, '{"instances": [{"z": [1, 2]}]}', "application/json")
+
+
+def test_json_that_is_nested_without_end_is_tensorflow_servings_error_too(
+    tensorflow: Account, endpoint: str
+) -> None:
+    with pytest.raises(ClientError, match="JSON Parse error"):
+        tensorflow.client("sagemaker-runtime").invoke_endpoint(
+            EndpointName=endpoint, Body="[" * 100_000, ContentType="application/json"
+        )

@@ -1,0 +1,220 @@
+"""Batch transform jobs: Completed means that the model answered for every object, and that the
+answers are in S3.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.hosted import ENVIRONMENT, GOOD_MODEL, model_of
+from local_kit.sagemaker_account import BUCKET, INFERENCE_IMAGE, Account, until
+from shoal_local.sagemaker.jobs.transform.transform_run import answers, payloads
+
+GROUP = "/aws/sagemaker/TransformJobs"
+
+
+def create_model(account: Account, name: str, archive: bytes) -> str:
+    url = account.put(f"models/{name}/model.tar.gz", archive)
+    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+    account.sagemaker.create_model(
+        ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role
+    )
+    return name
+
+
+@pytest.fixture(scope="module")
+def model(account: Account) -> str:
+    """A model that multiplies by 3."""
+    return create_model(account, "scorer", GOOD_MODEL)
+
+
+def request(model: str, prefix: str, **changes: Any) -> dict[str, Any]:
+    source = {"S3DataType": "S3Prefix", "S3Uri": f"s3://{BUCKET}/{prefix}"}
+    return {
+        "ModelName": model,
+        "TransformInput": {
+            "DataSource": {"S3DataSource": source},
+            "ContentType": "application/json",
+            **changes.pop("TransformInput", {}),
+        },
+        "TransformOutput": {
+            "S3OutputPath": f"s3://{BUCKET}/scored/{prefix}",
+            "Accept": "application/json",
+            **changes.pop("TransformOutput", {}),
+        },
+        "TransformResources": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1},
+        **changes,
+    }
+
+
+def put(account: Account, prefix: str, **objects: Any) -> str:
+    """Upload the objects as JSON; return their prefix."""
+    for name, content in objects.items():
+        account.put(f"{prefix}{name}.json", json.dumps(content).encode())
+    return prefix
+
+
+def transform(account: Account, name: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Run a job to its end; return its description."""
+    account.sagemaker.create_transform_job(TransformJobName=name, **request)
+    return ended(account, name)
+
+
+def ended(account: Account, name: str) -> dict[str, Any]:
+    job: dict[str, Any] = until(
+        lambda: account.sagemaker.describe_transform_job(TransformJobName=name),
+        lambda each: each["TransformJobStatus"] in {"Completed", "Failed", "Stopped"},
+    )
+    return job
+
+
+def test_a_pipeline_scores_every_object_with_the_model_it_made(account: Account) -> None:
+    url = account.put("models/made/model.tar.gz", GOOD_MODEL)
+    prefix = put(account, "rows/", **{"one": {"x": 1}, "deep/two": {"x": 2}})
+    arguments = request("", prefix) | {"ModelName": {"Get": "Steps.Create.ModelName"}}
+    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+    create = {"PrimaryContainer": container, "ExecutionRoleArn": account.role}
+    account.deploy_pipeline(
+        "scoring",
+        [
+            {"Name": "Create", "Type": "Model", "Arguments": create},
+            {"Name": "Score", "Type": "Transform", "Arguments": arguments},
+        ],
+    )
+    execution = account.execute("scoring")
+    step = account.steps(execution)["Score"]
+    assert step["StepStatus"] == "Succeeded", step.get("FailureReason")
+    answers = {key: account.get(f"s3://{BUCKET}/{key}") for key in account.keys("scored/rows/")}
+    assert answers == {
+        "scored/rows/deep/two.json.out": b'{"y": 6.0}',
+        "scored/rows/one.json.out": b'{"y": 3.0}',
+    }
+    (job,) = account.sagemaker.list_transform_jobs(NameContains="-Score-")["TransformJobSummaries"]
+    assert job["TransformJobStatus"] == "Completed"
+    assert step["Metadata"]["TransformJob"]["Arn"] == job["TransformJobArn"]
+    assert account.log(GROUP, f"{job['TransformJobName']}/")
+
+
+def test_an_object_that_fails_fails_the_job_and_keeps_no_other_from_its_result(
+    account: Account, model: str
+) -> None:
+    account.put("lines/bad", b'{"x": 1}\n{"x": "boom"}\n')
+    account.put("lines/good", b'{"x": 1}\n{"x": 2}\n{"x": 3}\n')
+    lines = request(
+        model,
+        "lines/",
+        BatchStrategy="SingleRecord",
+        MaxConcurrentTransforms=2,
+        ModelClientConfig={"InvocationsMaxRetries": 0},
+        TransformInput={"SplitType": "Line"},
+        TransformOutput={"AssembleWith": "Line"},
+    )
+    job = transform(account, "score-lines", lines)
+    assert job["TransformJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith(
+        "AlgorithmError: 1 of 2 objects failed; the first: lines/bad: the model answered 500: "
+    )
+    assert account.keys("scored/lines/") == ["scored/lines/good.out"]
+    scored = account.get(f"s3://{BUCKET}/scored/lines/good.out")
+    assert scored == b'{"y": 3.0}\n{"y": 6.0}\n{"y": 9.0}\n'
+
+
+def test_a_container_that_does_not_serve_fails_the_job(account: Account) -> None:
+    name = create_model(account, "broken-scorer", b"no archive")
+    prefix = put(account, "none/", a={"x": 1})
+    job = transform(account, "score-broken", request(name, prefix))
+    assert job["TransformJobStatus"] == "Failed"
+    assert "Failed to extract model data archive" in job["FailureReason"]
+    assert account.keys("scored/none/") == []
+
+
+def test_a_stop_ends_the_job_between_requests(account: Account) -> None:
+    name = create_model(account, "slow-scorer", model_of("1", slow_s="0.2"))
+    prefix = put(account, "many/", **{f"n{number:03}": {"x": 1} for number in range(60)})
+    account.sagemaker.create_transform_job(TransformJobName="score-slow", **request(name, prefix))
+    until(lambda: account.keys("scored/many/"), bool)
+    account.sagemaker.stop_transform_job(TransformJobName="score-slow")
+    assert ended(account, "score-slow")["TransformJobStatus"] == "Stopped"
+    assert len(account.keys("scored/many/")) < 60
+
+
+def test_an_input_without_objects_fails_the_job(account: Account, model: str) -> None:
+    job = transform(account, "score-nothing", request(model, "nowhere/"))
+    assert job["FailureReason"].startswith('ClientError: No S3 objects found under S3 URL "s3://')
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"TransformInput": {"CompressionType": "Gzip"}}, "CompressionType other than None"),
+        ({"TransformInput": {"SplitType": "RecordIO"}}, "SplitType other than None and Line"),
+        ({"DataProcessing": {"InputFilter": "$[1:]"}}, r"CreateTransformJob\.DataProcessing"),
+        (
+            {"TransformResources": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2}},
+            "transform jobs on more than one instance",
+        ),
+        ({"ModelName": "nobodys"}, "Could not find model"),
+    ],
+)
+def test_what_cannot_run_is_refused_by_name(
+    account: Account, model: str, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ClientError, match=message):
+        account.sagemaker.create_transform_job(
+            TransformJobName="never", **request(model, "rows/", **changes)
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, [b"ab\ncd\nef"]),
+        ({"SplitType": "Line"}, [b"ab\ncd\nef"]),
+        ({"SplitType": "Line", "BatchStrategy": "SingleRecord"}, [b"ab\n", b"cd\n", b"ef"]),
+    ],
+)
+def test_an_object_is_split_as_the_request_says(
+    changes: dict[str, Any], expected: list[bytes]
+) -> None:
+    asked = {"TransformInput": changes, **changes}
+    assert list(payloads(asked, io.BytesIO(b"ab\ncd\nef"))) == expected
+
+
+def test_a_batch_holds_as_many_lines_as_the_payload_may() -> None:
+    line = b"x" * (400 * 1024 - 1) + b"\n"
+    asked = {"TransformInput": {"SplitType": "Line"}, "MaxPayloadInMB": 1}
+    batches = payloads(asked, io.BytesIO(line * 5))
+    assert [len(each) // len(line) for each in batches] == [2, 2, 1]
+
+
+def test_an_object_is_read_no_further_than_the_requests_that_are_sent() -> None:
+    asked = {"TransformInput": {"SplitType": "Line"}, "BatchStrategy": "SingleRecord"}
+    content = io.BytesIO(b"1\n2\n3\n4\n5\n")
+    results = answers(bytes.strip, payloads(asked, content), 2)
+    assert next(results) == b"1"
+    assert content.tell() <= len(b"1\n2\n3\n")
+    assert list(results) == [b"2", b"3", b"4", b"5"]
+
+
+def test_as_many_as_the_job_says_are_sent_at_once_and_the_answers_keep_their_order() -> None:
+    meeting = threading.Barrier(2)  # it breaks where one is sent alone
+
+    def answer(body: bytes) -> bytes:
+        meeting.wait(10)
+        return body
+
+    bodies = [b"1", b"2", b"3", b"4"]
+    assert list(answers(answer, bodies, 2)) == bodies
+
+
+@pytest.mark.parametrize("split", ["Line", "None"])
+def test_a_record_above_the_limit_is_refused(split: str) -> None:
+    asked = {"TransformInput": {"SplitType": split}, "MaxPayloadInMB": 1}
+    with pytest.raises(Exception, match="a record has 1048577 bytes; MaxPayloadInMB is 1"):
+        list(payloads(asked, io.BytesIO(b"x" * (1024**2 + 1))))

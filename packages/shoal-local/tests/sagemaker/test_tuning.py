@@ -1,0 +1,439 @@
+"""Tuning jobs: real training jobs with values from ranges, and the best of them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.sagemaker_account import TRAINING_IMAGE, Account, archive, until
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker.jobs.tuning.tuning_search import NumberRange, read_ranges, search_for
+from shoal_local.sagemaker.jobs.tuning.tuning_stopping import CompletionCriteria, EarlyStopping
+
+SCRIPT = b"""
+import argparse, os, time
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int)
+parser.add_argument("--shape", default="line")
+parser.add_argument("--do", default="score")
+options = parser.parse_args()
+score = {"line": options.width, "square": options.width**2}[options.shape]
+if options.do == "wait":
+    print("score=0", flush=True)
+    time.sleep(600)
+if options.do == "learn":
+    print(f"score={score}", flush=True)
+    time.sleep(600 if options.width == 3 else 0)
+if options.do == "score":
+    print("score=-1", flush=True)
+    print(f"score={score}", flush=True)
+open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w").write(str(score))
+"""
+OBJECTIVE = {"Type": "Maximize", "MetricName": "score"}
+GRID = {
+    "CategoricalParameterRanges": [
+        {"Name": "width", "Values": ["2", "3"]},
+        {"Name": "shape", "Values": ["square"]},
+    ]
+}
+WIDTH = {"IntegerParameterRanges": [{"Name": "width", "MinValue": "1", "MaxValue": "9"}]}
+SQUARES = {
+    "CategoricalParameterRanges": [
+        {"Name": "number", "Values": ["1", "2"]},
+        {"Name": "letter", "Values": ["a", "b"]},
+    ]
+}
+TWINS = [{"Name": "shape", "Values": ["line", "line"]}]
+MANY = {
+    f"{kind}ParameterRanges": [
+        {"Name": f"{kind}{number}", "MinValue": "1", "MaxValue": "9"} for number in range(count)
+    ]
+    for kind, count in (("Integer", 16), ("Continuous", 15))
+}
+END = {"Completed", "Failed", "Stopped"}
+
+
+@pytest.fixture(scope="module")
+def code(account: Account) -> str:
+    return account.put("code/score.tar.gz", archive({"score.py": SCRIPT}))
+
+
+def request(account: Account, code: str, ranges: dict[str, Any], **config: Any) -> dict[str, Any]:
+    """What CreateHyperParameterTuningJob takes; `do` is a hyperparameter of the script."""
+    hyperparameters = {"sagemaker_program": "score.py", "sagemaker_submit_directory": code}
+    static = hyperparameters | {"do": config.pop("do", "score")}
+    job = account.training("x")
+    definition = {
+        key: job[key]
+        for key in ("RoleArn", "OutputDataConfig", "ResourceConfig", "StoppingCondition")
+    }
+    return {
+        "HyperParameterTuningJobConfig": {
+            "Strategy": "Random",
+            "HyperParameterTuningJobObjective": OBJECTIVE,
+            "ResourceLimits": {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1},
+            "ParameterRanges": ranges,
+            **config,
+        },
+        "TrainingJobDefinition": {
+            **definition,
+            "AlgorithmSpecification": {
+                "TrainingImage": TRAINING_IMAGE,
+                "TrainingInputMode": "File",
+                "MetricDefinitions": [{"Name": "score", "Regex": "score=(.*)"}],
+            },
+            "StaticHyperParameters": static,
+        },
+    }
+
+
+def start(account: Account, name: str, body: dict[str, Any], **members: Any) -> None:
+    account.sagemaker.create_hyper_parameter_tuning_job(
+        HyperParameterTuningJobName=name, **body, **members
+    )
+
+
+def described(account: Account, name: str) -> dict[str, Any]:
+    job: dict[str, Any] = account.sagemaker.describe_hyper_parameter_tuning_job(
+        HyperParameterTuningJobName=name
+    )
+    return job
+
+
+def ended(account: Account, name: str) -> dict[str, Any]:
+    job: dict[str, Any] = until(
+        lambda: described(account, name),
+        lambda each: each["HyperParameterTuningJobStatus"] in END,
+        timeout_s=240,
+    )
+    return job
+
+
+def trainings(account: Account, name: str, **request: Any) -> list[dict[str, Any]]:
+    answer = account.sagemaker.list_training_jobs_for_hyper_parameter_tuning_job(
+        HyperParameterTuningJobName=name, **request
+    )
+    return list(answer["TrainingJobSummaries"])
+
+
+@pytest.fixture(scope="module")
+def grid(account: Account, code: str) -> dict[str, Any]:
+    """A job that has tried both combinations at once."""
+    limits = {"MaxParallelTrainingJobs": 2}
+    body = request(account, code, GRID, Strategy="Grid", ResourceLimits=limits)
+    definition = body["TrainingJobDefinition"]  # as SageMaker's SDK v2 writes it
+    definition["HyperParameterTuningResourceConfig"] = definition.pop("ResourceConfig")
+    start(account, "grid", body, Tags=[{"Key": "team", "Value": "search"}])
+    return ended(account, "grid")
+
+
+def test_every_combination_of_a_grid_is_trained_and_the_best_is_named(
+    account: Account, grid: dict[str, Any]
+) -> None:
+    assert grid["HyperParameterTuningJobStatus"] == "Completed", grid.get("FailureReason")
+    assert grid["TrainingJobStatusCounters"]["Completed"] == 2
+    assert grid["ObjectiveStatusCounters"] == {"Succeeded": 2, "Pending": 0, "Failed": 0}
+    best = grid["BestTrainingJob"]
+    assert best["TunedHyperParameters"] == {"width": "3", "shape": "square"}
+    assert best["FinalHyperParameterTuningJobObjectiveMetric"] == OBJECTIVE | {"Value": 9.0}
+    by_value = trainings(account, "grid", SortBy="FinalObjectiveMetricValue")
+    values = [each["FinalHyperParameterTuningJobObjectiveMetric"]["Value"] for each in by_value]
+    assert values == [4.0, 9.0]
+    static = grid["TrainingJobDefinition"]["StaticHyperParameters"]
+    assert static["_tuning_objective_metric"] == OBJECTIVE["MetricName"]
+
+
+def test_its_training_jobs_are_ordinary_ones_that_say_whose_they_are(
+    account: Account, grid: dict[str, Any]
+) -> None:
+    names = [each["TrainingJobName"] for each in trainings(account, "grid")]
+    assert [name[: len("grid-001-")] for name in names] == [f"grid-00{n}-" for n in (1, 2)]
+    best = grid["BestTrainingJob"]["TrainingJobName"]
+    job = account.sagemaker.describe_training_job(TrainingJobName=best)
+    assert job["TuningJobArn"] == grid["HyperParameterTuningJobArn"]
+    assert job["HyperParameters"].items() >= {"width": "3", "do": "score"}.items()
+    assert job["HyperParameters"]["_tuning_objective_metric"] == OBJECTIVE["MetricName"]
+    assert account.model_files(job) == {"model.txt": "9"}
+    tags = account.sagemaker.list_tags(ResourceArn=job["TrainingJobArn"])["Tags"]
+    assert tags == [{"Key": "team", "Value": "search"}]
+    listed = account.sagemaker.list_hyper_parameter_tuning_jobs(NameContains="grid")
+    (summary,) = listed["HyperParameterTuningJobSummaries"]
+    assert (summary["Strategy"], summary["HyperParameterTuningJobStatus"]) == ("Grid", "Completed")
+
+
+def test_a_step_of_a_pipeline_tunes_and_hands_on_the_best_model(
+    account: Account, code: str
+) -> None:
+    limits = {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 2}
+    body = request(account, code, WIDTH, RandomSeed=7, ResourceLimits=limits)
+    best = {"Get": "Steps.Tune.BestTrainingJob.TrainingJobName"}
+    first = {"Get": "Steps.Tune.TrainingJobSummaries[0].TrainingJobName"}
+    condition = {"Type": "Equals", "LeftValue": best, "RightValue": first}
+    no = {"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "not the best first"}}
+    branches = {"Conditions": [condition], "IfSteps": [], "ElseSteps": [no]}
+    steps = [
+        {"Name": "Tune", "Type": "Tuning", "Arguments": body},
+        {"Name": "Same", "Type": "Condition", "Arguments": branches},
+    ]
+    account.deploy_pipeline("tuned", steps)
+    execution = account.execute("tuned")
+    assert execution["PipelineExecutionStatus"] == "Succeeded", account.steps(execution)
+    arn = account.steps(execution)["Tune"]["Metadata"]["TuningJob"]["Arn"]
+    name, identifier = arn.rpartition("/")[2], execution["PipelineExecutionArn"].rpartition("/")[2]
+    assert name.startswith(f"{identifier}-tune-")
+    assert len(trainings(account, name)) == 2
+
+
+def test_a_job_whose_training_jobs_print_no_objective_fails(account: Account, code: str) -> None:
+    limits = {"MaxNumberOfTrainingJobs": 1, "MaxParallelTrainingJobs": 1}
+    start(account, "silent", request(account, code, WIDTH, do="nothing", ResourceLimits=limits))
+    job = ended(account, "silent")
+    assert job["HyperParameterTuningJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith("No training job succeeded after 1 attempts.")
+    assert job["ObjectiveStatusCounters"]["Failed"] == 1
+    assert "BestTrainingJob" not in job
+
+
+def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account, code: str) -> None:
+    start(account, "stopped-search", request(account, code, WIDTH, do="wait"))
+    log = ("/aws/sagemaker/TrainingJobs", "stopped-search-001-")
+    until(lambda: account.log(*log), lambda lines: "score=0" in lines)
+    account.sagemaker.stop_hyper_parameter_tuning_job(HyperParameterTuningJobName="stopped-search")
+    job = ended(account, "stopped-search")
+    assert job["HyperParameterTuningJobStatus"] == "Stopped"
+    (only,) = trainings(account, "stopped-search")
+    assert only["TrainingJobStatus"] == "Stopped"
+    with pytest.raises(ClientError, match="the tuning job is in status Stopped"):
+        account.sagemaker.stop_hyper_parameter_tuning_job(
+            HyperParameterTuningJobName="stopped-search"
+        )
+
+
+def learning(account: Account, code: str, name: str, jobs: int, **config: Any) -> dict[str, Any]:
+    """A job whose training jobs print 4 and end, and 9 and go on for ten minutes."""
+    least = {"HyperParameterTuningJobObjective": OBJECTIVE | {"Type": "Minimize"}}
+    limits = {"ResourceLimits": {"MaxParallelTrainingJobs": jobs}}
+    start(
+        account,
+        name,
+        request(account, code, GRID, do="learn", Strategy="Grid", **least, **limits, **config),
+    )
+    return ended(account, name)
+
+
+def test_a_training_job_that_is_worse_than_those_before_is_stopped_early(
+    account: Account, code: str
+) -> None:
+    job = learning(account, code, "early", 1, TrainingJobEarlyStoppingType="Auto")
+    assert job["HyperParameterTuningJobStatus"] == "Completed", job.get("FailureReason")
+    assert job["BestTrainingJob"]["TunedHyperParameters"]["width"] == "2"
+    summaries = trainings(account, "early")
+    assert [each["TrainingJobStatus"] for each in summaries] == ["Completed", "Stopped"]
+    assert job["ObjectiveStatusCounters"]["Succeeded"] == 2
+
+
+def test_a_target_that_is_reached_ends_the_search_and_its_other_training_jobs(
+    account: Account, code: str
+) -> None:
+    target = {"TargetObjectiveMetricValue": 4.0}
+    job = learning(account, code, "target", 2, TuningJobCompletionCriteria=target)
+    assert job["HyperParameterTuningJobStatus"] == "Completed", job.get("FailureReason")
+    summaries = trainings(account, "target")
+    assert [each["TrainingJobStatus"] for each in summaries] == ["Completed", "Stopped"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "stops"),
+    [("Maximize", 1.9, True), ("Maximize", 2.0, False), ("Minimize", 2.1, True)],
+)
+def test_a_value_is_compared_with_the_median_of_running_averages_at_the_same_epoch(
+    kind: str, value: float, stops: bool
+) -> None:
+    """At the second epoch the averages of three jobs are 1, 2 and 6, and their median is 2."""
+    early = EarlyStopping(searching(kind, TrainingJobEarlyStoppingType="Auto"))
+    for job, values in {"a": [1, 1, 99], "b": [3, 1], "c": [6], "running": [50, 50]}.items():
+        for each in values:
+            assert not early.is_to_stop(job, each)
+    for job in ("a", "b", "c"):
+        early.complete(job)
+    early.is_to_stop("new", 3.0)
+    assert early.is_to_stop("new", value) is stops
+
+
+def searching(kind: str = "Maximize", **config: Any) -> dict[str, Any]:
+    limits = {"ResourceLimits": config.pop("ResourceLimits", {})}
+    return {"HyperParameterTuningJobObjective": OBJECTIVE | {"Type": kind}, **limits, **config}
+
+
+def test_a_search_ends_after_jobs_that_do_not_improve_by_one_percent() -> None:
+    limit = {"BestObjectiveNotImproving": {"MaxNumberOfTrainingJobsNotImproving": 3}}
+    criteria = CompletionCriteria(searching(TuningJobCompletionCriteria=limit))
+    for value in (1.0, 1.02, 1.021, 0.5):
+        criteria.learn(value)
+        assert not criteria.are_met()
+    criteria.learn(1.022)
+    assert criteria.are_met()
+
+
+def test_a_search_ends_when_its_time_is_over() -> None:
+    assert CompletionCriteria(searching(ResourceLimits={"MaxRuntimeInSeconds": 0})).are_met()
+    assert not CompletionCriteria(searching(ResourceLimits={"MaxRuntimeInSeconds": 120})).are_met()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"Strategy": "Hyperband"}, "does not emulate the tuning strategy Hyperband"),
+        (
+            {
+                "TuningJobCompletionCriteria": {
+                    "ConvergenceDetected": {"CompleteOnConvergence": "Enabled"}
+                }
+            },
+            "AWS does not publish how it detects convergence",
+        ),
+        (
+            {"HyperParameterTuningJobObjective": OBJECTIVE | {"MetricName": "loss"}},
+            "Provide a metric in the metric definitions",
+        ),
+        ({"Strategy": "Grid"}, "categorical hyperparameters only"),
+        ({"ParameterRanges": {}}, "At least one hyperparameter range is required"),
+        ({"ResourceLimits": {"MaxParallelTrainingJobs": 1}}, "MaxNumberOfTrainingJobs is required"),
+        (
+            {"ResourceLimits": {"MaxParallelTrainingJobs": 1, "MaxNumberOfTrainingJobs": 10}},
+            r"ranges \[9.0\] must be equal or greater than the value of MaxNumberOfJobs, \[10\]",
+        ),
+        (
+            {"ResourceLimits": {"MaxParallelTrainingJobs": 101, "MaxNumberOfTrainingJobs": 9}},
+            "MaxParallelTrainingJobs of a Random search is at most 100, not 101",
+        ),
+        (
+            {"ResourceLimits": {"MaxParallelTrainingJobs": 1, "MaxNumberOfTrainingJobs": 10_001}},
+            "MaxNumberOfTrainingJobs of a Random search is at most 10000",
+        ),
+        (
+            {"ParameterRanges": {"CategoricalParameterRanges": TWINS}},
+            "The range of shape has a value more than once",
+        ),
+        (
+            {"ParameterRanges": MANY},
+            "31 hyperparameters are searched; at most 30 can be",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused(
+    account: Account, code: str, config: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ClientError, match=message):
+        start(account, "never", request(account, code, WIDTH, **config))
+
+
+def test_a_choice_of_instance_types_is_refused(account: Account, code: str) -> None:
+    body = request(account, code, WIDTH)
+    one = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
+    body["TrainingJobDefinition"]["HyperParameterTuningResourceConfig"] = {"InstanceConfigs": [one]}
+    with pytest.raises(ClientError, match="not emulate HyperParameterTuningResourceConfig"):
+        start(account, "never", body)
+
+
+def test_more_metrics_than_aws_takes_are_refused(account: Account, code: str) -> None:
+    body = request(account, code, WIDTH)
+    more = [{"Name": f"m{number}", "Regex": "x=(.*)"} for number in range(20)]
+    body["TrainingJobDefinition"]["AlgorithmSpecification"]["MetricDefinitions"] += more
+    with pytest.raises(ClientError, match="at most 20 metrics, not 21"):
+        start(account, "never", body)
+
+
+def test_what_its_training_jobs_could_not_do_is_refused_at_once(
+    account: Account, code: str
+) -> None:
+    body = request(account, code, WIDTH)
+    body["TrainingJobDefinition"]["RoleArn"] = "arn:aws:iam::123456789012:role/nobody"
+    with pytest.raises(ClientError, match="Could not assume role"):
+        start(account, "never", body)
+    with pytest.raises(ClientError, match="ResourceNotFound"):
+        described(account, "never")
+    jobs = account.sagemaker.list_training_jobs(NameContains="never-")["TrainingJobSummaries"]
+    assert (jobs, account.keys("out/never")) == ([], [])
+
+
+def test_a_bayesian_search_comes_closer_to_the_best_than_chance() -> None:
+    """The search learns: its later values lie where the objective, -(x - 0.3)^2, is high."""
+    config = {
+        "Strategy": "Bayesian",
+        "HyperParameterTuningJobObjective": OBJECTIVE,
+        "ResourceLimits": {"MaxNumberOfTrainingJobs": 40, "MaxParallelTrainingJobs": 2},
+        "ParameterRanges": {
+            "ContinuousParameterRanges": [{"Name": "x", "MinValue": "0", "MaxValue": "1"}],
+            **GRID,
+        },
+        "RandomSeed": 1,
+    }
+    search, count = search_for(config)
+    drawn: list[float] = []
+    waiting = [search.next()]
+    for number in range(count):
+        waiting.append(search.next())  # two at once
+        values = waiting.pop(0) or {}
+        assert values["width"] in {"2", "3"}
+        drawn.append(float(values["x"]))
+        search.learn(values, None if number == 3 else -((drawn[-1] - 0.3) ** 2))
+    late = sorted(abs(x - 0.3) for x in drawn[20:])
+    assert late[len(late) // 2] < 0.16  # of values drawn at random, half lie farther than 0.2
+
+
+@pytest.mark.parametrize(
+    ("scale", "low", "high"),
+    [("Auto", "0", "1"), ("Logarithmic", "0.001", "10"), ("ReverseLogarithmic", "0.5", "0.999")],
+)
+def test_values_lie_in_their_range_and_a_seed_repeats_them(scale: str, low: str, high: str) -> None:
+    bounds = {"Name": "x", "MinValue": low, "MaxValue": high, "ScalingType": scale}
+    drawn = [
+        [NumberRange.read(bounds, False).choose(source) for _ in range(50)]
+        for source in (random.Random(1), random.Random(1))
+    ]
+    assert drawn[0] == drawn[1]
+    assert all(float(low) <= float(each) <= float(high) for each in drawn[0])
+
+
+def test_integers_and_a_grid_of_one_size_only() -> None:
+    (integers,) = read_ranges(
+        {
+            "IntegerParameterRanges": [
+                {"Name": "x", "MinValue": "1", "MaxValue": "64", "ScalingType": "Logarithmic"}
+            ]
+        }
+    )
+    assert {int(integers.choose(random.Random(seed))) for seed in range(40)} <= set(range(1, 65))
+    limits = {"MaxParallelTrainingJobs": 1, "MaxNumberOfTrainingJobs": 3}
+    with pytest.raises(AwsError, match="of this grid must be 4"):
+        search_for({"Strategy": "Grid", "ResourceLimits": limits, "ParameterRanges": SQUARES})
+    limits.pop("MaxNumberOfTrainingJobs")
+    config = {"Strategy": "Grid", "ResourceLimits": limits, "ParameterRanges": SQUARES}
+    search, count = search_for(config)
+    drawn = [search.next() for _ in range(5)]
+    assert (count, drawn.pop()) == (4, None)
+    assert [list((each or {}).values()) for each in drawn] == [
+        ["1", "a"],
+        ["1", "b"],
+        ["2", "a"],
+        ["2", "b"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ({"MinValue": "a", "MaxValue": "1"}, "has a bound that is no number"),
+        ({"MinValue": "2", "MaxValue": "1"}, "needs a MinValue that is less than MaxValue"),
+        ({"MinValue": "1", "MaxValue": "1"}, "needs a MinValue that is less than MaxValue"),
+        ({"MinValue": "0", "MaxValue": "1", "ScalingType": "Logarithmic"}, "greater than 0"),
+        ({"MinValue": "0", "MaxValue": "1", "ScalingType": "ReverseLogarithmic"}, r"\[0, 1\)"),
+    ],
+)
+def test_a_range_without_values_is_refused(bounds: dict[str, str], message: str) -> None:
+    with pytest.raises(AwsError, match=message):
+        read_ranges({"ContinuousParameterRanges": [{"Name": "x", **bounds}]})

@@ -1,0 +1,119 @@
+"""Warm pools: a job's instances wait for the next job that matches, and keep its cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_kit.sagemaker_account import TRAINING_IMAGE, Account, until
+
+PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/reserved"
+COUNT = (
+    'echo "$TRAINING_JOB_NAME" >> "$SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY/jobs";'
+    " cat /opt/ml/sagemaker/warmpoolcache/jobs > /opt/ml/model/jobs"
+)
+
+
+def pooled(account: Account, name: str, script: str = COUNT, **resources: Any) -> dict[str, Any]:
+    """Run a script as a training job whose volume size is that of this test's pools."""
+    request = account.training(
+        name,
+        AlgorithmSpecification={
+            "TrainingImage": TRAINING_IMAGE,
+            "TrainingInputMode": "File",
+            "ContainerEntrypoint": ["/bin/bash", "-c", script],
+        },
+    )
+    request["ResourceConfig"] |= {
+        "KeepAlivePeriodInSeconds": 3600,
+        "VolumeSizeInGB": 7,
+        **resources,
+    }
+    account.sagemaker.create_training_job(**request)
+    return account.training_ended(name)
+
+
+def described(account: Account, name: str) -> dict[str, Any]:
+    status: dict[str, Any] = account.sagemaker.describe_training_job(TrainingJobName=name)[
+        "WarmPoolStatus"
+    ]
+    return status
+
+
+def keep(account: Account, name: str, seconds: int) -> None:
+    account.sagemaker.update_training_job(
+        TrainingJobName=name, ResourceConfig={"KeepAlivePeriodInSeconds": seconds}
+    )
+
+
+@pytest.fixture(scope="module")
+def reused(account: Account) -> dict[str, Any]:
+    """The second of two jobs that match."""
+    assert pooled(account, "pool-1", f"{COUNT}; exit 3")["TrainingJobStatus"] == "Failed"
+    assert described(account, "pool-1") == {"Status": "Available"}
+    return pooled(account, "pool-2")
+
+
+def test_a_job_that_matches_takes_the_pool_with_its_cache(
+    account: Account, reused: dict[str, Any]
+) -> None:
+    first = described(account, "pool-1")
+    assert (first["Status"], first["ReusedByJob"]) == ("Reused", "pool-2")
+    assert first["ResourceRetainedBillableTimeInSeconds"] >= 0
+    assert account.model_files(reused) == {"jobs": "pool-1\npool-2\n"}
+
+
+def test_another_size_of_volume_and_another_pool_do_not_match(
+    account: Account, reused: dict[str, Any]
+) -> None:
+    other = pooled(account, "pool-3", VolumeSizeInGB=8)
+    assert account.model_files(other) == {"jobs": "pool-3\n"}
+    assert described(account, "pool-2")["Status"] == "Available"
+    listed = account.sagemaker.list_training_jobs(
+        WarmPoolStatusEquals="Available", NameContains="pool-"
+    )
+    assert [each["TrainingJobName"] for each in listed["TrainingJobSummaries"]] == [
+        "pool-2",
+        "pool-3",
+    ]
+
+
+def test_a_pool_ends_with_its_period_and_is_not_changed_afterwards(account: Account) -> None:
+    pooled(account, "passing", VolumeSizeInGB=10)
+    keep(account, "passing", 1)
+    until(lambda: described(account, "passing")["Status"], lambda status: status == "Terminated")
+    assert described(account, "passing")["ResourceRetainedBillableTimeInSeconds"] == 1
+    with pytest.raises(ClientError, match=r"ValidationException.*passing is not Available"):
+        keep(account, "passing", 3600)
+
+
+@pytest.mark.usefixtures("reused")
+def test_the_log_says_that_aws_has_a_quota_for_pools(account: Account) -> None:
+    log = account.log("/aws/sagemaker/TrainingJobs", "pool-1/emulator")
+    assert any("On AWS the quota for warm pools of ml." in line for line in log)
+
+
+def test_a_period_of_zero_ends_the_pool(account: Account) -> None:
+    pooled(account, "pool-4", VolumeSizeInGB=9)
+    keep(account, "pool-4", 0)
+    assert described(account, "pool-4")["Status"] == "Terminated"
+
+
+def test_spot_instances_have_no_pool(account: Account) -> None:
+    request = account.training("pool-spot", EnableManagedSpotTraining=True)
+    request["ResourceConfig"]["KeepAlivePeriodInSeconds"] = 60
+    request["StoppingCondition"]["MaxWaitTimeInSeconds"] = 180
+    with pytest.raises(ClientError, match=r"ValidationException.*cannot be used with spot"):
+        account.sagemaker.create_training_job(**request)
+
+
+def test_a_training_plan_is_described_and_the_log_says_what_it_does(account: Account) -> None:
+    job = pooled(account, "planned", "true", TrainingPlanArn=PLAN, KeepAlivePeriodInSeconds=0)
+    assert job["ResourceConfig"]["TrainingPlanArn"] == PLAN
+    assert "WarmPoolStatus" not in job
+    listed = account.sagemaker.list_training_jobs(TrainingPlanArnEquals=PLAN)
+    assert [each["TrainingPlanArn"] for each in listed["TrainingJobSummaries"]] == [PLAN]
+    log = account.log("/aws/sagemaker/TrainingJobs", "planned/emulator")
+    assert any(line.startswith("TrainingPlanArn: there are no training plans here") for line in log)

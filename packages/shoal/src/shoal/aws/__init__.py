@@ -1,0 +1,1 @@
+"""What AWS is asked, and what it answered; decides nothing."""

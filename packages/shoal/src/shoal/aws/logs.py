@@ -1,0 +1,211 @@
+"""What a step printed, from CloudWatch Logs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from shoal.aws.execution import Step
+from shoal.aws.jobs import job_name
+from shoal.aws.target import Target
+from shoal.errors import error_code
+from shoal.settings.parsing.errors import one_line
+
+_HOST = re.compile(r"algo-\d+")
+# mpirun prints what the ranks of all hosts say into the stream of its own host.
+_HOST_IN_FRONT = re.compile(r"\[\d+,mpirank:\d{1,6},(algo-\d+)\]")
+_LAMBDA_SLACK = timedelta(seconds=2)
+_STREAM_SLACK_MS = 24 * 60 * 60 * 1000
+"""A stream's last time "typically updates in less than an hour from ingestion, but in rare
+situations might take longer" (CloudWatch Logs API reference, LogStream; read).
+"""
+_EMPTY_PAGES = 50
+"""So many in a row end a stream: of one past its retention, the token never repeats (boto3 issue
+4591; read).
+"""
+_GROUPS = {
+    "TrainingJob": "/aws/sagemaker/TrainingJobs",
+    "ProcessingJob": "/aws/sagemaker/ProcessingJobs",
+    "TransformJob": "/aws/sagemaker/TransformJobs",
+}
+
+
+@dataclass(frozen=True)
+class LogLocation:
+    """A log group, a prefix of its streams, and the time of the lines (None: from the first to the
+    last).
+    """
+
+    group: str
+    stream_prefix: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"CloudWatch Logs, group {self.group}" + (
+            f", streams {self.stream_prefix}*" if self.stream_prefix else ""
+        )
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line: of which stream (a job's have the host in their name), when, and its text."""
+
+    stream: str
+    at: datetime
+    text: str
+
+    @property
+    def host(self) -> str:
+        """Return the host of a job as SageMaker names it, such as `algo-2`: the one that a launcher
+        puts in front of the line, or the stream's; "" of other streams.
+        """
+        if match := _HOST_IN_FRONT.match(self.text):
+            return match[1]
+        match = _HOST.search(self.stream)
+        return match[0] if match else ""
+
+
+@dataclass
+class LogTail:
+    """Reads a log from its beginning.
+
+    Each `new_lines()` or `read()` returns what came since the last one, stream by stream.
+    """
+
+    client: Any
+    location: LogLocation
+    _tokens: dict[str, str] = field(default_factory=dict)
+
+    def new_lines(self) -> Iterator[str]:
+        return (line.text for line in self.read())
+
+    def read(self) -> Iterator[LogLine]:
+        for stream in self._streams():
+            yield from self._read_stream(stream)
+
+    def _streams(self) -> list[str]:
+        prefix = (
+            {"logStreamNamePrefix": self.location.stream_prefix}
+            if self.location.stream_prefix
+            else {}
+        )
+        try:
+            pages = self.client.get_paginator("describe_log_streams").paginate(
+                logGroupName=self.location.group, **prefix
+            )
+            return [
+                stream["logStreamName"]
+                for page in pages
+                for stream in page["logStreams"]
+                if _may_have_lines(stream, _time_range(self.location))
+            ]
+        except ClientError as error:
+            if error_code(error) == "ResourceNotFoundException":  # nothing was printed yet
+                return []
+            raise
+
+    def _read_stream(self, stream: str) -> Iterator[LogLine]:
+        empty_pages = 0
+        while True:
+            token = self._tokens.get(stream)
+            response = self.client.get_log_events(
+                logGroupName=self.location.group,
+                logStreamName=stream,
+                startFromHead=True,
+                **_time_range(self.location),
+                **({"nextToken": token} if token else {}),
+            )
+            for event in response["events"]:
+                at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+                for text in _lines_of(event["message"]):
+                    yield LogLine(stream, at, text)
+            self._tokens[stream] = response["nextForwardToken"]
+            # A page may be empty before the end, which is where the token repeats (CloudWatch Logs
+            # API reference, GetLogEvents).
+            empty_pages = 0 if response["events"] else empty_pages + 1
+            if response["nextForwardToken"] == token or empty_pages == _EMPTY_PAGES:
+                return
+
+
+@dataclass
+class LogCopy:
+    """The logs of one execution's steps as far as they were read.
+
+    Threads may share it.
+    """
+
+    _tails: dict[str, LogTail] = field(default_factory=dict)
+    _lines: dict[str, list[LogLine]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def update(self, target: Target, step: Step) -> None:
+        """Read what is new of a step's log: all of it, if the step is at another attempt's job.
+
+        Raises NotFoundError, and ClientError if the log cannot be read.
+        """
+        location = location_of(target, step)
+        with self._lock:
+            tail = self._tails.get(step.name)
+            if location and (tail is None or tail.location != location):
+                self._read_all(target, step, location)
+            elif tail:
+                try:
+                    self._lines[step.name].extend(tail.read())
+                except ClientError as error:
+                    if error_code(error) != "InvalidParameterException":
+                        raise
+                    self._read_all(target, step, tail.location)  # a token is good for a day
+
+    def _read_all(self, target: Target, step: Step, location: LogLocation) -> None:
+        tail = self._tails[step.name] = LogTail(target.client("logs"), location)
+        lines = self._lines[step.name] = []
+        lines.extend(tail.read())
+
+    def lines_of(self, step: Step) -> list[LogLine]:
+        """Return the lines of a step that were read; none of a step that runs no code."""
+        with self._lock:
+            return list(self._lines.get(step.name, ()))
+
+
+def location_of(target: Target, step: Step) -> LogLocation | None:
+    """Return where the step's own output is, or None for steps that run no code."""
+    for kind, group in _GROUPS.items():
+        if arn := step.resource(kind):
+            return LogLocation(group, f"{job_name(target, kind, arn, step.started_at)}/")
+    if arn := step.resource("Lambda"):
+        since = step.started_at - _LAMBDA_SLACK if step.started_at else None
+        until = step.ended_at + _LAMBDA_SLACK if step.ended_at else None
+        return LogLocation(f"/aws/lambda/{arn.split(':')[6]}", since=since, until=until)
+    if arn := step.resource("Endpoint"):
+        return LogLocation(f"/aws/sagemaker/Endpoints/{arn.rpartition('/')[2]}")
+    return None
+
+
+def _lines_of(message: str) -> Iterator[str]:
+    """Yield the lines of an event, with escapes for what steers a terminal.
+
+    Lambda's Python runtime puts a traceback into one event, indented with no-break spaces.
+    """
+    for line in message.splitlines() or [""]:
+        yield one_line(line.replace("\t", "    ").replace("\xa0", " "))
+
+
+def _may_have_lines(stream: Mapping[str, Any], bounds: Mapping[str, int]) -> bool:
+    """Return whether a stream may have lines of this time; those of a function are many."""
+    last_ms = stream.get("lastEventTimestamp", math.inf)
+    is_before = last_ms < bounds.get("startTime", 0) - _STREAM_SLACK_MS
+    is_after = stream.get("creationTime", 0) > bounds.get("endTime", math.inf) + _STREAM_SLACK_MS
+    return not is_before and not is_after
+
+
+def _time_range(location: LogLocation) -> dict[str, int]:
+    bounds = {"startTime": location.since, "endTime": location.until}
+    return {name: int(at.timestamp() * 1000) for name, at in bounds.items() if at}

@@ -1,0 +1,149 @@
+"""The model registry: read the versions of a group, and approve one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from shoal.aws.target import Target
+from shoal.errors import NotFoundError, NothingToPromoteError, error_code
+
+APPROVED, REJECTED = "Approved", "Rejected"
+UNNAMED = "somebody whom the registry does not name"
+_NOT_FOUND = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
+
+
+@dataclass(frozen=True)
+class Package:
+    """One version of a group, as DescribeModelPackage describes it."""
+
+    arn: str
+    version: int
+    status: str
+    approval: str
+    image_uri: str
+    model_data_url: str
+    changed_by: str
+    """ARN of who changed the entry last; for an approved version, the approver."""
+    changed_at: datetime
+    """In UTC."""
+    image_digest: str | None = None
+    """Optional: the registry notes it for some images."""
+    model_data_etag: str | None = None
+    """ETag of the S3 object when it was registered, if the registry noted it."""
+    statistics_url: str | None = None
+    """The evaluation's report in S3."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The container's environment variables."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What the pipeline wrote: execution_id, code_uri, training_job_name."""
+
+
+def describe(target: Target, arn: str) -> Package:
+    """Return the version with this ARN.
+
+    Raises NotFoundError if the registry has none, or if it is not one model in one container.
+    """
+    try:
+        description = target.client("sagemaker").describe_model_package(ModelPackageName=arn)
+    except ClientError as error:
+        if error_code(error) in _NOT_FOUND:
+            raise NotFoundError(
+                f"there is no model package {arn} in {target.description}"
+            ) from error
+        raise
+    return _package(description)
+
+
+def versions(target: Target, group: str) -> list[tuple[str, str]]:
+    """Return the ARN and approval status of every version of the group, newest first.
+
+    Empty if there is no such group.
+    """
+    request = {"ModelPackageGroupName": group, "SortBy": "CreationTime", "SortOrder": "Descending"}
+    pages = target.client("sagemaker").get_paginator("list_model_packages").paginate(**request)
+    entries = [
+        (str(each["ModelPackageArn"]), str(each["ModelApprovalStatus"]))
+        for page in pages
+        for each in page["ModelPackageSummaryList"]
+    ]
+    return sorted(entries, key=lambda each: version_of(each[0]), reverse=True)
+
+
+def newest_approved(target: Target, group: str, arguments: str) -> Package:
+    """Return the approved version with the highest number.
+
+    `arguments` name the environment on a command line. Raises NothingToPromoteError.
+    """
+    entries = versions(target, group)
+    for arn, approval in entries:
+        if approval == APPROVED:
+            return describe(target, arn)
+    if not entries:
+        raise NothingToPromoteError(
+            f"the registry has no version of {group} in {target.description}; train one: `shoal run"
+            f" {arguments}`"
+        )
+    arn, approval = entries[0]
+    message = f"no version of {group} is approved; the newest, {version_of(arn)}, is {approval}"
+    raise NothingToPromoteError(
+        f"{message}; an approver runs `shoal approve {arguments} {version_of(arn)}`"
+    )
+
+
+def approve(target: Target, arn: str, comment: str | None) -> Package:
+    """Approve the version, with the current credentials, and return it.
+
+    Raises NotFoundError.
+    """
+    describe(target, arn)
+    description = {"ApprovalDescription": comment} if comment else {}
+    target.client("sagemaker").update_model_package(
+        ModelPackageArn=arn, ModelApprovalStatus=APPROVED, **description
+    )
+    return describe(target, arn)
+
+
+def version_of(arn: str) -> int:
+    """Return the number at the end of a version's ARN."""
+    return int(arn.rpartition("/")[2])
+
+
+def _package(description: Mapping[str, Any]) -> Package:
+    arn, containers = (
+        str(description["ModelPackageArn"]),
+        description.get("InferenceSpecification", {}).get("Containers", []),
+    )
+    if len(containers) != 1 or "ModelDataUrl" not in containers[0] or "Image" not in containers[0]:
+        raise NotFoundError(
+            f"{arn} is not one container with one archive of model data; only such versions can be"
+            " promoted"
+        )
+    container = containers[0]
+    image, _, digest = str(container["Image"]).partition("@")
+    changed_by = description.get("LastModifiedBy") or description.get("CreatedBy") or {}
+    changed_at = description.get("LastModifiedTime") or description["CreationTime"]
+    return Package(
+        arn=arn,
+        version=version_of(arn),
+        status=str(description["ModelPackageStatus"]),
+        approval=str(description["ModelApprovalStatus"]),
+        image_uri=image,
+        model_data_url=str(container["ModelDataUrl"]),
+        image_digest=digest or container.get("ImageDigest"),
+        model_data_etag=container.get("ModelDataETag"),
+        statistics_url=description.get("ModelMetrics", {})
+        .get("ModelQuality", {})
+        .get("Statistics", {})
+        .get("S3Uri"),
+        environment=container.get("Environment", {}),
+        metadata=description.get("CustomerMetadataProperties", {}),
+        changed_by=changed_by.get("IamIdentity", {}).get("Arn")
+        or changed_by.get("UserProfileName")
+        or UNNAMED,
+        changed_at=changed_at.astimezone(UTC),
+    )

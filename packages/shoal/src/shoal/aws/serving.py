@@ -1,0 +1,100 @@
+"""The endpoint that serves an environment's release, as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from shoal.aws.target import Target
+
+_NOT_FOUND = "Could not find"
+
+
+@dataclass(frozen=True)
+class LiveEndpoint:
+    """An endpoint that exists."""
+
+    name: str
+    status: str
+    config: str
+    archives: tuple[str, ...]
+    """URLs of the archives behind it, sorted."""
+    instances: int | None
+    """The current number, or None if there are none to count, as with serverless inference."""
+    failure: str = ""
+    """Why a deployment failed; the endpoint may still be in service, with its old configuration."""
+    image_digests: tuple[str, ...] = ()
+    """Digests of the running images, sorted; none if SageMaker does not tell them."""
+
+    def __str__(self) -> str:
+        serves = ", ".join(self.archives) or "models without an archive"
+        count = "" if self.instances is None else f" on {self.instances} instances"
+        return f"{self.name} is {self.status} and serves {serves}{count}"
+
+
+def failure_note(failure: str, *, as_pinned: bool) -> str:
+    """Return what to say about an endpoint's FailureReason; empty without one.
+
+    After a rollback shoal-local goes on telling it, even when git serves the old release again.
+    What AWS does is not documented.
+    """
+    if not failure:
+        return ""
+    if as_pinned:
+        return f"as pinned; SageMaker still tells why an earlier deployment failed: {failure}"
+    return f"a deployment failed: {failure}"
+
+
+def live_endpoint(target: Target, endpoint: str) -> LiveEndpoint | None:
+    """Return the endpoint, or None if it does not exist."""
+    client = target.client("sagemaker")
+    try:
+        description = client.describe_endpoint(EndpointName=endpoint)
+    except ClientError as error:
+        if _NOT_FOUND in str(error):
+            return None
+        raise
+    counts = [
+        variant["CurrentInstanceCount"]
+        for variant in description.get("ProductionVariants", ())
+        if "CurrentInstanceCount" in variant
+    ]
+    return LiveEndpoint(
+        endpoint,
+        description["EndpointStatus"],
+        description["EndpointConfigName"],
+        tuple(sorted(_archives(client, description["EndpointConfigName"]))),
+        sum(counts) if counts else None,
+        description.get("FailureReason", ""),
+        image_digests(description),
+    )
+
+
+def image_digests(endpoint: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the digests of the images behind an endpoint, each once, sorted.
+
+    `endpoint` is what DescribeEndpoint returns. SageMaker resolves a tag when it deploys;
+    `ResolvedImage` is then `registry/repository@digest` (API reference, DeployedImage), also for
+    serverless variants. An image without a digest is left out.
+    """
+    images = [
+        image
+        for variant in endpoint.get("ProductionVariants", ())
+        for image in variant.get("DeployedImages", ())
+    ]
+    resolved = {str(image.get("ResolvedImage", "")).partition("@")[2] for image in images}
+    return tuple(sorted(resolved - {""}))
+
+
+def _archives(client: Any, config: str) -> set[str]:
+    variants = client.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
+    models = [client.describe_model(ModelName=variant["ModelName"]) for variant in variants]
+    containers = [
+        each
+        for model in models
+        for each in (model.get("PrimaryContainer", {}), *model.get("Containers", []))
+    ]
+    return {str(each["ModelDataUrl"]) for each in containers if "ModelDataUrl" in each}

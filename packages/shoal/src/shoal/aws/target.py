@@ -1,0 +1,174 @@
+"""Where requests go: AWS with the user's own credentials chain, or a loopback endpoint with nothing
+of the user's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import botocore.session
+from boto3 import Session
+from botocore.config import Config
+from botocore.loaders import Loader, create_loader
+
+from shoal.errors import UsageError, WrongAccountError
+
+_NO_PROXY = "localhost,127.0.0.1"
+_ISOLATION = {
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One account and region, on AWS (`endpoint_url` is None) or on loopback."""
+
+    account: str
+    region: str
+    endpoint_url: str | None = None
+    secret: str = field(default="", repr=False)
+    """The secret access key of the accounts' roots in shoal-local; unused on AWS."""
+    _session: Session = field(init=False, repr=False, compare=False)
+    _clients: dict[tuple[str, float | None], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname not in {
+            "localhost",
+            "127.0.0.1",
+        }:
+            raise UsageError(
+                f"a local target must be on this machine: {self.endpoint_url!r} is not"
+                " http://localhost:PORT"
+            )
+        object.__setattr__(
+            self,
+            "_session",
+            (
+                _loopback_session(self.account, self.region, self.secret)
+                if self.is_local
+                else _session(botocore.session.Session(), self.region)
+            ),
+        )
+
+    @property
+    def is_local(self) -> bool:
+        return self.endpoint_url is not None
+
+    @property
+    def description(self) -> str:
+        """Return account, region and endpoint, for messages."""
+        return f"account {self.account} in {self.region}" + (
+            f" at {self.endpoint_url}" if self.is_local else " on AWS"
+        )
+
+    def client(self, service: str, patience_s: float | None = None) -> Any:
+        """Return the boto3 client of `service`, which threads may share.
+
+        Each client is made once, because that costs more than most calls. With `patience_s`, each
+        request is sent once and waits that long for its answer: for calls that must not be
+        repeated.
+        """
+        if (service, patience_s) not in self._clients:
+            self._clients[service, patience_s] = self._new_client(service, patience_s)
+        return self._clients[service, patience_s]
+
+    def _new_client(self, service: str, patience_s: float | None) -> Any:
+        attempts = 5 if patience_s is None else 1
+        config = Config(
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            read_timeout=patience_s or 60,
+        )
+        if self.is_local:
+            config = config.merge(Config(proxies={}, s3={"addressing_style": "path"}))
+        return self._session.client(service, endpoint_url=self.endpoint_url, config=config)  # type: ignore[call-overload]
+
+    def child_environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment variables of a child process for this target.
+
+        For AWS, all of `inherited`; for loopback, none of its AWS settings.
+        """
+        region = {"AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region}
+        if self.endpoint_url is None:
+            return dict(inherited) | region
+        return (
+            offline_environment(inherited)
+            | region
+            | loopback_variables(self.endpoint_url, self.account, self.secret)
+        )
+
+    def in_region(self, region: str) -> Target:
+        """Return the same account in another region."""
+        return replace(self, region=region)
+
+    def check_account(self) -> None:
+        """Raise WrongAccountError unless the credentials in use belong to this account."""
+        account = self.client("sts").get_caller_identity()["Account"]
+        if account != self.account:
+            message = (
+                f"the credentials in use belong to account {account}, the environment to"
+                f" {self.account}; nothing was done"
+            )
+            raise WrongAccountError(message)
+
+
+def offline_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return `inherited` without AWS settings, and with no way to find credentials."""
+    rest = {name: value for name, value in inherited.items() if not name.startswith("AWS_")}
+    return rest | _ISOLATION
+
+
+def local_access_key(account: str) -> str:
+    """Return the access key of the account's root in shoal-local.
+
+    AWS makes no such key: theirs have no 0, 1, 8 or 9.
+    """
+    return f"AKIA{account}ROOT"
+
+
+def loopback_variables(endpoint_url: str, account: str, secret: str) -> dict[str, str]:
+    """Return the variables that point any AWS client at shoal-local's account.
+
+    They also keep it away from the user's own settings and from the instance metadata service.
+    """
+    return {
+        "AWS_ENDPOINT_URL": endpoint_url,
+        "AWS_ENDPOINT_URL_S3": endpoint_url,
+        "AWS_ACCESS_KEY_ID": local_access_key(account),
+        "AWS_SECRET_ACCESS_KEY": secret,
+        "NO_PROXY": _NO_PROXY,
+        "no_proxy": _NO_PROXY,
+    } | _ISOLATION
+
+
+def _loopback_session(account: str, region: str, secret: str) -> Session:
+    core = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
+    core.set_config_variable("config_file", os.devnull)
+    core.set_config_variable("credentials_file", os.devnull)
+    core.set_credentials(local_access_key(account), secret)
+    return _session(core, region)
+
+
+def _session(core: botocore.session.Session, region: str) -> Session:
+    """Return a session that reads the models of services once in this process.
+
+    botocore parses them for each session, which takes longer than most verbs' requests.
+    """
+    loader = _loader(core.get_config_variable("data_path"))
+    core.register_component("data_loader", loader)
+    session = Session(region_name=region, botocore_session=core)
+    loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # each session appends boto3's own
+    return session
+
+
+@cache
+def _loader(data_path: str | None) -> Loader:
+    return create_loader(data_path)

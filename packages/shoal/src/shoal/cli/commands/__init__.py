@@ -1,0 +1,1 @@
+"""The commands: what they read, print and exit with."""

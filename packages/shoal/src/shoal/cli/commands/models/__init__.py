@@ -1,0 +1,1 @@
+"""Commands about models: data, runs, schedules, promotion."""

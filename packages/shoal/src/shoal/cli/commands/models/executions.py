@@ -1,0 +1,317 @@
+"""`shoal run | watch | status | stop | logs`: executions of an environment's pipeline."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from shoal.aws import serving
+from shoal.aws.execution import Execution
+from shoal.aws.logs import LogTail, location_of
+from shoal.aws.registry import APPROVED, version_of
+from shoal.cli.options import environment_argument, local_option, session_command
+from shoal.cli.view import open_view
+from shoal.errors import AWS_ERRORS, NotFoundError, ShoalError, UsageError, refusal
+from shoal.page.history import with_others
+from shoal.page.kept import keep
+from shoal.page.readings.cause import rank_of
+from shoal.page.readings.gates import gates_of
+from shoal.page.readings.report import model_package_of
+from shoal.page.record import record
+from shoal.settings.parsing.errors import one_line
+from shoal.verbs.dataset import require_uploaded
+from shoal.verbs.follow import Follower, plan_of
+from shoal.verbs.parameters import check_values, parse_parameters
+from shoal.verbs.workspace import Session, Workspace
+
+
+@click.command()
+@session_command
+@click.option(
+    "--parameter",
+    "-p",
+    "parameters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A pipeline parameter; may be repeated.",
+)
+@click.option(
+    "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
+)
+def run(session: Session, parameters: tuple[str, ...], follow: bool) -> None:
+    """Start an execution of ENV's pipeline."""
+    values = parse_parameters(parameters)
+    check_values(session.environment, values, session.workspace.root)
+    if notice := require_uploaded(session, values):
+        click.echo(notice, err=True)
+    arn = session.pipeline.start(values)
+    click.echo(f"started: {arn}")
+    if follow:
+        _follow(session, arn, values)
+
+
+@click.command()
+@session_command
+@click.argument("execution", default="latest")
+def watch(session: Session, execution: str) -> None:
+    """Follow EXECUTION (an ARN, an id, or `latest`) to its end. Ctrl-C leaves it running."""
+    _follow(session, session.pipeline.find(execution), {})
+
+
+@click.command()
+@environment_argument
+@click.argument("execution", required=False)
+@local_option
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print it as JSON; EXECUTION in run.json's form."
+)
+@click.pass_obj
+def status(
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    execution: str | None,
+    local: bool,
+    as_json: bool,
+) -> None:
+    """Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or
+    `latest`).
+
+    Exit code 2 where a pipeline is not deployed; those of other workloads are shown.
+    """
+    console = Console(soft_wrap=True)
+    if execution:
+        session = workspace.open(environment, local, workload)
+        arn = session.pipeline.find(execution)
+        if as_json:
+            click.echo(json.dumps(record(session.place, arn, with_logs=False), indent=2))
+            return
+        state = session.pipeline.look(arn)
+        print_execution(console, state)
+        _print_result(session, state)
+        return
+    whole = workspace.open_whole(environment, local, workload)
+    sessions = whole.each
+    if as_json:
+        click.echo(json.dumps({each.title: _executions(each) for each in sessions}, indent=2))
+        return
+    if len(sessions) == 1:
+        _print_executions(console, sessions[0])
+        return
+    missing = []
+    for each in sessions:
+        click.echo(f"{each.title}:")
+        try:
+            _print_executions(console, each)
+        except NotFoundError as error:  # the others may be deployed
+            click.echo(str(error))
+            missing.append(each.title)
+    if missing:
+        raise NotFoundError(
+            f"not deployed: {', '.join(missing)}; `shoal deploy {whole.arguments}` deploys it"
+        )
+
+
+def _executions(session: Session) -> list[dict[str, str]]:
+    """Return id, status and start of each execution, newest first; none if nothing is deployed."""
+    return [
+        {
+            "execution": str(each["PipelineExecutionArn"]).rpartition("/")[2],
+            "status": each["PipelineExecutionStatus"],
+            "started_at": each["StartTime"].astimezone(UTC).isoformat(timespec="milliseconds"),
+        }
+        for each in session.pipeline.executions()
+    ]
+
+
+def _print_executions(console: Console, session: Session) -> None:
+    if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
+        console.print(
+            one_line(
+                f"serving: {endpoint}"
+                + (
+                    f"; why a deployment of it failed: {endpoint.failure}"
+                    if endpoint.failure
+                    else ""
+                )
+            ),
+            markup=False,
+        )
+    session.pipeline.definition()
+    summaries = session.pipeline.executions()
+    if not summaries:
+        click.echo(
+            f"pipeline {session.names.pipeline} has had no executions; start one with `shoal run"
+            f" {session.arguments}`"
+        )
+        return
+    table = Table("execution", "status", "started", box=None)
+    for summary in summaries:
+        execution_id = str(summary["PipelineExecutionArn"]).rpartition("/")[2]
+        table.add_row(
+            execution_id,
+            summary["PipelineExecutionStatus"],
+            summary["StartTime"].astimezone().strftime("%Y-%m-%d %H:%M:%S"),
+        )
+    console.print(table)
+
+
+@click.command()
+@session_command
+@click.argument("execution")
+def stop(session: Session, execution: str) -> None:
+    """Ask EXECUTION (an ARN, an id, or `latest`) to stop."""
+    arn = session.pipeline.find(execution)
+    state = session.pipeline.look(arn)
+    if state.has_ended:
+        raise UsageError(
+            f"execution {state.id} has ended already as {state.status}: there is nothing to stop"
+        )
+    session.pipeline.stop(arn)
+    click.echo(f"stopping: {arn}")
+
+
+@click.command()
+@session_command
+@click.argument("execution")
+@click.argument("step")
+@click.option("--tail", type=click.IntRange(1), metavar="N", help="Only the last N lines so far.")
+@click.option("--follow", is_flag=True, help="Stay until the step has ended.")
+@click.option("--host", metavar="HOST", help="Only the lines of one host, such as algo-2.")
+@click.option(
+    "--rank",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Only lines that a launcher marks as rank N's.",
+)
+def logs(
+    session: Session,
+    execution: str,
+    step: str,
+    tail: int | None,
+    follow: bool,
+    host: str | None,
+    rank: int | None,
+) -> None:
+    """Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged."""
+    arn = session.pipeline.find(execution)
+    state = session.pipeline.look(arn)
+    match = state.step(step)
+    if match is None:
+        started = ", ".join(each.name for each in state.steps) or "none"
+        raise NotFoundError(
+            f"execution {state.id} has not started a step {step!r}; started so far: {started}"
+        )
+    location = location_of(session.target, match)
+    if location is None:
+        raise NotFoundError(f"step {step} ({match.type}) runs no code that could log")
+    log = LogTail(session.target.client("logs"), location)
+    ranks: set[int | None] = set()
+
+    def wanted() -> Iterator[str]:
+        for line in log.read():
+            line_rank = None if rank is None else rank_of(line.text)
+            ranks.add(line_rank)
+            if host in (None, line.host) and line_rank == rank:
+                yield line.text
+
+    for text in deque(wanted(), tail):
+        click.echo(text)
+    while follow and not match.has_ended:
+        time.sleep(session.poll_s)
+        match = session.pipeline.look(arn).step(step) or match
+        location = location_of(session.target, match) or location
+        if location.stream_prefix != log.location.stream_prefix:  # another attempt has another job
+            log = LogTail(session.target.client("logs"), location)
+        for text in wanted():
+            click.echo(text)
+    if rank is not None and ranks == {None}:
+        click.echo(
+            "no line of this log names a rank; without --rank all lines are printed", err=True
+        )
+
+
+def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
+    try:
+        with open_view() as view:
+            view(plan_of(session.pipeline, parameters))
+            follower = Follower(
+                session.pipeline,
+                arn,
+                view,
+                session.poll_s,
+                logs_command=f"shoal logs {session.arguments}",
+                metrics=session.environment.training.metrics,
+            )
+            execution = follower.follow()
+    except (KeyboardInterrupt, *AWS_ERRORS):
+        arguments = f"{session.arguments} {arn.rpartition('/')[2]}"
+        click.echo(
+            f"it goes on: `shoal status {arguments}`; to end it: `shoal stop {arguments}`", err=True
+        )
+        raise
+    keep_page(session, arn)
+    follower.raise_unless_succeeded(execution)
+    click.echo(f"execution {execution.id} succeeded")
+    _print_result(session, execution)
+
+
+def keep_page(session: Session, arn: str) -> None:
+    """Keep the page of a run that has ended; where that fails, say so and go on."""
+    try:
+        place = session.place
+        click.echo(f"page: {keep(place, with_others(place, arn), session.workspace.root)}")
+    except (ShoalError, *AWS_ERRORS) as error:
+        click.echo(f"the page of the run is not kept: {refusal(error)}", err=True)
+    except Exception as bug:  # noqa: BLE001 (the outcome is the run's, whatever its log holds)
+        reason = one_line(f"{type(bug).__name__}: {bug}")
+        click.echo(f"the page of the run is not kept: {reason}", err=True)
+
+
+def _print_result(session: Session, execution: Execution) -> None:
+    """Print what was measured and registered, and what to do next."""
+    for gate in gates_of(session.target, execution):
+        click.echo(one_line(f"gate: {gate}"))
+    commands = [f"shoal report {session.arguments} {execution.id} -o run.html"]
+    try:
+        package = model_package_of(session.target, execution)
+    except AWS_ERRORS as error:  # deleted, or not to be read by these credentials
+        click.echo(f"model package: {refusal(error)}")
+        package = None
+    if package:
+        version = version_of(package.arn)
+        click.echo(f"model package version {version} is {package.approval_status}")
+        if package.approval_status != APPROVED:
+            commands.insert(0, f"shoal approve {session.arguments} {version}")
+    click.echo("\n  ".join(("next:", *commands)))
+
+
+def print_execution(console: Console, execution: Execution) -> None:
+    """Print the execution and its steps, with the reasons of failures as text: jobs write them."""
+    reason = one_line(execution.failure_reason)
+    console.print(
+        f"execution {execution.id}: {execution.status}{': ' if reason else ''}{reason}",
+        markup=False,
+    )
+    table = Table("step", "type", "status", "seconds", box=None)
+    for step in execution.steps:
+        seconds = step.seconds()
+        table.add_row(
+            step.name,
+            step.type,
+            step.status,
+            "" if seconds is None else f"{seconds:.1f}",
+        )
+    console.print(table)
+    # Not in the table: a column would cut a long one before the cause.
+    for step in execution.steps:
+        if step.failure_reason:
+            reason = one_line(step.failure_reason)
+            console.print(f"{step.name}: {reason}", markup=False, highlight=False)

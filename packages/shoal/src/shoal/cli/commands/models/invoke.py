@@ -1,0 +1,77 @@
+"""`shoal invoke`: send one request to an endpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shoal.cli.options import session_command
+from shoal.errors import UsageError
+from shoal.settings.loading.workload import load_workload, workload_folder
+from shoal.verbs import invoke
+from shoal.verbs.workspace import Session
+
+_TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/x-npy"}
+
+
+@click.command("invoke")
+@session_command
+@click.option(
+    "--body",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Which file to send, as it is; by default the first request of the workload's smoke test.",
+)
+@click.option(
+    "--content-type",
+    metavar="TYPE",
+    help="Media type of the file; by default what .json, .csv and .npy mean.",
+)
+@click.option(
+    "--accept",
+    default="application/json",
+    show_default=True,
+    metavar="TYPE",
+    help="Media type of the answer, which is printed as it is.",
+)
+@click.option(
+    "--endpoint",
+    metavar="NAME",
+    help="Which endpoint to ask; by default the newest of an execution, else the serving one.",
+)
+@click.option(
+    "--stream",
+    is_flag=True,
+    help="Print the answer while it arrives; the model must send it in parts.",
+)
+def invoke_endpoint(
+    session: Session,
+    body: Path | None,
+    content_type: str | None,
+    accept: str,
+    endpoint: str | None,
+    stream: bool,
+) -> None:
+    """Send a file to a running endpoint and print its answer."""
+    if session.environment.endpoint is None and endpoint is None:
+        raise UsageError(
+            f"{session.environment.title} only trains: `endpoint` is none, so nothing answers"
+        )
+    name = endpoint or invoke.find_endpoint(
+        session.target, f"{session.names.pipeline}-", session.names.serving_endpoint
+    )
+    if body is None:
+        requests = load_workload(session.environment.workload, session.workspace.root).requests
+        if not requests:
+            raise UsageError("give --body FILE: the workload has no request of its own")
+        request = requests[0]
+        body = workload_folder(session.environment.workload, session.workspace.root) / request.body
+        content_type = content_type or request.content_type
+    kind = content_type or _TYPES.get(body.suffix, "application/octet-stream")
+    if stream:
+        for part in invoke.stream(session.target, name, body.read_bytes(), kind, accept):
+            click.echo(part, nl=False)
+        return
+    answer = invoke.send(session.target, name, body.read_bytes(), kind, accept)
+    click.echo(answer, nl=not answer.endswith(b"\n"))

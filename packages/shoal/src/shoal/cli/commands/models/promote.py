@@ -1,0 +1,196 @@
+"""`shoal approve`, `shoal promote`, `shoal release`: a version of the registry becomes a commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from shoal.aws import registry
+from shoal.aws.registry import APPROVED, REJECTED
+from shoal.cli.options import local_option, session_command
+from shoal.cli.release_message import message_of
+from shoal.errors import DisagreementError, NotFoundError, PromotionError, UsageError
+from shoal.settings.loading.loader import environment_names, load_workloads
+from shoal.settings.loading.workload import load_workload, workload_folder
+from shoal.settings.names import Names
+from shoal.settings.sections.smoke_test import Accept
+from shoal.settings.settings import Environment
+from shoal.verbs import invoke
+from shoal.verbs.promote.promotion import Verification
+from shoal.verbs.promote.promotion_path import PromotionStep, package_arn, release_targets
+from shoal.verbs.promote.release_status import Answer, compare
+from shoal.verbs.workspace import Session, Workspace
+
+_MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
+
+
+@click.command()
+@session_command
+@click.argument("package", metavar="[PACKAGE]", required=False)
+@click.option("--comment", help="Why, in your words; the registry keeps it.")
+def approve(session: Session, package: str | None, comment: str | None) -> None:
+    """Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number),
+    by default the newest.
+    """
+    arn = package_arn(session, package) if package else _newest(session)
+    before = registry.describe(session.target, arn)
+    if before.approval == REJECTED and not package:
+        message = (
+            f"the newest version, {before.version}, was rejected by {before.changed_by}; nothing"
+            " was approved"
+        )
+        raise PromotionError(
+            f"{message}; to approve it all the same, name it: `shoal approve {session.arguments}"
+            f" {before.version}`"
+        )
+    if before.approval == APPROVED:
+        click.echo(f"approved already: {arn}, by {before.changed_by}")
+        return
+    after = registry.approve(session.target, arn, comment)
+    click.echo(f"approved: {after.arn}, by {after.changed_by}")
+
+
+@click.command()
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    metavar="ENV",
+    help="The environment that has the model: its registry, or its release.",
+)
+@click.option(
+    "--to", "destination", required=True, metavar="ENV", help="The environment that gets it."
+)
+@click.option(
+    "--workload", metavar="NAME", help="Which one, where the environment that gets it has several."
+)
+@click.option(
+    "--package",
+    metavar="PACKAGE",
+    help="An ARN, or a version's number; by default the newest version that is approved.",
+)
+@click.option(
+    "--pr",
+    "as_pull_request",
+    is_flag=True,
+    help="Print the text of the pull request, its title first, and nothing else.",
+)
+@click.option("--push", "remote", metavar="REMOTE", help="Push the branch to REMOTE.")
+@local_option
+@click.pass_obj
+def promote(
+    workspace: Workspace,
+    source: str,
+    destination: str,
+    workload: str | None,
+    package: str | None,
+    as_pull_request: bool,
+    remote: str | None,
+    local: bool,
+) -> None:
+    """Pin a model that passed in one environment in the file of the next, in a commit on a branch
+    of its own.
+
+    Exit code 3 where nothing is approved that could be promoted.
+    """
+    step = PromotionStep.of(workspace, source, destination, workload)
+    step.repository.require_clean()
+    session = Session(workspace, step.trainer, workspace.reach(step.trainer, local))
+    version = step.package(session, package)
+    if step.is_pinned(version):
+        click.echo(
+            f"{destination} pins {version.arn} already; no commit was made", err=as_pull_request
+        )
+        return
+    pinned = Verification(session.target, session.names, version, step.repository).release(
+        step.source.release if step.is_later else None
+    )
+    message, branch = message_of(pinned, source, destination), step.branch(pinned)
+    commit = step.commit(pinned, message)
+    if remote:
+        step.repository.push(remote, branch)
+    if as_pull_request:
+        click.echo(message)
+    else:
+        click.echo(f"promoted: {pinned.model_package_arn} from {source} to {destination}")
+    click.echo(f"branch {branch}, commit {commit}", err=as_pull_request)
+    if as_pull_request:
+        return
+    merge = "merge it" if remote else f"git push origin {branch}, merge it"
+    click.echo(f"next: {merge}, and deploy {destination}")
+
+
+@click.group()
+def release() -> None:
+    """The models that environments pin."""
+
+
+@release.command()
+@click.argument("environments", metavar="[ENV]...", nargs=-1)
+@click.option(
+    "--invoke", "asks", is_flag=True, help="Ask the endpoint, too, which model it has loaded."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the answers as JSON, nothing else.")
+@local_option
+@click.pass_obj
+def status(
+    workspace: Workspace, environments: tuple[str, ...], asks: bool, as_json: bool, local: bool
+) -> None:
+    """Show what each environment pins, what is deployed and what serves; exit code 1 where they do
+    not agree or nobody could be asked. `shoal diff` and `cdk drift` compare everything else.
+    """
+    rows, disagreeing = [], []
+    for name in environments or environment_names(workspace.root):
+        for view in load_workloads(name, workspace.root):
+            answers = list(_answers(workspace, view, asks, local))
+            of_view = {"environment": view.name, "workload": view.workload}
+            rows += [of_view | asdict(answer) for answer in answers]
+            if not as_json:
+                _print(view, answers)
+            if not all(answer.agrees for answer in answers):
+                disagreeing.append(view.title)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    if disagreeing:
+        raise DisagreementError(f"not in agreement with what they pin: {', '.join(disagreeing)}")
+
+
+def _newest(session: Session) -> str:
+    versions = registry.versions(session.target, session.names.model_package_group)
+    if not versions:
+        raise NotFoundError(
+            f"the registry of {session.title} has no version; train one: `shoal run"
+            f" {session.arguments}`"
+        )
+    return versions[0][0]
+
+
+def _answers(
+    workspace: Workspace, environment: Environment, asks: bool, local: bool
+) -> Iterator[Answer]:
+    targets = release_targets(workspace, environment, local)
+    root, workload = workspace.root, environment.workload
+
+    def ask(endpoint: str) -> Mapping[str, Any]:
+        test = load_workload(workload, root).smoke_test
+        requests = (each for each in (test.requests if test else ()) if each.accept is Accept.JSON)
+        if (request := next(requests, None)) is None:
+            raise UsageError(f"the smoke test of {workload} asks for no JSON, so nothing is asked")
+        return invoke.model_of(
+            targets.serving(), endpoint, request, workload_folder(workload, root)
+        )
+
+    endpoint = Names(environment).serving_endpoint
+    return compare(environment.release, targets, endpoint, ask if asks else None)
+
+
+def _print(environment: Environment, answers: Sequence[Answer]) -> None:
+    pinned = environment.release
+    pin = f"pins {pinned.model_package_arn}" if pinned else "pins no release"
+    click.echo(f"{environment.title}: {pin}")
+    for answer in answers:
+        click.echo(f"  {_MARKS[answer.agrees]}{answer.question}: {answer.message}")

@@ -1,0 +1,119 @@
+"""`shoal runs | report`: what runs came to."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from shoal.cli.options import session_command
+from shoal.page import history
+from shoal.page.kept import keep
+from shoal.page.page import page
+from shoal.settings.parsing.errors import one_line
+from shoal.verbs.mlflow_export import connected
+from shoal.verbs.workspace import Session
+
+_MAX_WIDTH = 500
+
+
+@click.command()
+@session_command
+@click.option("--limit", default=20, show_default=True, metavar="N", help="How many, newest first.")
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+def runs(session: Session, limit: int, as_json: bool) -> None:
+    """List the runs of ENV's pipeline: what each measured, took and cost.
+
+    Of the parameters only those that differ among these runs are shown; `--json` has them all.
+    """
+    rows = [history.row_of(each) for each in history.runs(session.place, limit)]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        click.echo(f"no runs yet; start one with `shoal run {session.arguments}`")
+        return
+    metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+    parameters = history.differing_parameters(rows)
+    heads = ("run", "status", "started", "took", *metrics, "gate")
+    table = Table(*heads, "version", "commit", "cost", *map(escape, parameters), box=None)
+    for row in rows:
+        values = (_number(row["metrics"].get(name)) for name in metrics)
+        table.add_row(
+            row["run"],
+            row["status"],
+            datetime.fromisoformat(row["started_at"]).astimezone().strftime("%Y-%m-%d %H:%M"),
+            f"{row['seconds']:,.0f} s",
+            *values,
+            history.gate_of(row),
+            _number(row["version"]),
+            history.short(row["commit"]),
+            "unknown" if row["usd"] is None else f"${row['usd']:,.4f}",
+            *(escape(one_line(of_runs[row["run"]])) for of_runs in parameters.values()),
+        )
+    _print(table)
+    if session.target.is_local:
+        click.echo("costs are list prices for the seconds that this machine took")
+
+
+@click.command()
+@session_command
+@click.argument("run")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("run.html"),
+    show_default=True,
+    metavar="FILE",
+    help="Where the page goes; a name that ends in .json gets the data without the page.",
+)
+@click.option("--keep", "is_kept", is_flag=True, help="Put it into the artifact bucket, too.")
+@click.option(
+    "--mlflow",
+    "uri",
+    metavar="URI",
+    help="Write RUN, or `all`, to MLflow instead: a server's address, or an ARN of SageMaker's.",
+)
+def report(session: Session, run: str, output: Path, is_kept: bool, uri: str | None) -> None:
+    """Write the page of RUN (an ARN, an id, or `latest`): one file that needs no network."""
+    if uri:
+        _export(session, run, uri)
+        return
+    arn = session.pipeline.find(run)
+    is_page = output.suffix != ".json"
+    record = (history.with_others if is_page or is_kept else history.whole)(session.place, arn)
+    text = page(record, session.workspace.root) if is_page else history.json_of(record)
+    output.write_text(text, encoding="utf-8")
+    click.echo(f"{output}: run {record['run']['id']}, {record['run']['status']}")
+    if is_kept:
+        click.echo(f"kept: {keep(session.place, record, session.workspace.root)}")
+
+
+def _export(session: Session, run: str, uri: str) -> None:
+    """Write a run, or all of them, to MLflow; one that is there already is brought up to date."""
+    arns = (
+        [str(each["PipelineExecutionArn"]) for each in session.pipeline.executions()][::-1]
+        if run == "all"
+        else [session.pipeline.find(run)]
+    )
+    with connected(session, uri) as mlflow:
+        for arn in arns:
+            click.echo(f"run {arn.rpartition('/')[2]}: {mlflow.export(session, arn)}")
+
+
+def _print(table: Table) -> None:
+    """Print a table whole: a narrow terminal wraps its lines, and no value is cut."""
+    console = Console()
+    whole = console.measure(table, options=console.options.update(width=_MAX_WIDTH)).maximum
+    Console(width=max(console.width, whole)).print(table, soft_wrap=True)
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,94 @@
+"""`shoal schedule list|pause|resume`: the live schedules of an environment, next to its file."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from shoal.cli.options import session_command
+from shoal.settings.loading.loader import environment_file
+from shoal.verbs.destroy.schedules import LiveSchedule, Schedules
+from shoal.verbs.workspace import Session
+
+_name = click.argument("name")
+
+
+@click.group()
+def schedule() -> None:
+    """When the pipeline of an environment starts by itself."""
+
+
+@schedule.command("list")
+@session_command
+def show(session: Session) -> None:
+    """Show the deployed schedules of ENV, and where they differ from its file."""
+    schedules = Schedules(session.target, session.names).all()
+    if not schedules:
+        click.echo(
+            "no schedules are deployed; write some in"
+            f" {environment_file(session.environment.name)}, section `schedules`, and deploy"
+        )
+        return
+    table = Table("schedule", "expression", "time zone", "live", "file", box=None)
+    for each in schedules:
+        table.add_row(
+            each.name,
+            each.expression,
+            each.time_zone,
+            _state(each.paused),
+            _state(each.paused_in_file),
+        )
+    Console(soft_wrap=True).print(table)
+    _warn(session, [each for each in schedules if each.differs])
+    for each in schedules:
+        if each.is_silent:
+            click.echo(
+                f"{each.name}: it is active, and its alarm tells nobody; run `shoal schedule resume"
+                f" {session.arguments} {each.name}`"
+            )
+
+
+@schedule.command()
+@session_command
+@_name
+def pause(session: Session, name: str) -> None:
+    """Let the schedule NAME of ENV start nothing until it is resumed. What runs goes on."""
+    _change(session, name, True)
+
+
+@schedule.command()
+@session_command
+@_name
+def resume(session: Session, name: str) -> None:
+    """Let the schedule NAME of ENV start executions again, from its next time on."""
+    _change(session, name, False)
+
+
+def _change(session: Session, name: str, paused: bool) -> None:
+    schedule = Schedules(session.target, session.names).set_paused(name, paused)
+    click.echo(f"schedule {name}: {_state(schedule.paused)}")
+    _warn(session, [schedule] if schedule.differs else [])
+
+
+def _warn(session: Session, differing: list[LiveSchedule]) -> None:
+    """Say where live schedules differ from the file.
+
+    CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what changed
+    outside it.
+    """
+    for each in differing:
+        file = environment_file(session.environment.name)
+        says = (
+            f"says `paused: {'true' if each.paused_in_file else 'false'}`"
+            if each.paused_in_file is not None
+            else "has no such schedule"
+        )
+        click.echo(
+            f"{each.name}: live it is {_state(each.paused)}, and {file} {says}; a deployment leaves"
+            " it so until its lines there change"
+        )
+
+
+def _state(paused: bool | None) -> str:
+    return {True: "paused", False: "active", None: "-"}[paused]

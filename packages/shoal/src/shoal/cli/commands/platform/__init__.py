@@ -1,0 +1,1 @@
+"""Commands about an environment: plan, deploy, look, delete."""

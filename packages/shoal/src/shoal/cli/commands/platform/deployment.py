@@ -1,0 +1,169 @@
+"""`shoal synth | deploy | diff`: an environment's stacks, with the CDK CLI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from shoal.aws import inventory, serving
+from shoal.aws.deployed_stack import status_of_stack
+from shoal.cli.live_view import LiveView
+from shoal.cli.options import whole_command
+from shoal.cli.plain_view import PlainView
+from shoal.cli.view import open_view
+from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, refusal
+from shoal.settings.loading.loader import environment_file, load_workloads, places
+from shoal.settings.sections.serving import timeout_s
+from shoal.verbs.doctor.image import built_image
+from shoal.verbs.doctor.network_check import require_fit
+from shoal.verbs.flow import phase
+from shoal.verbs.workspace import Session, Workspace
+
+
+@click.command()
+@click.argument("environment", metavar="[ENV]", required=False)
+@click.pass_obj
+def synth(workspace: Workspace, environment: str | None) -> None:
+    """Write the CloudFormation templates of ENV, or of every environment, to cdk.out.
+
+    Needs no network and no credentials.
+    """
+    if environment:
+        load_workloads(environment, workspace.root)
+    assembly, folder = workspace.root / "cdk.out", workspace.root / ".shoal" / "cdk"
+    with open_view() as view, phase("synth", view):
+        workspace.cdk(assembly, folder, folder / "tmp", view).synth(environment)
+    click.echo(f"written: {assembly}")
+
+
+@click.command()
+@whole_command
+def deploy(session: Session) -> None:
+    """Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI; with WORKLOAD
+    its own, and what they need.
+    """
+    for each in session.each:
+        if image := built_image(each.environment, each.target, session.workspace.root):
+            image.require(each.arguments)
+    if notice := require_fit(
+        session.target,
+        session.environment,
+        places(session.environment.name, session.workspace.root),
+    ):
+        click.echo(notice, err=True)
+    with deploying(session) as view:
+        cdk = session.prepared(view)
+        with phase(f"deploy {session.title} to {session.target.description}", view):
+            session.stacks(view).settle()
+            patience_s = sum(map(_rollout_s, session.each))
+            cdk.deploy(session.target, session.environment.name, session.stack_pattern, patience_s)
+    for each in session.each:
+        click.echo(f"deployed: pipeline {each.names.pipeline}")
+        report_serving(each)
+    _report_unlisted(session)
+
+
+def _report_unlisted(session: Session) -> None:
+    """Print the workloads that left the file: the CLI deletes no stack that left the checkout."""
+    if not session.environment.workloads:
+        return
+    deployed = inventory.deployed_workloads(session.target, session.names)
+    for workload in sorted({*deployed} - {*session.environment.workloads}):
+        click.echo(
+            f"{environment_file(session.environment.name)} has no workload {workload}, but its"
+            " stacks are there and cost money until"
+            f" `shoal destroy {session.environment.name} {workload}{session.flag}` deletes them",
+            err=True,
+        )
+
+
+@contextmanager
+def deploying(session: Session) -> Iterator[LiveView | PlainView]:
+    """Yield the view of a deployment; what goes on without it is said below the view, which
+    overwrites what is printed while it is drawn.
+    """
+    with reporting_unfinished_work(session), open_view() as view:
+        yield view
+
+
+@contextmanager
+def reporting_unfinished_work(session: Session) -> Iterator[None]:
+    """Report what CloudFormation goes on doing after an interruption or a deadline.
+
+    Then only the CLI has ended: CloudFormation ends what it has begun.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, CommandError) as error:
+        if not isinstance(error, CommandError) or error.exit_code is None:  # the CLI's deadline
+            _report_unfinished_work(session)
+        raise
+
+
+def _report_unfinished_work(session: Session) -> None:
+    try:
+        busy = session.stacks(lambda _: None).busy()
+    except AWS_ERRORS as error:
+        click.echo(f"whether CloudFormation goes on is not known: {refusal(error)}", err=True)
+        return
+    for stack, status in busy.items():
+        # CancelUpdateStack takes stacks in this state only (CloudFormation API reference);
+        # shoal-local has none.
+        undo = f"; `aws cloudformation cancel-update-stack --stack-name {stack}` takes it back"
+        can_be_undone = status == "UPDATE_IN_PROGRESS" and not session.target.is_local
+        click.echo(
+            f"CloudFormation goes on: stack {stack} is {status}{undo if can_be_undone else ''}",
+            err=True,
+        )
+    click.echo(
+        f"to go on here: `shoal deploy {session.arguments}`, which waits for such stacks, and"
+        " deploys what is not deployed",
+        err=True,
+    )
+
+
+def _rollout_s(session: Session) -> float:
+    """Return the extra time for a deployment that moves traffic to a release, and back again."""
+    settings = session.environment.serving
+    return 2.0 * timeout_s(settings) if settings and session.environment.serves else 0.0
+
+
+def report_serving(session: Session) -> None:
+    """Print the endpoint, and the stack of a release that is no longer pinned.
+
+    The CLI deletes no stack that has left the checkout.
+    """
+    if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
+        click.echo(f"serving: {endpoint}")
+    stack = session.names.stack("serving")
+    if not session.environment.serves and (status := status_of_stack(session.target, stack)):
+        reason = "has no section `serving`" if session.environment.release else "pins no release"
+        verb = f"`shoal destroy {session.arguments} --serving`"
+        consequence = (
+            f"but the stack {stack} is there ({status}) and costs money until {verb} deletes it"
+        )
+        click.echo(f"{session.title} {reason}, {consequence}", err=True)
+
+
+@click.command()
+@whole_command
+def diff(session: Session) -> None:
+    """Compare ENV as the checkout describes it with what is deployed; exit code 1 if they
+    differ.
+    """
+    environment = session.environment.name
+    with open_view() as view:
+        cdk = session.cdk(view)
+        with phase(f"synth {environment}", view):
+            cdk.synth(environment)
+        with phase(f"diff {session.title} with {session.target.description}", view):
+            differences = cdk.diff(session.target, environment, session.stack_pattern)
+    if differences:
+        click.echo(differences)
+        raise DisagreementError(
+            f"{session.title} differs from what is deployed; `shoal deploy {session.arguments}`"
+            " changes that"
+        )
+    click.echo("no differences")

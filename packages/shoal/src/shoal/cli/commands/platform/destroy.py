@@ -1,0 +1,117 @@
+"""`shoal destroy`: take one environment down, or only what serves its release."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+
+from shoal.aws import inventory
+from shoal.cli.commands.platform.sweep import sweep_whole
+from shoal.cli.options import environment_argument, local_option
+from shoal.cli.view import open_view
+from shoal.settings.loading.loader import workloads_of
+from shoal.verbs.flow import phase
+from shoal.verbs.workspace import Session, Workspace
+
+
+@click.command()
+@environment_argument
+@local_option
+@click.option(
+    "--serving",
+    "only_serving",
+    is_flag=True,
+    help="Delete only what serves a release; where `protect: true`, if none is pinned.",
+)
+@click.option(
+    "--leftovers",
+    "only_leftovers",
+    is_flag=True,
+    help="Delete only what executions left for longer than `endpoint.ttl_minutes`, now.",
+)
+@click.option("--dry-run", is_flag=True, help="With --leftovers: say what would be deleted.")
+@click.pass_obj
+def destroy(
+    workspace: Workspace,
+    environment: str,
+    workload: str | None,
+    local: bool,
+    only_serving: bool,
+    only_leftovers: bool,
+    dry_run: bool,
+) -> None:
+    """Stop what runs in ENV, remove what executions left, and delete the stacks; with WORKLOAD only
+    what is its own, also of one that left the file.
+
+    Refused where `protect: true`, and for a WORKLOAD that left the file while its stacks have
+    termination protection. Who serves a model of ENV has its own copy.
+    """
+    if only_leftovers and only_serving:
+        raise click.UsageError("--serving and --leftovers exclude each other")
+    if dry_run and not only_leftovers:
+        raise click.UsageError("--dry-run goes with --leftovers")
+    if only_leftovers:
+        sweep_whole(workspace.open_whole(environment, local, workload), dry_run=dry_run)
+        return
+    if only_serving:
+        _destroy_serving(workspace.open(environment, local, workload))
+        return
+    session = _open(workspace, environment, workload, local)
+    with open_view() as view:
+        cdk, teardown = session.cdk(view), session.teardown(view)
+        teardown.require_allowed()
+        if not session.names.is_one_of_several:
+            with phase(f"synth {environment}", view):
+                cdk.synth(environment)
+        with phase(f"destroy {session.title} in {session.target.description}", view):
+            destroyed = teardown.destroy(cdk)
+    for line in destroyed.kept:
+        click.echo(f"kept on purpose: {line}")
+    destroyed.raise_if_left()
+    nothing = "nothing else" if destroyed.retained else "nothing"
+    click.echo(f"destroyed: {nothing} named {', '.join(_prefixes(session))} is left")
+    if session.names.is_one_of_several:
+        click.echo(f"left: everything else of {environment}, which its other workloads use")
+
+
+def _open(workspace: Workspace, environment: str, workload: str | None, local: bool) -> Session:
+    """Return the environment, or one workload of it: in its file, or deployed and in it no more."""
+    if workload is None or workload in workloads_of(environment, workspace.root):
+        return workspace.open_whole(environment, local, workload)
+    whole = workspace.open_whole(environment, local)
+    if workload in inventory.deployed_workloads(whole.target, whole.names):
+        names = inventory.names_of(whole.names, workload)
+        return replace(whole, environment=names.environment, views=())
+    return workspace.open(environment, local, workload)  # says which there are
+
+
+def _prefixes(session: Session) -> tuple[str, ...]:
+    names = [session.names, *(each.names for each in session.each)]
+    return tuple(dict.fromkeys(each.prefix for each in names))
+
+
+def _destroy_serving(session: Session) -> None:
+    stack, where = session.names.stack("serving"), session.target.description
+    with open_view() as view:
+        removal = session.serving_removal(view)
+        removal.require_allowed()
+        with phase(f"destroy what serves {session.title} in {where}", view):
+            kept = removal.remove()
+            removal.require_no_endpoint()
+    if kept is None:
+        click.echo(f"there is no stack {stack} in {where}: nothing was destroyed")
+        return
+    click.echo(
+        f"destroyed: stack {stack} with the endpoint {session.names.serving_endpoint}, its scaling,"
+        " alarms, configuration and model"
+    )
+    for line in (
+        *kept,
+        f"everything else of {session.title}: its other stacks, its data, its registry",
+    ):
+        click.echo(f"left: {line}")
+    if session.environment.serves:
+        click.echo(
+            f"its file still pins a release: `shoal deploy {session.arguments}` serves it again"
+        )

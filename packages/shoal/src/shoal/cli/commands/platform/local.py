@@ -1,0 +1,169 @@
+"""`shoal local up | down | status`: shoal-local in the background, one per checkout."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import click
+
+from shoal.aws.target import local_access_key, loopback_variables
+from shoal.errors import UsageError
+from shoal.settings.loading.loader import load_workloads
+from shoal.settings.settings import Environment
+from shoal.verbs.local_server import RunningServer
+from shoal.verbs.workspace import Workspace
+
+
+@click.group()
+def local() -> None:
+    """AWS on this machine: the emulator."""
+
+
+@local.command()
+@click.argument("names", metavar="[ENV]...", nargs=-1)
+@click.option(
+    "--enforce-iam",
+    is_flag=True,
+    help="Refuse what the policies of a caller's role do not allow, as AWS does.",
+)
+@click.option(
+    "--hosting-speed",
+    type=click.FloatRange(1, 3600),
+    help="60 makes a minute of waiting and baking of a deployment to an endpoint a second.",
+)
+@click.pass_obj
+def up(
+    workspace: Workspace,
+    names: tuple[str, ...],
+    enforce_iam: bool,
+    hosting_speed: float | None,
+) -> None:
+    """Start the emulator in the background, as the accounts and the region of each ENV (dev), with
+    their `local.images`.
+    """
+    environments = [load_workloads(name, workspace.root)[0] for name in names or ("dev",)]
+    accounts = tuple(dict.fromkeys(each.account for each in environments))
+    region = _one_region(environments)
+    running = workspace.local_server.find()
+    if running is None:
+        running = workspace.local_server.start(
+            accounts[0],
+            region,
+            _images(environments),
+            enforce_iam=enforce_iam,
+            hosting_speed=hosting_speed or 1.0,
+            other_accounts=accounts[1:],
+        )
+        click.echo(f"started: {_description(running)}")
+    else:
+        _require_fit(running, environments, enforce_iam, hosting_speed)
+        click.echo(f"running already: {_description(running)}")
+    if running.notice:
+        click.echo(running.notice)
+    click.echo("for the aws CLI and your own boto3 code:")
+    variables = loopback_variables(running.endpoint, accounts[0], running.secret) | {
+        "AWS_DEFAULT_REGION": running.region
+    }
+    for name in (
+        "AWS_ENDPOINT_URL",
+        "AWS_ENDPOINT_URL_S3",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_DEFAULT_REGION",
+    ):
+        click.echo(f"  export {name}={shlex.quote(variables[name])}")
+    for account in accounts[1:]:
+        users = ", ".join(each.name for each in environments if each.account == account)
+        click.echo(f"for {users} instead: export AWS_ACCESS_KEY_ID={local_access_key(account)}")
+
+
+def _one_region(environments: Sequence[Environment]) -> str:
+    """Return the region that all of them have.
+
+    Raises UsageError if they have several: one server plays one region.
+    """
+    regions = {each.region: each.name for each in environments}
+    if len(regions) > 1:
+        which = ", ".join(f"{each.name} is for {each.region}" for each in environments)
+        raise UsageError(f"one emulator plays one region: {which}; name environments of one region")
+    return environments[0].region
+
+
+def _images(environments: Sequence[Environment]) -> dict[str, str]:
+    """Return runtimes by patterns of images.
+
+    Raises UsageError where two environments use the same pattern for different runtimes.
+    """
+    images: dict[str, str] = {}
+    for environment in environments:
+        for pattern, runtime in environment.local.images.items():
+            if images.setdefault(pattern, runtime) != runtime:
+                raise UsageError(
+                    f"`local.images` of {environment.name} says {runtime} for {pattern}, another"
+                    f" environment {images[pattern]}"
+                )
+    return images
+
+
+def _require_fit(
+    running: RunningServer,
+    environments: Sequence[Environment],
+    enforce_iam: bool,
+    hosting_speed: float | None,
+) -> None:
+    """Raise UsageError when the running server lacks an account, a region or an option of the
+    request.
+    """
+    names = " ".join(each.name for each in environments)
+    unplayed = [
+        each.name
+        for each in environments
+        if each.account not in running.accounts or each.region != running.region
+    ]
+    if unplayed:
+        message = f"the emulator plays {running.description}, not what {', '.join(unplayed)} is for"
+        raise UsageError(f"{message}; run `shoal local down`, then `shoal local up {names}`")
+    if enforce_iam and not running.enforces_iam:
+        raise UsageError(
+            "the emulator runs without --enforce-iam; run `shoal local down`, then `shoal local up"
+            " --enforce-iam`"
+        )
+    if hosting_speed not in {None, running.hosting_speed}:
+        raise UsageError(
+            f"the emulator runs with --hosting-speed {running.hosting_speed:g}; "
+            f"run `shoal local down`, then `shoal local up --hosting-speed {hosting_speed:g}`"
+        )
+
+
+@local.command()
+@click.pass_obj
+def down(workspace: Workspace) -> None:
+    """Stop the emulator and everything it runs, and remove its state."""
+    local_server = workspace.local_server
+    if not local_server.state.exists():
+        click.echo("no emulator is running")
+        return
+    local_server.shut_down()
+    click.echo("stopped; its processes, port and files are gone")
+
+
+@local.command()
+@click.pass_obj
+def status(workspace: Workspace) -> None:
+    """Say whether the emulator runs, and where. Exit code 1 if it does not."""
+    running = workspace.local_server.find()
+    if running is None:
+        click.echo("no emulator is running; start one with `shoal local up`")
+        raise click.exceptions.Exit(1)
+    click.echo(f"running: {_description(running)}")
+
+
+def _description(running: RunningServer) -> str:
+    enforcing = ", policies enforced" if running.enforces_iam else ""
+    faster = (
+        f", deployments to endpoints {running.hosting_speed:g} times as fast"
+        if running.hosting_speed != 1
+        else ""
+    )
+    return f"{running.endpoint} (process {running.pid}), {running.description}{enforcing}{faster}"

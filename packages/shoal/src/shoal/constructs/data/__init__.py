@@ -1,0 +1,1 @@
+"""Key, buckets, file system, and the place of sealed models."""

@@ -1,0 +1,201 @@
+"""An FSx for Lustre file system that shows the datasets of the data bucket.
+
+It uses L1 resources. The L2 construct has no data repository association, leaves SCRATCH_2 at
+Lustre 2.10 (which can have none), and accepts a PERSISTENT_2 file system without throughput.
+`shoal.settings.sections.file_system` checks which combinations exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_fsx as fsx
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from shoal.constructs.roles.guard_rails import Place
+from shoal.settings.names import Names
+from shoal.settings.sections.file_system import DATASETS_PATH, DeploymentType, FileSystem
+
+LUSTRE_VERSION = "2.15"
+# Lustre user guide, "File system access control with Amazon VPC": between the servers, and between
+# them and clients, both ways.
+LUSTRE_PORTS = ((988, 988), (1018, 1023))
+_IMPORTED = ["NEW", "CHANGED", "DELETED"]
+# Never DELETED: cleaning a scratch disk must not delete the data of record.
+_EXPORTED = ["NEW", "CHANGED"]
+
+
+class LustreFileSystem(Construct):
+    """`file_system_id` and `mount_name`.
+
+    It is deleted with its stack: it holds copies of the bucket's objects.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        settings: FileSystem,
+        place: Place,
+    ) -> None:
+        """`place` is where the training nodes are: one subnet, and the clients' security group."""
+        super().__init__(scope, construct_id)
+        self._names, self._settings = names, settings
+        (subnet,) = place.subnets
+        group, rules = self._security_group(place)
+        persistent = settings.deployment_type is DeploymentType.PERSISTENT_2
+        self._resource = fsx.CfnFileSystem(
+            self,
+            "FileSystem",
+            file_system_type="LUSTRE",
+            file_system_type_version=LUSTRE_VERSION,
+            storage_type="SSD",
+            storage_capacity=settings.storage_capacity_gib,
+            subnet_ids=[subnet.subnet_id],
+            security_group_ids=[group.security_group_id],
+            lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
+                deployment_type=settings.deployment_type.value,
+                per_unit_storage_throughput=(
+                    settings.throughput_mbps_per_tib if persistent else None
+                ),
+                data_compression_type="LZ4" if settings.compress else "NONE",
+            ),
+        )
+        self._resource.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
+        # FSx refuses a file system whose security group does not let Lustre's traffic through yet,
+        # and asks only once.
+        self._resource.node.add_dependency(*rules)
+        cdk.Tags.of(self._resource).add("Name", f"{names.prefix}-training-data")
+
+    @property
+    def file_system_id(self) -> str:
+        return self._resource.ref
+
+    @property
+    def mount_name(self) -> str:
+        return self._resource.attr_lustre_mount_name
+
+    def encrypt(self, key: kms.IKey) -> None:
+        """Use `key` for what is stored.
+
+        FSx encrypts scratch file systems with a key of its own, and accepts no other.
+        """
+        if self._settings.deployment_type is DeploymentType.PERSISTENT_2:
+            self._resource.kms_key_id = key.key_arn
+
+    def show_datasets(self, key: kms.Key) -> None:
+        """Let the file system show the data bucket's prefix `datasets/`; `key` encrypts the
+        bucket's objects.
+        """
+        bucket = self._names.bucket("data")
+        key.add_to_resource_policy(_use_through_s3(self._names, bucket))
+        export = (
+            fsx.CfnDataRepositoryAssociation.AutoExportPolicyProperty(events=_EXPORTED)
+            if self._settings.export_changes
+            else None
+        )
+        association = fsx.CfnDataRepositoryAssociation(
+            self,
+            "Datasets",
+            file_system_id=self._resource.ref,
+            file_system_path=DATASETS_PATH,
+            data_repository_path=f"s3://{bucket}{DATASETS_PATH}/",
+            batch_import_meta_data_on_create=True,
+            s3=fsx.CfnDataRepositoryAssociation.S3Property(
+                auto_import_policy=fsx.CfnDataRepositoryAssociation.AutoImportPolicyProperty(
+                    events=_IMPORTED
+                ),
+                auto_export_policy=export,
+            ),
+        )
+        association.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
+
+    def _security_group(self, place: Place) -> tuple[ec2.SecurityGroup, list[Construct]]:
+        """Return the servers' group and all rules.
+
+        Rules on the clients' group are resources of this stack too: they come and go with it.
+        """
+        (clients,) = place.security_groups
+        servers = ec2.SecurityGroup(
+            self,
+            "Servers",
+            vpc=place.vpc,
+            allow_all_outbound=False,
+            description="Lustre servers: each other and the training nodes",
+        )
+        rules = _rules(servers.security_group_id, clients.security_group_id)
+        return servers, [resource for rule in rules for resource in _add(self, *rule)]
+
+
+def _rules(servers: str, clients: str) -> Iterator[tuple[str, str, str]]:
+    """Yield a name, the group that has the rule, and its peer."""
+    yield "BetweenServers", servers, servers
+    yield "ServersWithClients", servers, clients
+    yield "ClientsWithServers", clients, servers
+
+
+def _add(scope: Construct, name: str, group_id: str, peer_id: str) -> Iterator[Construct]:
+    """Let the group reach its peer, and be reached from it, on Lustre's ports; yields the rules."""
+    for first, last in LUSTRE_PORTS:
+        yield ec2.CfnSecurityGroupIngress(
+            scope,
+            f"{name}In{first}",
+            description="Lustre",
+            group_id=group_id,
+            source_security_group_id=peer_id,
+            ip_protocol="tcp",
+            from_port=first,
+            to_port=last,
+        )
+        yield ec2.CfnSecurityGroupEgress(
+            scope,
+            f"{name}Out{first}",
+            description="Lustre",
+            group_id=group_id,
+            destination_security_group_id=peer_id,
+            ip_protocol="tcp",
+            from_port=first,
+            to_port=last,
+        )
+
+
+def _use_through_s3(names: Names, bucket: str) -> iam.PolicyStatement:
+    """Let the role that FSx creates for each file system use the key for this bucket's objects.
+
+    The role's name ends in the file system's id, which is not known before, and a principal cannot
+    have a wildcard: hence the condition. Source: Lustre user guide, "Working with server-side
+    encrypted Amazon S3 buckets".
+    """
+    environment = names.environment
+    role = "role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_fs-*"  # noqa: E501
+    return iam.PolicyStatement(
+        sid="FileSystemsThroughS3",
+        principals=[iam.AnyPrincipal()],
+        actions=[
+            "kms:Decrypt",
+            "kms:DescribeKey",
+            "kms:Encrypt",
+            "kms:GenerateDataKey*",
+            "kms:ReEncrypt*",
+        ],
+        resources=["*"],
+        conditions={
+            "StringEquals": {
+                "kms:CallerAccount": environment.account,
+                "kms:ViaService": f"s3.{environment.region}.amazonaws.com",
+            },
+            "StringLike": {
+                "kms:EncryptionContext:aws:s3:arn": [
+                    f"arn:aws:s3:::{bucket}",
+                    f"arn:aws:s3:::{bucket}/*",
+                ]
+            },
+            "ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{environment.account}:{role}"},
+        },
+    )

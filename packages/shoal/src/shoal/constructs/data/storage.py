@@ -1,0 +1,136 @@
+"""The customer-managed key and the data, artifact and log buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import aws_cdk as cdk
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from shoal.constructs.data.data_key import DataKey
+from shoal.constructs.data.seal import sealing_statements
+from shoal.constructs.roles.consumer_access import bucket_statements
+from shoal.constructs.roles.removal_policy import removal_policy
+from shoal.settings.loading.consumers import Consumer
+from shoal.settings.names import CANDIDATES, RUNS, Names
+
+# Server access logging cannot write to a bucket encrypted with a customer's key (S3 user guide,
+# "Enabling server access logging").
+_LOG_ENCRYPTION = s3.BucketEncryption.S3_MANAGED
+
+
+class Storage(Construct):
+    """`key`, `data`, `artifacts` and `logs`.
+
+    They stay when the stack of a protected environment is deleted; otherwise they are deleted with
+    it.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        consumers: Sequence[Consumer] = (),
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._names = names
+        protect = names.environment.protect
+        self._removal = removal_policy(protect)
+        self.key = DataKey(self, "Key", names=names, consumers=consumers)
+        self.logs = self._log_bucket()
+        self.data = self._bucket("data", [_clean_up(after_days=90)])
+        # Always: CloudFormation writes a bucket's notifications whole, so a later change would take
+        # away those of FSx for Lustre (github.com/aws/aws-cdk/issues/29653; read).
+        _enable_events(self.data)
+        self.artifacts = self._bucket(
+            "artifacts",
+            [
+                _clean_up(after_days=30),
+                _expire("checkpoints/", days=30),
+                _expire(f"{CANDIDATES}/", days=1),
+                # A run's page holds lines of its log.
+                _expire(f"{RUNS}/", days=names.environment.observability.log_retention_days),
+            ],
+        )
+        for statement in (*sealing_statements(names.every), *bucket_statements(names, consumers)):
+            self.artifacts.add_to_resource_policy(statement)
+        self._keep_policies()
+
+    def _keep_policies(self) -> None:
+        """Keep the policies of buckets that outlive their stack: closed to requests without TLS,
+        open to the log service.
+        """
+        for bucket in (self.logs, self.data, self.artifacts):
+            if bucket.policy:
+                bucket.policy.apply_removal_policy(self._removal)
+
+    def _log_bucket(self) -> s3.Bucket:
+        return s3.Bucket(
+            self,
+            "Logs",
+            bucket_name=self._names.bucket("logs"),
+            encryption=_LOG_ENCRYPTION,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            versioned=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            lifecycle_rules=[_clean_up(after_days=30), _expire("", days=365)],
+            removal_policy=self._removal,
+        )
+
+    def _bucket(self, purpose: str, lifecycle_rules: list[s3.LifecycleRule]) -> s3.Bucket:
+        return s3.Bucket(
+            self,
+            purpose.capitalize(),
+            bucket_name=self._names.bucket(purpose),
+            encryption=s3.BucketEncryption.KMS,
+            encryption_key=self.key,
+            bucket_key_enabled=True,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            versioned=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            server_access_logs_bucket=self.logs,
+            server_access_logs_prefix=f"{purpose}/",
+            lifecycle_rules=lifecycle_rules,
+            removal_policy=self._removal,
+        )
+
+
+def _enable_events(bucket: s3.Bucket) -> None:
+    """Let S3 send EventBridge an event for every object.
+
+    It sets the bucket's own property: the L2 option would bring a function and a role for it.
+    """
+    event_bridge = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
+    resource = bucket.node.default_child
+    if not isinstance(resource, s3.CfnBucket):
+        raise TypeError(f"{bucket.node.path} has no bucket in it")
+    resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+        event_bridge_configuration=event_bridge
+    )
+
+
+def _expire(prefix: str, *, days: int) -> s3.LifecycleRule:
+    return s3.LifecycleRule(
+        id=f"expire-{prefix.rstrip('/') or 'all'}",
+        prefix=prefix or None,
+        expiration=cdk.Duration.days(days),
+    )
+
+
+def _clean_up(*, after_days: int) -> s3.LifecycleRule:
+    """Return a rule that deletes what nobody sees and everybody pays for: old versions, delete
+    markers of objects without versions, parts of broken uploads.
+    """
+    return s3.LifecycleRule(
+        id="clean-up",
+        noncurrent_version_expiration=cdk.Duration.days(after_days),
+        expired_object_delete_marker=True,
+        abort_incomplete_multipart_upload_after=cdk.Duration.days(7),
+    )

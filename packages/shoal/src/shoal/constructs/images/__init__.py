@@ -1,0 +1,1 @@
+"""Repositories and builds of container images."""

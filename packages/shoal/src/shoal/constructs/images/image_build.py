@@ -1,0 +1,211 @@
+"""The CodeBuild project that builds one recipe of `images/`, and its role.
+
+The build leaves the image's URI with its digest in an SSM parameter. The parameter's name contains
+a hash of the recipe: a checkout deploys the image of its own recipe, or CloudFormation does not
+find the parameter and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+from shoal.constructs.roles.actor_role import ActorRole
+from shoal.launch import recipes, tables
+from shoal.settings.names import Names
+
+ACTOR = "image-build"
+_SCRIPT = Path(__file__).with_name("image_build.sh")
+_PULL_ACTIONS = (
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:GetDownloadUrlForLayer",
+)
+_PUSH_ACTIONS = (
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:CompleteLayerUpload",
+    "ecr:InitiateLayerUpload",
+    "ecr:PutImage",
+    "ecr:UploadLayerPart",
+)
+
+
+class ImageBuild(Construct):
+    """`project` builds the recipe `image` of the repository at `root`."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        image: str,
+        root: Path,
+        key: kms.Key,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._names, self._image, self._key = names, image, key
+        self._region = names.environment.region
+        self.parameter = names.image_parameter(
+            image, recipes.content_tag(image, self._region, root)
+        )
+        self._source = assets.Asset(
+            self,
+            "Recipe",
+            path=str(root / recipes.FOLDER / image),
+            exclude=["__pycache__"],
+            display_name=image,
+        )
+        self._log = self._log_group()
+        self.role = self._role()
+        self.project = self._project()
+        self.project.node.add_dependency(self.role)
+
+    def _project(self) -> codebuild.CfnProject:
+        # Privileged mode: docker build needs a Docker daemon, which CodeBuild starts in no other
+        # mode.
+        return codebuild.CfnProject(
+            self,
+            "Project",
+            name=self._names.build_project,
+            description=f"Builds images/{self._image} and publishes its digest in {self.parameter}",
+            service_role=self.role.role_arn,
+            artifacts=codebuild.CfnProject.ArtifactsProperty(type="NO_ARTIFACTS"),
+            environment=codebuild.CfnProject.EnvironmentProperty(
+                type="LINUX_CONTAINER",
+                compute_type="BUILD_GENERAL1_LARGE",
+                image="aws/codebuild/standard:7.0",
+                privileged_mode=True,
+            ),
+            source=codebuild.CfnProject.SourceProperty(
+                type="S3",
+                location=f"{self._source.s3_bucket_name}/{self._source.s3_object_key}",
+                build_spec=self._build_spec(),
+            ),
+            encryption_key=self._key.key_arn,
+            logs_config=codebuild.CfnProject.LogsConfigProperty(
+                cloud_watch_logs=codebuild.CfnProject.CloudWatchLogsConfigProperty(
+                    status="ENABLED", group_name=self._log.log_group_name
+                )
+            ),
+            concurrent_build_limit=1,
+            timeout_in_minutes=120,
+            queued_timeout_in_minutes=60,
+        )
+
+    def _build_spec(self) -> str:
+        spec = {
+            "version": "0.2",
+            "env": {"shell": "bash"},
+            "phases": {"build": {"commands": [self.script()]}},
+        }
+        return json.dumps(spec)
+
+    def script(self) -> str:
+        """Return the build's commands with every value in them: no variable can change one."""
+        uri, tag = self._names.repository_uri(self._image), self.parameter.rpartition("/")[2]
+        arguments = recipes.build_arguments(self._image, self._region)
+        options = [
+            part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")
+        ]
+        lines = _SCRIPT.read_text(encoding="utf-8").splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith("#")).format(
+            repository=self._names.repository(self._image),
+            tag=tag,
+            uri=uri,
+            parameter=self.parameter,
+            registries=shlex.join(sorted({uri.partition("/")[0], *self._base_registries()})),
+            build=shlex.join(
+                [
+                    "docker",
+                    "build",
+                    "--platform",
+                    "linux/amd64",
+                    *options,
+                    "--tag",
+                    f"{uri}:{tag}",
+                    ".",
+                ]
+            ),
+        )
+
+    def _base_registries(self) -> list[str]:
+        """Return the registry to log in to for the image that the recipe extends. An image from
+        Docker Hub needs none.
+        """
+        if recipes.recipe(self._image).base_repository is None:
+            return []
+        return [f"{tables.registry(self._region)}.dkr.ecr.{self._region}.amazonaws.com"]
+
+    def _role(self) -> ActorRole:
+        names = self._names
+        role = ActorRole(
+            self,
+            "Role",
+            names=names,
+            actor=ACTOR,
+            service="codebuild",
+            description=f"Builds images of {names.prefix}.",
+            source=names.arn("codebuild", f"project/{names.build_project}"),
+        )
+        role.allow(
+            "WriteOwnLog",
+            ["logs:CreateLogStream", "logs:PutLogEvents"],
+            on=[names.arn("logs", f"log-group:/aws/codebuild/{names.build_project}:*")],
+            because="The streams of the project's own log group; CodeBuild makes up their names.",
+        )
+        bucket = f"arn:aws:s3:::{self._source.s3_bucket_name}"
+        role.allow(
+            "ReadRecipe",
+            ["s3:GetObject", "s3:GetObjectVersion"],
+            on=[f"{bucket}/{self._source.s3_object_key}"],
+        )
+        role.allow("LocateRecipe", ["s3:GetBucketAcl", "s3:GetBucketLocation"], on=[bucket])
+        role.allow(
+            "LogInToEcr",
+            ["ecr:GetAuthorizationToken"],
+            on=["*"],
+            because="GetAuthorizationToken has no resource type in IAM.",
+        )
+        base = recipes.recipe(self._image).base_repository
+        if base:
+            account = tables.registry(self._region)
+            role.allow(
+                "PullBase",
+                _PULL_ACTIONS,
+                on=[f"arn:aws:ecr:{self._region}:{account}:repository/{base}"],
+            )
+        role.allow(
+            "PushImage",
+            _PUSH_ACTIONS,
+            on=[names.arn("ecr", f"repository/{names.repository(self._image)}")],
+        )
+        role.allow(
+            "PublishDigest",
+            ["ssm:PutParameter"],
+            on=[names.arn("ssm", f"parameter{self.parameter}")],
+        )
+        role.allow(
+            "UseKey",
+            ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"],
+            on=[self._key.key_arn],
+        )
+        return role
+
+    def _log_group(self) -> logs.LogGroup:
+        return logs.LogGroup(
+            self,
+            "Log",
+            log_group_name=f"/aws/codebuild/{self._names.build_project}",
+            retention=logs.RetentionDays.THREE_MONTHS,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )

@@ -1,0 +1,100 @@
+"""The ECR repository of a recipe's images, which only the image build may push to, and its key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from shoal.constructs.data.data_key import ADMINISTRATION
+from shoal.constructs.roles.removal_policy import removal_policy
+from shoal.settings.names import Names
+
+KEPT_IMAGES = 100
+"""Far more than the recipe changes while one image is deployed: ECR does not know which one is."""
+_PUSH_ACTIONS = (
+    "ecr:CompleteLayerUpload",
+    "ecr:InitiateLayerUpload",
+    "ecr:PutImage",
+    "ecr:UploadLayerPart",
+)
+
+
+class ImageRepository(Construct):
+    """`repository` and `key`. Tags never move; every pushed image is scanned."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, image: str, builder: str
+    ) -> None:
+        """`builder` is the ARN of the role that may push."""
+        super().__init__(scope, construct_id)
+        protect = names.environment.protect
+        removal = removal_policy(protect)
+        self.key = kms.Key(
+            self,
+            "Key",
+            alias=f"alias/{names.prefix}-images",
+            description=f"Container images of {names.prefix}",
+            enable_key_rotation=True,
+            pending_window=cdk.Duration.days(30 if protect else 7),
+            removal_policy=removal,
+            policy=iam.PolicyDocument(statements=_key_statements(names, builder)),
+        )
+        self.repository = ecr.Repository(
+            self,
+            "Repository",
+            repository_name=names.repository(image),
+            encryption=ecr.RepositoryEncryption.KMS,
+            encryption_key=self.key,
+            image_scan_on_push=True,
+            image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+            empty_on_delete=not protect,
+            removal_policy=removal,
+        )
+        self.repository.add_lifecycle_rule(
+            description="Layers of pushes that failed",
+            tag_status=ecr.TagStatus.UNTAGGED,
+            max_image_age=cdk.Duration.days(1),
+        )
+        self.repository.add_lifecycle_rule(
+            description=f"The newest {KEPT_IMAGES} images", max_image_count=KEPT_IMAGES
+        )
+        self.repository.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="OnlyTheBuildPushes",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=[*_PUSH_ACTIONS],
+                conditions={"ArnNotEquals": {"aws:PrincipalArn": builder}},
+            )
+        )
+
+
+def _key_statements(names: Names, builder: str) -> list[iam.PolicyStatement]:
+    """Let the account administer the key, the registry use it for the account, and the build use
+    it. A role that pulls needs no permission for it.
+
+    Source: Amazon ECR user guide, "Encryption at rest" (the key policy that lends a key to the
+    registry).
+    """
+    account = iam.AccountPrincipal(names.environment.account)
+    through_ecr = {"kms:ViaService": f"ecr.{names.environment.region}.amazonaws.com"}
+    lend, build = (
+        ["kms:CreateGrant", "kms:RetireGrant"],
+        ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"],
+    )
+    rows: tuple[tuple[str, list[str], dict[str, Any]], ...] = (
+        ("AdministerKey", [*ADMINISTRATION], {}),
+        ("LendKeyToRegistry", lend, {"StringEquals": through_ecr}),
+        ("UseKeyInBuilds", build, {"ArnEquals": {"aws:PrincipalArn": builder}}),
+    )
+    return [
+        iam.PolicyStatement(
+            sid=sid, principals=[account], actions=actions, resources=["*"], conditions=conditions
+        )
+        for sid, actions, conditions in rows
+    ]

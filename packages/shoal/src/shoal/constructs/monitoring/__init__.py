@@ -1,0 +1,1 @@
+"""Alarms, dashboard, budget, logs and the pages of runs."""

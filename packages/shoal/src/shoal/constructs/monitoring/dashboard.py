@@ -1,0 +1,322 @@
+"""The CloudWatch dashboard of one environment: alarms, numbers, and graphs from its health to its
+costs.
+
+Namespaces, metrics and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in
+Amazon CloudWatch". Training's metrics are those of the workload and
+`shoal.pipelines.requests.FABRIC_METRICS`, the sweeper's are our own. The definition leaves the
+names of jobs to SageMaker, so their metrics are found by SEARCH: it shows every pipeline job of
+this account and region that has such metrics. A line says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+
+from shoal.constructs.monitoring.alarms import PIPELINES
+from shoal.constructs.teardown.sweeper import NAMESPACE, PURPOSE
+from shoal.launch.fabric import has_efa
+from shoal.launch.tables import has_gpus
+from shoal.settings.names import Names
+
+_JOBS, _ENDPOINTS, _LAMBDA = "/aws/sagemaker/TrainingJobs", "AWS/SageMaker", "AWS/Lambda"
+_WIDTH, _HEIGHT, _COLUMNS = 8, 6, 3
+_ALARMS, _NUMBERS, _NOTE = 3, 3, 1
+"""Heights of what stands above graphs."""
+_WHOSE = (
+    "Below, up to the calls of functions: jobs of **every** pipeline in this account and region,"
+    " because the names of jobs do not tell the pipeline."
+)
+_MINUTE, _QUARTER, _DAY = 60, 900, 86_400
+_LOOKED_BACK = "-P14D"
+"""Where a point is a day."""
+Series = list[Any]
+
+
+class Dashboard(Construct):
+    """`body` is the document before CloudFormation fills in the alarms' ARNs."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        steps: Sequence[str],
+        alarms: Mapping[str, cloudwatch.Alarm],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._names = names
+        self._region = names.environment.region
+        widgets = [*self._executions(steps), *self._training(), *self._serving(), *self._costs()]
+        self.body = {
+            "start": "-PT3H",
+            "periodOverride": "inherit",
+            "widgets": [
+                _alarms([alarm.alarm_arn for alarm in alarms.values()]),
+                self._numbers(),
+                _note(),
+                *map(_placed, range(len(widgets)), widgets),
+            ],
+        }
+        text = cdk.Stack.of(self).to_json_string(self.body)
+        cloudwatch.CfnDashboard(
+            self, "Dashboard", dashboard_name=names.dashboard, dashboard_body=text
+        )
+
+    def _numbers(self) -> dict[str, Any]:
+        """Return the row of numbers: of the whole time that the dashboard shows."""
+        pipeline = ["PipelineName", self._names.pipeline]
+        counts = {"ExecutionSucceeded": "runs succeeded", "ExecutionFailed": "runs failed"}
+        last = ("Maximum", _QUARTER)
+        series = [
+            *(
+                [PIPELINES, name, *pipeline, {"label": label, "stat": "Sum"}]
+                for name, label in counts.items()
+            ),
+            *_in_seconds("ExecutionDuration", {"longest run (s)": pipeline}, "Maximum"),
+            *_in_seconds("StepDuration", {"training (s)": [*pipeline, "StepName", "Train"]}, "Sum"),
+            *self._own(("Endpoints", "endpoints at most"), ("EndpointsPastTtl", "past their time")),
+        ]
+        numbers = self._graph("In this time", series, *last)
+        numbers["properties"] |= {"view": "singleValue", "setPeriodToTimeRange": True}
+        return {**numbers, "x": 0, "y": _ALARMS, "width": _WIDTH * _COLUMNS, "height": _NUMBERS}
+
+    def _own(self, *names: tuple[str, str]) -> list[Series]:
+        """Return metrics of the sweeper with their labels."""
+        pipeline = ["Pipeline", self._names.pipeline]
+        return [[NAMESPACE, name, *pipeline, {"label": label}] for name, label in names]
+
+    def _executions(self, steps: Sequence[str]) -> list[dict[str, Any]]:
+        pipeline = ["PipelineName", self._names.pipeline]
+        ends = ("ExecutionSucceeded", "ExecutionFailed", "ExecutionStopped")
+        by_step = {step: [*pipeline, "StepName", step] for step in steps}
+        return [
+            self._graph("Ends of runs", [[PIPELINES, name, *pipeline] for name in ends], "Sum"),
+            self._graph(
+                "Duration of runs (s)",
+                _in_seconds("ExecutionDuration", {"run": pipeline}, "Average"),
+                "Average",
+            ),
+            self._graph(
+                "Duration of steps (s)",
+                _in_seconds("StepDuration", by_step, "Average"),
+                "Average",
+                legend="right",
+            ),
+        ]
+
+    def _training(self) -> list[dict[str, Any]]:
+        functions: list[Series] = [
+            [
+                _LAMBDA,
+                "Invocations",
+                "FunctionName",
+                self._names.function(purpose),
+                {"label": purpose},
+            ]
+            for purpose in (
+                *(("compare",) if self._names.environment.compared_metrics else ()),
+                *("seal", *self._of_endpoint("smoke-test", "teardown"), PURPOSE),
+            )
+        ]
+        return [
+            *self._workload(),
+            *self._devices(),
+            *(
+                self._graph(title, [_host_metric(name)], "Average", _MINUTE)
+                for title, name in (
+                    ("CPU (%, 100 per core)", "CPUUtilization"),
+                    ("Disk (%)", "DiskUtilization"),
+                )
+            ),
+            self._graph("Calls of functions", functions, "Sum"),
+        ]
+
+    def _devices(self) -> Iterator[dict[str, Any]]:
+        """Yield graphs of what some instance types have; without it they would always be empty."""
+        training = self._names.environment.training
+        types = (training.instance_type, *training.other_instance_types)
+        if any(map(has_efa, types)):
+            for title, name in (
+                ("Ranks all on EFA (1 = yes)", "fabric:efa"),
+                ("All-reduce (GB/s)", "fabric:allreduce_gigabytes_per_second"),
+            ):
+                yield self._graph(title, [_job_metric(name, "Minimum")], "Minimum", _MINUTE)
+        if any(map(has_gpus, types)):
+            for title, name in (
+                ("GPU use (%, 100 per GPU)", "GPUUtilization"),
+                ("GPU memory (%, 100 per GPU)", "GPUMemoryUtilization"),
+            ):
+                yield self._graph(title, [_host_metric(name)], "Average", _MINUTE)
+
+    def _of_endpoint(self, *purposes: str) -> tuple[str, ...]:
+        """Return the functions, which are there only where executions make endpoints."""
+        return purposes if self._names.environment.endpoint else ()
+
+    def _workload(self) -> Iterator[dict[str, Any]]:
+        """Yield a graph for each number that the workload's log lines carry; train:loss and
+        test:loss are two lines of one.
+        """
+        graphs: dict[tuple[str, str], list[Series]] = {}
+        for name, metric in self._names.environment.training.metrics.items():
+            key = (name.rpartition(":")[2], metric.unit)
+            graphs.setdefault(key, []).append(_job_metric(name, "Average"))
+        for (name, unit), series in graphs.items():
+            words = name.replace("_", " ").capitalize()
+            title = f"{words} ({unit})" if unit else words
+            yield self._graph(title, series, "Average", _MINUTE, from_zero=False)
+
+    def _serving(self) -> list[dict[str, Any]]:
+        if self._names.environment.endpoint is None:
+            return []
+        errors = [
+            self._endpoint_metric(name, "Sum")
+            for name in ("Invocation4XXErrors", "Invocation5XXErrors")
+        ]
+        latencies = [
+            _in_milliseconds(self._endpoint_metric("ModelLatency", statistic), label=statistic)
+            for statistic in ("p50", "p99")
+        ]
+        return [
+            self._graph("Endpoint latency (ms)", latencies, "p99", _MINUTE),
+            self._graph(
+                "Endpoint calls", [self._endpoint_metric("Invocations", "Sum")], "Sum", _MINUTE
+            ),
+            self._graph("Endpoint errors", errors, "Sum", _MINUTE),
+        ]
+
+    def _costs(self) -> list[dict[str, Any]]:
+        pipeline = ["PipelineName", self._names.pipeline]
+        sweeps = [
+            *self._own(("Sweeps", "sweeps")),
+            [
+                _LAMBDA,
+                "Errors",
+                "FunctionName",
+                self._names.function(PURPOSE),
+                {"label": "sweeps that failed"},
+            ],
+        ]
+        endpoints = (
+            ("Endpoints", "endpoints"),
+            ("EndpointsPastTtl", "past their time"),
+            ("Unremoved", "not removed"),
+        )
+        trained = {"training": [*pipeline, "StepName", "Train"]}
+        training = self._graph(
+            "Training time a day (s)", _in_seconds("StepDuration", trained, "Sum"), "Sum", _DAY
+        )
+        training["properties"]["start"] = _LOOKED_BACK
+        return [
+            self._graph("Endpoints that exist", self._own(*endpoints), "Maximum"),
+            training,
+            self._graph("Sweeps", sweeps, "Sum"),
+        ]
+
+    def _graph(
+        self,
+        title: str,
+        series: list[Series],
+        statistic: str,
+        period_s: int = _QUARTER,
+        *,
+        from_zero: bool = True,
+        legend: str = "bottom",
+    ) -> dict[str, Any]:
+        properties = {
+            "title": title,
+            "view": "timeSeries",
+            "region": self._region,
+            "stat": statistic,
+            "period": period_s,
+            "metrics": series,
+            "legend": {"position": legend},
+        }
+        if from_zero:
+            properties["yAxis"] = {"left": {"min": 0}}
+        return {"type": "metric", "properties": properties}
+
+    def _endpoint_metric(self, name: str, statistic: str) -> Series:
+        return _search(
+            f'{{"{_ENDPOINTS}",EndpointName,VariantName}} MetricName="{name}"'
+            f" EndpointName={self._names.pipeline}",
+            statistic,
+        )
+
+
+def _in_seconds(name: str, dimensions: Mapping[str, list[str]], statistic: str) -> list[Series]:
+    """Return a line for each label, of a metric of pipelines that CloudWatch has in milliseconds.
+
+    An expression divides it; what it reads is hidden.
+    """
+    series: list[Series] = []
+    for number, (label, each) in enumerate(dimensions.items()):
+        identity = f"{name[0].lower()}{name[1:]}{number}"
+        hidden = {"id": identity, "visible": False, "stat": statistic}
+        series.append([PIPELINES, name, *each, hidden])
+        series.append([{"expression": f"{identity} / 1000", "label": label}])
+    return series
+
+
+def _in_milliseconds(search: Series, label: str) -> Series:
+    """Return a search for microseconds in milliseconds; a line's name is label and metric."""
+    (line,) = search
+    return [{"expression": f"{line['expression']} / 1000", "label": label}]
+
+
+def _job_metric(name: str, statistic: str) -> Series:
+    return _search(
+        f'{{"{_JOBS}",TrainingJobName}} MetricName="{name}" TrainingJobName=pipelines', statistic
+    )
+
+
+def _host_metric(name: str) -> Series:
+    return _search(f'{{"{_JOBS}",Host}} MetricName="{name}" Host=pipelines', "Average")
+
+
+def _search(query: str, statistic: str) -> Series:
+    """Return an expression that matches parts of values.
+
+    In quotes a term would have to match a whole value (CloudWatch user guide).
+    """
+    return [{"expression": f"SEARCH('{query}', '{statistic}', {_MINUTE})"}]
+
+
+def _alarms(arns: list[str]) -> dict[str, Any]:
+    wide = _WIDTH * _COLUMNS
+    return {
+        "type": "alarm",
+        "x": 0,
+        "y": 0,
+        "width": wide,
+        "height": _ALARMS,
+        "properties": {"title": "Alarms", "alarms": arns},
+    }
+
+
+def _note() -> dict[str, Any]:
+    """Return a line between the first row of graphs and the others."""
+    return {
+        "type": "text",
+        "x": 0,
+        "y": _ALARMS + _NUMBERS + _HEIGHT,
+        "width": _WIDTH * _COLUMNS,
+        "height": _NOTE,
+        "properties": {"markdown": _WHOSE, "background": "transparent"},
+    }
+
+
+def _placed(number: int, widget: dict[str, Any]) -> dict[str, Any]:
+    row, column = divmod(number, _COLUMNS)
+    return {
+        **widget,
+        "x": column * _WIDTH,
+        "y": _ALARMS + _NUMBERS + row * _HEIGHT + (_NOTE if row else 0),
+        "width": _WIDTH,
+        "height": _HEIGHT,
+    }

@@ -1,0 +1,235 @@
+"""Keeps the page of every run in the artifact bucket, by a function behind the terminal status.
+
+The page is made by the verbs' own modules, which are packed with the function: they need boto3,
+which Lambda has, and nothing else. docs/decisions/run-page.md says why a function.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from shoal.constructs.functions.python_function import PythonFunction
+from shoal.constructs.roles.guard_rails import ANY_PACKAGE, ours_or_missing
+from shoal.constructs.teardown.sweeper import PURPOSE as SWEEP
+from shoal.constructs.teardown.teardown_guard import PURPOSE as TEARDOWN
+from shoal.constructs.teardown.teardown_guard import execution_ended
+from shoal.costs import prices
+from shoal.settings.names import RUNS, Names
+from shoal.settings.parsing.errors import ConfigError, Problem
+
+PURPOSE = "pages"
+LIBRARY = Path(__file__).resolve().parents[3]
+"""The folder that has the package `shoal`, wherever the app's checkout is."""
+_CLEANERS = (TEARDOWN, SWEEP)
+_ASKING = "execution jobs logs metrics registry target"
+_PAGE_MODULES = "__init__ history kept page place record"
+_READINGS = "__init__ calls cause cleanups curves evaluation gates lineage money report"
+_MODULES = (
+    "shoal/__init__.py",
+    "shoal/errors.py",
+    "shoal/settings/__init__.py",
+    "shoal/settings/parsing/__init__.py",
+    "shoal/settings/parsing/errors.py",
+    "shoal/aws/__init__.py",
+    *(f"shoal/aws/{name}.py" for name in _ASKING.split()),
+    *(f"shoal/page/{name}.py" for name in _PAGE_MODULES.split()),
+    *(f"shoal/page/readings/{name}.py" for name in _READINGS.split()),
+    "shoal/page/page_files/page.css",
+    "shoal/page/page_files/page.js",
+)
+"""What makes a page, and what that imports, in the library."""
+_CURVES = (
+    "node_modules/uplot/dist/uPlot.iife.min.js",
+    "node_modules/uplot/dist/uPlot.min.css",
+)
+"""What draws a page's curves: in the checkout that the library or the app lies in."""
+
+
+class PageKeeper(Construct):
+    """`keeper`, which reads what an execution did and writes nothing but pages."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        key: kms.IKey,
+        functions: Iterable[str],
+    ) -> None:
+        """`functions` are the purposes of the functions that steps call."""
+        super().__init__(scope, construct_id)
+        self._names = names
+        self.keeper = PythonFunction(
+            self,
+            "Keeper",
+            names=names,
+            purpose=PURPOSE,
+            folder="pages",
+            description=f"Keeps the page of each execution of {names.pipeline} that ends",
+            timeout=cdk.Duration.minutes(12),  # the alarm on its errors looks back 15
+            memory_mb=2048,  # it holds the whole log of a run
+            files=packed_files(names),
+        )
+        self._allow_executions()
+        self._allow_jobs()
+        self._allow_logs({*functions, *_CLEANERS})
+        self._allow_bucket(key)
+        events.Rule(
+            self,
+            "ExecutionEnded",
+            description=f"Every end of an execution of {names.pipeline}",
+            event_pattern=execution_ended(names),
+            targets=[targets.LambdaFunction(self.keeper.function)],
+        )
+
+    def _allow_executions(self) -> None:
+        role, names = self.keeper.role, self._names
+        role.allow("ListRuns", ["sagemaker:ListPipelineExecutions"], on=[names.pipeline_arn])
+        role.allow(
+            "ReadRuns",
+            [
+                "sagemaker:DescribePipelineDefinitionForExecution",
+                "sagemaker:DescribePipelineExecution",
+                "sagemaker:ListPipelineExecutionSteps",
+                "sagemaker:ListPipelineParametersForExecution",
+            ],
+            on=[f"{names.pipeline_arn}/execution/*"],
+            because="Executions of this one pipeline.",
+        )
+        role.allow(
+            "ReadPackages",
+            ["sagemaker:DescribeModelPackage"],
+            on=[names.arn("sagemaker", f"model-package/{names.model_package_group}/*")],
+            because="Versions of this one group.",
+        )
+        role.allow("ListPackages", ["sagemaker:ListModelPackages"], on=["*"], because=ANY_PACKAGE)
+
+    def _allow_jobs(self) -> None:
+        role, names = self.keeper.role, self._names
+        kinds = {"training": "Training", "processing": "Processing", "transform": "Transform"}
+        role.allow(
+            "SeeJobs",
+            [f"sagemaker:Describe{kind}Job" for kind in kinds.values()],
+            on=[names.arn("sagemaker", f"{kind}-job/pipelines-*") for kind in kinds],
+            when=ours_or_missing(names),
+            because="SageMaker makes up the name of a step's job, with this documented prefix.",
+        )
+        role.allow(
+            "ListByName",
+            [
+                *(f"sagemaker:List{kind}Jobs" for kind in kinds.values()),
+                "sagemaker:ListEndpointConfigs",
+                "sagemaker:ListEndpoints",
+                "sagemaker:ListModels",
+            ],
+            on=["*"],
+            because="SageMaker's List actions have no resource type in IAM.",
+        )
+
+    def _allow_logs(self, functions: Iterable[str]) -> None:
+        role, names = self.keeper.role, self._names
+        jobs = [f"/aws/sagemaker/{kind}Jobs" for kind in ("Training", "Processing", "Transform")]
+        ours = [
+            f"/aws/sagemaker/Endpoints/{names.pipeline}-*",
+            *(f"/aws/lambda/{names.function(each)}" for each in sorted(functions)),
+        ]
+        # The first form is the service authorization reference's. The logs' user guide wants the
+        # second one in policies ("CloudWatch Logs resources and operations"; both read).
+        forms = ("", ":*")
+        cleaners = [f"/aws/lambda/{names.function(each)}" for each in _CLEANERS]
+        for sid, action, groups in (
+            ("FindLogs", "logs:DescribeLogStreams", (*jobs, *ours)),
+            ("FindCleanups", "logs:FilterLogEvents", cleaners),
+        ):
+            role.allow(
+                sid,
+                [action],
+                on=[
+                    names.arn("logs", f"log-group:{group}{form}")
+                    for group in groups
+                    for form in forms
+                ],
+                because="Jobs share a group in their account; endpoints have the pipeline's name.",
+            )
+        streams = [f"{group}:log-stream:pipelines-*" for group in jobs]
+        streams += [f"{group}:log-stream:*" for group in ours]
+        role.allow(
+            "ReadLogs",
+            ["logs:GetLogEvents"],
+            on=[names.arn("logs", f"log-group:{stream}") for stream in streams],
+            because="SageMaker and Lambda make up the names of streams; a job's has this prefix.",
+        )
+
+    def _allow_bucket(self, key: kms.IKey) -> None:
+        role, names = self.keeper.role, self._names
+        bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
+        role.allow(
+            "ReadEvaluations",
+            ["s3:GetObject"],
+            on=[f"{bucket}/{names.folder('evaluation')}/*"],
+            because="Every execution writes below its own id.",
+        )
+        role.allow(
+            "KeepPages",
+            ["s3:GetObject", "s3:PutObject"],
+            on=[f"{bucket}/{names.folder(RUNS)}/*"],
+            because="Every execution has a page below its own id.",
+        )
+        role.allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
+
+
+def packed_files(names: Names, folders: Sequence[Path] | None = None) -> dict[str, bytes]:
+    """Return what is packed with the function, by path; one of `folders` has `node_modules`.
+
+    Raises ConfigError where the library is not installed that draws a page's curves.
+    """
+    if folders is None:
+        folders = (*LIBRARY.parents, Path.cwd(), *Path.cwd().parents)
+    files = {name: (LIBRARY / name).read_bytes() for name in _MODULES}
+    for name in _CURVES:
+        path = next((each / name for each in folders if (each / name).is_file()), None)
+        if path is None:
+            problem = Problem("", "is missing: pages of runs need it", "run `make install`")
+            raise ConfigError(name, [problem])
+        files[name] = path.read_bytes()
+    place = json.dumps(_place(names), indent=1, sort_keys=True)
+    return files | {"place.json": place.encode()}
+
+
+def _place(names: Names) -> dict[str, Any]:
+    """Return what the function knows of the pipeline: `shoal.page.place.Place` as JSON."""
+    environment = names.environment
+    return {
+        "account": environment.account,
+        "region": environment.region,
+        "pipeline": names.pipeline,
+        "environment": environment.name,
+        "workload": environment.workload,
+        "arguments": environment.title,
+        "target": environment.target.value,
+        "model_package_group": names.model_package_group,
+        "cleaners": {each: names.function(each) for each in _CLEANERS},
+        "bucket": names.bucket("artifacts"),
+        "folder": names.folder(RUNS),
+        "metrics": {
+            name: metric.model_dump(mode="json")
+            for name, metric in environment.training.metrics.items()
+        },
+        "prices": dict(_prices(environment.region)),
+    }
+
+
+def _prices(region: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, price in prices.instances(region):
+        yield name, asdict(price) | {"date": str(price.date)}

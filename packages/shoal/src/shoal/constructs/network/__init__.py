@@ -1,0 +1,1 @@
+"""The VPC in which EFA works, or a part of an existing one."""

@@ -1,0 +1,1 @@
+"""The SageMaker Pipeline with its roles and functions."""

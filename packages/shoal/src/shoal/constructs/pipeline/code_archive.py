@@ -1,0 +1,63 @@
+"""A SageMaker `source_dir` as `sourcedir.tar.gz` in the bootstrap bucket, named by its content."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+import tempfile
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+
+class CodeArchive(Construct):
+    """`uri` changes if and only if a file of the folder changes: SageMaker's step cache and a
+    repeated run depend on that.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, source_dir: Path) -> None:
+        super().__init__(scope, construct_id)
+        archive = deterministic_tar(source_dir)
+        with tempfile.TemporaryDirectory(prefix="shoal-code-") as folder:
+            path = Path(folder, "sourcedir.tar.gz")
+            path.write_bytes(gzip.compress(archive, mtime=0))
+            # The hash is of the uncompressed bytes: zlib may compress differently from one Python
+            # build to the next. The CDK copies the file into the cloud assembly inside this
+            # constructor, so the folder may be deleted.
+            self.asset = assets.Asset(
+                self,
+                "Asset",
+                path=str(path),
+                asset_hash=hashlib.sha256(archive).hexdigest(),
+                asset_hash_type=cdk.AssetHashType.CUSTOM,
+                display_name="training code",
+            )
+        self.uri = self.asset.s3_object_url
+
+
+def deterministic_tar(folder: Path) -> bytes:
+    """Return the files below `folder` as an uncompressed tar: sorted, without owners and times.
+
+    The folder's content is at the root of the archive.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
+            relative = path.relative_to(folder)
+            # The same rule as packages/shoal/src/shoal/page/commit.py, which this layer may not
+            # import; packages/shoal/tests/stacks/test_code_archive.py compares the two.
+            if (
+                path.is_file()
+                and "__pycache__" not in relative.parts
+                and not any(part.startswith(".") for part in relative.parts)
+            ):
+                content = path.read_bytes()
+                member = tarfile.TarInfo(relative.as_posix())
+                member.size = len(content)
+                member.mode = 0o644
+                archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()

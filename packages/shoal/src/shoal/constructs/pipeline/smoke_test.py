@@ -1,0 +1,66 @@
+"""The function that proves that an execution's endpoint answers."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from shoal.constructs.functions.python_function import PythonFunction
+from shoal.constructs.pipeline.smoke_test_file import packed_files
+from shoal.constructs.roles.guard_rails import ours
+from shoal.settings.names import Names
+
+PURPOSE = "smoke-test"
+
+
+class SmokeTest(Construct):
+    """It may call this pipeline's endpoints, and nothing else."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        requests: bytes,
+    ) -> None:
+        """`requests` is what shoal.constructs.pipeline.smoke_test_file returns."""
+        super().__init__(scope, construct_id)
+        self.caller = PythonFunction(
+            self,
+            "Caller",
+            names=names,
+            purpose=PURPOSE,
+            folder="smoke_test",
+            module="step",
+            files=packed_files(requests),
+            description=(
+                f"Sends requests to the endpoint of an execution of {names.pipeline} and judges"
+                " the answers"
+            ),
+            timeout=cdk.Duration.minutes(2),
+        )
+        self.caller.role.allow(
+            "CallEndpoints",
+            ["sagemaker:InvokeEndpoint"],
+            on=[names.arn("sagemaker", f"endpoint/{names.pipeline}-*")],
+            when=ours(names),
+            because="Endpoints are named after the pipeline and the execution.",
+        )
+        endpoint = names.environment.endpoint
+        if endpoint and endpoint.image_uri:
+            self.caller.role.allow(
+                "SeeWhatIsServed",
+                [
+                    "sagemaker:DescribeEndpoint",
+                    "sagemaker:DescribeEndpointConfig",
+                    "sagemaker:DescribeModel",
+                ],
+                on=[
+                    names.arn("sagemaker", f"endpoint/{names.pipeline}-*"),
+                    names.arn("sagemaker", "endpoint-config/*"),
+                    names.arn("sagemaker", "model/*"),
+                ],
+                when=ours(names),
+                because="SageMaker makes up the names of models and configurations.",
+            )

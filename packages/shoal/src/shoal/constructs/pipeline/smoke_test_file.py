@@ -1,0 +1,60 @@
+"""The files with a workload's requests, expectations and own function that are packed with the
+functions that send and judge.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+from shoal.settings.loading.workload import load_workload, workload_folder
+from shoal.settings.sections.smoke_test import Request
+
+REQUESTS = "smoke_test.json"
+"""Name of the file, which packages/shoal/src/shoal/functions/smoke_test/smoke_test.py reads."""
+FUNCTION = "workload_smoke_test.py"
+"""Name of the workload's own function among the others, which it cannot replace."""
+
+
+def smoke_test_file(workload: str, root: Path) -> bytes:
+    """Return the content for a workload of the repository at `root`, which has an endpoint, its own
+    function's text at `function`.
+
+    Raises ConfigError.
+    """
+    test, folder = load_workload(workload, root).smoke_test, workload_folder(workload, root)
+    if test is None:
+        raise ValueError(f"workload {workload} has no smoke test")
+    document = test.model_dump(mode="json", exclude_unset=True) | {
+        "requests": [_request(request, folder) for request in test.requests],
+        "must_pass": test.must_pass or len(test.requests),
+    }
+    if test.function:
+        document["function"] = (folder / test.function).read_text(encoding="utf-8")
+    return json.dumps({"every_answer": {}, "show": {}} | document, sort_keys=True).encode()
+
+
+def packed_files(content: bytes) -> dict[str, bytes]:
+    """Return the files to pack, by name: the content, and the function that it has as one of its
+    own.
+    """
+    document = json.loads(content)
+    function = document.pop("function", None)
+    if function is None:
+        return {REQUESTS: content}
+    return {REQUESTS: json.dumps(document, sort_keys=True).encode(), FUNCTION: function.encode()}
+
+
+def _request(request: Request, folder: Path) -> dict[str, object]:
+    file = folder / request.body
+    return {
+        "name": file.name,
+        "body": base64.b64encode(file.read_bytes()).decode(),
+        "content_type": request.content_type,
+        "accept": request.accept,
+        "expect": {
+            expression: expected.model_dump(exclude_unset=True)
+            for expression, expected in request.expect.items()
+        },
+    }

@@ -1,0 +1,1 @@
+"""One role per actor, and the guard rails of their policies."""

@@ -1,0 +1,92 @@
+"""The IAM role of one actor: one service may assume it, and its statements name literal ARNs.
+
+See docs/identity.md for why each actor has its own role, and what each may do.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from shoal.constructs.roles.stated_role import StatedRole
+from shoal.settings.names import Names
+
+# The keys that say on whose behalf a service acts: without them another account could make the
+# service use our role.
+_SOURCE_ACCOUNT = "aws:SourceAccount"
+_SOURCE_ARN = "aws:SourceArn"
+
+
+class ActorRole(StatedRole):
+    """A role with the physical name `Names.role(actor)`, assumable by one service on behalf of this
+    account only.
+
+    `source` is the ARN, with wildcards, of what the service must act for. Give it only where the
+    service documents that it sends this ARN.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        actor: str,
+        service: str,
+        description: str,
+        source: str | None = None,
+    ) -> None:
+        self._service, self._account = service, names.environment.account
+        self._principal = iam.ServicePrincipal(f"{service}.amazonaws.com")
+        conditions = _trust(service, self._account, source)
+        super().__init__(
+            scope,
+            construct_id,
+            role_name=names.role(actor),
+            description=description,
+            assumed_by=iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions),
+        )
+
+    def trust_for(self, source: str) -> None:
+        """Let the service assume it for what has this ARN, too."""
+        self.assume_role_policy.add_statements(  # type: ignore[union-attr] # a role made here has one
+            iam.PolicyStatement(
+                actions=["sts:AssumeRole"],
+                principals=[self._principal],
+                conditions=_trust(self._service, self._account, source),
+            )
+        )
+
+    def allow_measurements(self, namespace: str) -> None:
+        """Allow it to publish metrics to one of our namespaces."""
+        self.allow(
+            "Measure",
+            ["cloudwatch:PutMetricData"],
+            on=["*"],
+            when={"StringEquals": {"cloudwatch:namespace": namespace}},
+            because="PutMetricData has no resource type in IAM; the condition names the namespace.",
+        )
+
+    def deny_approval(self) -> None:
+        """Deny approving model versions, when they are registered and later: what makes or judges
+        models does not approve them.
+        """
+        self.deny("NeverApprove", ["sagemaker:UpdateModelPackage"])
+        # Null: a request that names no status registers the version as pending, as it
+        # should.
+        self.deny(
+            "NeverRegisterApproved",
+            ["sagemaker:CreateModelPackage"],
+            when={
+                "StringNotEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"},
+                "Null": {"sagemaker:ModelApprovalStatus": "false"},
+            },
+        )
+
+
+def _trust(service: str, account: str, source: str | None) -> dict[str, dict[str, str]]:
+    # SageMaker, CodeBuild and VPC flow logs document that they send the account. Lambda does not
+    # document it for execution roles: there the condition holds only if the key is present.
+    operator = "StringEqualsIfExists" if service == "lambda" else "StringEquals"
+    conditions = {operator: {_SOURCE_ACCOUNT: account}}
+    return conditions | ({"ArnLike": {_SOURCE_ARN: source}} if source else {})

@@ -1,0 +1,97 @@
+"""Statements for registry, bucket and key that let environments in other accounts bring releases.
+
+The role that brings archives to a consumer reads sealed ones. Everybody in its account whom its
+account lets may see a version and its approval. Nothing else is allowed: no other object, no list,
+no write, no approval.
+
+The account is the principal and a condition names the role, because AWS refuses a policy whose
+principal does not exist, and the role is made after this (IAM user guide, "AWS JSON policy
+elements: Principal"; "aws:PrincipalArn" is the ARN of the role, not of its session). The caller's
+account must allow the same (S3 user guide, "Bucket owner granting cross-account bucket
+permissions"; KMS developer guide, "Allowing users in other accounts to use a KMS key"; SageMaker
+developer guide, "Cross-account discoverability" of model registries). Run against shoal-local; only
+read for AWS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aws_cdk import aws_iam as iam
+
+from shoal.settings.loading.consumers import Consumer
+from shoal.settings.names import SEALED, Names
+
+
+def registry_policy(names: Names, consumers: Sequence[Consumer]) -> dict[str, Any] | None:
+    """Return the policy of the model package group; None where nobody needs one."""
+    if not consumers:
+        return None
+    group = names.arn("sagemaker", f"model-package-group/{names.model_package_group}")
+    versions = names.arn("sagemaker", f"model-package/{names.model_package_group}/*")
+    statements = [
+        _statement("SeeRegistry", consumers, ["sagemaker:DescribeModelPackageGroup"], group),
+        _statement("SeeVersions", consumers, ["sagemaker:DescribeModelPackage"], versions),
+    ]
+    return iam.PolicyDocument(statements=statements).to_json()  # type: ignore[no-any-return]
+
+
+def bucket_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
+    """Return the statements for the artifact bucket."""
+    actions = ["s3:GetObject", "s3:GetObjectVersion"]
+    sealed = f"arn:aws:s3:::{names.bucket('artifacts')}/{SEALED}/*"
+    return _for_roles("ReadSealedArchives", consumers, actions, sealed, {})
+
+
+def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
+    """Return the statements for the bucket's key.
+
+    S3 names the bucket, not the object, to KMS where bucket keys are on; the bucket's policy names
+    the objects.
+    """
+    bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
+    conditions = {
+        "StringEquals": {"kms:ViaService": f"s3.{names.environment.region}.amazonaws.com"},
+        "StringLike": {"kms:EncryptionContext:aws:s3:arn": [bucket, f"{bucket}/{SEALED}/*"]},
+    }
+    return _for_roles("DecryptSealedArchives", consumers, ["kms:Decrypt"], "*", conditions)
+
+
+def image_statements(consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
+    """Return the statements for a repository of images: consumers' containers are pulled from it.
+
+    Source: Amazon ECR user guide, "Private repository policy examples".
+    """
+    actions = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+    return [_statement("PullImages", consumers, actions)] if consumers else []
+
+
+def _for_roles(
+    sid: str,
+    consumers: Sequence[Consumer],
+    actions: list[str],
+    resource: str,
+    conditions: dict[str, Any],
+) -> list[iam.PolicyStatement]:
+    """Return a statement that holds only for the roles that bring archives; none for nobody."""
+    roles = {"ArnLike": {"aws:PrincipalArn": [each.role_arn for each in consumers]}}
+    return [_statement(sid, consumers, actions, resource, conditions | roles)] if consumers else []
+
+
+def _statement(
+    sid: str,
+    consumers: Sequence[Consumer],
+    actions: list[str],
+    resource: str | None = None,
+    conditions: dict[str, Any] | None = None,
+) -> iam.PolicyStatement:
+    """Return a statement of what the consumers' accounts may delegate to their own principals."""
+    accounts = sorted({each.account for each in consumers})
+    return iam.PolicyStatement(
+        sid=sid,
+        principals=[iam.AccountPrincipal(account) for account in accounts],
+        actions=actions,
+        resources=[resource] if resource else None,
+        conditions=conditions,
+    )

@@ -1,0 +1,1 @@
+"""What starts the pipeline by itself, and the alarms on that."""

@@ -1,0 +1,114 @@
+"""The role of the containers that serve a pinned release: it reads one archive and pulls one image.
+
+Every archive and image has a role of its own. With one role for all, an update would take the old
+archive away from a fleet that still serves, may scale out, and is the target of a rollback.
+CloudFormation deletes the old role last, with the old model.
+
+The archive is the environment's own copy, under its own key. See docs/decisions/serving.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from shoal.constructs.roles.actor_role import ActorRole
+from shoal.constructs.roles.guard_rails import Place
+from shoal.constructs.roles.sagemaker_role import SageMakerRole
+from shoal.settings.names import SERVED_CHARACTERS, Names
+from shoal.settings.sections.release import Release
+
+CAPTURED = "captured"
+"""Prefix in the artifact bucket below which requests and answers are kept."""
+
+
+class ServingRole(SageMakerRole):
+    """Source: SageMaker developer guide, "SageMaker roles", CreateModel; "Auto-Rollback
+    Configuration and Monitoring" for the alarms.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, release: Release, key: kms.IKey
+    ) -> None:
+        """`key` is the environment's own.
+
+        The logical id contains `construct_id` and a digest of what is served: another archive or
+        image gets another role.
+        """
+        digest = _digest(release)
+        super().__init__(
+            scope,
+            f"{construct_id}{digest}",
+            names=names,
+            actor=names.serving_role(digest),
+            log_group="Endpoints",
+            endpoint=names.serving_endpoint,
+            # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends
+            # no narrower ARN than this.
+            source="*",
+            description=f"Serves the pinned release of {names.prefix}",
+        )
+        self.allow_pull([release.image_uri])
+        allow_archive(self, names, release, key)
+
+    def allow_place(self, place: Place) -> None:
+        """Allow serving from the VPC."""
+        self.see_vpc()
+        self.allow_interfaces(place)
+        self.allow(
+            "SeeVpcEndpoints",
+            ["ec2:DescribeVpcEndpoints"],
+            on=["*"],
+            because="EC2 Describe actions have no resource type in IAM.",
+        )
+
+    def allow_alarms(self, names: Names, alarms: Sequence[str]) -> None:
+        """Let a deployment read the alarms that roll it back."""
+        self.allow(
+            "WatchAlarms",
+            ["cloudwatch:DescribeAlarms"],
+            on=[names.arn("cloudwatch", f"alarm:{alarm}") for alarm in alarms],
+        )
+
+    def allow_capture(self, names: Names, key: kms.IKey) -> None:
+        """Allow keeping requests and answers."""
+        self.allow(
+            "KeepCaptured",
+            ["s3:PutObject"],
+            on=[f"arn:aws:s3:::{names.bucket('artifacts')}/{names.folder(CAPTURED)}/*"],
+            because="SageMaker names what it captures after endpoint, variant and time.",
+        )
+        self.allow("EncryptCaptured", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
+
+
+def allow_archive(role: ActorRole, names: Names, release: Release, key: kms.IKey) -> None:
+    """Let the role read the environment's own copy of the release's archive."""
+    url = names.sealed_url(release.model_data_sha256)
+    bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
+    archive = f"arn:aws:s3:::{url.removeprefix('s3://')}"
+    role.allow("ReadArchive", ["s3:GetObject"], on=[archive])
+    role.allow(
+        "DecryptArchive",
+        ["kms:Decrypt"],
+        on=[key.key_arn],
+        when={
+            "StringEquals": {
+                "kms:ViaService": f"s3.{names.environment.region}.amazonaws.com",
+                # S3 names the bucket where bucket keys are on, else the object.
+                "kms:EncryptionContext:aws:s3:arn": [bucket, archive],
+            }
+        },
+    )
+
+
+def _digest(release: Release) -> str:
+    """Return a digest of what the role may read: the archive and the image.
+
+    It is short because role names are.
+    """
+    return hashlib.sha256(f"{release.model_data_sha256} {release.image_uri}".encode()).hexdigest()[
+        :SERVED_CHARACTERS
+    ]

@@ -1,0 +1,64 @@
+"""What every stack of an environment has: its names, its place, its protection."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from shoal.settings.names import Names
+
+
+class ShoalStack(cdk.Stack):
+    """The stack `part` of an environment, or of one of its workloads (`Names.stack`).
+
+    It is protected from deletion where the environment is; not with `is_replaceable`, for what
+    loses nothing when it is deleted.
+    """
+
+    def __init__(
+        self, scope: Construct, part: str, *, names: Names, is_replaceable: bool = False
+    ) -> None:
+        environment = names.environment
+        super().__init__(
+            scope,
+            names.stack_id(part),
+            stack_name=names.stack(part),
+            env=cdk.Environment(account=environment.account, region=environment.region),
+            termination_protection=environment.protect and not is_replaceable,
+        )
+
+    @property
+    def availability_zones(self) -> list[str]:
+        """Return nothing: zones are chosen by id in the settings.
+
+        The base class would ask AWS for their names during synth.
+        """
+        return []
+
+    def add_outputs(self, **values: str) -> None:
+        """Add an output for each value, under its own name."""
+        for name, value in values.items():
+            cdk.CfnOutput(self, name, value=value)
+
+    def export_always(self, *values: str) -> None:
+        """Export what another stack may import, whether one does or not.
+
+        CloudFormation takes back no export that a deployed stack still imports, and an export that
+        comes with a workload would change this template. Ids that are known already are no exports.
+        """
+        for value in values:
+            if cdk.Token.is_unresolved(value):
+                self.export_value(value)
+
+    def read_parameter(self, construct_id: str, name: str, description: str) -> str:
+        """Return the value of a parameter in Parameter Store, which CloudFormation reads before it
+        changes anything.
+        """
+        parameter = cdk.CfnParameter(
+            self,
+            construct_id,
+            type="AWS::SSM::Parameter::Value<String>",
+            default=name,
+            description=description,
+        )
+        return parameter.value_as_string

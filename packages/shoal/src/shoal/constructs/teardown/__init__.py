@@ -1,0 +1,1 @@
+"""The guard and the sweeper, which delete what executions leave."""

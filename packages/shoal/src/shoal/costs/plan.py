@@ -1,0 +1,366 @@
+"""The stacks of an environment and what they cost, at rest and while an execution runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shoal.costs import prices
+from shoal.costs.prices import Price
+from shoal.launch import tables
+from shoal.pipelines.checks import capacity
+from shoal.pipelines.checks.check import check
+from shoal.pipelines.checks.needs import Place, Unknown, place_of, places
+from shoal.settings.names import SHARED_PARTS, Names
+from shoal.settings.sections.network import usable
+from shoal.settings.sections.serving import waits_s
+from shoal.settings.settings import Environment
+
+NOT_COUNTED = (
+    "storage in S3 and ECR, volumes of jobs, requests, logs and metrics, alarms and dashboards,"
+    " data through endpoints and NAT, transfer, builds of images, discounts and taxes"
+)
+"""What costs money too, depending on use, and is in no sum."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One stack, in the order of deployment."""
+
+    name: str
+    holds: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that costs money for as long as it exists or runs."""
+
+    what: str
+    quantity: int
+    each: Price | None
+    """Price of one of them; None where the table has none."""
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        return self.each.usd_per_hour * self.quantity if self.each else None
+
+
+@dataclass(frozen=True)
+class Bill:
+    """Lines that are paid together."""
+
+    lines: Sequence[Line]
+
+    @property
+    def usd_per_hour(self) -> float:
+        """The sum of what has a price; see `unknown`."""
+        return sum(line.usd_per_hour or 0.0 for line in self.lines)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        return tuple(line.what for line in self.lines if line.each is None)
+
+    @property
+    def is_estimate(self) -> bool:
+        return any(line.each.is_estimate for line in self.lines if line.each)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The training on one instance type."""
+
+    place: Place
+    nodes: int
+    each: Price | None
+    """Price of one instance; None where the table has none."""
+
+    @property
+    def hours(self) -> float | None:
+        """All steps, without starting and saving; None where a step's time is not known."""
+        seconds = self.place.need.seconds
+        return seconds / 3600 if seconds else None
+
+    @property
+    def usd(self) -> float | None:
+        if self.hours is None or self.each is None:
+            return None
+        return self.hours * self.nodes * self.each.usd_per_hour
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a rank needs of its GPU, and where there is as much."""
+
+    here: Place
+    runs: Sequence[Run]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `shoal plan` shows."""
+
+    environment: Environment
+    stacks: Sequence[Stack]
+    at_rest: Bill
+    training: Bill
+    """While the training job runs."""
+    testing: Bill
+    """What runs after it, one after the other: the evaluation job and the temporary endpoint, if
+    there is one.
+    """
+    training_subnet: str | None
+    """Its address range; None in an existing VPC."""
+    addresses: capacity.Addresses
+    notes: Sequence[str]
+    """What the numbers do not say, one sentence each."""
+    room: Room | str = ""
+    """Or why it is unknown; empty where the instances have no GPUs."""
+
+    @property
+    def while_training(self) -> Bill:
+        """All that is paid while the training job runs."""
+        return Bill((*self.at_rest.lines, *self.training.lines))
+
+    @property
+    def max_training_usd(self) -> float:
+        """The training job's instances until it is stopped."""
+        return self.training.usd_per_hour * self.environment.training.max_runtime_s / 3600
+
+    @property
+    def usable_addresses(self) -> int | None:
+        return usable(self.training_subnet) if self.training_subnet else None
+
+
+def plan(environment: Environment, notices: Sequence[str] = (), root: Path | None = None) -> Plan:
+    """Return the plan of an environment that `check` has accepted with `notices`; of one that has
+    several workloads, what this one adds to what they share. `root` is the repository's folder.
+    """
+    training, evaluation, region = (
+        environment.training,
+        environment.evaluation,
+        environment.region,
+    )
+    nodes = Line(
+        f"training on {training.instance_type}",
+        training.instance_count,
+        prices.instance(training.instance_type, region),
+    )
+    testing = [
+        Line(
+            f"evaluation on {evaluation.instance_type}",
+            1,
+            prices.instance(evaluation.instance_type, region),
+        )
+    ]
+    if endpoint := environment.endpoint:
+        testing.append(
+            Line(
+                f"endpoint on {endpoint.instance_type}",
+                endpoint.instance_count,
+                prices.instance(endpoint.instance_type, region),
+            )
+        )
+    is_one_of_several = bool(environment.workloads)
+    shared_stacks = set(_shared_stacks(environment)) if is_one_of_several else set[Stack]()
+    own = _own_at_rest if is_one_of_several else _at_rest
+    return Plan(
+        environment,
+        stacks=tuple(each for each in _stacks(environment) if each not in shared_stacks),
+        at_rest=Bill(tuple(own(environment))),
+        training=Bill((nodes,)),
+        testing=Bill(testing),
+        training_subnet=(
+            None if environment.network.existing else capacity.subnets(environment).training
+        ),
+        addresses=capacity.addresses(environment),
+        notes=(*notices, *_notes(environment)),
+        room=_room(environment, root) if root else "",
+    )
+
+
+def _room(environment: Environment, root: Path) -> Room | str:
+    training = environment.training
+    if not tables.has_gpus(training.instance_type):
+        return ""
+    try:
+        here = place_of(environment, root)
+    except Unknown as error:
+        return str(error)
+    runs = [
+        Run(each, training.instance_count, prices.instance(each.instance_type, environment.region))
+        for each in places(environment, root, check)
+    ]
+    return Room(here, runs)
+
+
+def shared_plan(plans: Sequence[Plan]) -> Plan:
+    """Return what several workloads of an environment, with these plans, are together while nothing
+    trains: what they share counts once.
+    """
+    first = plans[0]
+    environment = first.environment
+    own = (
+        replace(line, what=f"{each.environment.workload}: {line.what}")
+        for each in plans
+        for line in each.at_rest.lines
+    )
+    return replace(
+        first,
+        stacks=(*_shared_stacks(environment), *(stack for each in plans for stack in each.stacks)),
+        at_rest=Bill((*_shared_at_rest(environment), *own)),
+        training=Bill(()),
+        testing=Bill(()),
+        room="",
+        notes=tuple(dict.fromkeys(note for each in plans for note in each.notes)),
+    )
+
+
+def _shared_stacks(environment: Environment) -> Iterator[Stack]:
+    shared = {Names(environment).stack(part) for part in SHARED_PARTS}
+    return (each for each in _stacks(environment) if each.name in shared)
+
+
+def _stacks(environment: Environment) -> Iterator[Stack]:
+    """Yield each stack after those it needs.
+
+    The network comes after data, whose key encrypts the flow logs.
+    """
+    names, network = Names(environment), environment.network
+    extras = [
+        name
+        for name, setting in (
+            ("NAT gateway", network.nat),
+            ("interface endpoints", environment.interface_endpoints),
+        )
+        if setting
+    ]
+    parts = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs", *extras]
+    yield Stack(names.stack("data"), "key, buckets")
+    yield Stack(
+        names.stack("network"),
+        "security groups in an existing VPC" if network.existing else ", ".join(parts),
+    )
+    if environment.file_system:
+        yield Stack(names.stack("file-system"), "FSx for Lustre, linked to the data bucket")
+    if environment.training.build_image:
+        yield Stack(
+            names.stack("image"),
+            f"repository and build of the image {environment.training.build_image}",
+        )
+    guard = ", teardown guard" if environment.endpoint else ""
+    yield Stack(names.stack("pipeline"), f"roles, pipeline, model registry, functions{guard}")
+    yield Stack(names.stack("monitoring"), "alarms, dashboard, sweeper, pages of runs")
+    if environment.serving and environment.release:
+        yield Stack(
+            names.stack("serving"),
+            f"endpoint of {environment.release.version}, rollback alarms, proof",
+        )
+
+
+def _at_rest(environment: Environment) -> Iterator[Line]:
+    key, *shared = _shared_at_rest(environment)
+    yield replace(key, quantity=2 if environment.training.build_image else 1)
+    yield from shared
+    yield from _serving_instances(environment)
+
+
+def _own_at_rest(environment: Environment) -> Iterator[Line]:
+    if environment.training.build_image:
+        yield Line("KMS key of the image", 1, prices.kms_key(environment.region))
+    yield from _serving_instances(environment)
+
+
+def _shared_at_rest(environment: Environment) -> Iterator[Line]:
+    network, settings, region = environment.network, environment.file_system, environment.region
+    yield Line("KMS key", 1, prices.kms_key(region))
+    if settings:
+        throughput = (
+            f", {settings.throughput_mbps_per_tib} MB/s per TiB"
+            if settings.throughput_mbps_per_tib
+            else ""
+        )
+        what = (
+            f"FSx for Lustre {settings.deployment_type}, {settings.storage_capacity_gib}"
+            f" GiB{throughput}"
+        )
+        yield Line(what, 1, prices.file_system(settings, region))
+    for service in environment.interface_endpoints:
+        yield Line(f"interface endpoint {service}, one zone", 1, prices.interface_endpoint(region))
+    if network.nat:
+        yield Line("NAT gateway", 1, prices.nat_gateway(region))
+        yield Line("public address of the NAT gateway", 1, prices.public_address(region))
+
+
+def _serving_instances(environment: Environment) -> Iterator[Line]:
+    """Yield the smallest number of instances that serve.
+
+    Serverless inference costs nothing without requests.
+    """
+    serving = environment.serving
+    if serving and environment.release and serving.serverless is None:
+        min_instances = serving.autoscaling.min if serving.autoscaling else serving.instance_count
+        what = f"serving on {serving.instance_type}"
+        yield Line(
+            f"{what}, at least" if serving.autoscaling else what,
+            min_instances,
+            prices.instance(serving.instance_type, environment.region),
+        )
+
+
+def _notes(environment: Environment) -> Iterator[str]:
+    network, region = environment.network, environment.region
+    ways = (
+        ("nat_gateway", "the NAT gateway", network.nat),
+        ("interface_endpoint", "an interface endpoint", environment.interface_endpoints),
+    )
+    for name, what, setting in ways:
+        if setting:
+            usd = prices.usd_per_gb(name, region)
+            yield (
+                f"each GB through {what} costs"
+                f" {'an unknown amount' if usd is None else f'~{usd} USD'} besides; S3 is reached"
+                " past it"
+            )
+    yield from _serving_notes(environment)
+    if environment.training.spot:
+        yield (
+            "training is on spot capacity, which costs less than the on-demand price shown; its"
+            " price moves"
+        )
+    if environment.pipeline:
+        yield (
+            f"the pipeline is your own ({environment.pipeline}); the instances shown are those of"
+            " the settings, not of its steps"
+        )
+    if environment.network.existing:
+        yield (
+            "what the existing VPC costs, and whether it has enough free addresses, is not known"
+            " here"
+        )
+    yield f"in no sum: {NOT_COUNTED}"
+
+
+def _serving_notes(environment: Environment) -> Iterator[str]:
+    serving = environment.serving
+    if serving is None:
+        return
+    if environment.release is None:
+        yield "nothing is served, and paid for, before a release is pinned"
+    elif serving.serverless:
+        yield (
+            "serverless inference is paid by the time that requests take and by the data they move;"
+            " nothing while nobody asks"
+        )
+    else:
+        minutes = math.ceil(waits_s(serving) / 60)
+        yield (
+            f"while a release is rolled out, at least {minutes} min, the instances of the old and"
+            " the new fleet are paid for"
+        )
+        if serving.autoscaling:
+            yield (
+                f"autoscaling may start up to {serving.autoscaling.max} instances of"
+                f" {serving.instance_type}"
+            )

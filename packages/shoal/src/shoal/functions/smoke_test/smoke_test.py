@@ -1,0 +1,191 @@
+"""Sends a workload's requests to an endpoint and judges the answers.
+
+`smoke_test.json`, which is packed next to this file, has `requests` (each `name`, `body` in base64,
+`content_type`, `accept`, `expect`), `must_pass`, `every_answer` and `show`. It is written from the
+workload's file by `packages/shoal/src/shoal/constructs/pipeline/smoke_test_file.py`, and so is
+`workload_smoke_test.py`, the workload's own function, if it has one.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import importlib
+import io
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jmespath
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from expectations import violations
+from jmespath.exceptions import JMESPathError
+
+# No retries: a retried request would hide the latency and the error that this is for.
+CLIENT = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=65)
+_NAMED_FAILURES = 3
+_OWN = "workload_smoke_test"
+
+
+class SmokeTestError(Exception):
+    """The endpoint does not do what it should."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The model that gave an answer, by the answer's own account; None is what it does not say."""
+
+    training_job_name: str | None
+    content_sha256: str | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The endpoint's answer to one request, judged."""
+
+    request: str
+    malformed: tuple[str, ...]
+    """What does not hold that must hold of every answer."""
+    failures: tuple[str, ...]
+    """What does not hold that was expected of this one."""
+    shown: Mapping[str, Any]
+    """What of it the step reports."""
+    source: Source | None
+    """None where the answer is not JSON."""
+    latency_ms: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything holds."""
+        return not self.malformed and not self.failures
+
+
+def ask_all(runtime: Any, endpoint_name: str) -> list[Answer]:
+    """Return the endpoint's answers to all requests. Raises SmokeTestError."""
+    test = _test()
+    return [_ask(runtime, endpoint_name, request, test) for request in test["requests"]]
+
+
+def wrong_answers(answers: list[Answer]) -> list[str]:
+    """Return what is wrong with the answers; nothing if enough are right."""
+    malformed = [
+        f"{answer.request}: {', '.join(answer.malformed)}" for answer in answers if answer.malformed
+    ]
+    if malformed:
+        return [
+            f"{len(malformed)} of {len(answers)} answers have another form ({_some(malformed)})"
+        ]
+    passed, needed = sum(answer.passed for answer in answers), _test()["must_pass"]
+    if passed >= needed:
+        return []
+    failed = [
+        f"{answer.request}: {', '.join(answer.failures)}" for answer in answers if answer.failures
+    ]
+    return [f"{passed} of {len(answers)} requests passed, {needed} needed ({_some(failed)})"]
+
+
+def own_failures(runtime: Any, endpoint_name: str) -> list[str]:
+    """Return what the workload's own function finds wrong; nothing where it has none.
+
+    What it raises is wrong too, and what it returns that is no list of texts.
+    """
+    if not Path(__file__).with_name(f"{_OWN}.py").is_file():
+        return []
+
+    def ask(
+        body: bytes, content_type: str = "application/json", accept: str = "application/json"
+    ) -> bytes:
+        return _invoke(runtime, endpoint_name, "the function's request", body, content_type, accept)
+
+    try:
+        failures = importlib.import_module(_OWN).check(ask)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - code of the workload's
+        return [f"the workload's own check raised {type(error).__name__}: {error}"]
+    if not isinstance(failures, list) or not all(isinstance(each, str) for each in failures):
+        return [f"the workload's own check returned {failures!r:.60}, not a list of texts"]
+    return [f"the workload's own check: {_some(failures)}"] if failures else []
+
+
+def sources(answers: list[Answer]) -> set[Source]:
+    """Return the models that the answers name."""
+    return {answer.source for answer in answers if answer.source}
+
+
+def _test() -> dict[str, Any]:
+    return dict(json.loads(Path(__file__).with_name("smoke_test.json").read_text()))
+
+
+def _ask(runtime: Any, endpoint_name: str, request: dict[str, Any], test: dict[str, Any]) -> Answer:
+    started = time.perf_counter()
+    body = _invoke(
+        runtime,
+        endpoint_name,
+        request["name"],
+        base64.b64decode(request["body"]),
+        request["content_type"],
+        request["accept"],
+    )
+    latency_ms = (time.perf_counter() - started) * 1000
+    is_json = request["accept"] == "application/json"
+    try:
+        answer = json.loads(body) if is_json else _rows(body.decode())
+    except (ValueError, csv.Error) as error:
+        raise SmokeTestError(
+            f"{endpoint_name} answered {request['name']} with what is not {request['accept']}"
+            f" ({error!r}): {body[:500]!r}"
+        ) from error
+    return Answer(
+        request["name"],
+        tuple(violations(test["every_answer"], answer)),
+        tuple(violations(request["expect"], answer)),
+        {name: _value(expression, answer) for name, expression in test["show"].items()},
+        _source(answer) if is_json else None,
+        latency_ms,
+    )
+
+
+def _invoke(
+    runtime: Any, endpoint_name: str, name: str, body: bytes, content_type: str, accept: str
+) -> bytes:
+    """Return the answer's body. Raises SmokeTestError with the name of a refused request."""
+    try:
+        response = runtime.invoke_endpoint(
+            EndpointName=endpoint_name, ContentType=content_type, Accept=accept, Body=body
+        )
+        return bytes(response["Body"].read())
+    except ClientError as error:
+        raise SmokeTestError(f"{endpoint_name} refused {name}: {error}") from error
+
+
+def _rows(text: str) -> list[list[str | float]]:
+    return [[_number(cell) for cell in row] for row in csv.reader(io.StringIO(text)) if row]
+
+
+def _number(cell: str) -> str | float:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def _value(expression: str, answer: Any) -> Any:
+    try:
+        value = jmespath.search(expression, answer)
+    except JMESPathError:
+        return None
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _source(answer: Any) -> Source:
+    model = answer.get("model") if isinstance(answer, dict) else None
+    said = model if isinstance(model, dict) else {}
+    return Source(said.get("training_job_name"), said.get("content_sha256"))
+
+
+def _some(sentences: list[str]) -> str:
+    more = len(sentences) - _NAMED_FAILURES
+    return "; ".join(sentences[:_NAMED_FAILURES]) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,324 @@
+"""Decides which endpoints, endpoint configurations and models an execution of a pipeline made.
+
+The teardown function, the sweeper and `shoal destroy` share this file, so that they give the same
+answer. Lambda gets it without the rest of the repository: it imports boto3's packages only, and
+none of its neighbours.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+# packages/shoal/src/shoal/settings/loading/rules.py refuses an environment whose name continues
+# another one's with a word of twelve characters: it would look like an execution's id.
+EXECUTION_ID = r"(?P<id>[a-z0-9]{12})"
+GENERATED = "pipelines"
+"""How SageMaker begins the name of a Model step's model; the execution's id follows."""
+KINDS = {"endpoint": "Endpoint", "endpoint config": "EndpointConfig", "model": "Model"}
+"""Kind -> its name in SageMaker's API."""
+STEPS, NAMES, REFERENCES, TAGS = "steps", "names", "references", "tags"
+_LISTS = {
+    "endpoint": "list_endpoints",
+    "endpoint config": "list_endpoint_configs",
+    "model": "list_models",
+}
+_PIPELINE_TAG = "shoal:pipeline"
+_EXECUTION_TAG = "shoal:execution"
+# The reference of ListTags names no error for a resource that does not exist.
+_NOT_FOUND = ("ResourceNotFound", "ValidationException")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """An endpoint, endpoint configuration or model."""
+
+    kind: str
+    """A key of KINDS."""
+    name: str
+    created_at: datetime | None = field(default=None, compare=False)
+    """None where only a step or a reference says that it was made: it may be deleted by now."""
+    arn: str = field(default="", compare=False)
+    """Where it was listed."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error that ended a search, or a part of it."""
+
+    search: str
+    """steps, names, references or tags."""
+    subject: str
+    """What was searched: an execution, a kind or one resource."""
+    error: ClientError | BotoCoreError
+
+    def __str__(self) -> str:
+        return f"{self.search} of {self.subject}: {self.error}"
+
+
+class Search:
+    """Searches for what executions of one pipeline made, in more than one way.
+
+    One way alone is not enough:
+
+    - A step that was cut off may have created something that its metadata does not say.
+    - ARNs in the metadata are in lower case, the name of a model is not.
+    - SageMaker may give a configuration a name without the execution's id.
+
+    An error of one search hides no result of the others: it is kept in `failures`.
+    """
+
+    def __init__(self, sagemaker: Any, pipeline: str) -> None:
+        self._sagemaker = sagemaker
+        self._pipeline = pipeline
+        self.failures: list[Failure] = []
+        self._attempts = 0
+
+    def of_execution(self, execution_arn: str) -> set[Resource]:
+        """Return what the execution's steps report, what has its id in the name, and what those
+        refer to.
+
+        Raises ValueError for an ARN that is not an execution's.
+        """
+        execution_id = execution_arn.rpartition("/")[2]
+        if not is_execution_id(execution_id):
+            raise ValueError(
+                f"{execution_arn!r} does not end in an execution's id, twelve letters and digits"
+            )
+        named = {resource for resource, _ in self._list(NAMES, execution_id)}
+        names = {(resource.kind, resource.name.lower()) for resource in named}
+        reported = {
+            resource
+            for resource in self._reported_by_steps(execution_arn)
+            if (resource.kind, resource.name.lower()) not in names
+        }
+        return self.with_referred(named | reported, execution_arn)
+
+    def of_pipeline(self, pipeline_arn: str, execution_ids: Iterable[str]) -> set[Resource]:
+        """Return what the executions made: those of `execution_ids`, and those without a record,
+        which only tags tell.
+        """
+        tagged, named = self.by_tags(), self.by_names()
+        known = {*execution_ids, *tagged}
+        known |= {each for each in {*named} - known if self.has_tagged(named[each])}
+        resources: set[Resource] = set()
+        for execution_id in sorted(known):
+            arn = f"{pipeline_arn}/execution/{execution_id}"
+            resources |= self.of_execution(arn)
+            resources |= self.with_referred(tagged.get(execution_id, ()), arn)
+        return resources
+
+    def by_names(self) -> dict[str, set[Resource]]:
+        """Return what is named after the pipeline and an execution, by the execution's id."""
+        return self._by_name(self._pipeline, KINDS)
+
+    def has_tagged(self, resources: Iterable[Resource]) -> bool:
+        """Return whether the tags of one say that the pipeline made it, or could not be read.
+
+        A name alone does not: a person may call something `dev-experimental`.
+        """
+        for resource in resources:
+            with self.attempt(TAGS, str(resource)):
+                if self._tags(resource.arn).get(_PIPELINE_TAG) != self._pipeline:
+                    continue
+            return True
+        return False
+
+    def by_generated_names(self) -> dict[str, set[Resource]]:
+        """Return the models that SageMaker named after an execution, by the execution's id.
+
+        The executions are of any pipeline.
+        """
+        return self._by_name(GENERATED, ["model"])
+
+    def by_tags(self) -> dict[str, set[Resource]]:
+        """Return what is named after the pipeline, and after an execution in its tags only, by the
+        execution's id.
+        """
+        resources = defaultdict(set)
+        for resource, arn in self._list(TAGS, f"{self._pipeline}-"):
+            if named_execution(self._pipeline, resource.name) is not None:
+                continue
+            failures = len(self.failures)
+            with self.attempt(TAGS, str(resource)):
+                if execution_id := self._tagged_execution(arn):
+                    resources[execution_id].add(resource)
+            if not all(is_refusal(failure.error) for failure in self.failures[failures:]):
+                # A refusal concerns this resource. Anything else, such as throttling, would take
+                # the caller's time again with each of the others.
+                break
+        return dict(resources)
+
+    def with_referred(self, resources: Iterable[Resource], execution_arn: str) -> set[Resource]:
+        """Return `resources` with the configurations of its endpoints, and with the models of all
+        these configurations.
+        """
+        kept = set(resources)
+        for endpoint in _of_kind("endpoint", kept):
+            with self.attempt(REFERENCES, str(endpoint)):
+                answer = unless_missing(
+                    self._sagemaker.describe_endpoint, EndpointName=endpoint.name
+                )
+                if answer and "EndpointConfigName" in answer:
+                    names = [answer["EndpointConfigName"]]
+                    kept |= self._ours("endpoint config", names, execution_arn)
+        for config in _of_kind("endpoint config", kept):
+            with self.attempt(REFERENCES, str(config)):
+                answer = unless_missing(
+                    self._sagemaker.describe_endpoint_config, EndpointConfigName=config.name
+                )
+                variants = answer.get("ProductionVariants", []) if answer else []
+                models = {variant["ModelName"] for variant in variants}
+                kept |= self._ours("model", models, execution_arn)
+        return kept
+
+    def raise_if_all_failed(self) -> None:
+        """Raise the first error if no search succeeded: then nothing is known."""
+        if self.failures and len(self.failures) == self._attempts:
+            raise self.failures[0].error
+
+    @contextmanager
+    def attempt(self, search: str, subject: str) -> Iterator[None]:
+        """Keep an error of the API in `failures`, and continue after the block."""
+        self._attempts += 1
+        try:
+            yield
+        except (ClientError, BotoCoreError) as error:
+            self.failures.append(Failure(search, subject, error))
+
+    def _reported_by_steps(self, execution_arn: str) -> Iterator[Resource]:
+        pages = self._sagemaker.get_paginator("list_pipeline_execution_steps")
+        with self.attempt(STEPS, execution_arn):
+            try:
+                for page in pages.paginate(PipelineExecutionArn=execution_arn):
+                    for step in page["PipelineExecutionSteps"]:
+                        yield from self._made_by(step.get("Metadata", {}))
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "ResourceNotFound":
+                    raise
+
+    def _made_by(self, metadata: dict[str, Any]) -> Iterator[Resource]:
+        for kind, shape in KINDS.items():
+            name = metadata.get(shape, {}).get("Arn", "").rpartition("/")[2]
+            if self._is_our_name(name):
+                yield Resource(kind, name)
+
+    def _by_name(self, prefix: str, kinds: Iterable[str]) -> dict[str, set[Resource]]:
+        resources = defaultdict(set)
+        for resource, _ in self._list(NAMES, f"{prefix}-", kinds):
+            if execution_id := named_execution(prefix, resource.name):
+                resources[execution_id].add(resource)
+        return dict(resources)
+
+    def _list(
+        self, search: str, part: str, kinds: Iterable[str] = tuple(KINDS)
+    ) -> Iterator[tuple[Resource, str]]:
+        """Yield what has `part` in its name and a name that our executions give, with its ARN."""
+        for kind in kinds:
+            shape = KINDS[kind]
+            with self.attempt(search, f"{kind}s"):
+                for page in self._sagemaker.get_paginator(_LISTS[kind]).paginate(NameContains=part):
+                    for item in page[f"{shape}s"]:
+                        if self._is_our_name(item[f"{shape}Name"]):
+                            name, arn = item[f"{shape}Name"], item[f"{shape}Arn"]
+                            yield Resource(kind, name, item["CreationTime"], arn), arn
+
+    def _tagged_execution(self, arn: str) -> str | None:
+        tags = self._tags(arn)
+        execution_id = tags.get(_EXECUTION_TAG, "")
+        is_ours = tags.get(_PIPELINE_TAG) == self._pipeline and is_execution_id(execution_id)
+        return execution_id if is_ours else None
+
+    def _tags(self, arn: str) -> dict[str, str]:
+        """Return the tags of a resource; none if it was deleted meanwhile."""
+        try:
+            pages = list(self._sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn))
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in _NOT_FOUND:
+                raise
+            log.info("%s was deleted meanwhile: %s", arn, error)
+            return {}
+        return {tag["Key"]: str(tag["Value"]) for page in pages for tag in page["Tags"]}
+
+    def _ours(self, kind: str, names: Iterable[str], execution_arn: str) -> set[Resource]:
+        return {
+            Resource(kind, name)
+            for name in names
+            if self._is_our_name(name) and not self._is_of_another(execution_arn, name)
+        }
+
+    def _is_our_name(self, name: str) -> bool:
+        return name.startswith((f"{self._pipeline}-", f"{GENERATED}-"))
+
+    def _is_of_another(self, execution_arn: str, name: str) -> bool:
+        """Return whether `name` contains the id of another known execution of the pipeline, which
+        may use the resource.
+        """
+        executions, _, ours = execution_arn.rpartition("/")
+        others = {named_execution(prefix, name) for prefix in (self._pipeline, GENERATED)}
+        return any(
+            status_of(self._sagemaker, f"{executions}/{other}") is not None
+            for other in others - {None, ours}
+        )
+
+
+def status_of(sagemaker: Any, execution_arn: str) -> str | None:
+    """Return the execution's status, or None when there is no such execution."""
+    try:
+        answer = sagemaker.describe_pipeline_execution(PipelineExecutionArn=execution_arn)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ResourceNotFound":
+            raise
+        return None
+    return str(answer["PipelineExecutionStatus"])
+
+
+def is_execution_id(text: str) -> bool:
+    """Return whether `text` has the form of an execution's id.
+
+    Other text must never be searched for in names: many names contain `1`, all contain nothing.
+    """
+    return re.fullmatch(EXECUTION_ID, text) is not None
+
+
+def named_execution(prefix: str, name: str) -> str | None:
+    """Return the execution's id that follows `prefix` in the name."""
+    match = re.match(rf"{re.escape(prefix)}-{EXECUTION_ID}(-|$)", name)
+    return match["id"] if match else None
+
+
+def unless_missing(call: Any, **arguments: str) -> dict[str, Any] | None:
+    """Return the call's answer, or None when its subject does not exist.
+
+    SageMaker says that with a ValidationException, which only the message tells from others.
+    """
+    try:
+        answer: dict[str, Any] = call(**arguments)
+    except ClientError as error:
+        if "Could not find" not in error.response["Error"]["Message"]:
+            raise
+        return None
+    return answer
+
+
+def _of_kind(kind: str, resources: Collection[Resource]) -> list[Resource]:
+    return [resource for resource in resources if resource.kind == kind]
+
+
+def is_refusal(error: Exception) -> bool:
+    return isinstance(error, ClientError) and error.response["Error"]["Code"].startswith(
+        "AccessDenied"
+    )

@@ -1,0 +1,54 @@
+"""The build arguments of a recipe, from the tables of `shoal.launch`, and its command."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from shoal.launch.recipes import FOLDER, UnknownRecipeError, build_arguments, names, recipe
+
+__all__ = ["UnknownRecipeError", "build_arguments", "build_command", "dockerfile_of", "names"]
+
+
+def dockerfile_of(name: str, root: Path | None = None) -> Path:
+    """Return the recipe's Dockerfile in the repository `root`, by default the working directory."""
+    return (root or Path.cwd()) / FOLDER / name / "Dockerfile"
+
+
+def local_tag(name: str) -> str:
+    """Return the image's tag on the machine that built it.
+
+    shoal-local knows its repository by this name
+    (packages/shoal-local/src/shoal_local/images.yaml).
+    """
+    return f"shoal-{name}:1"
+
+
+def build_command(
+    name: str, region: str, tag: str, workload: str | None = None, root: Path | None = None
+) -> str:
+    """Return the command for the repository's root, with a login to the base image's registry.
+
+    With a workload its scripts are there for `--target with-code`.
+    """
+    arguments = [
+        part
+        for key, value in build_arguments(name, region).items()
+        for part in ("--build-arg", f"{key}={value}")
+    ]
+    has_code = "with-code" in dockerfile_of(name, root).read_text(encoding="utf-8")
+    code = f"code=training_code/{workload}/{recipe(name).framework}"
+    contexts = ["--build-context", code] if workload and has_code else []
+    return shlex.join(
+        [
+            "docker",
+            "build",
+            "--platform",
+            "linux/amd64",
+            *arguments,
+            *contexts,
+            "--tag",
+            tag,
+            f"images/{name}",
+        ]
+    )

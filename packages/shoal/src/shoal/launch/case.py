@@ -1,0 +1,151 @@
+"""A training section with the strategy that would run it, and all facts that the rules need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shoal.launch import tables
+from shoal.launch.contract import Contract, contract_of
+from shoal.launch.image_uri import AwsImage, aws_image
+from shoal.launch.source_code import SourceCode, script_of
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.sections.strategies import strategies_of
+from shoal.settings.settings import Framework, Strategy, Training
+
+TITLES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
+SMDDP = (Strategy.SMDDP, Strategy.PYTORCHDDP)
+FALLBACKS = {
+    Framework.PYTORCH: (Strategy.TORCHRUN,),
+    Framework.TENSORFLOW: (Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED),
+}
+"""Strategies that need neither special hardware nor another library of AWS's."""
+_ANYWHERE = (Strategy.NONE, Strategy.MIRRORED, Strategy.PARAMETER_SERVER)
+"""Strategies that run everywhere, so that a fallback would never be used."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to run a training section: by its strategy or by its fallback."""
+
+    training: Training
+    region: str
+    code: SourceCode
+    strategy: Strategy
+    """The strategy that would run."""
+    contract: Contract
+    script: str
+    """The script that would run."""
+    images: Mapping[str, tables.ImageTags]
+    """AWS's images of the framework, by version."""
+    tags: tables.ImageTags | None
+    """AWS's images of `framework_version`."""
+    aws_image: AwsImage | None
+    """What `image_uri` says, where it names one of AWS's images."""
+    has_unknown_image: bool
+    """Whether nothing says what is in the training image: it is built, or it is not AWS's."""
+    has_gpus: bool
+    device: str
+    """What the training image is made for: gpu or cpu."""
+    python: str | None
+    """The Python of AWS's images of `framework_version`, if a table says it."""
+    smddp_releases: Mapping[str, tables.SmddpRelease]
+    """Framework version to the smddp release in AWS's image."""
+    former_smddp_releases: Mapping[str, str]
+    """Framework version to what AWS's pages said of smddp in its image, and no longer say."""
+    last_horovod: str
+    """The last framework version whose image for `device` contains Horovod."""
+
+    @classmethod
+    def of(cls, training: Training, region: str, code: SourceCode, strategy: Strategy) -> Case:
+        """Look up what the tables say of `training`, run by `strategy`."""
+        framework, version = training.framework, training.framework_version
+        images, image = tables.image_tags(framework), aws_image(training.image_uri)
+        is_own_image = training.image_uri is not None and image is None
+        has_gpus = tables.has_gpus(training.instance_type)
+        device = (image.device if image else None) or ("gpu" if has_gpus else "cpu")
+        return cls(
+            training,
+            region,
+            code,
+            strategy,
+            contract=contract_of(training, strategy),
+            script=script_of(training, strategy, code),
+            images=images,
+            tags=images.get(version),
+            aws_image=image,
+            has_unknown_image=training.build_image is not None or is_own_image,
+            has_gpus=has_gpus,
+            device=device,
+            python=tables.python_of(framework, version),
+            smddp_releases=tables.smddp_releases(framework),
+            former_smddp_releases=tables.former_smddp_releases(framework),
+            last_horovod=tables.last_horovod(framework, device),
+        )
+
+    @property
+    def framework(self) -> Framework:
+        return self.training.framework
+
+    @property
+    def version(self) -> str:
+        return self.training.framework_version
+
+    @property
+    def title(self) -> str:
+        """The framework as messages write it."""
+        return TITLES[self.framework]
+
+    @property
+    def is_python_too_old(self) -> bool:
+        """Whether the scripts need a later Python than AWS's images of this version have."""
+        return self.python is not None and self.is_before_scripts(self.python)
+
+    def is_before_scripts(self, python: str) -> bool:
+        """Return whether the scripts need a later Python than `python`."""
+        oldest = self.training.min_python
+        return oldest is not None and tables.is_older(python, oldest)
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether the fallback runs."""
+        return self.strategy is not self.training.strategy
+
+    @property
+    def framework_strategies(self) -> tuple[str, ...]:
+        """The strategies that the framework has."""
+        return strategies_of(self.framework)
+
+    @property
+    def has_image(self) -> bool:
+        """Whether `image_uri` or the table names a training image."""
+        return self.training.image_uri is not None or self.tags is not None
+
+    @property
+    def cuda(self) -> str | None:
+        """The CUDA of the training image for GPUs, where it is known."""
+        if self.training.image_uri:
+            return self.aws_image.cuda if self.aws_image else None
+        return tables.cuda_in(self.tags.training_gpu) if self.tags else None
+
+    @property
+    def is_former(self) -> bool:
+        """Whether AWS's page no longer lists the smddp that AWS's image of this version has."""
+        return self.version in self.former_smddp_releases
+
+    @property
+    def fallbacks(self) -> list[Strategy]:
+        """What `fallback` may name: nothing for a strategy that runs everywhere."""
+        if self.training.strategy in _ANYWHERE:
+            return []
+        allowed = FALLBACKS[self.framework]
+        return [strategy for strategy in allowed if strategy is not self.training.strategy]
+
+    @property
+    def may_have_horovod(self) -> bool:
+        """Whether AWS's image contains Horovod; an unknown image may."""
+        return self.has_unknown_image or not tables.is_older(self.last_horovod, self.version)
+
+    def problem(self, key: str, message: str, advice: str) -> Problem:
+        """Return the mistake in `training.<key>`, with the value that it has."""
+        return Problem(f"training.{key}", message, advice, getattr(self.training, key))

@@ -1,0 +1,33 @@
+"""The errors of a pipeline definition, Shoal's own or a user's.
+
+DefinitionError         it cannot be sent to SageMaker; one line per mistake, each names the step
+├── GraphError          names, references, cycles, branches, retries, limits
+(`shoal.pipelines.graph`) └── ArgumentsError      a step's Arguments are not a Create call's
+request (`shoal.pipelines.shapes`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class DefinitionError(Exception):
+    """The definition cannot be sent to SageMaker; `str()` gives every mistake, one per line."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(mistakes))
+
+
+class GraphError(DefinitionError):
+    """The steps do not form a pipeline that SageMaker accepts."""
+
+
+class ArgumentsError(DefinitionError):
+    """A step's Arguments are not the request that its Create call takes."""
+
+
+class Risk(str):
+    """A notice of what may make a run fail; only a run can tell."""
+
+    __slots__ = ()

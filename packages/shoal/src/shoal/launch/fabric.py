@@ -1,0 +1,141 @@
+"""What EFA needs: addresses in the training subnet, and environment variables (fabric.yaml)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from shoal.launch.errors import Risk
+from shoal.launch.mpi_options import variables_in
+from shoal.launch.source_code import SourceCode
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.yaml_file import read_table
+from shoal.settings.settings import Training
+
+PROVIDER = "FI_PROVIDER"
+REQUIRE = "SHOAL_REQUIRE_EFA"
+"""The variable by which a script knows that it has to prove EFA, or end."""
+LOG = "NCCL_DEBUG_FILE"
+_NETWORK = "NCCL_NET"
+_NETWORKS = ("AWS Libfabric", "Libfabric", "OFI")
+"""Names of aws-ofi-nccl's network, over the years; NCCL compares without case."""
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = read_table(__file__, "fabric.yaml")
+    return table
+
+
+def efa_instance_types() -> tuple[str, ...]:
+    return tuple(_table()["instance_types"])
+
+
+def has_efa(instance_type: str) -> bool:
+    return instance_type in _table()["instance_types"]
+
+
+def addresses_per_node(instance_type: str) -> int:
+    """Return how many private addresses to keep free for each training node of this type."""
+    row = _table()["instance_types"].get(instance_type, _table()["without_efa"])
+    return int(row["addresses"])
+
+
+def variables(instance_type: str) -> dict[str, str]:
+    """Return the environment variables that EFA needs in the training container.
+
+    None without EFA.
+    """
+    if not has_efa(instance_type):
+        return {}
+    family = instance_type.split(".")[1]
+    return {
+        row["name"]: row["value"]
+        for row in _table()["variables"]
+        if re.match(row["families"], family)
+    }
+
+
+def environment(training: Training) -> dict[str, str]:
+    """Return the training container's environment.
+
+    What EFA needs comes first, the environment file over it, and last what is required.
+    """
+    required = {REQUIRE: "1"} if training.require_efa else {}
+    return variables(training.instance_type) | training.environment | required
+
+
+def problems(training: Training, code: SourceCode) -> Iterator[Problem]:
+    """Yield why a job with this code that requires EFA would always fail, or would not look."""
+    if not training.require_efa:
+        return
+    if not has_efa(training.instance_type):
+        some = ", ".join(efa_instance_types()[:3])
+        message = (
+            f"{training.instance_type} has no EFA; instance types with EFA are {some} and"
+            f" {len(efa_instance_types()) - 3} others"
+        )
+        related = ("training.instance_type",)
+        yield Problem(
+            "training.require_efa",
+            message,
+            "choose one of them, or leave require_efa out",
+            True,
+            related,
+        )
+    elif code.folder and not code.says(REQUIRE):
+        message = (
+            f"no script in {training.source_dir} reads {REQUIRE} to look which network it uses, so"
+            " nothing would be required"
+        )
+        yield Problem(
+            "training.require_efa",
+            message,
+            "let it look (docs/bring-your-model.md), or leave require_efa out",
+            True,
+            ("training.source_dir", "training.framework"),
+        )
+    else:
+        environment = training.environment
+        for name, message, advice in _opposing(environment):
+            shown = f"training.environment.{name} = {environment[name]}"
+            yield _no_proof(f"training.environment.{name}", f"{shown} {message}", advice)
+        exported = variables_in(training.custom_mpi_options)
+        for name, message, advice in _opposing(exported):
+            shown = f"training.custom_mpi_options -x {name}={exported[name]}"
+            yield _no_proof("training.custom_mpi_options", f"{shown} {message}", advice)
+
+
+def _no_proof(key: str, message: str, advice: str) -> Problem:
+    advice = f"{advice}, or leave require_efa out"
+    return Problem("training.require_efa", message, advice, True, (key,))
+
+
+def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the variables with which no job could prove that it uses EFA: name, why, advice."""
+    off = "keeps the traffic off EFA, so the job would always fail"
+    if environment.get(PROVIDER, "efa") != "efa":
+        yield PROVIDER, off, f"remove {PROVIDER}"
+    if environment.get(_NETWORK, "OFI").lower() not in map(str.lower, _NETWORKS):
+        yield _NETWORK, off, f"remove {_NETWORK}"
+    if "%p" not in environment.get(LOG, "%p"):
+        why = "is the same for all processes, and each must read what its own NCCL says"
+        yield LOG, why, f"remove {LOG}, write %p into it as in /tmp/nccl.%h.%p.log"
+
+
+def notices(training: Training) -> Iterator[str]:
+    """Yield where the environment file contradicts what EFA needs."""
+    for name, needed in variables(training.instance_type).items():
+        value = training.environment.get(name, needed)
+        if value != needed:
+            yield Risk(
+                f"training.environment.{name} = {value} replaces {needed}, which"
+                f" {training.instance_type} needs for its traffic to go over EFA"
+            )
+    if training.environment.get(PROVIDER) == "efa" and not has_efa(training.instance_type):
+        yield Risk(
+            f"training.environment.{PROVIDER} = efa: {training.instance_type} has no EFA, so"
+            " libfabric would find no provider"
+        )

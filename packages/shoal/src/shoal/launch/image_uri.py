@@ -1,0 +1,78 @@
+"""What the URI of a training image says of the image.
+
+Only AWS's own images say in their tag what is in them. The name of any other image says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from shoal.launch import tables
+
+_ECR = re.compile(
+    r"^(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)"
+)
+# After the grammar of github.com/distribution/reference (reference.go); the registry is required.
+_URI = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)+"
+    r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(@sha256:(?P<digest>[0-9a-f]+))?"
+)
+_AWS_TAG = re.compile(
+    r"/(?:huggingface-)?(?P<framework>pytorch|tensorflow)(?:-training)?:"
+    r"(?P<version>\d+\.\d+(?:\.\d+)?)-(?:transformers[\d.]+-)?(?:(?P<device>gpu|cpu)-)?"
+)
+
+
+@dataclass(frozen=True)
+class AwsImage:
+    """What the tag of one of AWS's images says."""
+
+    framework: str
+    version: str
+    """Of the framework; two numbers or three, as in the tag."""
+    device: str | None
+    python: str | None
+    cuda: str | None
+
+    @property
+    def full_version(self) -> str:
+        """The version as `framework_version` is written; `.0` follows a tag with two numbers."""
+        return self.version if self.version.count(".") > 1 else f"{self.version}.0"
+
+    def has_version(self, version: str) -> bool:
+        return f"{version}.".startswith(f"{self.version}.")
+
+
+def aws_image(uri: str | None) -> AwsImage | None:
+    """Return what the tag says; None if the image is not one of AWS's, or its tag says nothing."""
+    match = _AWS_TAG.search(uri) if uri and is_from_aws(uri) else None
+    if uri is None or match is None:
+        return None
+    cuda = tables.cuda_in(uri)
+    device = match["device"] or ("gpu" if cuda else None)
+    return AwsImage(match["framework"], match["version"], device, tables.python_in(uri), cuda)
+
+
+def repository(uri: str) -> str:
+    """Return the name of the repository in ECR, or nothing for an image elsewhere."""
+    match = _ECR.match(uri)
+    return match["repository"] if match else ""
+
+
+def region(uri: str) -> str | None:
+    """Return the region of the registry in ECR; None for an image elsewhere."""
+    match = _ECR.match(uri)
+    return match["region"] if match else None
+
+
+def is_from_aws(uri: str) -> bool:
+    """Return whether the image lies in AWS's own registry of the region."""
+    match = _ECR.match(uri)
+    return match is not None and tables.registry(match["region"]) == match["account"]
+
+
+def is_pinned(uri: str) -> bool:
+    """Return whether the URI is complete, with a digest or a tag other than `latest`."""
+    match = _URI.fullmatch(uri)
+    return match is not None and (match["digest"] or match["tag"] or "latest") != "latest"

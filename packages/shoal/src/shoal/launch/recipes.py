@@ -1,0 +1,102 @@
+"""The build arguments of the images in `images/`, and the tag of a recipe's content.
+
+The tag is a hash of everything that goes into a build: the recipe's files and its build arguments.
+So a checkout means one image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from shoal.launch import tables
+from shoal.settings.parsing.yaml_file import read_table
+
+FOLDER = "images"
+TAG_LENGTH = 32  # hexadecimal digits of SHA-256; ECR allows 128 characters (botocore, ecr ImageTag)
+
+
+class UnknownRecipeError(Exception):
+    """There is no such recipe, or it cannot be built for that region."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A row of recipes.yaml."""
+
+    name: str
+    framework: str
+    version: str | None = None
+    """Version of the framework in AWS's image that the recipe extends; None if it extends none."""
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def framework_version(self) -> str:
+        """Version of the framework inside the image."""
+        return self.version or str(self.arguments[f"{self.framework.upper()}_VERSION"]["value"])
+
+    @property
+    def base_repository(self) -> str | None:
+        """Repository of AWS's registry that the recipe extends, if it does."""
+        if self.version is None:
+            return None
+        return tables.image_tags(self.framework)[self.version].repository
+
+
+@cache
+def _table() -> dict[str, dict[str, Any]]:
+    table: dict[str, dict[str, Any]] = read_table(__file__, "recipes.yaml")
+    return table
+
+
+def names() -> list[str]:
+    """Return the names of the recipes, sorted; each is a folder in `images/`."""
+    return sorted(_table())
+
+
+def recipe(name: str) -> Recipe:
+    """Return the recipe `name`. Raises UnknownRecipeError."""
+    if name not in _table():
+        raise UnknownRecipeError(f"there is no recipe {name!r}; there are: {', '.join(names())}")
+    return Recipe(name, **_table()[name])
+
+
+def build_arguments(name: str, region: str) -> dict[str, str]:
+    """Return the arguments of the recipe's build in `region`. Raises UnknownRecipeError."""
+    row = recipe(name)
+    arguments = {key: str(each["value"]) for key, each in row.arguments.items()}
+    if row.version is None:
+        return arguments
+    account = tables.registry(region)
+    if account is None:
+        raise UnknownRecipeError(
+            f"AWS has no registry in {region!r} that"
+            " packages/shoal/src/shoal/launch/registries.yaml knows"
+        )
+    return arguments | {
+        "ACCOUNT": account,
+        "REGION": region,
+        "TAG": tables.image_tags(row.framework)[row.version].training_gpu,
+    }
+
+
+def content_tag(name: str, region: str, root: Path) -> str:
+    """Return the tag of the image that the recipe of the repository at `root` gives in `region`.
+
+    Raises UnknownRecipeError.
+    """
+    digest = hashlib.sha256()
+    for key, value in sorted(build_arguments(name, region).items()):
+        digest.update(f"{key}={value}\n".encode())
+    folder = root / FOLDER / name
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
+        if path.is_file() and "__pycache__" not in path.parts:
+            content = path.read_bytes()
+            digest.update(
+                f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content
+            )
+    return digest.hexdigest()[:TAG_LENGTH]

@@ -1,0 +1,200 @@
+"""Turn a training section into a `Launch`, or say every reason why it cannot run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal.launch import source_code, tables
+from shoal.launch.advice import choose, problems_of
+from shoal.launch.case import SMDDP, Case
+from shoal.launch.contract import Contract, Horovod
+from shoal.launch.notices import notices_of
+from shoal.settings.loading.loader import environment_file
+from shoal.settings.loading.rules import MAX_HYPERPARAMETERS
+from shoal.settings.parsing.errors import LaunchError
+from shoal.settings.sections.hyperparameters import HyperparameterValue
+from shoal.settings.settings import Endpoint, Environment, Framework, Training
+
+CONTAINER_MODEL_DIR = "/opt/ml/model"
+_ENDPOINT = Endpoint()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A training job that can run: which images, started how."""
+
+    case: Case
+    """What runs: the strategy or its fallback."""
+    image_uri: str
+    """Image of the training job."""
+    evaluation_image_uri: str
+    """Image of the evaluation job, without GPU libraries."""
+    inference_image_uri: str
+    """Image of the endpoint: its own, or AWS's for its instance type."""
+    hyperparameters: Mapping[str, str]
+    """The toolkit's hyperparameters, JSON in strings, without those of one job (see `for_job`)."""
+    notices: tuple[str, ...] = ()
+    """What the user should know although it runs, one line each."""
+    backend: str | None = None
+    """What the script's own `backend: smddp` becomes, where the fallback runs without smddp."""
+
+    def script_arguments(
+        self, own: Mapping[str, HyperparameterValue]
+    ) -> dict[str, HyperparameterValue]:
+        """Return the script's hyperparameters as they fit the strategy that runs."""
+        return {
+            name: self.backend if self.backend and (name, value) == ("backend", "smddp") else value
+            for name, value in own.items()
+        }
+
+    @property
+    def contract(self) -> Contract:
+        return self.case.contract
+
+    @property
+    def entry_point(self) -> str:
+        """The script that runs: the file's, or the one that the fallback needs."""
+        return self.case.script
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Every image the pipeline starts."""
+        return (self.image_uri, self.evaluation_image_uri, self.inference_image_uri)
+
+    @property
+    def needs_model_dir(self) -> bool:
+        """Whether the job's `model_dir` (TensorFlow) is its own folder in S3; see `for_job`."""
+        is_tensorflow = self.case.framework is Framework.TENSORFLOW
+        return is_tensorflow and "model_dir" not in self.hyperparameters
+
+    def for_job(
+        self,
+        submit_directory: str,
+        job_name: str,
+        own: Mapping[str, HyperparameterValue],
+        output_path: str = "",
+    ) -> dict[str, str]:
+        """Return the hyperparameters of one job outside a pipeline (a notebook, boto3), as SDK v2
+        sends them.
+
+        `own` are the script's. `output_path` is the job's S3OutputPath; TensorFlow's `model_dir`
+        lies below it. Raises ValueError if it is missing there, or if there are more
+        hyperparameters than SageMaker takes.
+        """
+        values = {
+            **self.script_arguments(own),
+            "sagemaker_submit_directory": submit_directory,
+            "sagemaker_job_name": job_name,
+        }
+        if self.needs_model_dir:
+            if not output_path:
+                raise ValueError(
+                    "a TensorFlow job needs output_path, for its hyperparameter model_dir"
+                )
+            values["model_dir"] = f"{output_path.rstrip('/')}/{job_name}/model"
+        sent = {
+            **self.hyperparameters,
+            **{name: json.dumps(value) for name, value in values.items()},
+        }
+        if len(sent) > MAX_HYPERPARAMETERS:
+            raise ValueError(
+                f"a job takes {MAX_HYPERPARAMETERS} hyperparameters, and this one has {len(sent)},"
+                " the toolkit's included"
+            )
+        return sent
+
+
+def resolve(
+    training: Training,
+    region: str,
+    file: str = "",
+    root: Path | None = None,
+    *,
+    endpoint: Endpoint | None = _ENDPOINT,
+) -> Launch:
+    """Return what `training` starts in `region`, with the image of the endpoint that follows it, if
+    one does.
+
+    `root` is the repository: the requirements.txt of `source_dir` may add what an image lacks.
+    Raises LaunchError with every reason why the training cannot run; `file` opens its lines.
+    """
+    case, reasons = choose(training, region, source_code.read(root, training))
+    if problems := problems_of(case):
+        raise LaunchError(file, problems)
+    notices = [
+        f"{training.strategy} -> {case.strategy}: {problem.key} = {problem.value}:"
+        f" {problem.message}"
+        for problem in reasons
+    ]
+    backend = _backend(case)
+    if backend:
+        notices.append(
+            f"training.hyperparameters.backend: smddp -> {backend}, because {case.contract.label}"
+            " runs without smddp"
+        )
+    version, tags = _cpu_images(case)
+    if version != case.version:
+        notices.append(
+            f"training.framework_version {case.version} is not in the table of images: evaluation"
+            f" and endpoint run in those of {version}"
+        )
+    training_tag = tags.training_gpu if case.has_gpus else tags.training_cpu
+    on_gpus = endpoint is not None and tables.has_gpus(endpoint.instance_type)
+    own_server = endpoint and endpoint.image_uri
+    return Launch(
+        case,
+        training.image_uri or tables.image_uri(region, tags.repository, training_tag),
+        tables.image_uri(region, tags.repository, tags.training_cpu),
+        own_server
+        or tables.image_uri(
+            region,
+            tables.inference_repository(training.framework),
+            tags.inference_gpu if on_gpus else tags.inference_cpu,
+        ),
+        _hyperparameters(case),
+        (*notices, *notices_of(case, serves=endpoint is not None and not own_server)),
+        backend,
+    )
+
+
+def launch_of(environment: Environment, root: Path | None = None) -> Launch:
+    """Return what trains in `environment`. Raises LaunchError."""
+    file = environment_file(environment.name)
+    return resolve(
+        environment.training, environment.region, file, root, endpoint=environment.endpoint
+    )
+
+
+def _backend(case: Case) -> str | None:
+    """Return torch.distributed's own backend for these instances, where the script asks for smddp
+    and the fallback runs without it.
+    """
+    training = case.training
+    uses_smddp = training.hyperparameters.get("backend") == "smddp" and training.strategy in SMDDP
+    if not (case.is_swapped and uses_smddp and training.framework is Framework.PYTORCH):
+        return None
+    return "nccl" if case.has_gpus else "gloo"
+
+
+def _hyperparameters(case: Case) -> dict[str, str]:
+    """Return them as SDK v2 writes them: every value is JSON, so a text has quotes in it."""
+    texts = {"sagemaker_program": case.script, "sagemaker_region": case.region}
+    if case.contract.names_instance_type:
+        texts["sagemaker_instance_type"] = case.training.instance_type
+    if case.framework is Framework.TENSORFLOW and isinstance(case.contract, Horovod):
+        texts["model_dir"] = CONTAINER_MODEL_DIR
+    encoded = {name: json.dumps(value) for name, value in texts.items()}
+    return {**encoded, "sagemaker_container_log_level": "20", **case.contract.hyperparameters()}
+
+
+def _cpu_images(case: Case) -> tuple[str, tables.ImageTags]:
+    """Return the version whose images evaluate and serve: the training's own or, where only
+    `image_uri` has that one, the nearest.
+    """
+    if case.tags is not None:
+        return case.version, case.tags
+    python = case.training.min_python or "0"
+    return tables.nearest_images(case.framework, case.version, python)

@@ -1,0 +1,351 @@
+"""Typed look-ups in the YAML tables of this folder: what AWS says runs where."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from shoal.settings.parsing.yaml_file import read_table
+
+
+@dataclass(frozen=True)
+class SmddpRelease:
+    """The smddp version inside a framework's training image."""
+
+    smddp_version: str
+    source: str
+    notice: str = ""
+
+
+@dataclass(frozen=True)
+class ImageTags:
+    """Tags of the Deep Learning Containers of one framework version."""
+
+    training_gpu: str
+    training_cpu: str
+    inference_cpu: str
+    inference_gpu: str
+    end_of_patch: datetime.date | None
+    """The last day on which AWS patches these images; None where it is not known."""
+    source: str
+    repository: str
+    """AWS's repository of the training images."""
+    python: str
+    """The Python of the training images, as in `3.10`."""
+    inference_end_of_patch: datetime.date | None = None
+    """The last day on which AWS patches the image that answers, where that is another."""
+    missing: str = ""
+    """A requirement that these images do not meet."""
+    missing_for: str = ""
+    """The word in a script by which it is known to have that requirement."""
+    notice: str = ""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The number of training instances that a strategy makes sense on."""
+
+    min: int = 1
+    max: int | None = None
+
+
+@dataclass(frozen=True)
+class StrategyRow:
+    """How a strategy starts, and where it can."""
+
+    launcher: str
+    starts: str
+    source: str
+    hosts: Hosts = Hosts()
+    since: Mapping[str, str] = field(default_factory=dict)
+    """Framework to the first version that SDK v2 starts the strategy with."""
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """The GPUs of an instance family, and which CUDA supports them."""
+
+    gpu: str
+    first: str = "0"
+    last: str | None = None
+
+
+@dataclass(frozen=True)
+class GpuMemory:
+    """The GPUs of an instance type, and the memory of each."""
+
+    gpu: str
+    gib: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Mpirun:
+    """The options that mpirun takes, without dashes, and what the toolkit passes to it."""
+
+    words: Mapping[str, int]
+    """Option to the number of words after it that belong to it."""
+    refused: Mapping[str, tuple[str, str]]
+    """Option that must not be used to what it would do, and what to do instead."""
+    variables: Mapping[str, str | None]
+    """Environment variables that the toolkit passes, with their values; None where only the job
+    knows.
+    """
+    runner_variables: Mapping[str, tuple[str, ...]]
+    """Those that one of its runners (smddp, horovod) passes alone, as shell patterns."""
+    instance_variables: Mapping[str, tuple[str, ...]]
+    """Those that it passes on one instance type."""
+    parameters: Mapping[str, str | None]
+    """MCA parameters, likewise."""
+
+
+@cache
+def _table(name: str) -> dict[str, Any]:
+    table: dict[str, Any] = read_table(__file__, f"{name}.yaml")
+    return table
+
+
+@cache
+def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
+    """Return the smddp release in the image of each framework version that has one."""
+    return {version: SmddpRelease(**row) for version, row in _table("smddp")[framework].items()}
+
+
+def former_smddp_releases(framework: str) -> dict[str, str]:
+    """Return, for framework versions older than those of `smddp_releases`, what AWS's pages once
+    said.
+
+    The text names the last page and the version of smddp.
+    """
+    rows = _table("smddp")["former_releases"][framework].items()
+    return {version: f"{row['until']}: version {row['smddp_version']}" for version, row in rows}
+
+
+def image_without_smddp(uri: str) -> str | None:
+    """Return who found that this image of AWS's has no smddp, although its version has; or None."""
+    rows = _table("smddp")["images_without"].items()
+    return next((source for name, source in rows if f"/{name}" in uri), None)
+
+
+def smddp_allgather_since() -> str:
+    """Return the first smddp version that accelerates AllGather for FSDP and the like."""
+    return str(_table("smddp")["allgather_since"])
+
+
+@cache
+def smddp_instance_types() -> dict[str, tuple[str, ...]]:
+    """Return the collectives that smddp accelerates, by instance type."""
+    return {
+        name: tuple(row["collectives"]) for name, row in _table("smddp")["instance_types"].items()
+    }
+
+
+def former_smddp_instance_type(name: str) -> str | None:
+    """Return the last page of AWS's that named this instance type for smddp, if one did."""
+    row = _table("smddp")["former_instance_types"].get(name)
+    return str(row["until"]) if row else None
+
+
+def python_of(framework: str, version: str) -> str | None:
+    """Return the Python of AWS's images of this version, if a table says it."""
+    if row := image_tags(framework).get(version):
+        return row.python
+    python: str | None = _table("images")["python_without_row"][framework].get(version)
+    return python
+
+
+def first_with_python(framework: str, python: str) -> str | None:
+    """Return the first version of the framework that exists for this Python, if the table says
+    it.
+    """
+    first: str | None = _table("images")["first_with_python"][framework].get(python)
+    return first
+
+
+@cache
+def python_in(tag: str) -> str | None:
+    """Return `3.10` for `py310` in a tag of AWS's."""
+    match = re.search(r"-py(\d)(\d+)(-|$)", tag)
+    return f"{match[1]}.{match[2]}" if match else None
+
+
+def cuda_in(tag: str) -> str | None:
+    """Return `12.1` for `cu121` in a tag of AWS's."""
+    match = re.search(r"-cu(\d+)(\d)(-|$)", tag)
+    return f"{match[1]}.{match[2]}" if match else None
+
+
+def starts_toolkit(repository: str) -> bool:
+    """Return whether images of this repository of AWS start SageMaker's training toolkit."""
+    return repository in _table("images")["with_toolkit"]
+
+
+@cache
+def image_tags(framework: str) -> dict[str, ImageTags]:
+    """Return the tags of AWS's images, by framework version."""
+    repository = _table("images")["repositories"][framework]["training"]
+    return {
+        version: ImageTags(
+            **{"repository": repository, "python": python_in(row["training_cpu"]) or ""} | row
+        )
+        for version, row in _table("images")[framework].items()
+    }
+
+
+def nearest_images(framework: str, version: str, min_python: str) -> tuple[str, ImageTags]:
+    """Return the version nearest to `version` that has a Python new enough, with its images.
+
+    That is one of the same minor version, or the last before it.
+    """
+    rows = {
+        name: tags
+        for name, tags in image_tags(framework).items()
+        if ordered(tags.python) >= ordered(min_python)
+    }
+    same = [name for name in rows if ordered(name)[:2] == ordered(version)[:2]]
+    before = [name for name in rows if ordered(name) < ordered(version)]
+    nearest = (same or before or list(rows)[:1])[-1]
+    return nearest, rows[nearest]
+
+
+@cache
+def strategy(name: str) -> StrategyRow:
+    row = dict(_table("strategies")["strategies"][name])
+    return StrategyRow(**{**row, "hosts": Hosts(**row.get("hosts", {}))})
+
+
+def last_horovod(framework: str, device: str) -> str:
+    """Return the last version whose image for `device` (gpu, cpu) contains Horovod."""
+    return str(_table("strategies")["horovod"][framework]["last"][device])
+
+
+@cache
+def mpirun() -> Mpirun:
+    table = _table("mpirun")
+    words = {name: count for count, names in table["words"].items() for name in names.split()}
+    refused = {
+        name: (row["what"], row["instead"])
+        for row in table["refused"]
+        for name in row["names"].split()
+    }
+    runners = {name: tuple(names) for name, names in table["runner_variables"].items()}
+    rows = [
+        (each, name)
+        for row in table["instance_variables"]
+        for each in row["types"].split()
+        for name in row["names"]
+    ]
+    instances = {each: tuple(name for other, name in rows if other == each) for each, _ in rows}
+    return Mpirun(words, refused, table["variables"], runners, instances, table["parameters"])
+
+
+def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
+    """Return the environment variables that the toolkit's `runner` (smddp, horovod) gives mpirun.
+
+    They are shell patterns.
+    """
+    table = mpirun()
+    return (
+        *table.variables,
+        *table.runner_variables[runner],
+        *table.instance_variables.get(instance_type, ()),
+    )
+
+
+@cache
+def ordered(version: str) -> tuple[int, ...]:
+    """Return `2.10.1` as numbers, so that versions compare."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def is_older(version: str, other: str) -> bool:
+    """Return whether `version` comes before `other`."""
+    return ordered(version) < ordered(other)
+
+
+def registry(region: str) -> str | None:
+    """Return the account that holds AWS's Deep Learning Containers in `region`, if there is one."""
+    account: str | None = _table("registries")["registries"].get(region)
+    return account
+
+
+def inference_repository(framework: str) -> str:
+    """Return the name of AWS's repository of images that answer."""
+    return str(_table("images")["repositories"][framework]["inference"])
+
+
+def runs_inference_script(image: str) -> bool:
+    """Return whether the image is AWS's of a framework, in which the workload's inference.py
+    answers, and says which model it has loaded.
+    """
+    repositories = _table("images")["repositories"].values()
+    return any(f"/{each['inference']}:" in image for each in repositories)
+
+
+def image_uri(region: str, repository: str, tag: str) -> str:
+    """Return the URI of AWS's image in `region`, which must have a registry."""
+    return f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository}:{tag}"
+
+
+def _is_in(families: str, instance_type: str) -> bool:
+    family = instance_type.split(".")[1]
+    return re.match(_table("instances")[families], family) is not None
+
+
+def has_gpus(instance_type: str) -> bool:
+    return _is_in("gpu_families", instance_type)
+
+
+def gpus(instance_type: str) -> Gpus | None:
+    """Return what is known of the instance type's GPUs; None if that is nothing."""
+    row = _table("instances")["cuda"].get(instance_type.split(".")[1])
+    return Gpus(**row) if row else None
+
+
+@cache
+def gpu_count(instance_type: str) -> int | None:
+    """Return how many GPUs a node of this type has; None where it has none or no source says."""
+    return next(
+        (
+            count
+            for count, names in _table("instances")["gpu_counts"].items()
+            if instance_type in names.split()
+        ),
+        None,
+    )
+
+
+def gpu_memory(instance_type: str) -> GpuMemory | None:
+    """Return the GPUs of this type, if a source says how many they are and their memory."""
+    row = _table("instances")["gpu_memory"].get(instance_type.split(".")[1])
+    count = gpu_count(instance_type)
+    return GpuMemory(**row, count=count) if row and count else None
+
+
+def with_gpus(count: int) -> dict[str, GpuMemory]:
+    """Return the instance types that have so many GPUs whose memory is known."""
+    names = _table("instances")["gpu_counts"].get(count, "").split()
+    return {name: memory for name in names if (memory := gpu_memory(name))}
+
+
+def has_other_accelerators(instance_type: str) -> bool:
+    """Return whether it has Trainium, Inferentia or Gaudi: PyTorch for them is another build."""
+    return _is_in("other_accelerator_families", instance_type)
+
+
+def is_arm(instance_type: str) -> bool:
+    return _is_in("arm_families", instance_type)
+
+
+def takes_volume_key(instance_type: str) -> bool:
+    """Return whether a request may name a key for the volume: not where the storage is local."""
+    return _is_in("network_volume_families", instance_type)
+
+
+def has_nvme(instance_type: str) -> bool:
+    """Return whether its storage is its own NVMe disks, whatever volume a training job names."""
+    return _is_in("nvme_families", instance_type)

@@ -1,0 +1,94 @@
+"""The commit whose training code a run had: found by content, so nothing is written at a deployment
+and a commit that leaves the code alone deploys nothing. Reports and promotion ask here.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import tempfile
+from functools import lru_cache
+from typing import IO
+from urllib.parse import urlsplit
+
+from shoal.aws.model_archive import (
+    MAX_CODE_BYTES,
+    ArchiveError,
+    deployed_name,
+    plain_files_in,
+    read,
+)
+from shoal.aws.target import Target
+from shoal.errors import AnswerError
+from shoal.repository import Repository, hash_as
+
+MAX_COMMITS = 200
+"""Commits that changed the code: so far back a run is looked for."""
+Files = frozenset[tuple[str, str]]
+"""Paths below source_dir, each with git's hash of the content."""
+
+
+def commit_of(repository: Repository, folder: str, target: Target, code_uri: str) -> str | None:
+    """Return the newest commit whose `folder` has the very files of a code archive; None if no
+    commit of this checkout has.
+
+    Raises ClientError if the archive cannot be read, ArchiveError if it is none.
+    """
+    try:
+        head = repository.head()
+    except AnswerError:  # no repository, or no commit in it
+        return None
+    place = urlsplit(code_uri)
+    bucket, key = place.netloc, place.path.lstrip("/")
+    etag = target.client("s3").head_object(Bucket=bucket, Key=key)["ETag"]
+    return newest_commit(repository, head, folder, _files_at(target, bucket, key, etag, head))
+
+
+@lru_cache(maxsize=16)
+def _files_at(target: Target, bucket: str, key: str, _etag: str, like: str) -> Files:
+    """Return the files of a code archive, which is read once as long as it has this ETag."""
+    body = target.client("s3").get_object(Bucket=bucket, Key=key)["Body"]
+    with tempfile.TemporaryFile() as archive:
+        archive.write(body.read(MAX_CODE_BYTES))
+        return files_of(archive, key, like)
+
+
+def files_of(archive: IO[bytes], key: str, like: str) -> Files:
+    """Return the files of a code archive, hashed with the algorithm of the hash `like`.
+
+    Raises ArchiveError if it cannot be read, or could be read in two ways, or is not the one that a
+    deployment put at `key`: that is named by its content, so nobody can put another one in its
+    place.
+    """
+    name = posixpath.basename(key).partition(".")[0]
+    if (actual := deployed_name(archive)) != name:
+        raise ArchiveError(f"it is named {name}; a deployment names its content {actual}")
+    files = plain_files_in(archive, MAX_CODE_BYTES)
+    return frozenset((path, hash_as(like, read(file))) for path, file in files)
+
+
+@lru_cache(maxsize=64)
+def newest_commit(repository: Repository, _head: str, folder: str, files: Files) -> str | None:
+    """Return the newest commit up to `_head` whose `folder` has just these files, if one has.
+
+    It looks once for each code archive: a page that follows a run asks every second.
+    """
+    for commit in repository.commits_of(folder, MAX_COMMITS):
+        if files == archived_files(repository, commit, folder).items():
+            return commit
+    return None
+
+
+def archived_files(repository: Repository, commit: str, folder: str) -> dict[str, str]:
+    """Return git's hash of each file of `folder` that goes into a code archive, as of a commit.
+
+    Hidden and compiled files stay out, by the rule of
+    packages/shoal/src/shoal/constructs/pipeline/code_archive.py. Raises AnswerError if the
+    repository does not have the commit.
+    """
+    files = repository.files(commit, folder)
+    return {path: sha for path, sha in files.items() if _is_archived(path)}
+
+
+def _is_archived(path: str) -> bool:
+    parts = path.split("/")
+    return "__pycache__" not in parts and not any(part.startswith(".") for part in parts)

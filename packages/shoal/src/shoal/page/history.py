@@ -1,0 +1,152 @@
+"""Several runs of a pipeline: a row each, and those that a run is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from shoal.aws import registry
+from shoal.errors import AWS_ERRORS, NothingToPromoteError, ShoalError, refusal
+from shoal.page.place import Place
+from shoal.page.record import attempt, json_text, record
+
+Record = Mapping[str, Any]
+_MAX_VALUE = 24
+"""Characters of a parameter's value in a list."""
+
+
+def runs(place: Place, limit: int) -> Iterator[dict[str, Any]]:
+    """Yield the newest runs of the pipeline, without logs and curves.
+
+    Raises NotFoundError if there is no pipeline.
+    """
+    place.pipeline.definition()
+    for summary in islice(place.pipeline.executions(), limit):
+        yield brief(place, str(summary["PipelineExecutionArn"]))
+
+
+def row_of(run: Record) -> dict[str, Any]:
+    """Return what `shoal runs` shows of a run: one value a column."""
+    return {
+        "run": run["run"]["id"],
+        "status": run["run"]["status"],
+        "started_at": run["run"]["started_at"],
+        "seconds": run["run"]["seconds"],
+        "metrics": {gate["metric"]: gate["value"] for gate in run["gates"]},
+        "passed": [gate["passed"] for gate in run["gates"]],
+        "version": run["package"] and run["package"]["version"],
+        "approval": run["package"] and run["package"]["approval"],
+        "usd": run["money"]["usd"],
+        "parameters": run["parameters"],
+        "commit": _link(run, "commit"),
+        "code": _link(run, "code"),
+    }
+
+
+def gate_of(row: Mapping[str, Any]) -> str:
+    """Return in a word whether a run passed its gates; "" before it comes to them."""
+    passed = row["passed"]
+    if not passed:
+        return ""
+    return "missed" if False in passed else "unknown" if None in passed else "passed"
+
+
+def differing_parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Return the parameters that are not the same in all rows: name -> run -> value in a list.
+
+    Of a long value, such as a URI, only the end is kept, where two URIs usually differ.
+    """
+    names = dict.fromkeys(name for row in rows for name in row["parameters"])
+    values = {name: {row["run"]: row["parameters"].get(name) for row in rows} for name in names}
+    return {
+        name: {run: _end_of(value) for run, value in of_runs.items()}
+        for name, of_runs in values.items()
+        if len({*of_runs.values()}) > 1
+    }
+
+
+def short(commit: str | None) -> str:
+    """Return what is shown of a commit's id, or that it is not known; "" before there is a job."""
+    return (commit or "")[:12]
+
+
+def _end_of(value: str | None) -> str:
+    text = value or ""
+    return text if len(text) <= _MAX_VALUE else f"...{text[3 - _MAX_VALUE :]}"
+
+
+def is_over(run: Record) -> bool:
+    """Return whether a run has ended, and all that it made is known to be gone."""
+    return bool(run["run"]["ended_at"]) and all(each["gone"] for each in run["made"])
+
+
+def _link(run: Record, what: str) -> str | None:
+    return next((each["value"] for each in run["lineage"] if each["what"] == what), None)
+
+
+def brief(place: Place, arn: str) -> dict[str, Any]:
+    """Return a run without logs and curves."""
+    return record(place, arn, with_logs=False)
+
+
+def whole(place: Place, arn: str) -> dict[str, Any]:
+    """Return a run with its logs and, of one in the shoal-local of this checkout, its calls."""
+    return record(place, arn)
+
+
+def others_of(place: Place, arn: str, unread: list[str]) -> list[tuple[str, str]]:
+    """Return label and ARN of the runs that a run is shown beside: the one before it, and the one
+    that the newest approved version is of. `unread` gets why that is not known.
+    """
+    executions = attempt("the runs before", place.pipeline.executions, unread) or ()
+    arns = [str(each["PipelineExecutionArn"]) for each in executions]
+    found = []
+    if arn in arns[:-1]:
+        found.append(("the run before", arns[arns.index(arn) + 1]))
+    try:
+        package = registry.newest_approved(place.target, place.model_package_group, place.arguments)
+    except NothingToPromoteError:
+        return found
+    except (ShoalError, *AWS_ERRORS) as error:
+        unread.append(f"the approved version: {refusal(error)}")
+        return found
+    approved = f"{arn.rpartition('/')[0]}/{package.metadata.get('execution_id')}"
+    if approved in arns and approved != arn:
+        found.append((f"the approved version {package.version}", approved))
+    return found
+
+
+def with_others(
+    place: Place, arn: str, read: Callable[[Place, str], Record] = whole
+) -> dict[str, Any]:
+    """Return what the page of a run shows: the run, and the others that could be read."""
+    run, unread = read(place, arn), list[str]()
+    others = [
+        beside(label, other)
+        for label, each in others_of(place, arn, unread)
+        if (other := attempt(label, partial(read, place, each), unread))
+    ]
+    return {**run, "others": others, "unread": [*run["unread"], *unread]}
+
+
+def json_of(run: Record) -> str:
+    """Return run.json: the run without those beside it."""
+    return json_text({name: run[name] for name in run if name != "others"}, indent=2) + "\n"
+
+
+def beside(label: str, run: Record) -> dict[str, Any]:
+    """Return what the page of another run needs of this one."""
+    return {
+        "label": label,
+        "id": run["run"]["id"],
+        "status": run["run"]["status"],
+        "commit": _link(run, "commit"),
+        "image": _link(run, "image"),
+        "data": _link(run, "data"),
+        "definition": run["run"]["definition_sha256"],
+        "parameters": run["parameters"],
+        "values": run["metrics"]["values"] if run["metrics"] else {},
+        "curves": run["curves"],
+    }

@@ -1,0 +1,4 @@
+"""SageMaker pipeline definitions (dicts), made from an environment's settings.
+
+Everything here is pure: no network, no clock, no credentials.
+"""

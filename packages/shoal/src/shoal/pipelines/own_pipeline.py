@@ -1,0 +1,236 @@
+"""The definition that an environment's stack deploys: what the repository's own function returns.
+
+`pipeline` names the function, by default that of `pipelines/training.py`. It gets the Environment
+and the Infrastructure, and the Launch if it has a parameter `launch`. It returns a
+`shoal.pipelines.graph.Pipeline`, a definition (a dict) or a `Pipeline` of SageMaker's Python SDK
+v3. It is imported from the repository root. Whatever is wrong with it is one line of a
+ConfigError, never a traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from shoal.launch import Launch
+from shoal.launch.errors import DefinitionError
+from shoal.pipelines import own_pipeline_rules, shapes
+from shoal.pipelines.graph import Pipeline
+from shoal.pipelines.requests import Infrastructure
+from shoal.settings.loading.loader import environment_file
+from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.settings import Environment
+
+KEY = "pipeline"
+DEFAULT = "pipelines.training:training_pipeline"
+Function = Callable[..., object]
+_HERE = Path(__file__).parent
+
+
+class _UnusableError(Exception):
+    """The user's function cannot be used; the error says what to do about it."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        super().__init__(message)
+        self.message, self.advice = message, advice
+
+
+def definition_of(
+    environment: Environment, infrastructure: Infrastructure, launch: Launch, root: Path | None
+) -> dict[str, Any]:
+    """Return the checked definition; the user's module is imported from `root`.
+
+    Raises ConfigError when the function or its result cannot be used, and DefinitionError when the
+    settings make of the default function a definition that SageMaker would refuse.
+    """
+    name = environment.pipeline or DEFAULT
+    if environment.pipeline is None and root is not None and not _is_in(root, _module_of(DEFAULT)):
+        root = None  # as installed: a folder that only holds settings has no pipeline of its own
+    try:
+        return _own(environment, name, infrastructure, launch, root)
+    except _UnusableError as error:
+        problems = [Problem(KEY, error.message, error.advice, name)]
+    except DefinitionError as error:
+        if environment.pipeline is None:  # the mistake is in the settings, and says where
+            raise
+        problems = [
+            Problem(KEY, f"in the definition, {mistake}", "correct it there", name)
+            for mistake in error.mistakes
+        ]
+    raise ConfigError(environment_file(environment.name), problems)
+
+
+def _own(
+    environment: Environment,
+    name: str,
+    infrastructure: Infrastructure,
+    launch: Launch,
+    root: Path | None,
+) -> dict[str, Any]:
+    with _importing_from(root):
+        function = _function(name, root)
+        returned = _call(
+            "it raised",
+            lambda: function(environment, infrastructure, **_launch_for(function, launch)),
+        )
+        definition = _as_dict(returned)
+    own_pipeline_rules.check_form(definition)
+    shapes.check(definition)
+    own_pipeline_rules.check_fit(definition, environment, infrastructure)
+    return definition
+
+
+@contextmanager
+def _importing_from(root: Path | None) -> Iterator[None]:
+    """Let the function import its own modules too, while it runs."""
+    before, bytecode = list(sys.path), sys.dont_write_bytecode
+    if root is not None:
+        sys.path.insert(0, str(root))
+        sys.dont_write_bytecode = True  # the user's folder stays as it was
+    try:
+        yield
+    finally:
+        sys.path[:], sys.dont_write_bytecode = before, bytecode
+
+
+def _function(name: str, root: Path | None) -> Function:
+    """Return the function `module:function`, imported from `root` and from nowhere else.
+
+    Whoever may change an environment file chooses the name, and what it names is called.
+    """
+    module_name, attribute = _module_of(name), name.partition(":")[2]
+    importlib.invalidate_caches()
+    if root is not None and not _is_in(root, module_name):
+        raise _no_module(module_name)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise _not_found(module_name, error) from error
+    except Exception as error:
+        raise _UnusableError(
+            f"importing {module_name} failed: {_one_line(error)}", "correct the module"
+        ) from error
+    function = getattr(module, attribute, None)
+    if function is None:
+        message = (
+            f"{module_name} has no {attribute}; its functions:"
+            f" {', '.join(_functions_of(module)) or 'none'}"
+        )
+        raise _UnusableError(message, "name one of its functions")
+    if not callable(function):
+        raise _UnusableError(
+            f"{attribute} is not a function but {_kind(function)}", "name a function"
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def _launch_for(function: Function, launch: Launch) -> dict[str, Launch]:
+    """Return the argument for a parameter called `launch`; functions need not have one."""
+    return {"launch": launch} if "launch" in inspect.signature(function).parameters else {}
+
+
+def _module_of(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def _is_in(root: Path, module_name: str) -> bool:
+    path = root.joinpath(*module_name.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def _not_found(module_name: str, error: ModuleNotFoundError) -> _UnusableError:
+    """Return what is missing: the module itself, or something that it imports."""
+    if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+        return _no_module(module_name)
+    return _UnusableError(
+        f"{module_name} imports {error.name}, which is not installed",
+        "install it into .venv, or remove the import",
+    )
+
+
+def _no_module(module_name: str) -> _UnusableError:
+    path = module_name.replace(".", "/")
+    advice = (
+        "name the module, without .py"
+        if path.endswith("/py")
+        else f"write {path}.py, its path from the repository root"
+    )
+    return _UnusableError(f"the checkout has no module {module_name}", advice)
+
+
+def _functions_of(module: ModuleType) -> list[str]:
+    return sorted(
+        key
+        for key, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", "") == module.__name__
+    )
+
+
+def _call(what: str, call: Callable[[], Any]) -> Any:
+    """Return the result of the user's code; turn whatever it raises into one line for the user."""
+    try:
+        return call()
+    except DefinitionError as error:  # of the pipeline that it edits
+        message = f"{'; '.join(error.mistakes)}{_place(error)}"
+        raise _UnusableError(message, "correct the function") from error
+    except Exception as error:
+        raise _UnusableError(f"{what} {_one_line(error)}", "correct the function") from error
+
+
+def _as_dict(returned: object) -> dict[str, Any]:
+    """Return the definition as JSON data, from a dict, our `Pipeline` or an SDK's."""
+    if isinstance(returned, Pipeline):
+        returned = returned.to_dict()
+    text = (
+        _call("its Pipeline's definition() raised", returned.definition)
+        if hasattr(returned, "definition")
+        else _encoded(returned)
+    )
+    definition = _call("its definition is not JSON:", lambda: json.loads(text))
+    if not isinstance(definition, dict):
+        raise _UnusableError(
+            f"its Pipeline's definition() is {_kind(definition)}, not an object",
+            "return a definition",
+        )
+    return definition
+
+
+def _encoded(returned: object) -> str:
+    if not isinstance(returned, Mapping):
+        advice = (
+            "return a shoal.pipelines.graph.Pipeline, a pipeline definition as a"
+            " dict, or a"
+            " sagemaker.mlops.workflow.pipeline.Pipeline"
+        )
+        raise _UnusableError(f"it returned {_kind(returned)}", advice)
+    try:
+        return json.dumps(dict(returned), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise _UnusableError(
+            f"its definition is not JSON: {error}",
+            "use text, numbers, true, false, lists and dicts only",
+        ) from error
+
+
+def _one_line(error: Exception) -> str:
+    """Return the type, message and place of an exception, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}{_place(error)}"
+
+
+def _place(error: Exception) -> str:
+    """Return file and line of the user's code that raised, or of the code that it called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).parent != _HERE] or frames
+    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"

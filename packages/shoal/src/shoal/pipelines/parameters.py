@@ -1,0 +1,79 @@
+"""The parameters of a pipeline: what a person may change for one execution."""
+
+from __future__ import annotations
+
+from shoal.launch import Launch
+from shoal.pipelines.expressions import Parameter
+from shoal.pipelines.requests import Infrastructure, MountedFileSystem, Parameters
+from shoal.settings.names import Names
+from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
+from shoal.settings.sections.gates import bounds
+from shoal.settings.sections.hyperparameters import (
+    HyperparameterValue,
+    as_text,
+    parameter_name,
+    parameter_type,
+)
+from shoal.settings.settings import Environment
+
+# what the registry keeps of an execution that a person or a schedule started: it takes no empty
+# text
+_NO_MANIFEST = "none"
+
+
+def declare(environment: Environment, infrastructure: Infrastructure, launch: Launch) -> Parameters:
+    """Return the parameters, with the environment's values as defaults."""
+    training, mounted = environment.training, infrastructure.file_system
+    uris = {name: _uri(environment, name) for name in environment.data.channels}
+    directories = (
+        {name: _directory(environment, mounted, name) for name in environment.data.in_dataset}
+        if mounted
+        else {}
+    )
+    return Parameters(
+        channels=uris | directories,
+        evaluation_data=uris[environment.evaluation.channel],
+        code_uri=Parameter("CodeUri", "String", infrastructure.code_uri),
+        instance_type=Parameter(
+            "InstanceType", "String", training.instance_type, training.other_instance_types
+        ),
+        instance_count=Parameter("InstanceCount", "Integer", training.instance_count),
+        gates={
+            bound: Parameter(bound.parameter, "Float", bound.value)
+            for bound in bounds(environment.evaluation.gates)
+        },
+        hyperparameters={
+            name: _hyperparameter(name, value)
+            for name, value in launch.script_arguments(training.hyperparameters).items()
+        },
+        data_manifest=Parameter(MANIFEST_PARAMETER, "String", _NO_MANIFEST)
+        if environment.data.on_manifest
+        else None,
+    )
+
+
+def _hyperparameter(name: str, value: HyperparameterValue) -> Parameter | str:
+    """Return what an execution may change: a number, or true and false.
+
+    Text stays as the environment has it. Versions of AWS's toolkit give the script's command line
+    to a shell, so anybody who may start the pipeline could run commands with the training role.
+    """
+    if isinstance(value, bool):
+        return Parameter(parameter_name(name), "String", as_text(value), (as_text(not value),))
+    if isinstance(value, str):
+        return value
+    return Parameter(parameter_name(name), parameter_type(value), value)
+
+
+def _uri(environment: Environment, channel: str) -> Parameter:
+    uri = environment.data.channels[channel].uri
+    below = f"{Names(environment).dataset_uri}/{channel}/"
+    return Parameter(uri_parameter(channel), "String", uri or below)
+
+
+def _directory(environment: Environment, mounted: MountedFileSystem, channel: str) -> Parameter:
+    return Parameter(
+        path_parameter(channel),
+        "String",
+        mounted.directory(environment.data.dataset, channel),
+    )

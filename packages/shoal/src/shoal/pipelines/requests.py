@@ -1,0 +1,477 @@
+"""The request of each step, from the environment, the infrastructure and the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.launch import Launch, fabric
+from shoal.launch.tables import takes_volume_key
+from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
+from shoal.settings.names import ENVIRONMENT_TAG, EXECUTION_TAG, PIPELINE_TAG, WORKLOAD_TAG, Names
+from shoal.settings.sections import secrets
+from shoal.settings.sections.channels import InputMode
+from shoal.settings.sections.file_system import DATASETS_PATH
+from shoal.settings.sections.gates import Bound
+from shoal.settings.sections.hyperparameters import as_sent
+from shoal.settings.settings import Endpoint, Environment, Framework
+
+_INPUT = "/opt/ml/processing/input"
+_CODE = "/opt/ml/processing/code"
+_EVALUATION = "/opt/ml/processing/output/evaluation"
+_NUMBER = "([0-9.eE+-]+)"
+COMPARE = "Compare"
+"""Name of the step that compares with the newest approved version."""
+EVALUATION_OUTPUT = "evaluation"
+EVALUATION_FILE = "evaluation.json"
+TRANSFORM_FOLDER = "transform"
+"""Folder of the artifact bucket for the results of transform jobs."""
+FABRIC_METRICS = {
+    "fabric:efa": "efa=([01])",
+    "fabric:allreduce_gigabytes_per_second": f"allreduce_gigabytes_per_second={_NUMBER}",
+}
+"""CloudWatch metric to the part of a log line (of rank 0) that has its value: what a script that
+calls `fabric.prove` prints, whatever it trains.
+"""
+
+
+def artifacts(names: Names, prefix: str, *below: str) -> Join:
+    """Return an execution's own folder in the artifact bucket, or what is `below` it."""
+    folder = f"s3://{names.bucket('artifacts')}/{names.folder(prefix)}"
+    return Join("/", (folder, EXECUTION_ID, *below))
+
+
+@dataclass(frozen=True)
+class MountedFileSystem:
+    """The FSx for Lustre file system that training reads; CDK tokens are fine."""
+
+    file_system_id: str
+    mount_name: str
+    """The first part of every path on it (`LustreMountName` of the file system)."""
+
+    def directory(self, dataset: str, channel: str) -> str:
+        """Return the directory that shows `datasets/<dataset>/<channel>/` of the data bucket."""
+        return f"/{self.mount_name}{DATASETS_PATH}/{dataset}/{channel}"
+
+
+@dataclass(frozen=True)
+class Infrastructure:
+    """What the stacks created and the definition refers to.
+
+    CDK tokens are fine; list tokens are not (one string per item).
+    """
+
+    code_uri: str
+    kms_key_arn: str
+    training_role_arn: str
+    evaluation_role_arn: str
+    endpoint_role_arn: str
+    """Empty where there is no endpoint, as are the two functions of one."""
+    training_subnet_ids: tuple[str, ...]
+    training_security_group_ids: tuple[str, ...]
+    hosting_subnet_ids: tuple[str, ...]
+    hosting_security_group_ids: tuple[str, ...]
+    seal_function_arn: str
+    smoke_test_function_arn: str
+    teardown_function_arn: str
+    compare_function_arn: str | None = None
+    """Only where a gate is `not_worse_than: approved`."""
+    training_image_uri: str | None = None
+    """The image that was built for training; only with `training.build_image`."""
+    file_system: MountedFileSystem | None = None
+    """Only where `data.input_mode` is FSx."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The values that a person may change for one execution."""
+
+    channels: Mapping[str, Parameter]
+    """Channel of the training job to a URI in S3, or a directory of the file system."""
+    evaluation_data: Parameter
+    """The evaluation's data, always in S3; without a file system that of a channel."""
+    code_uri: Parameter
+    instance_type: Parameter
+    instance_count: Parameter
+    gates: Mapping[Bound, Parameter]
+    hyperparameters: Mapping[str, Parameter | str]
+    """Hyperparameter, as the script knows it, to its parameter, or to its text, which stays."""
+    data_manifest: Parameter | None = None
+    """The manifest that started the execution; only with `data.on_manifest`."""
+
+    def all(self) -> tuple[Parameter, ...]:
+        data = dict.fromkeys((*self.channels.values(), self.evaluation_data, self.code_uri))
+        manifest = (self.data_manifest,) if self.data_manifest else ()
+        return (
+            *data,
+            *manifest,
+            self.instance_type,
+            self.instance_count,
+            *self.gates.values(),
+            *(each for each in self.hyperparameters.values() if isinstance(each, Parameter)),
+        )
+
+
+@dataclass(frozen=True)
+class Requests:
+    """The requests of all steps of one environment."""
+
+    environment: Environment
+    infrastructure: Infrastructure
+    launch: Launch
+    parameters: Parameters
+
+    @property
+    def names(self) -> Names:
+        return Names(self.environment)
+
+    @property
+    def endpoint_name(self) -> Join:
+        """`<pipeline>-<execution id>`, by which an execution's endpoint and configuration can be
+        found.
+        """
+        return Join("-", (self.names.pipeline, EXECUTION_ID))
+
+    @property
+    def model_data(self) -> Property:
+        """Where training leaves the archive; any job of the environment may write there again."""
+        return Property("Train", "ModelArtifacts.S3ModelArtifacts")
+
+    @staticmethod
+    def sealed(output: str) -> Property:
+        """Return an output of the step Seal."""
+        return Property("Seal", f"OutputParameters['{output}']")
+
+    def training(self) -> dict[str, Any]:
+        """Return CreateTrainingJob's request.
+
+        It has no VolumeKmsKeyId: instances with local storage, such as p4d, refuse it and encrypt
+        in hardware.
+        """
+        settings = self.environment.training
+        request: dict[str, Any] = {
+            "RoleArn": self.infrastructure.training_role_arn,
+            "AlgorithmSpecification": {
+                "TrainingImage": self.infrastructure.training_image_uri or self.launch.image_uri,
+                "TrainingInputMode": self._input_mode(),
+                "MetricDefinitions": [
+                    {"Name": name, "Regex": regex} for name, regex in self._metrics().items()
+                ],
+            },
+            "HyperParameters": self._hyperparameters(),
+            "InputDataConfig": [
+                self._channel(name, data) for name, data in self.parameters.channels.items()
+            ],
+            "OutputDataConfig": {
+                "S3OutputPath": self._artifacts("training"),
+                "KmsKeyId": self.infrastructure.kms_key_arn,
+                "CompressionType": "GZIP",
+            },
+            "CheckpointConfig": {
+                "S3Uri": self._artifacts("checkpoints"),
+                "LocalPath": "/opt/ml/checkpoints",
+            },
+            "ResourceConfig": {
+                "InstanceType": self.parameters.instance_type,
+                "InstanceCount": self.parameters.instance_count,
+                "VolumeSizeInGB": settings.volume_size_gb,
+            },
+            "StoppingCondition": {"MaxRuntimeInSeconds": settings.max_runtime_s},
+            "VpcConfig": self._training_vpc(),
+            "Tags": self._tags(),
+        }
+        if variables := fabric.environment(settings) | secrets.variables(settings.secrets):
+            request["Environment"] = variables
+        if settings.spot:
+            request["EnableManagedSpotTraining"] = True
+            request["StoppingCondition"]["MaxWaitTimeInSeconds"] = settings.max_wait_s
+        return request
+
+    def evaluation(self) -> dict[str, Any]:
+        """Return CreateProcessingJob's request.
+
+        The job unpacks the code archive of the training and runs its evaluation script on the
+        model.
+        """
+        settings = self.environment.evaluation
+        cluster = {"InstanceType": settings.instance_type, "InstanceCount": 1, "VolumeSizeInGB": 30}
+        if takes_volume_key(settings.instance_type):
+            cluster["VolumeKmsKeyId"] = self.infrastructure.kms_key_arn
+        return {
+            "RoleArn": self.infrastructure.evaluation_role_arn,
+            "AppSpecification": {
+                "ImageUri": settings.image_uri or self.launch.evaluation_image_uri,
+                "ContainerEntrypoint": ["/bin/bash", "-c", self._evaluation_command(), "evaluate"],
+                "ContainerArguments": [
+                    *("--model-dir", f"{_INPUT}/model"),
+                    *("--test-dir", f"{_INPUT}/{settings.channel}"),
+                    *("--output-dir", _EVALUATION),
+                ],
+            },
+            "ProcessingInputs": [
+                _processing_input("code", self.parameters.code_uri),
+                _processing_input("model", self.model_data),
+                _processing_input(settings.channel, self.parameters.evaluation_data),
+            ],
+            "ProcessingOutputConfig": {
+                "Outputs": [
+                    {
+                        "OutputName": EVALUATION_OUTPUT,
+                        "S3Output": {
+                            "S3Uri": self._artifacts("evaluation"),
+                            "LocalPath": _EVALUATION,
+                            "S3UploadMode": "EndOfJob",
+                        },
+                    }
+                ],
+                "KmsKeyId": self.infrastructure.kms_key_arn,
+            },
+            "ProcessingResources": {"ClusterConfig": cluster},
+            "StoppingCondition": {"MaxRuntimeInSeconds": settings.max_runtime_s},
+            "NetworkConfig": {"EnableNetworkIsolation": False, "VpcConfig": self._training_vpc()},
+            "Tags": self._tags(),
+        }
+
+    def registration(self) -> dict[str, Any]:
+        """Return CreateModelPackage's request.
+
+        It has no tags: a version in a group has those of the group, and the call refuses its own.
+        """
+        report = self._artifacts("evaluation", EVALUATION_FILE)
+        others: dict[str, Expression] = {}
+        if self.parameters.data_manifest:
+            others["data_manifest"] = self.parameters.data_manifest
+        comparing = [
+            each for each in self.parameters.gates if each.kind == "not worse than approved"
+        ]
+        if comparing:
+            others["compared_with_version"] = Property(COMPARE, "OutputParameters['version']")
+        for bound in comparing:  # what the next one is compared with
+            others[f"value_of_{bound.metric}"] = compared(bound, "value")
+        return {
+            "ModelPackageGroupName": self.names.model_package_group,
+            "ModelApprovalStatus": "PendingManualApproval",
+            "SkipModelValidation": "None",
+            "InferenceSpecification": {
+                "Containers": [self._container()],
+                **_supported(self.environment.endpoint),
+            },
+            "ModelMetrics": {
+                "ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}
+            },
+            "CustomerMetadataProperties": {
+                "training_job_name": Property("Train", "TrainingJobName"),
+                "code_uri": self.parameters.code_uri,
+                "execution_id": EXECUTION_ID,
+                "archive_sha256": self.sealed("archive_sha256"),
+                "content_sha256": self.sealed("content_sha256"),
+                "gates": self._gates(),
+                **others,
+            },
+        }
+
+    def model(self) -> dict[str, Any]:
+        """Return CreateModel's request; SageMaker chooses the name."""
+        return {
+            "ExecutionRoleArn": self.infrastructure.endpoint_role_arn,
+            "PrimaryContainer": self._container(),
+            "VpcConfig": _vpc(
+                self.infrastructure.hosting_subnet_ids,
+                self.infrastructure.hosting_security_group_ids,
+            ),
+            "Tags": self._tags(),
+        }
+
+    def endpoint_config(self, settings: Endpoint) -> dict[str, Any]:
+        """Return CreateEndpointConfig's request.
+
+        SageMaker appends a suffix of its own to the name, which need not be the execution's id.
+        """
+        variant = {
+            "VariantName": "AllTraffic",
+            "ModelName": Property("CreateModel", "ModelName"),
+            "InstanceType": settings.instance_type,
+            "InitialInstanceCount": settings.instance_count,
+            "InitialVariantWeight": 1.0,
+        }
+        if settings.inference_ami_version:
+            variant["InferenceAmiVersion"] = settings.inference_ami_version
+        key = (
+            {"KmsKeyId": self.infrastructure.kms_key_arn}
+            if takes_volume_key(settings.instance_type)
+            else {}
+        )
+        return {
+            "EndpointConfigName": self.endpoint_name,
+            "ProductionVariants": [variant],
+            "Tags": self._tags(),
+            **key,
+        }
+
+    def endpoint(self) -> dict[str, Any]:
+        """Return CreateEndpoint's request."""
+        config_name = Property("CreateEndpointConfig", "EndpointConfigName")
+        return {
+            "EndpointName": self.endpoint_name,
+            "EndpointConfigName": config_name,
+            "Tags": self._tags(),
+        }
+
+    def _metrics(self) -> dict[str, str]:
+        own = self.environment.training.metrics
+        return {name: metric.regex for name, metric in own.items()} | FABRIC_METRICS
+
+    def _gates(self) -> Join:
+        """Return what the evaluation had to reach, as in `rmse at most 60 and r2 at least 0.2`.
+
+        A value takes letters, digits, spaces and _.:/=+-@, no comma (botocore's pattern of it).
+        What it reached is in the report that the entry names: nowhere is it said that RegisterModel
+        takes `Std:JsonGet`.
+        """
+        parts: list[Any] = []
+        for bound in self.parameters.gates:
+            words, limit = limit_of(bound, self.parameters)
+            parts += [f"{bound.metric} {words}", limit, " and "]
+        return Join("", tuple(parts[:-1]))
+
+    def _hyperparameters(self) -> dict[str, Any]:
+        """Return the launch's hyperparameters and the script's, with the pipeline's parameters in
+        them.
+        """
+        contract: dict[str, Any] = dict(self.launch.hyperparameters)
+        if "sagemaker_instance_type" in contract:
+            contract["sagemaker_instance_type"] = self.parameters.instance_type
+        if self.launch.needs_model_dir:
+            contract["model_dir"] = self._artifacts("training", "model")
+        contract["sagemaker_submit_directory"] = self.parameters.code_uri
+        return contract | {
+            name: value.as_text() if isinstance(value, Parameter) else as_sent(value)
+            for name, value in self.parameters.hyperparameters.items()
+        }
+
+    def _channel(self, name: str, data: Parameter) -> dict[str, Any]:
+        settings = self.environment.data.channels[name]
+        kind = {"ContentType": settings.content_type} if settings.content_type else {}
+        return {
+            "ChannelName": name,
+            "DataSource": self._source(data, in_dataset=settings.uri is None),
+            "InputMode": self._input_mode(),
+            **kind,
+        }
+
+    def _source(self, data: Parameter, *, in_dataset: bool) -> dict[str, Any]:
+        mounted = self.infrastructure.file_system
+        if mounted is None or not in_dataset:
+            return {
+                "S3DataSource": {
+                    "S3DataType": "S3Prefix",
+                    "S3Uri": data,
+                    "S3DataDistributionType": "FullyReplicated",
+                }
+            }
+        return {
+            "FileSystemDataSource": {
+                "FileSystemId": mounted.file_system_id,
+                "FileSystemType": "FSxLustre",
+                "FileSystemAccessMode": "ro",
+                "DirectoryPath": data,
+            }
+        }
+
+    def _input_mode(self) -> str:
+        """Return the mode as the API knows it: a file system is mounted in the mode File."""
+        return str(
+            InputMode.FILE if self.infrastructure.file_system else self.environment.data.input_mode
+        )
+
+    def _artifacts(self, prefix: str, *below: str) -> Join:
+        return artifacts(self.names, prefix, *below)
+
+    def _container(self) -> dict[str, Any]:
+        return {
+            "Image": self.launch.inference_image_uri,
+            "ModelDataUrl": self.sealed("model_data_url"),
+            "Environment": self._serving_environment(),
+        }
+
+    def _serving_environment(self) -> dict[str, str]:
+        """Return what SDK v2 sets for a model of the framework, or what the endpoint's own
+        container is told.
+
+        TensorFlow Serving's container finds code/inference.py by itself.
+        """
+        if self.environment.endpoint and self.environment.endpoint.image_uri:
+            return self.environment.endpoint.environment
+        if self.environment.training.framework is Framework.TENSORFLOW:
+            return {"SAGEMAKER_TFS_NGINX_LOGLEVEL": "info"}
+        return {
+            "SAGEMAKER_PROGRAM": "inference.py",
+            "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+            "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",
+            "SAGEMAKER_REGION": self.environment.region,
+        }
+
+    def _training_vpc(self) -> dict[str, Any]:
+        return _vpc(
+            self.infrastructure.training_subnet_ids, self.infrastructure.training_security_group_ids
+        )
+
+    def _tags(self) -> list[dict[str, Any]]:
+        """Return the tags by which everything that an execution creates is found, attributed, aged
+        and counted by the budget.
+        """
+        tags: dict[str, str | Expression] = {
+            PIPELINE_TAG: self.names.pipeline,
+            EXECUTION_TAG: EXECUTION_ID,
+            ENVIRONMENT_TAG: self.environment.name,
+            "shoal:ttl-minutes": str(self.environment.ttl_minutes),
+        }
+        if self.environment.workloads:
+            tags[WORKLOAD_TAG] = self.names.prefix
+        return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+    def _evaluation_command(self) -> str:
+        unpack = f"mkdir -p {_CODE} && tar -xzf {_INPUT}/code/*.gz -C {_CODE}"
+        return f'{unpack} && exec python3 {_CODE}/{self.environment.evaluation.entry_point} "$@"'
+
+
+def _supported(endpoint: Endpoint | None) -> dict[str, list[str]]:
+    """Return what the registry's entry says of an endpoint."""
+    if endpoint is None:
+        return {}
+    return {
+        "SupportedContentTypes": list(endpoint.content_types),
+        "SupportedResponseMIMETypes": list(endpoint.content_types),
+        "SupportedRealtimeInferenceInstanceTypes": [endpoint.instance_type],
+    }
+
+
+def limit_of(bound: Bound, parameters: Parameters) -> tuple[str, Expression]:
+    """Return the two parts of a text such as `at least 0.98`."""
+    if bound.kind == "not worse than approved":
+        return "", compared(bound, "limit")
+    return f"{bound.kind} ", parameters.gates[bound]
+
+
+def compared(bound: Bound, output: str) -> Property:
+    """Return what the step Compare says of a gate: `value`, `margin`, `limit` or `reason`."""
+    return Property(COMPARE, f"OutputParameters['{output}_of_{bound.metric}']")
+
+
+def _vpc(subnet_ids: tuple[str, ...], security_group_ids: tuple[str, ...]) -> dict[str, Any]:
+    return {"Subnets": list(subnet_ids), "SecurityGroupIds": list(security_group_ids)}
+
+
+def _processing_input(name: str, uri: Expression) -> dict[str, Any]:
+    source = {
+        "S3Uri": uri,
+        "LocalPath": f"{_INPUT}/{name}",
+        "S3DataType": "S3Prefix",
+        "S3InputMode": "File",
+    }
+    return {
+        "InputName": name,
+        "S3Input": source
+        | {"S3DataDistributionType": "FullyReplicated", "S3CompressionType": "None"},
+    }

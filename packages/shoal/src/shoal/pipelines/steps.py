@@ -1,0 +1,266 @@
+"""The step types of a pipeline as frozen dataclasses, and their JSON.
+
+`arguments` is the request of the matching Create call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
+
+from shoal.pipelines.expressions import Expression, render
+from shoal.pipelines.retries import RetryPolicy
+
+Outputs = Mapping[str, Literal["String", "Integer", "Float", "Boolean"]]
+"""What a step answers, by name: other steps read `OutputParameters['<name>']`."""
+
+
+class Trigger(StrEnum):
+    """How the step before must end to let a step start; AWS's guide documents only COMPLETED."""
+
+    COMPLETED = "Completed"
+    ANY = "Any"
+
+
+class RetryScope(StrEnum):
+    """The retry policies that a step type may have."""
+
+    NONE = "none"
+    CREATE_CALL = "create call"
+    JOB = "job"
+
+
+@dataclass(frozen=True, kw_only=True)
+class After:
+    """A dependency with a run condition."""
+
+    step: str
+    trigger: Trigger = Trigger.COMPLETED
+
+    def to_json(self) -> str | dict[str, str]:
+        return (
+            self.step
+            if self.trigger is Trigger.COMPLETED
+            else {"Step": self.step, "Trigger": str(self.trigger)}
+        )
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """A JSON file in a processing output whose values conditions can read."""
+
+    name: str
+    output: str
+    path: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"PropertyFileName": self.name, "OutputName": self.output, "FilePath": self.path}
+
+
+@dataclass(frozen=True)
+class Step:
+    """The parts that every step has."""
+
+    type: ClassVar[str]
+    retry_scope: ClassVar[RetryScope] = RetryScope.NONE
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    depends_on: tuple[str | After, ...] = field(default=(), kw_only=True)
+    retries: tuple[RetryPolicy, ...] = field(default=(), kw_only=True)
+
+    def dependencies(self) -> Iterator[After]:
+        """Return the steps in `depends_on`, without those that the arguments refer to."""
+        return (item if isinstance(item, After) else After(step=item) for item in self.depends_on)
+
+    def branches(self) -> Iterator[tuple[Step, ...]]:
+        """Return the steps inside this one, one tuple per branch."""
+        return iter(())
+
+    def values(self) -> tuple[Any, ...]:
+        """Return everything of this step (not of steps inside it) that may hold expressions."""
+        return (self.arguments,)
+
+    def to_json(self) -> dict[str, Any]:
+        step: dict[str, Any] = {
+            "Name": self.name,
+            "Type": self.type,
+            "Arguments": self.arguments_json(),
+        }
+        if self.depends_on:
+            step["DependsOn"] = [item.to_json() for item in self.dependencies()]
+        if self.retries:
+            step["RetryPolicies"] = [policy.to_json() for policy in self.retries]
+        return step
+
+    def arguments_json(self) -> Any:
+        return render(self.arguments)
+
+
+@dataclass(frozen=True)
+class Training(Step):
+    """Runs a training job."""
+
+    type = "Training"
+    retry_scope = RetryScope.JOB
+
+
+@dataclass(frozen=True)
+class Processing(Step):
+    """Runs a processing job; `report_files` are outputs that conditions can read."""
+
+    type = "Processing"
+    retry_scope = RetryScope.JOB
+    report_files: tuple[ReportFile, ...] = field(default=(), kw_only=True)
+
+    def to_json(self) -> dict[str, Any]:
+        files = (
+            {"PropertyFiles": [file.to_json() for file in self.report_files]}
+            if self.report_files
+            else {}
+        )
+        return super().to_json() | files
+
+
+@dataclass(frozen=True)
+class RegisterModel(Step):
+    """Adds a version to a model package group."""
+
+    type = "RegisterModel"
+    retry_scope = RetryScope.CREATE_CALL
+
+
+@dataclass(frozen=True)
+class Model(Step):
+    """Creates a model; SageMaker chooses its name."""
+
+    type = "Model"
+    retry_scope = RetryScope.CREATE_CALL
+
+
+@dataclass(frozen=True)
+class EndpointConfig(Step):
+    """Creates an endpoint configuration; SageMaker appends to its name."""
+
+    type = "EndpointConfig"
+
+
+@dataclass(frozen=True)
+class Endpoint(Step):
+    """Creates an endpoint, or updates the one that already has the name, and waits until it is in
+    service.
+    """
+
+    type = "Endpoint"
+
+
+@dataclass(frozen=True)
+class Lambda(Step):
+    """Calls a Lambda function with `arguments` (flat) and reads `outputs` from its answer."""
+
+    type = "Lambda"
+    function_arn: str = field(kw_only=True)
+    outputs: Outputs = field(default_factory=dict, kw_only=True)
+
+    def to_json(self) -> dict[str, Any]:
+        function = {"FunctionArn": self.function_arn}
+        return super().to_json() | function | {"OutputParameters": _outputs_json(self.outputs)}
+
+
+@dataclass(frozen=True)
+class Transform(Step):
+    """Runs a batch transform job, under the role of the model that it names."""
+
+    type = "Transform"
+    retry_scope = RetryScope.JOB
+
+
+@dataclass(frozen=True)
+class Tuning(Step):
+    """Runs a hyperparameter tuning job."""
+
+    type = "Tuning"
+    retry_scope = RetryScope.JOB
+
+
+@dataclass(frozen=True)
+class Callback(Step):
+    """Sends `arguments` (flat) to a queue with a token, and waits until somebody answers with it.
+
+    The answer, SendPipelineExecutionStepSuccess or -Failure, brings `outputs`. Source: the SDK's
+    `sagemaker.mlops.workflow.callback_step`, and the API reference of both operations.
+    """
+
+    type = "Callback"
+    sqs_queue_url: str = field(kw_only=True)
+    outputs: Outputs = field(default_factory=dict, kw_only=True)
+
+    def to_json(self) -> dict[str, Any]:
+        queue = {"SqsQueueUrl": self.sqs_queue_url}
+        return super().to_json() | queue | {"OutputParameters": _outputs_json(self.outputs)}
+
+
+@dataclass(frozen=True)
+class Fail(Step):
+    """Ends the execution as Failed with a message."""
+
+    type = "Fail"
+    message: str | Expression = field(kw_only=True)
+
+    def values(self) -> tuple[Any, ...]:
+        return (self.message,)
+
+    def arguments_json(self) -> Any:
+        return {"ErrorMessage": render(self.message)}
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    left: Expression | float
+    right: Expression | float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "Type": type(self).__name__,
+            "LeftValue": render(self.left),
+            "RightValue": render(self.right),
+        }
+
+
+class GreaterThanOrEqualTo(_Comparison):
+    """A condition: `left` >= `right`."""
+
+
+class LessThanOrEqualTo(_Comparison):
+    """A condition: `left` <= `right`."""
+
+
+@dataclass(frozen=True)
+class Condition(Step):
+    """Goes on with `if_true` when all `conditions` hold, else with `if_false`."""
+
+    type = "Condition"
+    conditions: tuple[GreaterThanOrEqualTo | LessThanOrEqualTo, ...] = field(kw_only=True)
+    if_true: tuple[Step, ...] = field(default=(), kw_only=True)
+    if_false: tuple[Step, ...] = field(default=(), kw_only=True)
+
+    def branches(self) -> Iterator[tuple[Step, ...]]:
+        return iter((self.if_true, self.if_false))
+
+    def values(self) -> tuple[Any, ...]:
+        return tuple(
+            side for condition in self.conditions for side in (condition.left, condition.right)
+        )
+
+    def arguments_json(self) -> Any:
+        return {
+            "Conditions": [condition.to_json() for condition in self.conditions],
+            "IfSteps": [step.to_json() for step in self.if_true],
+            "ElseSteps": [step.to_json() for step in self.if_false],
+        }
+
+
+def _outputs_json(outputs: Outputs) -> list[dict[str, str]]:
+    return [{"OutputName": name, "OutputType": kind} for name, kind in outputs.items()]

@@ -1,0 +1,160 @@
+"""The git repository of a checkout: read its commits, and make a branch with one commit.
+
+Everything goes through the git command, so hooks, identity and signing are the user's. A commit is
+made in a worktree of its own, so a failure leaves the user's branch and files alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shoal.errors import AnswerError, PromotionError
+from shoal.processes import output_of
+
+_TIMEOUT_S = 120.0
+_MAX_SHOWN = 3
+# A hook that calls us sets these, and git would then take the hook's repository and index for those
+# of the checkout.
+_HOOK_VARIABLES = frozenset(
+    {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY"}
+)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """The repository of the checkout at `root`, which may be a folder inside it."""
+
+    root: Path
+    environ: Mapping[str, str] = field(hash=False)
+
+    def require_clean(self) -> None:
+        """Raise PromotionError without a repository or a commit, or with uncommitted changes."""
+        try:
+            changed_files = [
+                line[3:]
+                for line in self._git("status", "--porcelain", "--untracked-files=all").splitlines()
+            ]
+            self.head()
+        except AnswerError as error:
+            raise PromotionError(
+                f"{self.root} is no git repository with a commit, so nothing can be promoted in it"
+                f" ({error})"
+            ) from error
+        if changed_files:
+            more = (
+                f" and {len(changed_files) - _MAX_SHOWN} more"
+                if len(changed_files) > _MAX_SHOWN
+                else ""
+            )
+            message = (
+                "the working tree has changes that are in no commit:"
+                f" {', '.join(changed_files[:_MAX_SHOWN])}{more}"
+            )
+            raise PromotionError(f"{message}; commit them or put them away")
+
+    def head(self) -> str:
+        """Return the id of the checked-out commit."""
+        return self._git("rev-parse", "--verify", "HEAD^{commit}").strip()
+
+    def description(self) -> str:
+        """Return the newest tag and the commit; `-dirty` follows where files differ from it.
+
+        Empty without a repository or a commit.
+        """
+        command = ("describe", "--always", "--tags", "--dirty")
+        return self._git(*command, may_fail=True).strip()
+
+    def commit_of(self, branch: str) -> str | None:
+        """Return the id of a local branch's newest commit, or None without such a branch."""
+        return (
+            self._git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}").strip()
+            or None
+        )
+
+    def has_merged(self, branch: str) -> bool:
+        """Return whether the checked-out commit has all of a local branch's commits."""
+        return bool(self._git("for-each-ref", "--merged=HEAD", f"refs/heads/{branch}").strip())
+
+    def commits_of(self, folder: str, limit: int) -> list[str]:
+        """Return the ids of the newest commits up to HEAD that changed `folder`, newest first."""
+        return self._git("log", f"--max-count={limit}", "--format=%H", "--", folder).split()
+
+    def files(self, commit: str, folder: str) -> dict[str, str]:
+        """Return git's hash of each file below `folder`, by path, as of `commit`."""
+        prefix = f"{self._prefix()}{folder.rstrip('/')}/"
+        listing = self._git("ls-tree", "-r", "-z", "--full-tree", commit, "--", prefix)
+        rows = (row.partition("\t") for row in listing.split("\0") if row)
+        return {
+            path.removeprefix(prefix): details.split()[2]
+            for details, _, path in rows
+            if details.split()[1] == "blob"
+        }
+
+    def text(self, commit: str, file: str) -> str | None:
+        """Return the content of a file in `commit`; None where it is not there."""
+        path = f"{self._prefix()}{file}"
+        if not self._git("ls-tree", "--full-tree", commit, "--", path):
+            return None
+        return self._git("show", f"{commit}:{path}")
+
+    def commit(self, branch: str, file: str, content: str, message: str) -> str:
+        """Point `branch`, new or moved, at one commit on HEAD in which `file` has `content`.
+
+        Returns the commit's id.
+        """
+        previous = self.commit_of(branch)
+        with tempfile.TemporaryDirectory(prefix="shoal-promote-") as folder:
+            tree = Path(folder, "tree")
+            try:
+                self._git("worktree", "add", "--quiet", "-B", branch, str(tree), "HEAD")
+                path = tree / self._prefix() / file
+                path.write_bytes(content.encode())
+                self._git("add", "--", str(path), cwd=tree)
+                self._git("commit", "--quiet", "--message", message, cwd=tree)
+                commit = self._git("rev-parse", "HEAD", cwd=tree).strip()
+            except BaseException:
+                self._git("worktree", "remove", "--force", str(tree), may_fail=True)
+                restore = ("--force", branch, previous) if previous else ("-D", branch)
+                self._git("branch", "--quiet", *restore, may_fail=True)
+                raise
+            self._git("worktree", "remove", "--force", str(tree))
+        return commit
+
+    def push(self, remote: str, branch: str) -> None:
+        """Push the branch to the branch of the same name, which it may have replaced."""
+        reference = f"refs/heads/{branch}:refs/heads/{branch}"
+        self._git("push", "--quiet", "--force-with-lease", remote, reference)
+
+    def _prefix(self) -> str:
+        """Return the checkout's path in the repository: empty, or with a slash at its end."""
+        return self._git("rev-parse", "--show-prefix").strip()
+
+    def _git(self, *arguments: str, cwd: Path | None = None, may_fail: bool = False) -> str:
+        environ = {
+            name: value for name, value in self.environ.items() if name not in _HOOK_VARIABLES
+        }
+        try:
+            return output_of(
+                ("git", *arguments),
+                cwd or self.root,
+                environ | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
+                _TIMEOUT_S,
+            )
+        except AnswerError:
+            if may_fail:
+                return ""
+            raise
+
+
+def hash_as(like: str, content: bytes) -> str:
+    """Return git's hash of a file's content, with the algorithm of the hash `like`: SHA-1 or
+    SHA-256.
+    """
+    header = b"blob %d\0" % len(content)
+    if len(like) == hashlib.sha256().digest_size * 2:
+        return hashlib.sha256(header + content).hexdigest()
+    return hashlib.sha1(header + content, usedforsecurity=False).hexdigest()

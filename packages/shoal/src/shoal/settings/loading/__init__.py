@@ -1,0 +1,1 @@
+"""From YAML files to checked settings, with one line per mistake."""

@@ -1,0 +1,421 @@
+"""Load an environment file, with the one that it extends, its pins and an overlay, as a frozen
+`Environment` for each of its workloads.
+
+Three readings each report all that they find: the YAML text (`shoal.settings.parsing.yaml_lines`),
+the types and limits (`shoal.settings.settings`), and the rules between keys
+(`shoal.settings.loading.rules`), which run on the part of the file that is right. One
+`ConfigError` has every problem.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from shoal.settings.loading.pydantic_errors import problems_of, without_keys
+from shoal.settings.loading.release_file import SUFFIX, Pins, require_none
+from shoal.settings.loading.rules import problems_between
+from shoal.settings.loading.workload import beneath, named_after, workload_problems
+from shoal.settings.parsing.errors import NOTHING, ConfigError, Problem, place_of, shorten
+from shoal.settings.parsing.yaml_file import ParsedFile, parse_file
+from shoal.settings.settings import Environment, WorkloadSettings
+
+FOLDER = "environments"
+OVERLAYS = "strategies"
+_BASE = "base"
+_SHARED = "platform"
+"""What workloads share is called by it where the file says nothing else."""
+
+
+def environment_file(name: str) -> str:
+    """Return the path of the file of environment `name`, relative to the repository root."""
+    return f"{FOLDER}/{name}.yaml"
+
+
+def strategy_file(name: str) -> str:
+    """Return the path of the overlay `name`, relative to the repository root."""
+    return f"{FOLDER}/{OVERLAYS}/{name}.yaml"
+
+
+def environment_names(root: Path) -> list[str]:
+    """Return the names of the environments under `root`, sorted; files of pins, and files that
+    are there to be extended, are none.
+    """
+    files = (path for path in (root / FOLDER).glob("*.yaml") if not path.name.endswith(SUFFIX))
+    stems = (path.stem for path in files)
+    return sorted(stem for stem in stems if stem != _BASE and not stem.startswith(f"{_BASE}-"))
+
+
+def strategy_names(root: Path) -> list[str]:
+    """Return the names of the overlays under `root`, sorted."""
+    return sorted(path.stem for path in (root / FOLDER / OVERLAYS).glob("*.yaml"))
+
+
+def load_environment(
+    name: str, root: Path, strategy: str | None = None, workload: str | None = None
+) -> Environment:
+    """Return the environment `name` of the repository at `root`, under the overlay `strategy`, as
+    one workload has it.
+
+    `workload` may be left out where there is only one. Raises ConfigError, also when there is no
+    such environment, overlay or workload.
+    """
+    files = _read(name, root, strategy)
+    names = files.workloads()
+    if workload is None and len(names) > 1:
+        message = f"has several workloads ({', '.join(names)})"
+        raise ConfigError(
+            files.file, [Problem("", message, f"name one, as in `{name} {names[0]}`")]
+        )
+    if workload is not None and workload not in names and any(names):
+        message = f"has no workload {shorten(workload)}; there are: {', '.join(names)}"
+        raise ConfigError(files.file, [Problem("", message, "name one of them, or add it")])
+    return _checked(files, workload or names[0], name, root)
+
+
+def workloads_of(name: str, root: Path) -> list[str]:
+    """Return the names of the workloads of environment `name`, in the order of its file.
+
+    Nothing else of the file is checked. Raises ConfigError.
+    """
+    return _read(name, root, None).workloads()
+
+
+def load_workloads(name: str, root: Path, strategy: str | None = None) -> tuple[Environment, ...]:
+    """Return the environment `name` once for each of its workloads, in the order of its file.
+
+    Raises ConfigError with the problems of all of them.
+    """
+    files = _read(name, root, strategy)
+    views, problems, where = [], list[Problem](), dict[str, str]()
+    for workload in files.workloads():
+        try:
+            views.append(_checked(files, workload, name, root))
+        except ConfigError as error:
+            if error.file != files.file:  # a workload's own file
+                raise
+            problems += (each for each in error.problems if each not in problems)
+            where |= files.places(workload)
+    if problems:
+        raise ConfigError(files.file, problems, where)
+    return tuple(views)
+
+
+def load_source(environment: Environment, root: Path) -> Environment | None:
+    """Return the environment that this one's releases come from, as the same workload has it; None
+    where it trains its own.
+
+    Raises ConfigError.
+    """
+    name = environment.promoted_from
+    if name is None:
+        return None
+    files = _read(name, root, None)
+    several = "workloads" in files.common
+    return load_environment(name, root, workload=environment.workload if several else None)
+
+
+def load(path: Path, shown_as: str | None = None, root: Path | None = None) -> Environment:
+    """Return the environment in the file `path`, as its only workload has it.
+
+    With `root`, a repository's folder, the workload's own file there adds what this one leaves out.
+    Raises ConfigError, whose lines call the file `shown_as`, by default its path.
+    """
+    shown = shown_as or str(path)
+    files = _Files(_Source(shown, path).parse(), Pins.beside(path, shown))
+    return _environment(files, files.workloads()[0], path.stem, root)
+
+
+def places(
+    name: str, root: Path, strategy: str | None = None, workload: str | None = None
+) -> dict[str, str]:
+    """Return where each key stands, as `file:line`; empty for a file that cannot be read."""
+    try:
+        files = _read(name, root, strategy)
+        return files.places(workload or files.workloads()[0])
+    except ConfigError:
+        return {}
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file, and the name by which its user knows it."""
+
+    file: str
+    path: Path
+
+    def parse(self) -> ParsedFile:
+        """Return its content; raise ConfigError unless it is a mapping."""
+        part = parse_file(self.path, self.file)
+        if part.document.problems and part.document.data is None:
+            raise ConfigError(
+                part.file,
+                part.document.problems,
+                {problem.key: part.place(problem.key) for problem in part.document.problems},
+            )
+        if not isinstance(part.document.data, dict):
+            message = "an environment file is a mapping of keys to values"
+            advice = "start with `name:`, `account:` and `region:`; see docs/environments.md"
+            raise ConfigError(part.file, [Problem("", message, advice)])
+        return part
+
+
+@dataclass(frozen=True)
+class _Files:
+    """An environment's file, with its pins, the one that it extends and the overlay over it."""
+
+    own: ParsedFile
+    pins: Pins
+    base: ParsedFile | None = None
+    overlay: ParsedFile | None = None
+
+    @property
+    def file(self) -> str:
+        return self.own.file
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [problem for part in self._parts for problem in part.document.problems]
+
+    def workloads(self) -> list[str]:
+        """Return the names of the workloads; an empty one for a file that names none.
+
+        Raises ConfigError unless `workloads` is a mapping of names to sections, for a release in
+        one of the files, and for a pin of another workload.
+        """
+        common = self.common
+        for part in self._parts:
+            require_none(part, self.file)
+        if "workloads" not in common:
+            name = common.get("workload")
+            names = [name if isinstance(name, str) else ""]
+        else:
+            names = self._sections(common["workloads"])
+        if any(names):
+            self.pins.require_known(names, self.file)
+        return names
+
+    def _sections(self, sections: Any) -> list[str]:
+        """Return the names of several workloads."""
+        if not isinstance(sections, dict) or not sections:
+            message = "must be a mapping of the workloads' names to what differs for each"
+            self._refuse("workloads", message, "write `NAME: {}` for each", sections)
+        for name, section in sections.items():
+            if not isinstance(section, dict | None):
+                message = "must be a mapping of keys to values"
+                advice = "write what differs for it, or {}"
+                self._refuse(f"workloads.{name}", message, advice, section)
+            for key in section or ():
+                if key not in WorkloadSettings.model_fields:
+                    allowed = ", ".join(WorkloadSettings.model_fields)
+                    message = f"there is no such key here; allowed: {allowed}"
+                    advice = (
+                        "write it at the top of the file: all workloads share it"
+                        if key in Environment.model_fields and key != "workload"
+                        else "remove it"
+                    )
+                    self._refuse(f"workloads.{name}.{key}", message, advice)
+            observability = (section or {}).get("observability")
+            if isinstance(observability, dict) and "log_retention_days" in observability:
+                key = f"workloads.{name}.observability.log_retention_days"
+                message = "counts for what the workloads share, too"
+                self._refuse(key, message, "write it at the top of the file")
+        if "workload" in self.common:
+            message = "is one workload's, and this file has several"
+            self._refuse("workload", message, "remove it: `workloads` names them")
+        return list(sections)
+
+    def view(self, workload: str) -> dict[str, Any]:
+        """Return what the files say of one workload, as the file of a single one says it."""
+        common, pin = self.common, self.pins.section(workload)
+        if "workloads" not in common:
+            return _merged([common, *self._over, pin])
+        sections = common["workloads"]
+        named = {"workload": workload, "workloads": {name: {} for name in sections}}
+        shared = {key: value for key, value in common.items() if key != "workloads"}
+        own = sections[workload] or {}
+        return _merged([{"project": _SHARED}, shared, own, *self._over, named, pin])
+
+    def places(self, workload: str) -> dict[str, str]:
+        """Return where each key of that view stands."""
+        own = f"workloads.{workload}."
+        locations = {key: part.place(key) for part in self._common_parts for key in _keys(part)}
+        locations |= {
+            key.removeprefix(own): part.place(key)
+            for part in self._common_parts
+            for key in _keys(part)
+            if key.startswith(own)
+        }
+        over = [self.overlay] if self.overlay else []
+        locations |= {key: part.place(key) for part in over for key in _keys(part)}
+        return locations | self.pins.places(workload)
+
+    @property
+    def _parts(self) -> list[ParsedFile]:
+        return [part for part in (self.own, self.base, self.overlay) if part]
+
+    @property
+    def _common_parts(self) -> list[ParsedFile]:
+        return [self.base, self.own] if self.base else [self.own]
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What the file and the one that it extends say together."""
+        return _merged([part.document.data for part in self._common_parts])
+
+    @property
+    def _over(self) -> list[dict[str, Any]]:
+        return [self.overlay.document.data] if self.overlay else []
+
+    def in_file_order(self, problems: list[Problem], workload: str) -> list[Problem]:
+        """Sort by the line in the file that has the last word on a key; overlays come last."""
+        files = [part.file for part in (*self._common_parts, self.overlay) if part]
+        files += self.pins.files
+        order = {
+            key: (files.index(file), int(line or 0))
+            for key, place in self.places(workload).items()
+            for file, _, line in [place.rpartition(":")]
+            if file
+        }
+        return sorted(problems, key=lambda problem: place_of(problem.key, order, (0, 0)))
+
+    def in_section(self, problem: Problem, workload: str) -> Problem:
+        """Return the problem with its key as it stands in the workload's section, if it does."""
+        key = f"workloads.{workload}.{problem.key}"
+        place = key.partition("[")[0]
+        stands = any(place in _keys(part) for part in self._common_parts)
+        return replace(problem, key=key) if stands else problem
+
+    def _refuse(self, key: str, message: str, advice: str, value: object = NOTHING) -> NoReturn:
+        part = next((each for each in reversed(self._common_parts) if key in _keys(each)), self.own)
+        raise ConfigError(part.file, [Problem(key, message, advice, value)], {key: part.place(key)})
+
+
+def _keys(part: ParsedFile) -> Collection[str]:
+    return part.document.lines.keys()
+
+
+def _read(name: str, root: Path, strategy: str | None) -> _Files:
+    """Return the environment's file with the one that it extends, and the overlay's.
+
+    Raises ConfigError with the names that exist.
+    """
+    own = _source(
+        "environment", name, environment_file(name), environment_names(root), root
+    ).parse()
+    base = overlay = None
+    if extended := own.document.data.get("extends"):
+        base = _base(own, extended, root)
+    if strategy is not None:
+        file, names = strategy_file(strategy), strategy_names(root)
+        overlay = _source("strategy", strategy, file, names, root).parse()
+    return _Files(own, Pins.beside(root / own.file, own.file), base, overlay)
+
+
+def _base(own: ParsedFile, extended: object, root: Path) -> ParsedFile:
+    """Return the file that `own` extends; raise ConfigError if there is none."""
+    there = sorted(path.name for path in (root / FOLDER).glob(f"{_BASE}*.yaml"))
+    if extended not in there:
+        message = f"there is no such file to extend; there are: {', '.join(there) or 'none'}"
+        advice = f"name one of them, or write {FOLDER}/{_BASE}.yaml"
+        problem = Problem("extends", message, advice, extended)
+        raise ConfigError(own.file, [problem], own.places())
+    base = _Source(f"{FOLDER}/{extended}", root / FOLDER / str(extended)).parse()
+    if "extends" in base.document.data:
+        problem = Problem("extends", "a file that is extended extends none itself", "remove it")
+        raise ConfigError(base.file, [problem], base.places())
+    return base
+
+
+def _source(kind: str, name: str, file: str, names: list[str], root: Path) -> _Source:
+    path = root / file
+    if path.is_symlink() or path.exists():
+        if not path.is_file():
+            message = "is no file: a folder, a pipe, or a link that leads to no file"
+            raise ConfigError(file, [Problem("", message, "write a file of that name")])
+        return _Source(file, path)
+    message = f"there is no {kind} {shorten(name)}; there are: {', '.join(names) or 'none'}"
+    raise ConfigError(file, [Problem("", message, "name one of them, or write this file")])
+
+
+def _checked(files: _Files, workload: str, name: str, root: Path) -> Environment:
+    """Return one workload's view; the environment that it is promoted from must exist."""
+    environment, names = _environment(files, workload, name, root), environment_names(root)
+    if environment.promoted_from not in {None, *names}:
+        message = f"there is no such environment; there are: {', '.join(names)}"
+        advice = "name the one before this, or remove the key"
+        problem = Problem("promoted_from", message, advice, environment.promoted_from)
+        raise ConfigError(files.file, [problem], files.places(workload))
+    return environment
+
+
+def _environment(files: _Files, workload: str, stem: str, root: Path | None = None) -> Environment:
+    """Return the environment as one workload has it, over what the workload's own file in the
+    repository at `root` says.
+
+    Raises ConfigError with all mistakes.
+    """
+    document = files.view(workload)
+    of_workload = list(workload_problems(document, root)) if root else []
+    layer = named_after(document)
+    if root and not of_workload:
+        layer, of_workload = beneath(document, root)
+    environment, problems = _validate(_merged([layer, document]), stem)
+    known = {problem.key for problem in of_workload}
+    problems = [each for each in problems if each.key not in known]
+    problems = [*files.problems, *problems, *of_workload]
+    if environment is None or problems:
+        ordered = files.in_file_order(problems, workload)
+        named = [files.in_section(problem, workload) for problem in ordered]
+        raise ConfigError(files.file, named, files.places(workload))
+    return environment
+
+
+def _merged(layers: list[Any]) -> dict[str, Any]:
+    """Merge the layers: mappings key by key; of anything else the last one counts."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+            merged[key] = _merged([merged[key], value]) if both else value
+    return merged
+
+
+def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list[Problem]]:
+    """Return all problems and, if types and limits are right, the environment.
+
+    The rules between keys are checked on the part that is right.
+    """
+    environment, problems, wrong = _typed(data)
+    if environment is None:
+        # so that a missing name does not hide what the other rules find
+        substitutes = {"name": stem, "workload": stem, "account": "111122223333"}
+        rest, _, _ = _typed(substitutes | without_keys(data, wrong))
+        rule_problems = problems_between(rest, stem) if rest else []
+        return None, problems + [
+            problem for problem in rule_problems if not _is_about(problem, wrong)
+        ]
+    return environment, problems_between(environment, stem)
+
+
+def _typed(data: dict[str, Any]) -> tuple[Environment | None, list[Problem], list[str]]:
+    """Check the types without conversion: `"2"` is not a number, 111122223333 is not text."""
+    try:
+        return Environment.model_validate_json(json.dumps(data), strict=True), [], []
+    except ValidationError as error:
+        problems = problems_of(error, data)
+        return None, problems, [problem.key for problem in problems]
+
+
+def _is_about(problem: Problem, wrong: list[str]) -> bool:
+    """Return whether a rule's problem rests on a key that is itself wrong."""
+    return any(
+        key == bad or key.startswith(f"{bad}.")
+        for key in (problem.key, *problem.related)
+        for bad in wrong
+    )

@@ -1,0 +1,207 @@
+"""Turn pydantic's errors into problems: one per wrong key, in words for people who edit YAML."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from shoal.settings.loading import former_keys
+from shoal.settings.parsing.base import SECTION_BRANCH
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.expected import in_words
+from shoal.settings.settings import Environment
+
+Details = Mapping[str, Any]
+"""One of the errors in pydantic's `ValidationError.errors()`."""
+_TYPE_NAMES = {
+    "string_type": "text (in quotes)",
+    "int_type": "a whole number without quotes",
+    "float_type": "a number without quotes",
+    "bool_type": "true or false",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+    "tuple_type": "a list",
+    "list_type": "a list",
+}
+SECRETS = "secrets"
+"""The key whose values are never shown."""
+_LENGTHS = {"min_length": "at least", "max_length": "at most"}
+_SYMBOLS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
+
+def problems_of(
+    error: ValidationError, data: dict[str, Any], model: type[BaseModel] = Environment
+) -> list[Problem]:
+    """Return one problem per wrong key of `data`, which should be a `model`; a union that matches
+    none of its types counts once.
+    """
+    grouped: dict[str, list[tuple[tuple[int | str, ...], Details]]] = {}
+    for details in error.errors():
+        # a default that rests on another key, which is wrong itself
+        if details["type"] == "default_factory_not_called":
+            continue
+        place = _place(details, data)
+        grouped.setdefault(_path(place), []).append((place, details))
+    # A list with a wrong item also counts as too short; the item is what to correct.
+    inner = {key[: mark.start()] for key in grouped for mark in re.finditer(r"\[", key)}
+    return [_problem(key, errors, model) for key, errors in grouped.items() if key not in inner]
+
+
+def without_keys(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return a copy of `data` without `keys`; an item of a list takes the whole list with it."""
+    return _prune(data, "", {key.split("[")[0] for key in keys})
+
+
+def _prune(data: dict[str, Any], prefix: str, keys: set[str]) -> dict[str, Any]:
+    kept = {name: value for name, value in data.items() if prefix + name not in keys}
+    return {
+        name: _prune(value, f"{prefix}{name}.", keys) if isinstance(value, dict) else value
+        for name, value in kept.items()
+    }
+
+
+def _place(details: Details, data: Any) -> tuple[int | str, ...]:
+    """Return the part of pydantic's location that exists in the file, plus the missing key.
+
+    What follows in the location are branches of a union.
+    """
+    place: list[int | str] = []
+    for step in details["loc"]:
+        if step == SECTION_BRANCH:
+            continue
+        present = (isinstance(data, dict) and step in data) or (
+            isinstance(data, list) and isinstance(step, int) and step < len(data)
+        )
+        if not present:
+            return (*place, step) if details["type"] == "missing" else tuple(place)
+        place.append(step)
+        data = data[step]
+    return tuple(place)
+
+
+def _path(place: Sequence[int | str]) -> str:
+    return "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in place
+    ).removeprefix(".")
+
+
+def _problem(
+    key: str, errors: list[tuple[tuple[int | str, ...], Details]], model: type[BaseModel]
+) -> Problem:
+    place, details = errors[0]
+    if former := former_keys.problem_of(key, place, details["type"], details["input"]):
+        return former
+    if details["type"] == "extra_forbidden":
+        return _unknown_key(key, place, model)
+    if details["type"] == "missing":
+        return Problem(key, "the key is missing", f"add it: {_description(place, model)}")
+    if SECRETS in place:
+        return _secret_problem(key, details)
+    if len(errors) > 1:
+        return Problem(
+            key,
+            "must be text, a number, true or false",
+            "give one value, not a list or a mapping",
+            details["input"],
+        )
+    return Problem(key, _rule(details), _description(place, model), details["input"])
+
+
+def _secret_problem(key: str, details: Details) -> Problem:
+    """Return a problem that does not show the value, which may be the secret itself."""
+    advice = "give the name of a secret in Secrets Manager, as in HF_TOKEN: team/hf-token"
+    if details["loc"][-1] == "[key]":
+        return Problem(key, "is no name of a variable, as in HF_TOKEN", advice)
+    message = "must be a mapping" if details["type"] == "dict_type" else "is no name of a secret"
+    return Problem(key, message, f"{advice}; never a value or an ARN")
+
+
+def _unknown_key(key: str, place: tuple[int | str, ...], model: type[BaseModel]) -> Problem:
+    section = _walk(place[:-1], model)[0] or model
+    names = list(section.model_fields)
+    nearest = difflib.get_close_matches(str(place[-1]), names, n=1)
+    elsewhere = [path for path in _all_keys(model) if path.rsplit(".", 1)[-1] == str(place[-1])]
+    advice = (
+        f"did you mean `{nearest[0]}`?"
+        if nearest
+        else f"did you mean `{elsewhere[0]}`?"
+        if elsewhere
+        else "remove it"
+    )
+    return Problem(key, f"there is no such key here; allowed: {', '.join(names)}", advice)
+
+
+def _rule(details: Details) -> str:
+    kind, context = details["type"], details.get("ctx", {})
+    if kind in _TYPE_NAMES:
+        return f"must be {_TYPE_NAMES[kind]}"
+    if kind == "enum":
+        return f"must be one of: {str(context['expected']).replace(' or ', ', ')}".replace("'", "")
+    if kind == "string_pattern_mismatch":
+        return in_words(context["pattern"])
+    limits = [f"{word} {context[name]}" for name, word in _SYMBOLS.items() if name in context]
+    if limits:
+        return f"must be {limits[0]}"
+    length = [
+        f"must have {word} {context[name]}" for name, word in _LENGTHS.items() if name in context
+    ]
+    if length:
+        return f"{length[0]} {'characters' if kind.startswith('string') else 'entries'}"
+    message = str(details["msg"]).replace("Input should be", "must be")
+    return message[0].lower() + message[1:]
+
+
+def _description(place: Sequence[int | str], model: type[BaseModel]) -> str:
+    """Return what the key is for, as its docstring says."""
+    info = _walk(place, model)[1]
+    text = " ".join((info.description or "").split()) if info else ""
+    return text.rstrip(".") if text else "see docs/reference"
+
+
+def _walk(
+    place: Sequence[int | str], model: type[BaseModel]
+) -> tuple[type[BaseModel] | None, FieldInfo | None]:
+    """Return the section and the last known key on the way along `place`.
+
+    There is no section where the way ends at a value.
+    """
+    section: type[BaseModel] | None = model
+    info: FieldInfo | None = None
+    is_name = False  # whether the next step is a name that the user chose
+    for name in (step for step in place if isinstance(step, str)):
+        if section is None:
+            break
+        if is_name:
+            is_name = False
+            continue
+        info = section.model_fields.get(name)
+        section = _section_type(info)
+        is_name = info is not None and get_origin(info.annotation) is dict
+    return section, info
+
+
+def _section_type(info: FieldInfo | None) -> type[BaseModel] | None:
+    """Return the section that a key holds; an optional one is annotated `Section | None`.
+
+    A list or a map holds sections.
+    """
+    kind = info.annotation if info else None
+    inner = get_args(kind)
+    kinds = [kind, *inner, *(each for annotated in inner for each in get_args(annotated))]
+    return next(
+        (known for known in kinds if isinstance(known, type) and issubclass(known, BaseModel)), None
+    )
+
+
+def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, info in model.model_fields.items():
+        yield f"{prefix}{name}"
+        section = _section_type(info)
+        if section:
+            yield from _all_keys(section, f"{prefix}{name}.")

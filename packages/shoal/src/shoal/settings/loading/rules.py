@@ -1,0 +1,366 @@
+"""The rules between keys of one environment whose types are right."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from shoal.settings.loading import release_rules
+from shoal.settings.names import SEALED, Names
+from shoal.settings.parsing.errors import NOTHING, Problem
+from shoal.settings.sections import (
+    channels,
+    file_system,
+    gates,
+    network,
+    regions,
+    release,
+    schedules,
+    secrets,
+    serving,
+)
+from shoal.settings.sections.channels import MANIFEST_PARAMETER, path_parameter, uri_parameter
+from shoal.settings.sections.hyperparameters import (
+    PIPELINE_PARAMETERS,
+    as_text,
+    parameter_name,
+    shell_characters,
+)
+from shoal.settings.settings import Environment
+
+MAX_BUCKET_NAME = 63  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+MAX_ENDPOINT_NAME = 63  # botocore, sagemaker EndpointName
+MAX_ROLE_NAME = 64  # botocore, iam RoleName
+MAX_FUNCTION_NAME = 64  # https://docs.aws.amazon.com/lambda/latest/api/API_CreateFunction.html
+LONGEST_ACTOR = "empty-on-delete"  # of the roles and functions that the stacks make
+# "-" and the twelve characters of a pipeline execution's id, appended to endpoint names
+EXECUTION_ID_SUFFIX = 13
+# words of a name before it are `shoal`, and at least one each of another's project and environment
+FIRST_THAT_MAY_FOLLOW = 3
+
+MAX_HYPERPARAMETERS = 100  # botocore, sagemaker HyperParameters
+MAX_TOOLKIT_HYPERPARAMETERS = 10  # at most that many of them are written by the launch contract
+MAX_HYPERPARAMETER_NAME = 256
+# of the 2500 that HyperParameters allows: the value of a pipeline parameter ends there
+MAX_HYPERPARAMETER_VALUE = 1024
+MAX_ENVIRONMENT = 100  # botocore, sagemaker TrainingEnvironmentMap
+MAX_ENVIRONMENT_VALUE = 512  # botocore, sagemaker TrainingEnvironmentValue
+
+_PLACEHOLDER_ACCOUNT = re.compile(r"^(\d)\1{3}(\d)\2{3}(\d)\3{3}$|^123456789012$")
+_VARIABLE_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
+_HYPERPARAMETER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9]*([-_.][A-Za-z0-9]+)*$")
+_RESERVED_VARIABLES = ("SM_", "SAGEMAKER_", "AWS_", "SHOAL_")
+
+
+def is_placeholder_account(account: str) -> bool:
+    """Return whether documentation uses this account id (111122223333, 123456789012).
+
+    Nobody can deploy there.
+    """
+    return _PLACEHOLDER_ACCOUNT.match(account) is not None
+
+
+def problems_between(environment: Environment, stem: str) -> list[Problem]:
+    """Return every broken rule of `environment`, whose file is called `stem`.yaml."""
+    rules = (
+        _name_lengths,
+        _execution_ids,
+        _sections,
+        *release_rules.RULES,
+        _without_endpoint,
+        _endpoint_environment,
+        _alerts,
+        _spot,
+        _hyperparameters,
+        _container_environment,
+        _code,
+    )
+    own_name = Problem(
+        "name",
+        f"must equal the file's name without .yaml, {stem}",
+        "rename the file or the environment",
+        environment.name,
+    )
+    problems = [own_name] if environment.name != stem else []
+    return problems + [problem for rule in rules for problem in rule(environment)]
+
+
+def _sections(environment: Environment) -> Iterator[Problem]:
+    """Yield what each section finds wrong with itself, and with the keys that it reads besides."""
+    of, names, training = environment, Names(environment), environment.training
+    yield from regions.problems(of.region, _values_that_regions_lack(of))
+    yield from network.problems(of.network, of.region)
+    yield from file_system.problems(of.file_system, of.data)
+    yield from schedules.problems(of.schedules, of.data)
+    yield from serving.problems(
+        of.serving, protect=of.protect, release=of.release, region=of.region
+    )
+    yield from channels.problems(
+        of.data,
+        of.evaluation.channel,
+        datasets=f"s3://{names.bucket('data')}/datasets/",
+        sealed=f"s3://{names.bucket('artifacts')}/{SEALED}/",
+    )
+    yield from gates.problems_of(of.evaluation.gates, "evaluation.gates", training.metrics)
+    yield from gates.metric_problems(training.metrics, "training.metrics")
+    yield from secrets.problems(training.secrets, of.network, is_shared=bool(of.workloads))
+
+
+def _values_that_regions_lack(environment: Environment) -> dict[str, object]:
+    """Return the keys that ask for what not every region has; None where nothing asks for it."""
+    file_system = environment.file_system
+    return {
+        "region": environment.region,
+        "observability.monthly_budget_usd": environment.observability.monthly_budget_usd,
+        "training.build_image": environment.training.build_image,
+        "serving": NOTHING if environment.serving else None,
+        "file_system": file_system and str(file_system.deployment_type),
+    }
+
+
+def _name_lengths(environment: Environment) -> Iterator[Problem]:
+    """Check the longest name of each kind, and say how many characters to take away."""
+    names = Names(environment)
+    names_and_limits = (
+        ("bucket", names.bucket("artifacts"), MAX_BUCKET_NAME),
+        ("role", names.role(LONGEST_ACTOR), MAX_ROLE_NAME),
+        ("role", names.shared.role(LONGEST_ACTOR), MAX_ROLE_NAME),
+        ("function", names.function(LONGEST_ACTOR), MAX_FUNCTION_NAME),
+        ("endpoint", names.pipeline + "-" + "x" * (EXECUTION_ID_SUFFIX - 1), MAX_ENDPOINT_NAME),
+    )
+    for kind, name, limit in dict.fromkeys(names_and_limits):
+        if len(name) > limit:
+            message = (
+                f"the {kind} name {name} would have {len(name)} characters; at most {limit} are"
+                " allowed"
+            )
+            key, value = _word_of(environment, name)
+            advice = f"shorten `{key}` or `name` by {len(name) - limit}"
+            yield Problem(
+                key,
+                message,
+                advice,
+                value,
+                related=("name", "region", "account"),
+            )
+
+
+def _word_of(environment: Environment, name: str) -> tuple[str, str]:
+    """Return the key, and its value, that gives a name the word before the environment's."""
+    if environment.workloads and not name.startswith(Names(environment).shared_prefix):
+        return f"workloads.{environment.workload}", environment.workload
+    return "project", environment.project
+
+
+def _execution_ids(environment: Environment) -> Iterator[Problem]:
+    """Refuse names that look like an execution's.
+
+    `shoal-churn-dev-experimental` reads like what execution `experimental` of `shoal-churn-dev`
+    left: the sweeper of that environment would delete it.
+    """
+    words = Names(environment).prefix.split("-")
+    of_the_name = len(words) - len(environment.name.split("-"))
+    for position in range(FIRST_THAT_MAY_FOLLOW, len(words)):
+        if len(words[position]) == EXECUTION_ID_SUFFIX - 1:
+            other = "-".join(words[:position])
+            key, value = (
+                ("name", environment.name)
+                if position >= of_the_name
+                else _word_of(environment, Names(environment).prefix)
+            )
+            message = (
+                f"has the word {words[position]} of 12 characters: a pipeline {other} would take it"
+                " for an execution's id, and sweep"
+            )
+            yield Problem(
+                key,
+                message,
+                "make that word shorter or longer",
+                value,
+                related=("name", "project"),
+            )
+
+
+def _alerts(environment: Environment) -> Iterator[Problem]:
+    """Each address has one subscription; a second one would be a resource that exists already."""
+    addresses = environment.observability.alert_emails
+    for address, count in Counter(map(str.lower, addresses)).items():
+        if count > 1:
+            yield Problem(
+                "observability.alert_emails",
+                f"names {address} {count} times",
+                "name each address once",
+                list(addresses),
+            )
+
+
+def _without_endpoint(environment: Environment) -> Iterator[Problem]:
+    """What only trains serves nothing: no release is pinned for it."""
+    if environment.endpoint is None and (environment.serving or environment.release):
+        keys = ("serving", "release") if environment.serving else ("release",)
+        message = "its models are trained and registered only: `endpoint` is none"
+        yield Problem(keys[0], message, f"remove {' and '.join(keys)}", related=keys[1:])
+
+
+def _endpoint_environment(environment: Environment) -> Iterator[Problem]:
+    endpoint, section = environment.endpoint, "endpoint.environment"
+    if endpoint is None or not endpoint.environment:
+        return
+    if endpoint.image_uri is None:
+        message = "is for a container of your own, and AWS's image of the framework answers"
+        yield Problem(section, message, "remove it, or name the container's endpoint.image_uri")
+    yield from _variables(section, endpoint.environment, release.MAX_ENVIRONMENT_VALUE)
+
+
+def _spot(environment: Environment) -> Iterator[Problem]:
+    training = environment.training
+    key, runtime = "training.max_wait_s", training.max_runtime_s
+    if training.spot and training.max_wait_s is None:
+        yield Problem(
+            key,
+            "spot training needs it",
+            f"add max_wait_s, at least max_runtime_s ({runtime})",
+            related=("training.spot",),
+        )
+    if not training.spot and training.max_wait_s is not None:
+        yield Problem(
+            key,
+            "is only read with `spot: true`",
+            "add `spot: true` or remove it",
+            training.max_wait_s,
+            ("training.spot",),
+        )
+    if training.spot and training.max_wait_s is not None and training.max_wait_s < runtime:
+        message = f"is less than max_runtime_s ({runtime}), which it includes"
+        yield Problem(
+            key,
+            message,
+            f"use at least {runtime}",
+            training.max_wait_s,
+            ("training.spot", "training.max_runtime_s"),
+        )
+
+
+def _hyperparameters(environment: Environment) -> Iterator[Problem]:
+    hyperparameters = environment.training.hyperparameters
+    section = "training.hyperparameters"
+    allowed = MAX_HYPERPARAMETERS - MAX_TOOLKIT_HYPERPARAMETERS
+    if len(hyperparameters) > allowed:
+        yield Problem(
+            section,
+            f"has {len(hyperparameters)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours",
+            f"keep at most {allowed}",
+        )
+    places = (
+        name(channel)
+        for channel in environment.data.channels
+        for name in (uri_parameter, path_parameter)
+    )
+    users: dict[str, str] = dict.fromkeys(
+        (*PIPELINE_PARAMETERS, *places, MANIFEST_PARAMETER), "the pipeline itself"
+    ) | {bound.parameter: "a gate" for bound in gates.bounds(environment.evaluation.gates)}
+    for name, value in hyperparameters.items():
+        key, shown = f"{section}.{name}", as_text(value)
+        if name.lower().startswith("sagemaker_"):
+            advice = "remove it; use `strategy`, `collective` and `custom_mpi_options`"
+            yield Problem(
+                key, "names that start with sagemaker_ belong to the launch contract", advice, shown
+            )
+        elif not _HYPERPARAMETER_NAME.match(name) or len(name) > MAX_HYPERPARAMETER_NAME:
+            yield Problem(
+                key,
+                "must be words of letters and digits joined by - _ or .",
+                "rename it, as in learning-rate",
+                shown,
+            )
+        if len(shown) > MAX_HYPERPARAMETER_VALUE:
+            message = (
+                f"has {len(shown)} characters; a pipeline parameter's value ends at"
+                f" {MAX_HYPERPARAMETER_VALUE}"
+            )
+            yield Problem(
+                key, message, "put it into a file of source_dir and name the file here", shown
+            )
+        if not shown.isprintable():
+            yield Problem(
+                key,
+                "contains a line break or a control character",
+                "put it into a file of source_dir",
+                shown,
+            )
+        elif characters := shell_characters(shown):
+            yield Problem(
+                key,
+                f"contains {characters!r}, which the training toolkits up to 5.1.0 give to a shell",
+                "put it into a file of source_dir and name the file here",
+                shown,
+            )
+        parameter = parameter_name(name)
+        if parameter in users:
+            message = (
+                f"becomes the pipeline parameter {parameter}, which {users[parameter]} already uses"
+            )
+            yield Problem(key, message, "rename it", shown)
+        users[parameter] = f"`{name}`"
+
+
+def _container_environment(environment: Environment) -> Iterator[Problem]:
+    section, variables = "training.environment", environment.training.environment
+    yield from _variables(section, variables, MAX_ENVIRONMENT_VALUE)
+    for name, value in variables.items():
+        if name.startswith(_RESERVED_VARIABLES):
+            message = (
+                "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's, those with"
+                " SHOAL_ Shoal's own"
+            )
+            yield Problem(f"{section}.{name}", message, "remove it, or rename it", value)
+
+
+def _variables(
+    section: str, variables: Mapping[str, str], max_value_length: int
+) -> Iterator[Problem]:
+    """Yield what the API takes of no container's environment."""
+    if len(variables) > MAX_ENVIRONMENT:
+        yield Problem(
+            section,
+            f"has {len(variables)} entries; SageMaker allows {MAX_ENVIRONMENT}",
+            "remove some",
+        )
+    for name, value in variables.items():
+        if not _VARIABLE_NAME.match(name):
+            yield Problem(
+                f"{section}.{name}",
+                "a variable's name is letters, digits and _, no digit first",
+                "rename it",
+                value,
+            )
+        if len(value) > max_value_length:
+            message = f"has {len(value)} characters; SageMaker allows {max_value_length}"
+            yield Problem(f"{section}.{name}", message, "put it into a file", value)
+
+
+def _code(environment: Environment) -> Iterator[Problem]:
+    """An entry point is a path inside the archive, as the training toolkit accepts it."""
+    places = {
+        "training.entry_point": environment.training.entry_point,
+        "evaluation.entry_point": environment.evaluation.entry_point,
+    }
+    for key, script in places.items():
+        if not re.match(
+            r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*\.py$", script
+        ):
+            yield Problem(
+                key,
+                "must be a .py file inside source_dir",
+                "give its path relative to source_dir, as in train.py",
+                script,
+            )
+    source_dir = environment.training.source_dir
+    if source_dir.startswith("/") or ".." in source_dir.split("/"):
+        yield Problem(
+            "training.source_dir",
+            "must lie inside the repository",
+            "give a path relative to its root",
+            source_dir,
+        )

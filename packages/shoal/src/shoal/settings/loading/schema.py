@@ -1,0 +1,58 @@
+"""The JSON schemas of the files that people write, by which editors complete and check YAML."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shoal.settings.loading.workload import Workload
+from shoal.settings.parsing.base import Settings
+from shoal.settings.settings import Environment
+
+FILE = "environments/schema.json"
+WORKLOAD_FILE = "training_code/schema.json"
+
+
+def schema(model: type[Settings] = Environment) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of an environment file, or of another model's.
+
+    It knows types and limits; the rules between keys are in `shoal.settings.loading.rules`.
+    """
+    generated = model.model_json_schema()
+    for section in (generated, *generated["$defs"].values()):
+        section.pop("title", None)
+        _in_one_line(section)
+        for described in section.get("properties", {}).values():
+            described.pop("title", None)
+            _in_one_line(described)
+            if isinstance(described.get("default"), dict):
+                del described["default"]  # the section's own keys carry theirs
+    if model is Environment:
+        _require_workload(generated)
+        del generated["properties"]["release"], generated["$defs"]["Release"]  # another file's
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Shoal {model.__name__.lower()}",
+        **generated,
+    }
+
+
+def schema_texts() -> dict[str, str]:
+    """Return the content of each schema by its file."""
+    return {FILE: _text(Environment), WORKLOAD_FILE: _text(Workload)}
+
+
+def _require_workload(generated: dict[str, Any]) -> None:
+    """Let a file name one workload, several, or a file that may name them."""
+    generated["required"].remove("workload")
+    generated["anyOf"] = [{"required": [key]} for key in ("workload", "workloads", "extends")]
+
+
+def _text(model: type[Settings]) -> str:
+    return json.dumps(schema(model), indent=2, ensure_ascii=False) + "\n"
+
+
+def _in_one_line(described: dict[str, Any]) -> None:
+    """Take the line breaks of our sources out of a description."""
+    if "description" in described:
+        described["description"] = " ".join(described["description"].split())

@@ -1,0 +1,386 @@
+"""A workload: what is trained, independent of any account. One folder in `training_code/`, with a
+`workload.yaml`.
+
+The docstrings of the keys are the descriptions in training_code/schema.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from shoal.settings.loading.pydantic_errors import problems_of
+from shoal.settings.parsing.base import (
+    FrameworkVersion,
+    InstanceType,
+    MediaType,
+    PythonVersion,
+    Settings,
+    Slug,
+)
+from shoal.settings.parsing.errors import ConfigError, Problem, shorten
+from shoal.settings.parsing.yaml_file import parse_file
+from shoal.settings.sections import channels, gates, secrets
+from shoal.settings.sections.channels import EVALUATED, Channel, ChannelName, default_channels
+from shoal.settings.sections.gates import Gate, LogMetricName, Metric
+from shoal.settings.sections.secrets import SecretName, SecretVariable
+from shoal.settings.sections.smoke_test import (
+    RelativePath,
+    Request,
+    SmokeTest,
+    problems_of_smoke_test,
+)
+from shoal.settings.settings import Framework
+
+FOLDER = "training_code"
+FILE = "workload.yaml"
+_OLDEST = ("min_python", "min_framework_version")
+"""What the scripts need of an image."""
+
+
+class Source(Settings):
+    """The scripts for one framework, as SageMaker's source_dir."""
+
+    source_dir: RelativePath | None = None
+    """Folder in the workload's folder; left out, the one with the framework's name."""
+    entry_point: RelativePath | None = None
+    """Script that the toolkit starts on every rank; left out, that of the strategy."""
+    min_python: PythonVersion | None = None
+    """The oldest Python that the scripts run with, as in "3.10"; left out, any."""
+    min_framework_version: FrameworkVersion | None = None
+    """The oldest version of the framework that the scripts run with; left out, any."""
+
+
+class EvaluationJob(Settings):
+    """The processing job that measures the trained model, unless an environment says otherwise."""
+
+    entry_point: RelativePath | None = None
+    """Script in the source directory that writes evaluation.json; left out, evaluate.py."""
+    instance_type: InstanceType | None = None
+    """SageMaker instance type of the job."""
+    channel: ChannelName | None = None
+    """The channel that the job reads; left out, test. Its script gets the folder as `--test-dir`.
+    """
+    image_uri: str | None = None
+    """Full image URI (with tag or digest) instead of AWS's image of the framework; it needs bash,
+    tar and python3.
+    """
+
+
+class Workload(Settings):
+    """One workload: one folder in `training_code/`."""
+
+    name: Slug
+    """Name of the workload; must equal the folder's name."""
+    frameworks: Annotated[dict[Framework, Source], Field(min_length=1)]
+    """The frameworks that it has scripts for; the first one is the default."""
+    channels: Annotated[dict[ChannelName, Channel], Field(min_length=1)] = Field(
+        default_factory=default_channels
+    )
+    """Name, as in train, to an input of the training job; left out, train and test."""
+    prepare: RelativePath | None = None
+    """Script in the workload's folder: `python prepare.py --out FOLDER` writes the dataset to
+    FOLDER/CHANNEL of each channel. `shoal data upload` runs it.
+    """
+    plan: RelativePath | None = None
+    """Python file in the workload's folder with `def plan(job) -> dict`, which says what a rank
+    needs of its GPU: `shoal plan` shows it, and `shoal check` refuses what cannot fit.
+    docs/bring-your-model.md has the form. It has Python's standard library alone.
+    """
+    content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] = ("application/json",)
+    """What the model's container takes and answers; the registry's entry says so."""
+    metrics: dict[LogMetricName, Metric] = Field(default_factory=dict)
+    """Name, as in train:loss, to where the number stands in the log lines of rank 0; CloudWatch and
+    the dashboard show it.
+    """
+    evaluation: EvaluationJob = EvaluationJob()
+    """The job that measures the trained model."""
+    secrets: dict[SecretVariable, SecretName] = Field(default_factory=dict)
+    """Variable, as in HF_TOKEN, to the name of a secret in Secrets Manager, which this workload's
+    training may read; the container gets the name in SHOAL_SECRET_HF_TOKEN. Never a value.
+    """
+    gates: Annotated[tuple[Gate, ...], Field(min_length=1)]
+    """What numbers of evaluation.json must be, unless an environment says otherwise at
+    evaluation.gates.
+    """
+    endpoint: Literal["none"] | None = None
+    """`none` for a workload that only trains: its models are registered, and nothing serves them.
+    """
+    smoke_test: SmokeTest | None = None
+    """What is asked of an endpoint that serves the model, before anybody relies on it; needed
+    unless `endpoint` is none.
+    """
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """What the smoke test sends; nothing where there is no endpoint."""
+        return self.smoke_test.requests if self.smoke_test else ()
+
+
+def workload_file(name: str) -> str:
+    """Return the path of the file of workload `name`, relative to the repository root."""
+    return f"{FOLDER}/{name}/{FILE}"
+
+
+def workload_folder(name: str, root: Path) -> Path:
+    """Return the folder of workload `name` in the repository at `root`."""
+    return root / FOLDER / name
+
+
+def workload_names(root: Path) -> list[str]:
+    """Return the names of the workloads under `root`, sorted."""
+    return sorted(path.parent.name for path in (root / FOLDER).glob(f"*/{FILE}"))
+
+
+def folders_without_a_file(root: Path) -> list[str]:
+    """Return the folders of workloads, relative to `root`, that lack their file, sorted."""
+    folders = [path for path in (root / FOLDER).glob("[!._]*") if path.is_dir()]
+    return sorted(f"{FOLDER}/{path.name}" for path in folders if not (path / FILE).is_file())
+
+
+def require_workload(name: str, root: Path) -> None:
+    """Raise ConfigError if there is no workload `name`."""
+    file = workload_file(name)
+    if not (root / file).is_file():
+        message = (
+            f"there is no workload {shorten(name)}; there are:"
+            f" {', '.join(workload_names(root)) or 'none'}"
+        )
+        raise ConfigError(file, [Problem("", message, "name one of them, or write this file")])
+
+
+def load_workload(name: str, root: Path) -> Workload:
+    """Return the workload `name` of the repository at `root`.
+
+    Raises ConfigError with every problem of its file, also when there is no such workload.
+    """
+    require_workload(name, root)
+    file = workload_file(name)
+    parsed = parse_file(root / file, file)
+    document = parsed.document
+    if document.data is not None and not isinstance(document.data, dict):
+        mistake = Problem(
+            "", "a workload file is a mapping of keys to values", "start with `name:`"
+        )
+        raise ConfigError(file, [mistake])
+    problems = [*document.problems]
+    workload = None
+    if document.data is not None or not problems:
+        workload, mistakes = _typed(document.data or {})
+        problems += mistakes
+    if workload:
+        problems += _rule_problems(workload, name, workload_folder(name, root))
+    if workload is None or problems:
+        raise ConfigError(file, problems, parsed.places())
+    return workload
+
+
+def workload_problems(document: dict[str, Any], root: Path) -> Iterator[Problem]:
+    """Yield a problem if an environment's `document` names no workload, or one that there is
+    not.
+    """
+    name = document.get("workload")
+    if "workload" not in document:
+        yield _unnamed(workload_names(root))
+    elif isinstance(name, str) and not (root / workload_file(name)).is_file():
+        message = (
+            f"there is no such workload; there are: {', '.join(workload_names(root)) or 'none'}"
+        )
+        advice = "name one of them, or write its workload.yaml"
+        if document.get("workloads"):
+            yield Problem(f"workloads.{name}", message, advice)
+        else:
+            yield Problem("workload", message, advice, name)
+
+
+def _unnamed(names: list[str]) -> Problem:
+    """Return the problem of a file that does not say which of the workloads `names` it is for."""
+    if not names:
+        message = f"the key is missing, and no folder in {FOLDER}/ has a {FILE}"
+        return Problem("workload", message, "`shoal new NAME` writes one: then `workload: NAME`")
+    message = f"the key is missing; {FOLDER}/ has: {', '.join(names)}"
+    some = names if len(names) <= 3 else ["NAME"]
+    lines = " or ".join(f"`workload: {name}`" for name in some)
+    return Problem("workload", message, f"write {lines}, or `workloads` for several")
+
+
+def named_after(document: dict[str, Any]) -> dict[str, Any]:
+    """Return what has its name from the workload that an environment's `document` names, in the
+    form of such a document.
+    """
+    name, training = document.get("workload"), document.get("training")
+    framework = training.get("framework") if isinstance(training, dict) else None
+    folder = f"{FOLDER}/{name}/{framework or Framework.PYTORCH}"
+    return {"data": {"dataset": name}, "training": {"source_dir": folder}} if name else {}
+
+
+def beneath(document: dict[str, Any], root: Path) -> tuple[dict[str, Any], list[Problem]]:
+    """Return what the workload that an environment's `document` names says, in the form of such a
+    document, and what the document has and the workload lacks.
+
+    Nothing for a name that is not text. Raises ConfigError.
+    """
+    name, training = document["workload"], document.get("training")
+    if not isinstance(name, str):
+        return {}, []
+    workload = load_workload(name, root)
+    training = training if isinstance(training, dict) else {}
+    source = _source(workload, training.get("framework"))
+    if "source_dir" in training:  # other scripts, which may run with older ones
+        source = {key: value for key, value in source.items() if key not in _OLDEST}
+    layer = {
+        "project": workload.name,
+        "data": {"dataset": workload.name, "channels": _given_channels(workload, document)},
+        "training": source
+        | {
+            "metrics": {
+                name: metric.model_dump(exclude_unset=True)
+                for name, metric in workload.metrics.items()
+            },
+            "secrets": dict(workload.secrets),
+        },
+        "endpoint": workload.endpoint or _endpoint(workload),
+        "evaluation": workload.evaluation.model_dump(exclude_none=True)
+        | {"gates": [gate.model_dump(exclude_unset=True) for gate in workload.gates]},
+    }
+    return layer, list(_misfits(workload, document))
+
+
+def _misfits(workload: Workload, document: dict[str, Any]) -> Iterator[Problem]:
+    """Yield what an environment's `document` has and its workload lacks: an endpoint, a channel."""
+    file = workload_file(workload.name)
+    if workload.endpoint is not None and isinstance(document.get("endpoint"), dict):
+        message = f"{file} says `endpoint: none`"
+        yield Problem("endpoint", message, "remove the section, or give the workload a smoke_test")
+    for name in _named_channels(document):
+        if name not in workload.channels:
+            message = f"{file} has no such channel; it has: {', '.join(workload.channels)}"
+            advice = "name one of them, or add it there"
+            yield Problem(f"data.channels.{name}", message, advice)
+
+
+def _given_channels(workload: Workload, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the channels that the jobs get: all that are not optional, and what is named."""
+    named = _named_channels(document)
+    return {
+        name: channel.model_dump(exclude_unset=True)
+        for name, channel in workload.channels.items()
+        if not channel.optional or name in named
+    }
+
+
+def _named_channels(document: dict[str, Any]) -> list[str]:
+    data = document.get("data")
+    channels = data.get("channels") if isinstance(data, dict) else None
+    return [str(name) for name in channels] if isinstance(channels, dict) else []
+
+
+def _endpoint(workload: Workload) -> dict[str, Any]:
+    """Return the keys of the endpoint section."""
+    latency = workload.smoke_test.max_latency_ms if workload.smoke_test else None
+    return {"content_types": list(workload.content_types)} | (
+        {"max_latency_ms": latency} if latency else {}
+    )
+
+
+def _source(workload: Workload, framework: str | None) -> dict[str, str]:
+    """Return the keys of the training section; none for a framework that it has no scripts for."""
+    known = {str(each): source for each, source in workload.frameworks.items()}
+    name = framework or next(iter(known))
+    if name not in known:
+        return _unknown_framework(workload, name)
+    folder = f"{FOLDER}/{workload.name}/{known[name].source_dir or name}"
+    own = known[name].model_dump(include={"entry_point", *_OLDEST}, exclude_none=True)
+    return {"framework": name, "source_dir": folder} | own
+
+
+def _unknown_framework(workload: Workload, name: str) -> dict[str, str]:
+    """Raise ConfigError for a framework that the workload has no scripts for.
+
+    What is no framework at all is a mistake of the environment's file.
+    """
+    if name not in {str(each) for each in Framework}:
+        return {}
+    message = f"have no {name}, which an environment names at training.framework"
+    advice = f"name one that is here ({', '.join(workload.frameworks)}), or write its scripts"
+    raise ConfigError(workload_file(workload.name), [Problem("frameworks", message, advice)])
+
+
+def _typed(data: dict[str, Any]) -> tuple[Workload | None, list[Problem]]:
+    """Check the types without conversion, as `shoal.settings.loading.loader` does."""
+    try:
+        return Workload.model_validate_json(json.dumps(data), strict=True), []
+    except ValidationError as error:
+        return None, problems_of(error, data, Workload)
+
+
+def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]:
+    problems = [
+        *_missing_script(workload, folder),
+        *_missing_folders(workload, folder),
+        *_missing_evaluation(workload, folder),
+        *_channel_problems(workload),
+        *gates.problems_of(workload.gates, "gates", workload.metrics),
+        *gates.metric_problems(workload.metrics, "metrics"),
+        *secrets.problems_of(workload.secrets, "secrets"),
+        *_smoke_test_problems(workload, folder),
+    ]
+    if workload.name != name:
+        message = f"differs from the folder's name, {name}"
+        problems.insert(0, Problem("name", message, "rename one of the two", workload.name))
+    return problems
+
+
+def _channel_problems(workload: Workload) -> Iterator[Problem]:
+    """Yield what is wrong with the channels, and with the one that the evaluation reads."""
+    yield from channels.problems_of(workload.channels, "channels")
+    evaluated = workload.evaluation.channel or EVALUATED
+    yield from channels.evaluated_problems(workload.channels, evaluated)
+    if evaluated in workload.channels and workload.channels[evaluated].optional:
+        message = "the evaluation reads it, so no environment can do without it"
+        yield Problem(f"channels.{evaluated}.optional", message, "remove the key", value=True)
+
+
+def _smoke_test_problems(workload: Workload, folder: Path) -> Iterator[Problem]:
+    """Yield what is wrong with the smoke test, which belongs to an endpoint."""
+    if workload.endpoint is not None:
+        for key in sorted({"content_types", "smoke_test"} & workload.model_fields_set):
+            message = "is of an endpoint, and `endpoint: none` says that there is none"
+            yield Problem(key, message, "remove one of the two")
+    elif workload.smoke_test is None:
+        message = "the key is missing: an endpoint is asked something before anybody relies on it"
+        yield Problem("smoke_test", message, "add it, or write `endpoint: none` to train only")
+    else:
+        yield from problems_of_smoke_test(workload.smoke_test, folder)
+
+
+def _missing_script(workload: Workload, folder: Path) -> Iterator[Problem]:
+    for key, script in (("prepare", workload.prepare), ("plan", workload.plan)):
+        if script and not (folder / script).is_file():
+            message = f"there is no such file in {folder.name}"
+            yield Problem(key, message, "write it, or remove the key", script)
+
+
+def _missing_folders(workload: Workload, folder: Path) -> Iterator[Problem]:
+    for framework, source in workload.frameworks.items():
+        name = source.source_dir or str(framework)
+        if not (folder / name).is_dir():
+            message = f"there is no folder {name} in {folder.name}"
+            yield Problem(f"frameworks.{framework}", message, "write it, or set `source_dir`")
+
+
+def _missing_evaluation(workload: Workload, folder: Path) -> Iterator[Problem]:
+    """Yield the source directories that lack the script which the file names."""
+    key, script = "evaluation.entry_point", workload.evaluation.entry_point
+    if script and not script.endswith(".py"):
+        yield Problem(key, "must be a .py file", "give its path, as in measure.py", script)
+        return
+    for framework, source in workload.frameworks.items() if script else ():
+        name = source.source_dir or str(framework)
+        if (folder / name).is_dir() and not (folder / name / str(script)).is_file():
+            message = f"there is no such file in {folder.name}/{name}"
+            yield Problem(key, message, "write it, or name one that is there", script)

@@ -1,0 +1,238 @@
+"""The names of everything that an environment owns, computed from its settings.
+
+Nothing else in the project makes a name. Physical names are used where a contract needs them: the
+pipeline, the buckets that a user uploads to, the roles that policies name. All are lower case:
+SageMaker lower-cases pipeline ARNs, and a mismatch fails silently in IAM and EventBridge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from shoal.settings.settings import Environment
+
+PIPELINE_TAG, EXECUTION_TAG = "shoal:pipeline", "shoal:execution"
+"""On everything that an execution makes: whose pipeline's, and which one's."""
+ENVIRONMENT_TAG = "shoal:environment"
+"""On everything that an environment has, and on what its executions make: its budget counts it."""
+WORKLOAD_TAG = "shoal:workload"
+"""On everything that one of several workloads has, with the start of its names."""
+SEALED = "models"
+"""Prefix in the artifact bucket below which sealed archives lie, each in a folder that is named by
+its SHA-256; only the roles that seal and bring archives write there.
+"""
+BRING = "bring"
+"""The actor that brings a pinned archive into the environment's own bucket."""
+RUNS = "runs"
+"""Prefix in the artifact bucket below which the pages of runs are kept, by the execution's id."""
+CANDIDATES = f"{SEALED}/_candidates"
+"""Prefix below which a copy lies until it is proven; no workload's name begins so."""
+SHARED_PARTS = ("network", "data", "file-system")
+"""The stacks that all workloads of an environment share."""
+SERVED_CHARACTERS = 6
+SERVING_PROOF = "serving-proof"
+"""The actor that proves a deployment of the serving endpoint."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names and ARNs of one environment, as one of its workloads has them."""
+
+    environment: Environment
+    is_shared: bool = False
+    """Whether they are of what all workloads share."""
+
+    @property
+    def shared(self) -> Names:
+        """The names of what all workloads of the environment share."""
+        return replace(self, is_shared=True)
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether they are of one workload of an environment that has several."""
+        return bool(self.environment.workloads) and not self.is_shared
+
+    @property
+    def shared_prefix(self) -> str:
+        """`shoal-<project>-<environment>`: the start of the names of what workloads share."""
+        return f"shoal-{self.environment.project}-{self.environment.name}"
+
+    @property
+    def prefix(self) -> str:
+        """The pipeline's name, and the start of most others: `shoal-<workload>-<environment>` where
+        there are several workloads, else `shared_prefix`.
+        """
+        if self.is_shared or not self.environment.workloads:
+            return self.shared_prefix
+        return f"shoal-{self.environment.workload}-{self.environment.name}"
+
+    @property
+    def pipeline(self) -> str:
+        return self.prefix
+
+    @property
+    def model_package_group(self) -> str:
+        return self.prefix
+
+    def stack(self, part: str) -> str:
+        """Return the name of the stack `part`: network, data, file-system, image, pipeline,
+        monitoring, serving.
+        """
+        return f"{self.shared_prefix if part in SHARED_PARTS else self.prefix}-{part}"
+
+    def stack_id(self, part: str) -> str:
+        """Return the stack's id in its stage, as in `cdk deploy dev/houses-pipeline`."""
+        alone = part in SHARED_PARTS or not self.environment.workloads
+        return part if alone else f"{self.environment.workload}-{part}"
+
+    def bucket(self, purpose: str) -> str:
+        """Return the name of the bucket for `purpose`: data, artifacts, logs.
+
+        Bucket names are global, so account and region are in it.
+        """
+        environment = self.environment
+        return f"{self.shared_prefix}-{purpose}-{environment.account}-{environment.region}"
+
+    @property
+    def every(self) -> Names:
+        """The names of all workloads of the environment, as patterns for policies: one that is
+        added later changes none of them.
+        """
+        if not self.environment.workloads:
+            return self
+        return Names(self.environment.model_copy(update={"workload": "*"}))
+
+    @property
+    def each(self) -> tuple[Names, ...]:
+        """The names of each workload of the environment."""
+        environment = self.environment
+        if not environment.workloads:
+            return (self,)
+        views = (
+            environment.model_copy(update={"workload": name}) for name in environment.workloads
+        )
+        return tuple(map(Names, views))
+
+    def folder(self, purpose: str) -> str:
+        """Return the prefix in the artifact bucket below which the workload keeps `purpose`:
+        training, evaluation, checkpoints, captured, models, runs.
+        """
+        alone = self.is_shared or not self.environment.workloads
+        return purpose if alone else f"{purpose}/{self.environment.workload}"
+
+    def sealed_url(self, sha256: str) -> str:
+        """Return where the environment has its own copy of the archive with this hash."""
+        return f"s3://{self.bucket('artifacts')}/{self.folder(SEALED)}/{sha256}/model.tar.gz"
+
+    def role(self, actor: str) -> str:
+        """Return the name of the role of `actor`: pipeline, training, endpoint, deliver, promote,
+        or a function's name.
+
+        Role names are global in the account, so the region is in it.
+        """
+        return f"{self.prefix}-{self.environment.region}-{actor}"
+
+    def function(self, purpose: str) -> str:
+        """Return the name of the Lambda function for `purpose`: smoke-test, teardown."""
+        return f"{self.prefix}-{purpose}"
+
+    def dead_letters(self, purpose: str) -> str:
+        """Return the name of the queue of what could not be delivered to the function for
+        `purpose`.
+        """
+        return f"{self.function(purpose)}-dead-letters"
+
+    def repository(self, image: str) -> str:
+        """Return the name of the ECR repository of the images built from the recipe `image`."""
+        return f"{self.prefix}-{image}"
+
+    def repository_uri(self, image: str) -> str:
+        """Return the URI from which the recipe's images are pulled, without a tag."""
+        return f"{self.environment.account}.dkr.ecr.{self.environment.region}.amazonaws.com/{self.repository(image)}"  # noqa: E501
+
+    def image_parameter(self, image: str, tag: str) -> str:
+        """Return the name of the parameter that has the built image's URI with its digest.
+
+        `tag` is that of the recipe's content.
+        """
+        return f"{self.image_parameters}/{image}/{tag}"
+
+    @property
+    def image_parameters(self) -> str:
+        """Path of all such parameters."""
+        return f"/shoal/{self.prefix}/images"
+
+    def file_system_parameter(self, what: str) -> str:
+        """Return the name of the parameter that has the file system's `what`: id, mount-name."""
+        return f"/shoal/{self.shared_prefix}/file-system/{what}"
+
+    @property
+    def build_project(self) -> str:
+        """Name of the CodeBuild project that builds the image."""
+        return f"{self.prefix}-image-build"
+
+    @property
+    def serving_endpoint(self) -> str:
+        """Name of the endpoint that serves the pinned release; an execution's endpoint has its id
+        too.
+        """
+        return self.prefix
+
+    @property
+    def serving_endpoint_arn(self) -> str:
+        return self.arn("sagemaker", f"endpoint/{self.serving_endpoint}")
+
+    def serving_role(self, served: str) -> str:
+        """Return the actor whose role reads one archive; `served` is the archive's mark."""
+        return f"serving-{served[:SERVED_CHARACTERS]}"
+
+    @property
+    def schedule_group(self) -> str:
+        """Name of the group that holds the environment's schedules."""
+        return self.prefix
+
+    def schedule_arn(self, schedule: str) -> str:
+        return self.arn("scheduler", f"schedule/{self.schedule_group}/{schedule}")
+
+    def missed_schedule(self, schedule: str) -> str:
+        """Return what the alarm watches that waits for the schedule's signs."""
+        return f"schedule-{schedule}-missed"
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic that tells people of trouble."""
+        return f"{self.prefix}-alerts"
+
+    @property
+    def dashboard(self) -> str:
+        return f"{self.prefix}-{self.environment.region}"
+
+    def alarm(self, what: str) -> str:
+        """Return the name of the alarm that watches `what`: execution-failed, not-torn-down, ..."""
+        return f"{self.prefix}-{what}"
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a resource in this environment's account and region."""
+        return f"arn:aws:{service}:{self.environment.region}:{self.environment.account}:{resource}"
+
+    def role_arn(self, actor: str) -> str:
+        return f"arn:aws:iam::{self.environment.account}:role/{self.role(actor)}"
+
+    @property
+    def pipeline_arn(self) -> str:
+        return self.arn("sagemaker", f"pipeline/{self.pipeline}")
+
+    @property
+    def dataset_folders(self) -> list[str]:
+        """Patterns of the prefixes in the data bucket below which the workload's datasets lie: the
+        one that is named after it, and its versions, as in `datasets/houses.2026-11/`.
+        """
+        if not self.environment.workloads:
+            return ["datasets/*"]
+        dataset = self.environment.data.dataset
+        return [f"datasets/{dataset}/*", f"datasets/{dataset}.*"]
+
+    @property
+    def dataset_uri(self) -> str:
+        """S3 URI under which the dataset lies, one folder per channel (`train/`, `test/`)."""
+        return f"s3://{self.bucket('data')}/datasets/{self.environment.data.dataset}"

@@ -1,0 +1,1 @@
+"""YAML text with line numbers, and the errors that name them."""

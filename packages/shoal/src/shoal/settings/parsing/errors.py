@@ -1,0 +1,88 @@
+"""The errors of an environment file, as values that print as one line each.
+
+ConfigError         one environment file cannot be used
+└── LaunchError     its training section asks for something that cannot run (`shoal.launch`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+NOTHING = object()
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake: where it is, its value, what is allowed and what to do."""
+
+    key: str
+    """Path of the key, as in `training.instance_type`; empty when the file as a whole is meant."""
+    message: str
+    """What is wrong and what is allowed, without a full stop."""
+    advice: str
+    """What to do, as an instruction."""
+    value: Any = NOTHING
+    """The value as written; NOTHING when there is none to show."""
+    related: tuple[str, ...] = field(default=(), compare=False)
+    """Further keys that the rule read.
+
+    If one of them is already known to be wrong, this problem is not reported.
+    """
+
+    def line(self, place: str) -> str:
+        """Return `place: key = value: what is wrong; what to do`."""
+        shown = f"{self.key} = {shorten(self.value)}" if self.value is not NOTHING else self.key
+        return one_line(
+            ": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part)
+        )
+
+
+class ConfigError(Exception):
+    """One environment file cannot be used; `str()` gives every problem of the file, one per
+    line.
+    """
+
+    def __init__(
+        self, file: str, problems: Sequence[Problem], places: Mapping[str, str] | None = None
+    ) -> None:
+        """`places` says where a key stands, as `file:line`; for all others `file` is named."""
+        self.file = file
+        self.problems = tuple(problems)
+        self.lines = tuple(
+            problem.line(place_of(problem.key, places or {}, file)) for problem in problems
+        )
+        super().__init__("\n".join(self.lines))
+
+
+class LaunchError(ConfigError):
+    """The strategy, instance, image and launcher of the training section do not go together."""
+
+
+def place_of(key: str, places: Mapping[str, Value], default: Value) -> Value:
+    """Return what `places` says of `key`; an item of a list stands where the list begins."""
+    return places.get(key, places.get(key.partition("[")[0], default))
+
+
+def one_line(text: str) -> str:
+    """Return the text with escapes for what is not printed, such as line breaks and what moves a
+    cursor.
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def shorten(value: Any, limit: int = 80) -> str:
+    """Return the value as YAML writes it, on one line, cut after `limit` characters."""
+    words = {True: "true", False: "false", None: "null"}
+    is_word = value is None or isinstance(value, bool)
+    if isinstance(value, list | tuple):
+        text = f"[{', '.join(str(item) for item in value)}]"
+    else:
+        text = words[value] if is_word else f'"{value}"' if isinstance(value, str) else str(value)
+    text = text.replace("\n", "\\n")
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,133 @@
+"""The section `file_system` of an environment file: a file system for the training data, between S3
+and the training nodes.
+
+CloudFormation's schema, cfn-lint and the CDK accept combinations that Amazon FSx refuses after
+minutes of deployment. Source: Amazon FSx API reference, CreateFileSystem (StorageCapacity) and
+CreateFileSystemLustreConfiguration (PerUnitStorageThroughput).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from shoal.settings.parsing.base import Settings
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.sections.channels import Data, InputMode
+
+DATASETS_PATH = "/datasets"
+"""Path on the file system that shows the data bucket's prefix `datasets/`."""
+THROUGHPUTS = (125, 250, 500, 1000)  # of PERSISTENT_2, SSD
+SMALLEST_GIB, STEP_GIB = 1200, 2400
+# Shoal's own limit: so many take 1001 addresses, half of a training subnet of the smallest VPC
+LARGEST_GIB = 1_200_000
+
+
+class DeploymentType(StrEnum):
+    """Kind of an FSx for Lustre file system."""
+
+    SCRATCH_2 = "SCRATCH_2"
+    PERSISTENT_2 = "PERSISTENT_2"
+
+
+class FileSystem(Settings):
+    """Amazon FSx for Lustre, version 2.15, fed from the data bucket.
+
+    It costs money as long as its stack exists.
+    """
+
+    deployment_type: DeploymentType = DeploymentType.SCRATCH_2
+    """SCRATCH_2 (data is lost when a server fails; S3 has it) or PERSISTENT_2 (replicated in its
+    zone, throughput as chosen).
+    """
+    storage_capacity_gib: Annotated[int, Field(ge=1200)] = 1200
+    """Size in GiB: 1200, 2400, or a multiple of 2400."""
+    throughput_mbps_per_tib: int | None = None
+    """Throughput in MB/s for each TiB: 125, 250, 500 or 1000; PERSISTENT_2 needs it, SCRATCH_2 has
+    a fixed one.
+    """
+    compress: bool = True
+    """Compress what is stored (LZ4)."""
+    export_changes: bool = False
+    """Copy files that are new or changed on the file system to the data bucket: only for writers of
+    your own, since training mounts it read-only. Deletions are never carried to the bucket.
+    """
+
+
+def problems(file_system: FileSystem | None, data: Data) -> Iterator[Problem]:
+    """Yield what is wrong with the section beside the section `data`."""
+    yield from _presence(file_system, data)
+    if file_system is not None:
+        yield from _capacity(file_system)
+        yield from _throughput(file_system)
+
+
+def _presence(file_system: FileSystem | None, data: Data) -> Iterator[Problem]:
+    mounted = data.input_mode is InputMode.FSX
+    if mounted and file_system is None:
+        advice = (
+            "add the section file_system, if only as `file_system: {}`, or use File or FastFile"
+        )
+        yield Problem(
+            "data.input_mode", "needs a file system", advice, str(InputMode.FSX), ("file_system",)
+        )
+    if mounted and not data.in_dataset:
+        message = "nothing is read from the file system: every channel has a uri of its own"
+        yield Problem("data.input_mode", message, "use File or FastFile", str(InputMode.FSX))
+    if file_system is not None and not mounted:
+        message = f"nothing would read it, and it costs money: data.input_mode is {data.input_mode}"
+        yield Problem(
+            "file_system",
+            message,
+            "set data.input_mode to FSx, or remove the section",
+            related=("data.input_mode",),
+        )
+
+
+def _capacity(file_system: FileSystem) -> Iterator[Problem]:
+    capacity = file_system.storage_capacity_gib
+    if capacity > LARGEST_GIB:
+        message = (
+            f"is more than {LARGEST_GIB} (1.1 PiB), the most that is allowed here: each 1200 GiB"
+            " may take an address in the subnet"
+        )
+        yield Problem("file_system.storage_capacity_gib", message, "use less", capacity)
+    elif capacity != SMALLEST_GIB and capacity % STEP_GIB:
+        below = max(SMALLEST_GIB, capacity - capacity % STEP_GIB)
+        message = f"must be {SMALLEST_GIB}, {STEP_GIB}, or a multiple of {STEP_GIB}"
+        advice = f"use {below} or {capacity - capacity % STEP_GIB + STEP_GIB}"
+        yield Problem("file_system.storage_capacity_gib", message, advice, capacity)
+
+
+def _throughput(file_system: FileSystem) -> Iterator[Problem]:
+    key, throughput = (
+        "file_system.throughput_mbps_per_tib",
+        file_system.throughput_mbps_per_tib,
+    )
+    kind, allowed = file_system.deployment_type, ", ".join(map(str, THROUGHPUTS))
+    related = ("file_system.deployment_type",)
+    if kind is DeploymentType.SCRATCH_2 and throughput is not None:
+        yield Problem(
+            key,
+            "SCRATCH_2 has a fixed throughput",
+            "remove it, or use deployment_type PERSISTENT_2",
+            throughput,
+            related,
+        )
+    if kind is DeploymentType.PERSISTENT_2 and throughput is None:
+        yield Problem(key, "PERSISTENT_2 needs it", f"add one of {allowed}", related=related)
+    if (
+        kind is DeploymentType.PERSISTENT_2
+        and throughput is not None
+        and throughput not in THROUGHPUTS
+    ):
+        yield Problem(
+            key,
+            f"must be one of {allowed}",
+            f"use {min(THROUGHPUTS, key=lambda allowed: abs(allowed - throughput))}",
+            throughput,
+            related,
+        )

@@ -1,0 +1,271 @@
+"""The section `network` of an environment file: a VPC to be made, or one that is there already.
+
+The address range of a new VPC is cut into training, hosting and public subnets:
+
+    first quarter | second quarter: hosting, at its end public | second half
+
+Training gets the first quarter, or the second half when it needs more. So a larger training subnet
+overlaps nothing that exists. CloudFormation makes the new subnet before it deletes the old one, and
+can therefore replace it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Network
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from shoal.settings.parsing.base import AzId, Settings
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.sections.regions import az_id_prefixes, region_of_az_id
+
+VpcId = Annotated[str, StringConstraints(pattern=r"^vpc-([0-9a-f]{8}|[0-9a-f]{17})$")]
+SubnetId = Annotated[str, StringConstraints(pattern=r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$")]
+SecurityGroupId = Annotated[str, StringConstraints(pattern=r"^sg-([0-9a-f]{8}|[0-9a-f]{17})$")]
+
+AWS_RESERVES = 5  # addresses of every subnet. Amazon VPC user guide, "Subnet CIDR blocks"
+_SIXTEENTHS_BEFORE_HOSTING = 4
+_PUBLIC_PREFIX = 28  # the smallest there is; a NAT gateway takes one address
+# RFC 1918
+_PRIVATE = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+_SUBNETS = "network.existing.hosting_subnet_ids"
+
+
+class InterfaceEndpoint(StrEnum):
+    """AWS services that code inside the VPC can call through an interface endpoint;
+    `com.amazonaws.<region>.<value>`.
+
+    Source: AWS PrivateLink guide, "AWS services that integrate with AWS PrivateLink"; the CDK's
+    InterfaceVpcEndpointAwsService.
+    """
+
+    SAGEMAKER_API = "sagemaker.api"
+    SAGEMAKER_RUNTIME = "sagemaker.runtime"
+    STS = "sts"
+    KMS = "kms"
+    LOGS = "logs"
+    MONITORING = "monitoring"
+    SECRETS_MANAGER = "secretsmanager"
+    SSM = "ssm"
+    SSM_MESSAGES = "ssmmessages"
+    EC2_MESSAGES = "ec2messages"
+    ECR_API = "ecr.api"
+    ECR_DOCKER = "ecr.dkr"
+    FSX = "fsx"
+    EVENTS = "events"
+    SNS = "sns"
+    SQS = "sqs"
+    STEP_FUNCTIONS = "states"
+
+
+class ExistingNetwork(Settings):
+    """A VPC of yours instead of a new one.
+
+    `network.training_az_id` and `hosting_az_ids` say where its subnets lie.
+    """
+
+    vpc_id: VpcId
+    """Id of the VPC; default tenancy."""
+    training_subnet_id: SubnetId
+    """Id of the one subnet of training nodes, in training_az_id, with a route to S3 (gateway
+    endpoint).
+    """
+    hosting_subnet_ids: Annotated[tuple[SubnetId, ...], Field(min_length=2, max_length=3)]
+    """Ids of the endpoint subnets, one for each of hosting_az_ids in the same order."""
+    training_security_group_id: SecurityGroupId | None = None
+    """Security group of training nodes; it must allow all traffic to and from itself (EFA).
+
+    Left out, one is made.
+    """
+
+
+class Network(Settings):
+    """The VPC.
+
+    Training runs in one subnet in one availability zone, because EFA traffic cannot leave one.
+    """
+
+    cidr: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+\.\d+/(1[6-9]|20)$")] = (
+        "10.20.0.0/16"
+    )
+    """Address range of the VPC, /16 to /20; a quarter or a half of it is for training nodes."""
+    training_az_id: AzId = "use1-az4"
+    """Availability zone *id* (not name: names differ between accounts) of the training subnet."""
+    hosting_az_ids: Annotated[tuple[AzId, ...], Field(min_length=2, max_length=3)] = (
+        "use1-az1",
+        "use1-az2",
+    )
+    """Availability zone ids of the endpoint subnets, at least two; training's may be one of them.
+    """
+    interface_endpoints: tuple[InterfaceEndpoint, ...] = ()
+    """Services that *your* code inside the VPC calls, as in sagemaker.api.
+
+    Shoal's own need none; each costs money all the time.
+    """
+    nat: bool = False
+    """Let what runs in the VPC open HTTPS connections to the internet, through a NAT gateway.
+
+    It costs money all the time.
+    """
+    tie_interfaces: bool = False
+    """Let training and endpoints use and delete network interfaces of this VPC only (`ec2:Vpc`).
+
+    AWS documents no condition there, and refuses one for processing jobs: try it with a cheap job.
+    """
+    existing: ExistingNetwork | None = None
+    """Ids of a VPC and its subnets to use instead of making them."""
+
+
+@dataclass(frozen=True)
+class Subnets:
+    """Address ranges of one VPC's subnets."""
+
+    training: str
+    hosting: tuple[str, ...]
+    public: str
+
+
+def usable(cidr: str) -> int:
+    """Return how many addresses of a subnet network interfaces can have."""
+    return IPv4Network(cidr).num_addresses - AWS_RESERVES
+
+
+def divide(cidr: str, *, hosting: int, training_addresses: int) -> Subnets:
+    """Cut the range `cidr` into subnets.
+
+    `hosting` is the number of subnets for endpoints. The training subnet has room for
+    `training_addresses`, if there is any.
+    """
+    vpc = IPv4Network(cidr)
+    sixteenths = list(vpc.subnets(prefixlen_diff=4))
+    ranges = training_ranges(cidr)
+    training = next((part for part in ranges if usable(part) >= training_addresses), ranges[-1])
+    hosts = sixteenths[_SIXTEENTHS_BEFORE_HOSTING : _SIXTEENTHS_BEFORE_HOSTING + hosting]
+    public = list(sixteenths[_SIXTEENTHS_BEFORE_HOSTING + 3].subnets(new_prefix=_PUBLIC_PREFIX))[-1]
+    return Subnets(training, tuple(map(str, hosts)), str(public))
+
+
+def training_ranges(cidr: str) -> tuple[str, str]:
+    """Return the two ranges that the training subnet can have, the smaller one first."""
+    quarter = next(IPv4Network(cidr).subnets(prefixlen_diff=2))
+    half = list(IPv4Network(cidr).subnets(prefixlen_diff=1))[1]
+    return str(quarter), str(half)
+
+
+def problems(network: Network, region: str) -> Iterator[Problem]:
+    """Yield what is wrong with the section of an environment in `region`."""
+    yield from _zones(network, region)
+    for rule in (_addresses, _endpoints, _existing):
+        yield from rule(network)
+
+
+def _zones(network: Network, region: str) -> Iterator[Problem]:
+    prefix = az_id_prefixes().get(region)
+    hosting = enumerate(network.hosting_az_ids)
+    zones = {"network.training_az_id": network.training_az_id} | {
+        f"network.hosting_az_ids[{index}]": zone for index, zone in hosting
+    }
+    for key, zone in zones.items():
+        if prefix and zone.split("-")[0] != prefix:
+            place = region_of_az_id(zone) or "no region this project knows"
+            message = f"lies in {place}, not in {region}"
+            yield Problem(
+                key, message, f"use an id that starts with {prefix}-az", zone, ("region",)
+            )
+    for zone, count in _repeated(network.hosting_az_ids):
+        message = f"names {zone} {count} times; the zones must differ"
+        yield Problem(
+            "network.hosting_az_ids",
+            message,
+            "name two or three different zones",
+            list(network.hosting_az_ids),
+        )
+
+
+def _addresses(network: Network) -> Iterator[Problem]:
+    cidr = network.cidr
+    try:
+        addresses = IPv4Network(cidr)
+    except ValueError as error:
+        yield Problem(
+            "network.cidr", f"is not an address range: {error}", "write it as in 10.20.0.0/16", cidr
+        )
+        return
+    if not any(addresses.subnet_of(private) for private in _PRIVATE):
+        yield Problem(
+            "network.cidr",
+            "is not a private range",
+            "use one inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16",
+            cidr,
+        )
+
+
+def _endpoints(network: Network) -> Iterator[Problem]:
+    key, services = "network.interface_endpoints", network.interface_endpoints
+    for service, count in _repeated(services):
+        yield Problem(
+            key, f"names {service} {count} times", "name each service once", list(services)
+        )
+
+
+def _existing(network: Network) -> Iterator[Problem]:
+    """Check an existing VPC as far as it goes without AWS; `shoal.verbs.doctor.network_check` asks
+    AWS."""
+    existing = network.existing
+    if existing is None:
+        return
+    created: dict[str, object] = {
+        "cidr": network.cidr,
+        "interface_endpoints": list(network.interface_endpoints),
+        "nat": network.nat,
+    }
+    for name in sorted(created.keys() & network.model_fields_set):
+        advice = "remove it; what an existing VPC has belongs to its owner"
+        yield Problem(
+            f"network.{name}",
+            "is only read for a VPC that is made",
+            advice,
+            created[name],
+            ("network.existing",),
+        )
+    subnets, zones = existing.hosting_subnet_ids, network.hosting_az_ids
+    for subnet, count in _repeated(subnets):
+        yield Problem(
+            _SUBNETS,
+            f"names {subnet} {count} times; the subnets must differ",
+            "name each subnet once",
+            list(subnets),
+        )
+    if len(subnets) != len(zones):
+        message = f"has {len(subnets)} entries, and network.hosting_az_ids has {len(zones)}"
+        yield Problem(
+            _SUBNETS,
+            message,
+            "give one subnet for each zone, in the same order",
+            list(subnets),
+            ("network.hosting_az_ids",),
+        )
+        return
+    for subnet, zone in zip(subnets, zones, strict=True):
+        if subnet == existing.training_subnet_id and zone != network.training_az_id:
+            message = (
+                f"puts the training subnet into {zone}, and network.training_az_id into"
+                f" {network.training_az_id}"
+            )
+            advice = "give the zone in which the subnet lies"
+            yield Problem(
+                _SUBNETS,
+                message,
+                advice,
+                subnet,
+                ("network.hosting_az_ids", "network.training_az_id"),
+            )
+
+
+def _repeated(values: Sequence[str]) -> Iterator[tuple[str, int]]:
+    return ((value, count) for value, count in Counter(values).items() if count > 1)

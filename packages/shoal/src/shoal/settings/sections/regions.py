@@ -1,0 +1,82 @@
+"""The regions that the project knows, their availability zone ids, and what they lack
+(regions.yaml).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.yaml_file import read_table
+
+_NEEDS = (
+    ("AWS::SageMaker::ModelPackageGroup", "region"),
+    ("AWS::Budgets::Budget", "observability.monthly_budget_usd"),
+    ("AWS::CodeBuild::Project", "training.build_image"),
+    ("AWS::SageMaker::Endpoint", "serving"),
+    ("AWS::FSx::FileSystem", "file_system"),
+)
+"""Resource type, and the key that asks for it. CloudFormation would refuse what a region lacks only
+after it has made the stacks before.
+"""
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = read_table(__file__, "regions.yaml")
+    return table
+
+
+@cache
+def az_id_prefixes() -> dict[str, str]:
+    """Return the prefix of each region's availability zone ids, as in `us-east-1: use1`."""
+    return dict(_table()["az_id_prefixes"])
+
+
+@cache
+def resource_types_not_in(region: str) -> tuple[str, ...]:
+    """Return the resource types of our stacks that CloudFormation does not have in `region`."""
+    return tuple(
+        name for name, regions in _table()["resource_types_not_in"].items() if region in regions
+    )
+
+
+def region_of_az_id(az_id: str) -> str | None:
+    """Return the region in which `az_id` lies, or None when the table does not know its prefix."""
+    prefix = az_id.split("-")[0]
+    return next((region for region, known in az_id_prefixes().items() if known == prefix), None)
+
+
+def problems(region: str, values: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield what is wrong with a region in which keys have `values`; None asks for nothing."""
+    yield from _unknown_region(region)
+    missing = resource_types_not_in(region)
+    for resource_type, key in _NEEDS:
+        value = values[key]
+        if resource_type in missing and value is not None:
+            message = f"needs {resource_type}, which CloudFormation does not have in {region}"
+            advice = (
+                "choose another region"
+                if key == "region"
+                else "remove it, or choose another region"
+            )
+            yield Problem(key, message, advice, value, ("region",))
+
+
+def _unknown_region(region: str) -> Iterator[Problem]:
+    regions = az_id_prefixes()
+    if region not in regions:
+        message = (
+            "is not a region of the partition `aws` that this project knows; known:"
+            f" {', '.join(regions)}"
+        )
+        nearest = difflib.get_close_matches(region, regions, n=1)
+        advice = (
+            f"did you mean {nearest[0]}?"
+            if nearest
+            else "choose one, or add it to packages/shoal/src/shoal/settings/sections/regions.yaml"
+        )
+        yield Problem("region", message, advice, region)

@@ -1,0 +1,214 @@
+"""The section `schedules` of an environment file: when the pipeline starts by itself, and how."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated
+from zoneinfo import available_timezones
+
+from pydantic import Field, StringConstraints
+
+from shoal.settings.parsing.base import Settings, Slug
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.parsing.schedule_expressions import max_gap_minutes, mistakes_in
+from shoal.settings.sections.channels import MANIFEST_PARAMETER, Data, InputMode, uri_parameter
+
+Expression = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+TimeZone = Annotated[str, StringConstraints(min_length=1, max_length=50)]
+MAX_SCHEDULES = 10
+DELIVERY_MINUTES = 60
+"""For so long EventBridge Scheduler tries to deliver a start."""
+MAX_ALARM_HOURS = 168
+"""An alarm looks back a week at most (CloudWatch user guide, "Evaluating an alarm": evaluation
+periods times period).
+"""
+MAX_SILENT_DAYS = 400
+"""CloudWatch keeps values of an hour for 455 days (API reference, GetMetricData); a year's schedule
+needs 366 and some hours.
+"""
+MAX_VALUE = 1024  # botocore, sagemaker Parameter.Value
+_UTC = "UTC"
+
+
+class Schedule(Settings):
+    """One schedule. While an execution of the pipeline runs, it starts nothing and says so."""
+
+    name: Slug
+    """Name of the schedule; differs from those of the others."""
+    expression: Expression
+    """cron(minutes hours day-of-month month day-of-week year) or rate(value unit).
+
+    A rate starts its first execution when deployed.
+    """
+    time_zone: TimeZone = "UTC"
+    """Time zone of a cron expression, as in Europe/Berlin; the time that a change of clocks skips
+    is skipped, that it repeats runs once.
+    """
+    parameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Pipeline parameters of its executions, as in `Epochs: 10`; the others have their defaults."""
+    window_minutes: Annotated[int, Field(ge=0, le=1440)] = 0
+    """Start somewhere within so many minutes after the time; 0 starts at the time (to the minute).
+    """
+    paused: bool = False
+    """Keep the schedule, and start nothing."""
+
+
+def silent_hours(schedule: Schedule) -> int | None:
+    """Return the hours without a sign of the schedule after which it has missed a time.
+
+    None where its years are named, or where it is too rare.
+    """
+    gap = max_gap_minutes(schedule.expression)
+    if gap is None:
+        return None
+    clocks_change = 0 if schedule.time_zone == "UTC" else 60
+    # One more, because an alarm's periods begin at full hours.
+    hours = math.ceil((gap + schedule.window_minutes + DELIVERY_MINUTES + clocks_change) / 60) + 1
+    return hours if hours <= MAX_SILENT_DAYS * 24 else None
+
+
+def rare(schedules: Iterable[Schedule]) -> dict[str, int]:
+    """Return the silent hours of the schedules that are too rare for an alarm, by name.
+
+    A function watches them (packages/shoal/src/shoal/functions/overdue).
+    """
+    silent = {schedule.name: silent_hours(schedule) or 0 for schedule in schedules}
+    return {name: hours for name, hours in silent.items() if hours > MAX_ALARM_HOURS}
+
+
+def problems(schedules: Sequence[Schedule], data: Data) -> Iterator[Problem]:
+    """Yield what is wrong with the sections `schedules` and `data.on_manifest`."""
+    for rule in (_names, _expressions, _time_zones, _windows):
+        yield from rule(schedules)
+    yield from _values(schedules, data)
+    yield from _manifest(data)
+
+
+def _names(schedules: Sequence[Schedule]) -> Iterator[Problem]:
+    names = [schedule.name for schedule in schedules]
+    if len(names) > MAX_SCHEDULES:
+        yield Problem(
+            "schedules",
+            f"has {len(names)} entries; at most {MAX_SCHEDULES} are allowed",
+            "remove some",
+        )
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Problem(
+            "schedules",
+            f"names {name} {names.count(name)} times; the names must differ",
+            "rename one",
+        )
+
+
+def _expressions(schedules: Sequence[Schedule]) -> Iterator[Problem]:
+    for index, schedule in enumerate(schedules):
+        key = f"schedules[{index}].expression"
+        mistakes = list(mistakes_in(schedule.expression, takes_at=False))
+        for mistake in mistakes:
+            yield Problem(
+                key, mistake, "see cron(0 3 * * ? *) and rate(12 hours)", schedule.expression
+            )
+        if not mistakes and schedule.expression.startswith("rate(") and schedule.time_zone != _UTC:
+            message = "is only read with a cron expression: a rate counts from when it was deployed"
+            yield Problem(
+                f"schedules[{index}].time_zone",
+                message,
+                "remove it, or write a cron expression",
+                schedule.time_zone,
+                (key,),
+            )
+
+
+def _time_zones(schedules: Sequence[Schedule]) -> Iterator[Problem]:
+    if all(schedule.time_zone == _UTC for schedule in schedules):
+        return
+    time_zones = available_timezones() | {_UTC}
+    for index, schedule in enumerate(schedules):
+        if schedule.time_zone not in time_zones:
+            near = (
+                ", ".join(
+                    difflib.get_close_matches(
+                        schedule.time_zone, sorted(time_zones), n=3, cutoff=0.5
+                    )
+                )
+                or "Europe/Berlin"
+            )
+            message = "is no time zone of the IANA database, as this machine has it"
+            yield Problem(
+                f"schedules[{index}].time_zone",
+                message,
+                f"use UTC, or a name such as {near}",
+                schedule.time_zone,
+            )
+
+
+def _windows(schedules: Sequence[Schedule]) -> Iterator[Problem]:
+    """Within a window that is longer than the rate, a start could come after the next one."""
+    for index, schedule in enumerate(schedules):
+        expression, window = f"schedules[{index}].expression", schedule.window_minutes
+        if not schedule.expression.startswith("rate(") or list(
+            mistakes_in(schedule.expression, takes_at=False)
+        ):
+            continue
+        every = max_gap_minutes(schedule.expression)
+        if every is not None and window > every:
+            message = f"is longer than the time between two starts, {every} min"
+            yield Problem(
+                f"schedules[{index}].window_minutes",
+                message,
+                f"use at most {every}",
+                window,
+                (expression,),
+            )
+
+
+def _values(schedules: Sequence[Schedule], data: Data) -> Iterator[Problem]:
+    for where, parameters in execution_parameters(schedules, data):
+        for name, value in parameters.items():
+            key = f"{where}.parameters.{name}"
+            if not 0 < len(str(value)) <= MAX_VALUE:
+                yield Problem(
+                    key,
+                    f"has {len(str(value))} characters; 1 to {MAX_VALUE} are allowed",
+                    "give another value, or none",
+                    value,
+                )
+
+
+def execution_parameters(
+    schedules: Sequence[Schedule], data: Data
+) -> Iterator[tuple[str, Mapping[str, str | int | float | bool]]]:
+    """Yield each place in the file that sets parameters of executions, and the parameters."""
+    for index, schedule in enumerate(schedules):
+        yield f"schedules[{index}]", schedule.parameters
+    if data.on_manifest:
+        yield "data.on_manifest", data.on_manifest.parameters
+
+
+def _manifest(data: Data) -> Iterator[Problem]:
+    on_manifest = data.on_manifest
+    if on_manifest is None:
+        return
+    if data.input_mode is InputMode.FSX:
+        message = (
+            "needs data that is read from S3: a file system shows what the bucket has only some"
+            " time after the manifest came"
+        )
+        yield Problem(
+            "data.on_manifest",
+            message,
+            "remove it, or use data.input_mode: File or FastFile",
+            None,
+            ("data.input_mode",),
+        )
+    decided = {MANIFEST_PARAMETER, *map(uri_parameter, data.in_dataset)}
+    for name in sorted(decided & on_manifest.parameters.keys()):
+        message = "is what the manifest itself decides"
+        yield Problem(
+            f"data.on_manifest.parameters.{name}",
+            message,
+            "remove it",
+            on_manifest.parameters[name],
+        )

@@ -1,0 +1,90 @@
+"""Secrets by name: what a training may read from Secrets Manager. No file has a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+from shoal.settings.parsing.errors import Problem
+from shoal.settings.sections.network import InterfaceEndpoint, Network
+
+SecretVariable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=64)]
+SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9/_+=.@-]+$", max_length=256)]
+"""Source: Secrets Manager API reference, CreateSecret, Name (read)."""
+
+PREFIX = "SHOAL_SECRET_"
+"""What the names of the container's variables begin with; their values are the secrets' names."""
+MAX_SECRETS = 20
+_TOKEN = re.compile(
+    r"(hf_|gh[opsur]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ASIA|AIza|eyJ|npm_|pypi-|dckr_pat_).{8}"
+)
+"""How the tokens of well-known services begin."""
+_MIN_RANDOM = 20
+
+
+def variables(secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the training container: where each secret is, never its value."""
+    return {f"{PREFIX}{variable}": name for variable, name in secrets.items()}
+
+
+def interface_endpoints(
+    network: Network, secrets: Mapping[str, str], *, is_shared: bool
+) -> tuple[InterfaceEndpoint, ...]:
+    """Return the services that the new VPC has an endpoint for.
+
+    Secrets Manager is among them where a training reads a secret and has no other way to it. What
+    several workloads share has only what its own section names.
+    """
+    listed = network.interface_endpoints
+    if is_shared or not _lacks_way(network, secrets):
+        return listed
+    return (*listed, InterfaceEndpoint.SECRETS_MANAGER)
+
+
+def _lacks_way(network: Network, secrets: Mapping[str, str]) -> bool:
+    """Return whether the network as it is written keeps training from its secrets."""
+    has_way = (
+        network.nat
+        or network.existing
+        or InterfaceEndpoint.SECRETS_MANAGER in network.interface_endpoints
+    )
+    return bool(secrets) and not has_way
+
+
+def problems(secrets: Mapping[str, str], network: Network, *, is_shared: bool) -> Iterator[Problem]:
+    """Yield what is wrong with the secrets of an environment, whose network workloads may share."""
+    yield from problems_of(secrets, "training.secrets")
+    if is_shared and _lacks_way(network, secrets):
+        message = "are out of reach: the network that the workloads share has no way to them"
+        service = InterfaceEndpoint.SECRETS_MANAGER
+        advice = f"add {service} to network.interface_endpoints, or set network.nat: true"
+        yield Problem("training.secrets", message, advice, related=("network",))
+
+
+def problems_of(secrets: Mapping[str, str], where: str) -> Iterator[Problem]:
+    """Yield what is wrong with secrets, which stand at the key `where`.
+
+    No problem shows a value: it may be the secret itself.
+    """
+    if len(secrets) > MAX_SECRETS:
+        yield Problem(where, f"has {len(secrets)} secrets", f"keep at most {MAX_SECRETS}")
+    for variable, name in secrets.items():
+        if _TOKEN.match(name) or _looks_random(name):
+            message = "looks like a secret, and must be the name of one in Secrets Manager"
+            advice = "store it there, name it here, and replace it: it was in a file"
+            yield Problem(f"{where}.{variable}", message, advice)
+
+
+def _looks_random(text: str) -> bool:
+    """Return whether upper case, lower case and digits change as often as in random text."""
+    kinds = [
+        "digit" if each.isdigit() else "upper" if each.isupper() else "lower"
+        for each in text
+        if each.isalnum()
+    ]
+    changes = sum(first != second for first, second in pairwise(kinds))
+    return len(kinds) >= _MIN_RANDOM and len(set(kinds)) == 3 and changes > 0.4 * len(kinds)

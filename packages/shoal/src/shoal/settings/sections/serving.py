@@ -1,0 +1,329 @@
+"""The section `serving` of an environment file: how the pinned release is served, rolled out and
+rolled back.
+
+Limits are those of the API (SageMaker API reference, DeploymentConfig, TrafficRoutingConfig,
+ProductionVariantServerlessConfig). What serverless inference excludes: SageMaker developer guide,
+"Deploy models with Amazon SageMaker Serverless Inference", feature exclusions. How long a
+deployment may wait: SageMaker API reference, BlueGreenUpdatePolicy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from shoal.settings.parsing.base import InstanceType, Settings
+from shoal.settings.parsing.errors import NOTHING, Problem
+from shoal.settings.sections.release import Release
+
+MemoryMb = Literal[1024, 2048, 3072, 4096, 5120, 6144]
+PROVISIONING_S = 1800
+"""For starting a fleet, on top of the waits: an image of several GB and a model."""
+MIN_TIMEOUT_S, MAX_TIMEOUT_S = 600, 28_800
+# API reference, TrafficRoutingConfig.LinearStepSize: 10 to 50 % of the variant's capacity
+MIN_LINEAR_PERCENT = 10
+_ZONES = 2
+# API reference, TrafficRoutingConfig: a canary or a step is at most 50 % of the variant's instances
+_DIVISIBLE = 2
+_INSTANCES_ONLY = (
+    "instance_type",
+    "instance_count",
+    "inference_ami_version",
+    "autoscaling",
+    "data_capture",
+)
+
+
+class TrafficType(StrEnum):
+    """How traffic moves from the old fleet to the new one."""
+
+    CANARY = "canary"
+    LINEAR = "linear"
+    ALL_AT_ONCE = "all_at_once"
+
+
+class Traffic(Settings):
+    """How traffic moves to a new release; alarms are watched while it does."""
+
+    type: TrafficType = TrafficType.CANARY
+    """canary (a part, then the rest), linear (in equal steps) or all_at_once."""
+    percent: Annotated[int, Field(ge=1, le=50)] = 10
+    """Percent of the new fleet's instances that take traffic first (canary), or in each step
+    (linear, at least 10).
+    """
+    wait_s: Annotated[int, Field(ge=0, le=3600)] = 300
+    """Seconds between two steps, with the alarms watched; not read with all_at_once."""
+
+
+class Alarms(Settings):
+    """What must not happen: during a deployment it rolls back, at any other time somebody is
+    told.
+    """
+
+    p99_latency_ms: Annotated[int, Field(ge=1, le=60_000)] = 500
+    """Milliseconds that the container may take for 99 of 100 requests."""
+    error_rate_percent: Annotated[float, Field(gt=0, le=100)] = 1
+    """Part of the requests that the container may answer with 5XX."""
+    model_error_rate_percent: Annotated[float, Field(gt=0, le=100)] = 5
+    """Part of the requests that may get no 2XX at all: crashes and time-outs, but mistakes of
+    callers (4XX) too.
+    """
+    minutes: Annotated[int, Field(ge=1, le=30)] = 2
+    """For so many minutes in a row it must go on before the alarm rings."""
+
+
+class Autoscaling(Settings):
+    """Instances follow the load; a deployment keeps their number."""
+
+    min: Annotated[int, Field(ge=1, le=100)]
+    """Fewest instances."""
+    max: Annotated[int, Field(ge=1, le=100)]
+    """Most instances."""
+    invocations_per_instance: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Requests a minute that each instance should get; more add instances, fewer take some away."""
+
+
+class DataCapture(Settings):
+    """Requests and answers are kept in the artifact bucket, below `captured/`.
+
+    They may be personal data.
+    """
+
+    percent: Annotated[int, Field(ge=1, le=100)] = 10
+    """Part of the requests that is kept."""
+
+
+class Serverless(Settings):
+    """No instances: SageMaker starts what a request needs. For small models that can wait for a
+    cold start.
+    """
+
+    memory_mb: MemoryMb = 2048
+    """Memory in MB: 1024, 2048, 3072, 4096, 5120 or 6144."""
+    max_concurrency: Annotated[int, Field(ge=1, le=200)] = 5
+    """Most requests at a time; more are refused."""
+
+
+class Serving(Settings):
+    """The endpoint that serves the pinned release, in environments that have one."""
+
+    instance_type: InstanceType = "ml.m5.xlarge"
+    """SageMaker instance type; not read with serverless."""
+    instance_count: Annotated[int, Field(ge=1, le=100)] = 2
+    """Instances; at least two with `protect: true`, so that SageMaker spreads them over zones.
+
+    With autoscaling, those of the start.
+    """
+    inference_ami_version: str | None = None
+    """Version of the instances' own image, as of the endpoint; not with serverless."""
+    serverless: Serverless | None = None
+    """Serve without instances instead; excludes instances, autoscaling, data_capture, a VPC, and
+    traffic in steps.
+    """
+    traffic: Traffic = Traffic()
+    """How traffic moves to a new release."""
+    bake_s: Annotated[int, Field(ge=0, le=3600)] = 600
+    """Seconds that the old fleet stays after all traffic has moved, with the alarms watched."""
+    timeout_s: Annotated[int, Field(ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S)] | None = None
+    """Seconds after which a deployment is given up and rolled back.
+
+    Left out, all the waits and half an hour.
+    """
+    alarms: Alarms = Alarms()
+    """What rolls a deployment back."""
+    autoscaling: Autoscaling | None = None
+    """Instances follow the load; left out, their number stays."""
+    data_capture: DataCapture | None = None
+    """Keep requests and answers in the artifact bucket; left out, nothing is kept."""
+
+
+def waits_s(serving: Serving) -> int:
+    """Return the seconds that a deployment waits when nothing goes wrong."""
+    steps = {
+        TrafficType.ALL_AT_ONCE: 0,
+        TrafficType.CANARY: 1,
+        TrafficType.LINEAR: math.ceil(100 / serving.traffic.percent) - 1,
+    }
+    return steps[serving.traffic.type] * serving.traffic.wait_s + serving.bake_s
+
+
+def timeout_s(serving: Serving) -> int:
+    """Return MaximumExecutionTimeoutInSeconds, which must be more than all the waits together.
+
+    Source: SageMaker API reference, BlueGreenUpdatePolicy.
+    """
+    return serving.timeout_s or max(MIN_TIMEOUT_S, waits_s(serving) + PROVISIONING_S)
+
+
+def problems(
+    serving: Serving | None, *, protect: bool, release: Release | None, region: str
+) -> Iterator[Problem]:
+    """Yield what is wrong with the section of an environment in `region`."""
+    if serving is None:
+        return
+    for rule in (_serverless, _traffic, _timeout, _bake, _scaling):
+        yield from rule(serving)
+    yield from _zones(serving, protect)
+    yield from _region(release, region)
+
+
+def _serverless(serving: Serving) -> Iterator[Problem]:
+    if serving.serverless is None:
+        return
+    related = ("serving.serverless",)
+    for name in _INSTANCES_ONLY:
+        if name in serving.model_fields_set:
+            shown = getattr(serving, name) if name.startswith("instance_") else NOTHING
+            yield Problem(
+                f"serving.{name}",
+                "serverless inference has none",
+                f"remove it, or remove {related[0]}",
+                shown,
+                related,
+            )
+    if serving.traffic.type is not TrafficType.ALL_AT_ONCE:
+        message = (
+            "a part of the capacity is a part of the instances, and serverless inference has none"
+        )
+        yield Problem(
+            "serving.traffic.type",
+            message,
+            "use all_at_once, or remove serving.serverless",
+            serving.traffic.type.value,
+            related,
+        )
+
+
+def _traffic(serving: Serving) -> Iterator[Problem]:
+    traffic = serving.traffic
+    if traffic.type is TrafficType.LINEAR and traffic.percent < MIN_LINEAR_PERCENT:
+        message = f"a linear step is {MIN_LINEAR_PERCENT} to 50 percent"
+        yield Problem(
+            "serving.traffic.percent",
+            message,
+            f"use at least {MIN_LINEAR_PERCENT}",
+            traffic.percent,
+            ("serving.traffic.type",),
+        )
+    min_instances = serving.autoscaling.min if serving.autoscaling else serving.instance_count
+    if (
+        traffic.type is not TrafficType.ALL_AT_ONCE
+        and serving.serverless is None
+        and min_instances < _DIVISIBLE
+    ):
+        message = "a step is at most half of the instances, and there may be one only"
+        yield Problem(
+            "serving.traffic.type",
+            message,
+            "use all_at_once, or two instances",
+            traffic.type.value,
+            ("serving.instance_count",),
+        )
+
+
+def _timeout(serving: Serving) -> Iterator[Problem]:
+    waits = waits_s(serving)
+    related = ("serving.traffic", "serving.bake_s")
+    if serving.timeout_s is not None and serving.timeout_s <= waits:
+        message = f"is not more than the {waits} s that traffic and bake_s wait together"
+        yield Problem(
+            "serving.timeout_s", message, "remove it, or wait less", serving.timeout_s, related
+        )
+    if serving.timeout_s is None and waits + PROVISIONING_S > MAX_TIMEOUT_S:
+        message = (
+            f"traffic and bake_s wait {waits} s together; a deployment may take {MAX_TIMEOUT_S} s,"
+            f" {PROVISIONING_S} of them to start"
+        )
+        yield Problem(
+            "serving.traffic.wait_s",
+            message,
+            "wait less, or take larger steps",
+            serving.traffic.wait_s,
+            related,
+        )
+
+
+def _bake(serving: Serving) -> Iterator[Problem]:
+    """A measurement arrives within a minute. An alarm that cannot ring while the old fleet is there
+    rolls nothing back.
+    """
+    needed = 60 * (serving.alarms.minutes + 1)
+    if serving.bake_s < needed:
+        message = (
+            f"is too short for the alarms, which ring after {serving.alarms.minutes} min of"
+            " measurements"
+        )
+        yield Problem(
+            "serving.bake_s",
+            message,
+            f"use at least {needed}",
+            serving.bake_s,
+            ("serving.alarms.minutes",),
+        )
+
+
+def _scaling(serving: Serving) -> Iterator[Problem]:
+    scaling = serving.autoscaling
+    if scaling is None or serving.serverless is not None:
+        return
+    key, related = "serving.autoscaling", ("serving.autoscaling",)
+    if scaling.min > scaling.max:
+        yield Problem(
+            f"{key}.min",
+            f"is more than max ({scaling.max})",
+            f"use at most {scaling.max}",
+            scaling.min,
+        )
+    elif not scaling.min <= serving.instance_count <= scaling.max:
+        message = f"is not between autoscaling.min ({scaling.min}) and max ({scaling.max})"
+        yield Problem(
+            "serving.instance_count",
+            message,
+            "choose one between them",
+            serving.instance_count,
+            related,
+        )
+
+
+def _zones(serving: Serving, protect: bool) -> Iterator[Problem]:
+    """SageMaker spreads instances over the zones of a model's subnets, from two instances on.
+
+    Source: SageMaker developer guide, "Best practices".
+    """
+    if not protect or serving.serverless is not None:
+        return
+    for key, count in _counts(serving, serving.autoscaling):
+        if count < _ZONES:
+            message = "one instance is one availability zone, and this environment is protected"
+            yield Problem(
+                key, message, f"use at least {_ZONES}, or `protect: false`", count, ("protect",)
+            )
+
+
+def _counts(serving: Serving, scaling: Autoscaling | None) -> Iterator[tuple[str, int]]:
+    yield "serving.instance_count", serving.instance_count
+    if scaling:
+        yield "serving.autoscaling.min", scaling.min
+
+
+def _region(release: Release | None, region: str) -> Iterator[Problem]:
+    """The archive must be in the region of the model that is made of it.
+
+    Source: SageMaker API reference, ContainerDefinition.ModelDataUrl.
+    """
+    if release and release.region != region:
+        message = (
+            f"is in {release.region}, and SageMaker serves what lies in its own region, {region}"
+        )
+        advice = f"serve in {release.region}, or train in {region}"
+        yield Problem(
+            "release.model_package_arn",
+            message,
+            advice,
+            release.model_package_arn,
+            ("region", "serving"),
+        )

@@ -1,0 +1,375 @@
+"""The shape of an environment file: every key, its type, its limits and what it is for.
+
+The docstrings of the keys are the descriptions in environments/schema.json. Rules that need a
+compatibility table (does smddp run on this instance type?) are in `shoal.launch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from shoal.settings.parsing.base import (
+    FrameworkVersion,
+    InstanceType,
+    MediaType,
+    OrNone,
+    PythonVersion,
+    Settings,
+    Slug,
+)
+from shoal.settings.sections.channels import EVALUATED, ChannelName, Data
+from shoal.settings.sections.delivery import Delivery
+from shoal.settings.sections.file_system import FileSystem
+from shoal.settings.sections.gates import Direction, Gate, LogMetricName, Metric, directions
+from shoal.settings.sections.network import InterfaceEndpoint, Network
+from shoal.settings.sections.observability import Observability
+from shoal.settings.sections.release import Release
+from shoal.settings.sections.schedules import Schedule
+from shoal.settings.sections.secrets import SecretName, SecretVariable, interface_endpoints
+from shoal.settings.sections.serving import Serving
+from shoal.settings.sections.strategies import Defaults, defaults
+
+AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
+PolicyName = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$")
+]
+BaseFile = Annotated[str, StringConstraints(pattern=r"^base(-[a-z0-9]+)*\.yaml$")]
+PipelineFunction = Annotated[
+    str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$")
+]
+
+
+class Target(StrEnum):
+    """Where the verbs send their requests."""
+
+    AWS = "aws"
+    LOCAL = "local"
+
+
+class Strategy(StrEnum):
+    """How training is distributed; the launch contract turns it into hyperparameters."""
+
+    SMDDP = "smddp"
+    PYTORCHDDP = "pytorchddp"
+    TORCHRUN = "torchrun"
+    HOROVOD = "horovod"
+    PARAMETER_SERVER = "parameter_server"
+    MULTI_WORKER_MIRRORED = "multi_worker_mirrored"
+    MIRRORED = "mirrored"
+    NONE = "none"
+
+
+class Collective(StrEnum):
+    """The collective that smddp accelerates; the two exclude each other."""
+
+    ALLREDUCE = "allreduce"
+    ALLGATHER = "allgather"
+
+
+class Launcher(StrEnum):
+    """What starts the ranks of smddp with AllGather; AllReduce has mpirun only."""
+
+    TORCHRUN = "torchrun"
+    MPIRUN = "mpirun"
+
+
+class Framework(StrEnum):
+    """The framework of the training image."""
+
+    PYTORCH = "pytorch"
+    TENSORFLOW = "tensorflow"
+
+
+def _defaults(keys: Mapping[str, Any]) -> Defaults:
+    """Return the defaults that follow from the keys before one that is left out; `keys` lacks those
+    that are wrong.
+    """
+    return defaults(keys.get("framework", Framework.PYTORCH), keys.get("strategy", Strategy.SMDDP))
+
+
+class Training(Settings):
+    """The training job."""
+
+    framework: Framework = Framework.PYTORCH
+    """Framework of the training image."""
+    strategy: Strategy = Strategy.SMDDP
+    """How training is distributed."""
+    framework_version: FrameworkVersion = Field(
+        default_factory=lambda keys: _defaults(keys).framework_version
+    )
+    """Framework version; chooses the image from the compatibility table.
+
+    Left out, one whose image has what the strategy needs.
+    """
+    image_uri: str | None = None
+    """Full image URI (with tag or digest) instead of the one the table gives."""
+    build_image: Slug | None = None
+    """A recipe, that is, a folder in images/: `shoal image build` builds it in the account, and
+    training uses it instead of AWS's image.
+    """
+    collective: Collective = Collective.ALLREDUCE
+    """The collective smddp accelerates; only read with strategy smddp."""
+    launcher: Launcher = Launcher.TORCHRUN
+    """What starts smddp's AllGather: torchrun, or mpirun, which sets SMDATAPARALLEL_OPTIMIZE_SDP;
+    only read with collective allgather.
+    """
+    fallback: Strategy | None = None
+    """Strategy to swap to, with a notice, where `strategy` cannot run; without it that is an error.
+    """
+    custom_mpi_options: str = ""
+    """Extra mpirun options, split at white space by the toolkit; only for launchers that use
+    mpirun.
+    """
+    processes_per_host: Annotated[int, Field(ge=1, le=128)] | None = None
+    """Ranks on each node, for launchers that start several (mpirun, torchrun); left out, one per
+    GPU, or one.
+    """
+    instance_type: InstanceType = "ml.p4d.24xlarge"
+    """SageMaker instance type of each training node."""
+    other_instance_types: Annotated[tuple[InstanceType, ...], Field(max_length=20)] = ()
+    """Types that an execution may choose instead (parameter InstanceType); the pipeline's role
+    refuses all others.
+    """
+    instance_count: Annotated[int, Field(ge=1, le=128)] = 1
+    """Number of training nodes."""
+    volume_size_gb: Annotated[int, Field(ge=1, le=16384)] = 100
+    """Size of each node's volume in GB."""
+    max_runtime_s: Annotated[int, Field(ge=60, le=2_419_200)] = 3600
+    """The job is stopped after this many seconds."""
+    spot: bool = False
+    """Use managed spot capacity; the job then resumes from its checkpoint."""
+    max_wait_s: Annotated[int, Field(ge=60, le=2_419_200)] | None = None
+    """With spot: the longest total time, waiting included; at least max_runtime_s."""
+    source_dir: str = Field(default_factory=str)
+    """Folder whose files become the code archive, relative to the repository root.
+
+    Left out, that of the workload for the framework.
+    """
+    entry_point: str = Field(default_factory=lambda keys: _defaults(keys).entry_point)
+    """Script in source_dir that the toolkit starts on every rank.
+
+    Left out, the workload's, or that of the framework and the strategy.
+    """
+    min_python: PythonVersion | None = None
+    """The oldest Python that the scripts run with, as in "3.10": images with an older one are
+    refused. Left out, that of the workload's file.
+    """
+    min_framework_version: FrameworkVersion | None = None
+    """The oldest version of the framework that the scripts run with: an older `framework_version`
+    is refused. Left out, that of the workload's file.
+    """
+    hyperparameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Command line arguments of the entry point (`name: value` becomes `--name value`).
+
+    Numbers, true and false become pipeline parameters; text has no character that a shell reads.
+    """
+    metrics: dict[LogMetricName, Metric] = Field(default_factory=dict)
+    """Name, as in train:loss, to where the number stands in a log line; those of the workload's
+    file count too.
+    """
+    require_efa: bool = False
+    """Fail the job at its start unless EFA carries its traffic; the script has to look, see
+    docs/bring-your-model.md.
+    """
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Extra environment variables of the training container.
+
+    Never secrets: they are readable through DescribePipeline.
+    """
+    secrets: dict[SecretVariable, SecretName] = Field(default_factory=dict)
+    """Variable, as in HF_TOKEN, to the name of a secret in Secrets Manager, which the training may
+    read; the container gets the name in SHOAL_SECRET_HF_TOKEN. Never a value.
+
+    Those of the workload's file count too.
+    """
+
+
+class Evaluation(Settings):
+    """The processing job that measures the trained model, and the gates behind it."""
+
+    entry_point: str = "evaluate.py"
+    """Script in the training source_dir that writes evaluation.json."""
+    instance_type: InstanceType = "ml.m5.xlarge"
+    """SageMaker instance type of the processing job."""
+    image_uri: str | None = None
+    """Full image URI (with tag or digest) instead of AWS's image of the framework; it needs bash,
+    tar and python3.
+    """
+    channel: ChannelName = EVALUATED
+    """The channel that the job reads; its script gets the folder as `--test-dir`."""
+    max_runtime_s: Annotated[int, Field(ge=60, le=432_000)] = 1800
+    """The job is stopped after this many seconds."""
+    gates: Annotated[tuple[Gate, ...], Field(min_length=1)] = Field(default_factory=tuple)
+    """What numbers of evaluation.json must be; else the model is not registered, and the execution
+    fails. Left out, those of the workload's file.
+    """
+
+
+class TeardownStep(StrEnum):
+    """When the step in the pipeline's own graph removes the endpoint; the guard behind the
+    execution's end and the sweeper always do.
+    """
+
+    AFTER_SUCCESS = "after_success"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class Endpoint(Settings):
+    """The temporary endpoint that proves the model answers."""
+
+    instance_type: InstanceType = "ml.m5.xlarge"
+    """SageMaker instance type behind the endpoint. Where it has GPUs, AWS's GPU image answers."""
+    instance_count: Annotated[int, Field(ge=1, le=10)] = 1
+    """Number of instances behind the endpoint."""
+    image_uri: str | None = None
+    """Full image URI (with tag or digest) of a container that serves what lies in /opt/ml/model by
+    itself, as DJL's LMI and vLLM do, instead of AWS's image of the framework. Its answers need not
+    say which model gave them: that the endpoint has the sealed archive is proof enough.
+    """
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of that container, as `HF_MODEL_ID: /opt/ml/model`; only with
+    image_uri.
+    """
+    inference_ami_version: str | None = None
+    """Version of the instances' own image, which has the GPUs' driver, as
+    al2023-ami-sagemaker-inference-gpu-4-1 for CUDA 13. Left out, that of the instance type.
+    """
+    ttl_minutes: Annotated[int, Field(ge=10, le=1440)] = 60
+    """Age in minutes after which the endpoint may be removed by anyone who finds it."""
+    teardown_step: TeardownStep = TeardownStep.AFTER_SUCCESS
+    """When the step Teardown runs: after the smoke test's success, always (run condition Any, in
+    the service since October 2026), never.
+    """
+    content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] = (
+        "application/json",
+        "application/x-npy",
+    )
+    """What the model's container takes and answers; the registry's entry says so."""
+    max_latency_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
+    """The smoke test fails when the slowest answer took longer than this many milliseconds."""
+
+
+class Local(Settings):
+    """What only the emulator on this machine needs to know."""
+
+    images: dict[Annotated[str, StringConstraints(pattern=r"^[^\s=]+$")], Framework] = Field(
+        default_factory=dict
+    )
+    """Images of your own, by URI or shell pattern, each with the framework whose local runtime
+    stands for it: see images/README.md.
+    """
+
+
+class WorkloadSettings(Settings):
+    """What an environment says of a workload: what its workload.yaml leaves open, or has
+    otherwise.
+    """
+
+    data: Data = Data()
+    """What training reads."""
+    training: Training = Training()
+    """The training job."""
+    evaluation: Evaluation = Evaluation()
+    """The evaluation job and the gates behind it."""
+    endpoint: Annotated[Endpoint | None, OrNone(Endpoint)] = Endpoint()
+    """The temporary endpoint; `none` where models are trained and registered, and none is served.
+    """
+    observability: Observability = Observability()
+    """Alarms, budget and logs."""
+    schedules: tuple[Schedule, ...] = ()
+    """When the pipeline starts by itself; see docs/decisions/schedules.md."""
+    pipeline: PipelineFunction | None = None
+    """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository
+    root; see docs/own-pipeline.md.
+    """
+    serving: Serving | None = None
+    """How the pinned release is served; without this section, or without a release, nothing is."""
+
+
+class Environment(WorkloadSettings):
+    """One environment and one of its workloads.
+
+    An environment is one file in `environments/` and one `cdk.Stage`. A file with `workloads` makes
+    one of these for each of them: its own sections, over those that all share.
+    """
+
+    name: Slug
+    """Name of the environment; must equal the file's name without `.yaml`."""
+    extends: BaseFile | None = None
+    """A file of this folder whose keys count where this file leaves them out: base.yaml, or another
+    whose name begins with `base-`.
+    """
+    workload: Slug
+    """The only workload: a folder in training_code/. Its file says what is trained, which gates it
+    must pass and what its endpoint is asked. Needed unless there are `workloads`.
+    """
+    project: Slug = Field(default_factory=lambda keys: str(keys["workload"]))
+    """What the workloads share is called by it: network, data, file system. Left out, `platform`
+    where there are `workloads`, and else the workload's name.
+    """
+    workloads: dict[Slug, WorkloadSettings] = Field(default_factory=dict)
+    """The workloads that run here, in place of `workload`: folders in training_code/, each with
+    what differs from the sections of this file, which are for all of them.
+    """
+    account: AccountId
+    """AWS account id, in quotes."""
+    region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = "us-east-1"
+    """AWS region."""
+    target: Target = Target.AWS
+    """Where the verbs go without `--local`."""
+    protect: bool = True
+    """Keep data when a stack is deleted, and protect the stacks from deletion.
+
+    False only for throw-away environments.
+    """
+    permissions_boundary: PolicyName | None = None
+    """Name (with its path) of a managed policy in the account that bounds every role made here; it
+    must exist before the first deploy.
+    """
+    network: Network = Network()
+    """The VPC."""
+    file_system: FileSystem | None = None
+    """The file system that `data.input_mode: FSx` reads from."""
+    local: Local = Local()
+    """What only the emulator on this machine needs to know; AWS never sees it."""
+    promoted_from: Slug | None = None
+    """The environment whose release this one may take; none where models are trained and approved.
+    """
+    delivery: Delivery | None = None
+    """Whose workflows may deploy this environment."""
+    release: Release | None = None
+    """The model that it serves, pinned; `shoal promote` writes it, into `NAME.release.yaml`."""
+
+    @property
+    def title(self) -> str:
+        """The words that name it in a command: `dev`, or `dev houses` where it is one of
+        several.
+        """
+        return f"{self.name} {self.workload}" if self.workloads else self.name
+
+    @property
+    def serves(self) -> bool:
+        """Whether it has a serving stack: there is a release, and a word on how to serve it."""
+        return self.serving is not None and self.release is not None
+
+    @property
+    def compared_metrics(self) -> dict[str, Direction]:
+        """Return the metrics that are compared with the approved version, and what is better."""
+        return directions(self.evaluation.gates, self.training.metrics)
+
+    @property
+    def interface_endpoints(self) -> tuple[InterfaceEndpoint, ...]:
+        """Return the services that the new VPC has an endpoint for."""
+        return interface_endpoints(
+            self.network, self.training.secrets, is_shared=bool(self.workloads)
+        )
+
+    @property
+    def ttl_minutes(self) -> int:
+        """Age in minutes after which anyone may remove what an execution left."""
+        return (self.endpoint or Endpoint()).ttl_minutes

@@ -1,0 +1,1 @@
+"""Deleting everything, and looking whether anything is left."""

@@ -1,0 +1,338 @@
+"""Removes what executions and deployments made, in the order in which AWS accepts it: schedules,
+executions, endpoints, stacks, bootstrap.
+
+`DeletePipeline` is refused while an execution runs, and a stack's roles must outlive the endpoints
+that use them: so executions are stopped first, the environment's own teardown function removes
+their endpoints, and what it left is deleted here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shoal.aws import inventory
+from shoal.aws.events import Note, Report
+from shoal.aws.execution import Pipeline
+from shoal.aws.stacks import Stacks
+from shoal.aws.target import Target
+from shoal.errors import CommandError, LeftBehindError, ProtectedError, ShoalError, error_code
+from shoal.settings.names import Names
+from shoal.settings.settings import Environment
+from shoal.verbs.destroy.leftovers import Leftovers
+from shoal.verbs.destroy.schedules import Schedules
+from shoal.verbs.destroy.serving_removal import ServingRemoval
+from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER
+from shoal.verbs.doctor.image import remove_parameters
+
+_STOP_TIMEOUT_S = 900.0
+_ENDPOINT_TIMEOUT_S = 3900.0
+"""AWS keeps an endpoint whose container fails in Creating for up to about an hour, and it cannot be
+deleted in that state.
+"""
+_FUNCTION_TIMEOUT_S = 910.0
+"""A function runs at most 15 minutes."""
+
+
+class DeletesStacks(Protocol):
+    """What `shoal.aws.cdk.Cdk` does of a destruction."""
+
+    def destroy(self, target: Target, environment: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Destroyed:
+    """How a destruction went."""
+
+    kept: tuple[str, ...]
+    """What stays on purpose, a line each."""
+    left: tuple[inventory.Resource, ...]
+    """What could not be deleted."""
+    failure: ShoalError | None
+    retained: frozenset[str] = frozenset()
+    """Names of what the templates retain."""
+
+    def raise_if_left(self) -> None:
+        """Raises LeftBehindError with everything that is still there and should not be."""
+        if self.left:
+            why = f"\n{self.failure}" if self.failure else ""
+            raise LeftBehindError(
+                f"could not be deleted: {', '.join(map(str, self.left))}; run it again, it goes on"
+                f" where it was{why}"
+            )
+
+
+@dataclass(frozen=True)
+class Teardown:
+    """Takes one environment down, or one of its workloads: by its names, which need not be in the
+    file any more.
+    """
+
+    target: Target
+    names: Names
+    report: Report
+    poll_s: float
+
+    def destroy(self, cdk: DeletesStacks) -> Destroyed:
+        """Everything, stacks included; may be interrupted anywhere and begun again, because it asks
+        what is there.
+
+        Raises ProtectedError, before anything is touched, for what is protected; LeftBehindError
+        when executions do not stop or endpoints do not go, because stacks with their roles must
+        outlive them.
+        """
+        self.require_allowed()
+        stacks = Stacks(self.target, self.names, self.report, self.poll_s)
+        stacks.settle()
+        workloads = [
+            replace(self, names=names) for names in inventory.workloads_of(self.target, self.names)
+        ]
+        for each in workloads:
+            each.pause_schedules()
+        if failures := [failure for each in workloads if (failure := each._failure_to_empty())]:
+            raise failures[0]
+        for each in workloads:
+            each.remove_unpinned_serving()
+        kept, retained = stacks.kept_on_purpose(), stacks.retained()
+        failure = self._delete_stacks(cdk, stacks)
+        owner = inventory.owner_in(self.target, self.names, [each.names for each in workloads])
+        self.remove_log_groups(owner)
+        for each in workloads:
+            remove_parameters(self.target, each.names.image_parameters)
+        left = [
+            resource
+            for resource in inventory.of_environment(self.target, owner)
+            if resource.name not in retained
+        ]
+        return Destroyed(tuple(kept), tuple(left), failure, retained)
+
+    def require_allowed(self) -> None:
+        """Raise ProtectedError where the environment's file says `protect: true`.
+
+        A workload that left the file is as protected as its stacks are: no deployment can change
+        them any more, whatever the file says.
+        """
+        environment = self.names.environment
+        if not self.names.is_one_of_several or environment.workload in environment.workloads:
+            refuse_if_protected(environment)
+        stacks = Stacks(self.target, self.names, self.report, self.poll_s)
+        protected: list[str] = []
+        titles: list[str] = []
+        for names in inventory.workloads_of(self.target, self.names):
+            if names.is_one_of_several and names.environment.workload not in self._in_file:
+                found = replace(stacks, names=names).protected()
+                protected += found
+                titles += [names.environment.title] if found else []
+        if protected:
+            commands = "".join(
+                "\n  aws cloudformation update-termination-protection"
+                f" --no-enable-termination-protection --region {environment.region} --stack-name"
+                f" {name}"
+                for name in protected
+            )
+            raise ProtectedError(
+                f"{' and '.join(titles)} left the file, with stacks that have termination"
+                " protection: nothing was destroyed; take the protection off, then destroy it; what"
+                f" the templates retain, such as its registry, stays:{commands}"
+            )
+
+    def _failure_to_empty(self) -> Exception | None:
+        """Stop what runs and remove what executions left; return why that failed: other workloads'
+        executions end all the same.
+        """
+        unstopped = self._failure_to_stop()
+        try:
+            self.remove_endpoints()
+        except (ShoalError, ClientError, BotoCoreError) as error:
+            return error
+        return unstopped
+
+    def _failure_to_stop(self) -> Exception | None:
+        """Stop what runs; return why that failed. What costs money is removed first."""
+        try:
+            self.stop_executions()
+        except (ShoalError, ClientError, BotoCoreError) as error:
+            self.report(Note(f"{str(error).splitlines()[0]}; removing what executions left"))
+            return error
+        return None
+
+    def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> ShoalError | None:
+        """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by
+        one.
+
+        The stacks of one of several workloads are deleted one by one: the checkout may not describe
+        them any more. What it shares stays, with the interfaces of the others' jobs.
+        """
+        if self.names.is_one_of_several:
+            stacks.delete_rest()
+            return None
+        stacks.wait_for_interfaces()
+        for names in inventory.workloads_of(self.target, self.names):
+            if names.is_one_of_several and names.environment.workload not in self._in_file:
+                replace(stacks, names=names).delete_rest()  # they use what is deleted next
+        try:
+            cdk.destroy(self.target, self.names.environment.name)
+        except CommandError as error:
+            self.report(Note(f"{str(error).splitlines()[0]}; deleting what is left one by one"))
+            stacks.delete_rest()
+            return error if stacks.left() else None
+        stacks.delete_rest()
+        return None
+
+    def pause_schedules(self) -> None:
+        """Lets no schedule start an execution while the others are stopped and removed."""
+        schedules = Schedules(self.target, self.names)
+        for schedule in schedules.all():
+            if not schedule.paused:
+                self.report(Note(f"pausing schedule {schedule.name}"))
+                schedules.set_paused(schedule.name, True)
+
+    def stop_executions(self) -> None:
+        """Stops what runs and waits until it has stopped."""
+        pipeline = self._pipeline
+        running = [
+            e["PipelineExecutionArn"]
+            for e in pipeline.executions()
+            if e["PipelineExecutionStatus"] in {"Executing", "Stopping"}
+        ]
+        for arn in running:
+            self.report(Note(f"stopping execution {arn.rpartition('/')[2]}"))
+            pipeline.stop(arn)
+        self._wait(
+            lambda: all(self._has_stopped(arn) for arn in running),
+            _STOP_TIMEOUT_S,
+            "executions are still stopping",
+        )
+
+    def _has_stopped(self, arn: str) -> bool:
+        execution = self._pipeline.look(arn)
+        if not execution.has_ended:
+            reason = f"The environment {self.names.environment.name} is being destroyed."
+            self._pipeline.answer_callbacks(execution, reason)
+        return execution.has_ended
+
+    def remove_endpoints(self) -> None:
+        """Removes scalable targets, endpoints, endpoint configs and models of executions: by the
+        teardown function, then directly.
+        """
+        leftovers = Leftovers(self.target, self.names, self.report)
+        if leftovers.all():
+            self._run_teardown_function()
+            self._wait(leftovers.delete, _ENDPOINT_TIMEOUT_S, "endpoints are still there")
+        leftovers.raise_if_unsearched()
+
+    def remove_unpinned_serving(self) -> None:
+        """Deletes the serving stack where the checkout has none any more; one that it has, the CLI
+        destroys before what it needs.
+        """
+        if not self.names.environment.serves:
+            ServingRemoval(self.target, self.names, self.report, self.poll_s).remove()
+
+    def remove_log_groups(self, owner: inventory.Owner | None = None) -> None:
+        """Removes the log groups that services made by themselves under the environment's
+        prefix.
+        """
+        logs = self.target.client("logs")
+        owner = owner or inventory.owner_in(self.target, self.names)
+        for group in inventory.of_environment(self.target, owner, ["log group"]):
+            with suppress(logs.exceptions.ResourceNotFoundException):
+                logs.delete_log_group(logGroupName=group.name)
+
+    @property
+    def _in_file(self) -> Collection[str]:
+        return self.names.environment.workloads
+
+    @property
+    def _pipeline(self) -> Pipeline:
+        return Pipeline(self.target, self.names.pipeline)
+
+    def _run_teardown_function(self) -> None:
+        client = self.target.client("lambda", patience_s=_FUNCTION_TIMEOUT_S)
+        function = self.names.function("teardown")
+        try:
+            summaries = self._pipeline.executions()
+        except ClientError:  # reported by the search; deleted directly
+            return
+        for summary in summaries:
+            payload = {"pipeline_execution_arn": summary["PipelineExecutionArn"]}
+            try:
+                response = client.invoke(
+                    FunctionName=function, Payload=json.dumps(payload).encode()
+                )
+            except ClientError as error:
+                if (
+                    error_code(error) == "ResourceNotFoundException"
+                ):  # half deployed: delete directly
+                    return
+                raise
+            if "FunctionError" in response:
+                reason = response["Payload"].read().decode()[:200]
+                self.report(Note(f"the teardown function failed ({reason}); deleting directly"))
+                return
+
+    def _wait(self, done: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not done():
+            if time.monotonic() > deadline:
+                raise LeftBehindError(f"{otherwise} after {timeout_s:.0f} s")
+            time.sleep(self.poll_s)
+
+
+def refuse_if_protected(environment: Environment) -> None:
+    """Raises ProtectedError for an environment whose stacks and data are to stay."""
+    if environment.protect:
+        raise ProtectedError(
+            f"environment {environment.name} is protected (protect: true in its file): nothing was"
+            f" destroyed; set protect: false, run `shoal deploy {environment.name}`, then destroy"
+        )
+
+
+def remove_bootstrap(target: Target) -> None:
+    """Removes what `cdk bootstrap` made.
+
+    Only for a loopback target: on AWS every CDK app of the account shares it.
+    """
+    if not target.is_local:
+        raise ProtectedError(
+            "the bootstrap stack of an AWS account is shared by all its CDK apps; it is not removed"
+            " here"
+        )
+    cloudformation = target.client("cloudformation")
+    for resource in inventory.of_bootstrap(target):
+        if resource.kind == "bucket":
+            _empty_bucket(target, resource.name)
+        elif resource.kind == "stack":
+            cloudformation.delete_stack(StackName=resource.name)
+            cloudformation.get_waiter("stack_delete_complete").wait(
+                StackName=resource.name, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+            )
+    for resource in inventory.of_bootstrap(target):
+        if resource.kind == "bucket":  # the template retains it
+            target.client("s3").delete_bucket(Bucket=resource.name)
+
+
+def is_bootstrapped(target: Target) -> bool:
+    """Return whether the account and region have what deployments read of a bootstrap.
+
+    That is its version. A stack proves nothing: one that could not be created stays, as
+    ROLLBACK_COMPLETE, and has no version.
+    """
+    ssm = target.client("ssm")
+    try:
+        ssm.get_parameter(Name=BOOTSTRAP_PARAMETER)
+    except ssm.exceptions.ParameterNotFound:
+        return False
+    return True
+
+
+def _empty_bucket(target: Target, bucket: str) -> None:
+    s3 = target.client("s3")
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+        for version in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+            s3.delete_object(Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"])

@@ -1,0 +1,1 @@
+"""What would fail, asked of AWS before anything is created."""

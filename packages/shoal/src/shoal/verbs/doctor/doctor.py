@@ -1,0 +1,478 @@
+"""Find out everything that can be known before money is spent: one finding per question.
+
+AWS is only asked, never changed. Quotas are found by the names that Service Quotas gives them.
+EC2 says where an instance type is offered; SageMaker has no API for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+)
+
+from shoal.aws.cdk import QUALIFIER
+from shoal.aws.target import Target
+from shoal.errors import error_code, refusal
+from shoal.settings.names import Names
+from shoal.settings.parsing.errors import NOTHING
+from shoal.settings.sections.file_system import problems as file_system_problems
+from shoal.settings.settings import Environment
+from shoal.verbs.doctor.bootstrap_check import BOOTSTRAP_PARAMETER, asset_mistakes, other_qualifiers
+from shoal.verbs.doctor.image import Image
+from shoal.verbs.doctor.network_check import Demand, check_network
+
+MIN_BOOTSTRAP_VERSION = 6
+"""The version that the templates' own rule demands (aws-cdk-lib, DefaultStackSynthesizer)."""
+_CHOSEN = "executions that choose it need it"
+_ENABLED_STATUSES = ("opt-in-not-required", "opted-in")
+_REGION_OFF_CODES = (
+    "InvalidClientTokenId",
+    "OptInRequired",
+    "RegionDisabledException",
+    "UnrecognizedClientException",
+)
+"""How AWS refuses good credentials where the region is not enabled for the account.
+
+InvalidClientTokenId is from users' reports and RegionDisabledException from the STS API reference;
+other services use the others.
+"""
+
+
+class State(StrEnum):
+    """The outcome of a question."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """It can run, but somebody should know."""
+    FAILED = "failed"
+    """It would fail, after money or time was spent."""
+    UNKNOWN = "unknown"
+    """AWS did not say, or the credentials may not ask."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One answer: the question, its outcome, and advice where it is not well."""
+
+    question: str
+    state: State
+    message: str
+    advice: str = ""
+
+
+def _ok(question: str, message: str) -> Finding:
+    return Finding(question, State.OK, message)
+
+
+def _failed(question: str, message: str, advice: str) -> Finding:
+    return Finding(question, State.FAILED, message, advice)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The needs of an environment that only `pipelines` can compute."""
+
+    images: Mapping[str, str]
+    """URI of the container image by use (training, evaluation, endpoint)."""
+    addresses: Demand
+    built: Image | None = None
+    """The image that the environment builds for training, if any; then `images` does not
+    have it.
+    """
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """The questions about one environment at one target."""
+
+    target: Target
+    environment: Environment
+    needs: Needs
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield every answer in order; with wrong credentials, ask nothing else."""
+        first = self._answers("credentials", self._credentials)
+        yield from first
+        if any(each.state is State.FAILED for each in first):
+            return
+        for question, check in (
+            ("region", self._region),
+            ("bootstrap", self._bootstrap),
+            ("network", self._network),
+            ("instance types in their zones", self._offerings),
+            ("quotas", self._quotas),
+            ("images", self._images),
+            ("file system", self._file_system),
+            ("permissions boundary", self._boundary),
+            ("dataset", self._dataset),
+            ("secrets", self._secrets),
+        ):
+            yield from self._answers(question, check)
+
+    def _answers(self, question: str, check: Callable[[], Iterator[Finding]]) -> list[Finding]:
+        """Return the findings, or one that says why there are none.
+
+        A missing permission is no reason to stop.
+        """
+        try:
+            return list(check())
+        except (ClientError, BotoCoreError) as error:
+            state = State.FAILED if question == "credentials" else State.UNKNOWN
+            return [Finding(question, state, refusal(error), self._login_advice(error))]
+
+    def _login_advice(self, error: ClientError | BotoCoreError) -> str:
+        """Return advice for when AWS did not answer.
+
+        Good credentials are refused too, in a region that is not enabled.
+        """
+        region, log_in = self.environment.region, "log in to the account, with a role that may read"
+        if isinstance(error, ClientError) and error_code(error) in _REGION_OFF_CODES:
+            return (
+                f"{log_in}; if you did, {region} may not be enabled for the account: enable it, or"
+                " choose another region"
+            )
+        if isinstance(error, ConnectTimeoutError | EndpointConnectionError):
+            return (
+                f"see whether this machine reaches AWS in {region}: name service, proxy, firewall"
+            )
+        return log_in
+
+    def _credentials(self) -> Iterator[Finding]:
+        caller = self.target.client("sts").get_caller_identity()
+        account = self.environment.account
+        if caller["Account"] == account:
+            yield _ok("credentials", f"{caller['Arn']}")
+        else:
+            message = f"they belong to account {caller['Account']}, the environment to {account}"
+            yield _failed(
+                "credentials",
+                message,
+                f"use credentials of account {account}, or correct the key account",
+            )
+
+    def _region(self) -> Iterator[Finding]:
+        name = self.environment.region
+        regions = self.target.client("ec2").describe_regions(RegionNames=[name], AllRegions=True)[
+            "Regions"
+        ]
+        status = regions[0].get("OptInStatus", "opt-in-not-required") if regions else "not known"
+        if status in _ENABLED_STATUSES:
+            yield _ok("region", f"{name} ({status})")
+        else:
+            yield _failed(
+                "region",
+                f"{name} is {status}",
+                "enable the region for the account, or choose another",
+            )
+
+    def _bootstrap(self) -> Iterator[Finding]:
+        ssm = self.target.client("ssm")
+        try:
+            version = int(ssm.get_parameter(Name=BOOTSTRAP_PARAMETER)["Parameter"]["Value"])
+        except ssm.exceptions.ParameterNotFound:
+            yield self._not_bootstrapped()
+            return
+        if version < MIN_BOOTSTRAP_VERSION:
+            message = (
+                f"version {version} is older than {MIN_BOOTSTRAP_VERSION}, which the templates need"
+            )
+            yield _failed("bootstrap", message, "bootstrap again: .venv/bin/cdk bootstrap")
+            return
+        mistakes = list(asset_mistakes(self.target, self.environment))
+        for message, advice in mistakes:
+            yield _failed("bootstrap", message, advice)
+        if not mistakes:
+            yield _ok("bootstrap", f"version {version}")
+
+    def _not_bootstrapped(self) -> Finding:
+        if others := other_qualifiers(self.target):
+            place = f"aws://{self.environment.account}/{self.environment.region}"
+            return _failed(
+                "bootstrap",
+                f"the CDK is bootstrapped with the qualifier {', '.join(others)} only; Shoal uses"
+                f" {QUALIFIER}",
+                f"bootstrap a second time: .venv/bin/cdk bootstrap {place} --toolkit-stack-name"
+                f" CDKToolkit-shoal --qualifier {QUALIFIER}",
+            )
+        advice = (
+            "`shoal deploy` bootstraps it; docs/operate.md shows how to do it with restricted"
+            " policies"
+        )
+        return Finding("bootstrap", State.WARNING, "the CDK is not bootstrapped here yet", advice)
+
+    def _network(self) -> Iterator[Finding]:
+        problems = check_network(self.target, self.environment, self.needs.addresses)
+        for problem in problems:
+            yield _failed(
+                "network", f"{problem.key} = {problem.value}: {problem.message}", problem.advice
+            )
+        if not problems:
+            network = self.environment.network
+            kind = (
+                f"{network.existing.vpc_id} fits"
+                if network.existing
+                else "a new VPC; its zones exist"
+            )
+            yield _ok(
+                "network",
+                f"{kind} ({', '.join((network.training_az_id, *network.hosting_az_ids))})",
+            )
+
+    def _offerings(self) -> Iterator[Finding]:
+        network, environment = self.environment.network, self.environment
+        # the evaluation runs in the training subnet
+        kinds = (environment.training.instance_type, environment.evaluation.instance_type)
+        trained = [(kind, network.training_az_id) for kind in kinds]
+        if endpoint := environment.endpoint:
+            trained += [(endpoint.instance_type, zone) for zone in network.hosting_az_ids]
+        served = [(kind, zone) for kind in self._served() for zone in network.hosting_az_ids]
+        for instance_type, zone in dict.fromkeys((*trained, *served)):
+            finding = self._offering(instance_type, zone)
+            yield finding if (instance_type, zone) in served else self._of_a_training(finding)
+        for instance_type in self._optional_types():
+            if (instance_type, network.training_az_id) not in trained:
+                offering = self._offering(instance_type, network.training_az_id)
+                yield _as_optional(offering, _CHOSEN)
+
+    def _optional_types(self) -> tuple[str, ...]:
+        """Return the types that train only in an execution whose parameters choose them."""
+        training = self.environment.training
+        return tuple(
+            each
+            for each in dict.fromkeys(training.other_instance_types)
+            if each != training.instance_type
+        )
+
+    def _offering(self, instance_type: str, zone: str) -> Finding:
+        filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
+        paginator = self.target.client("ec2").get_paginator("describe_instance_type_offerings")
+        pages = paginator.paginate(LocationType="availability-zone-id", Filters=filters)
+        zones = sorted(each["Location"] for page in pages for each in page["InstanceTypeOfferings"])
+        question = f"{instance_type} in {zone}"
+        if zone in zones:
+            return _ok(question, "EC2 offers it there")
+        message = (
+            f"EC2 offers it in {', '.join(zones)} only"
+            if zones
+            else f"EC2 does not offer it in {self.environment.region}"
+        )
+        return _failed(question, message, "choose one of those zones, or another instance type")
+
+    def _quotas(self) -> Iterator[Finding]:
+        pages = (
+            self.target.client("service-quotas")
+            .get_paginator("list_service_quotas")
+            .paginate(ServiceCode="sagemaker")
+        )
+        quotas = {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
+        served = {f"{kind} for endpoint usage": count for kind, count in self._served().items()}
+        trained = self._instance_counts()
+        for name in dict.fromkeys((*trained, *served)):
+            needed = served.get(name, 0) + trained.get(name, 0)
+            finding = _quota(name, quotas.get(name.lower()), needed)
+            yield finding if name in served else self._of_a_training(finding)
+        training = self.environment.training
+        for instance_type in self._optional_types():
+            name = f"{instance_type} for {self._training_use()}"
+            quota = _quota(name, quotas.get(name.lower()), training.instance_count)
+            yield _as_optional(quota, _CHOSEN)
+
+    def _of_a_training(self, finding: Finding) -> Finding:
+        """Return a finding about what only executions use, as a warning where releases come from
+        another environment.
+        """
+        source = self.environment.promoted_from
+        if source is None:
+            return finding
+        return _as_optional(finding, f"a training needs it; releases come from {source}")
+
+    def _served(self) -> dict[str, int]:
+        """Return the number of instances that serve a release while the next one comes, by type."""
+        serving = self.environment.serving
+        if not serving or serving.serverless:
+            return {}
+        most = serving.autoscaling.max if serving.autoscaling else serving.instance_count
+        return {serving.instance_type: 2 * most}
+
+    def _training_use(self) -> str:
+        return "spot training job usage" if self.environment.training.spot else "training job usage"
+
+    def _instance_counts(self) -> dict[str, int]:
+        """Return the number of instances that one execution uses at a time, by quota name."""
+        environment, training = self.environment, self.environment.training
+        counts = {
+            f"{training.instance_type} for {self._training_use()}": training.instance_count,
+            f"{environment.evaluation.instance_type} for processing job usage": 1,
+        }
+        if endpoint := environment.endpoint:
+            counts[f"{endpoint.instance_type} for endpoint usage"] = endpoint.instance_count
+        return counts
+
+    def _images(self) -> Iterator[Finding]:
+        if image := self.needs.built:
+            yield from self._answers("image for training", lambda: iter([self._built_image(image)]))
+        for use, uri in self.needs.images.items():
+            yield from self._answers(
+                f"image for {use}",
+                lambda use=use, uri=uri: iter([self._image(use, uri)]),  # type: ignore[misc]
+            )
+
+    def _built_image(self, image: Image) -> Finding:
+        uri = image.uri()
+        if uri is None:
+            advice = f"run `shoal image build {self.environment.title}`"
+            return _failed(
+                "image for training", f"images/{image.recipe} as it is here was not built", advice
+            )
+        return self._image("training", uri)
+
+    def _image(self, use: str, uri: str) -> Finding:
+        host, _, rest = uri.partition("/")
+        parts = host.split(".")
+        if ".dkr.ecr." not in host:
+            return Finding(
+                f"image for {use}",
+                State.UNKNOWN,
+                f"{uri} is not in ECR",
+                "make sure that SageMaker can pull it",
+            )
+        repository, digest, tag = _split(rest)
+        image_id = {"imageDigest": digest} if digest else {"imageTag": tag}
+        client = self.target.client("ecr") if parts[3] == self.target.region else None
+        if client is None:
+            return _failed(
+                f"image for {use}",
+                f"{uri} is in another region",
+                f"use an image in {self.target.region}",
+            )
+        answer = client.batch_get_image(
+            registryId=parts[0], repositoryName=repository, imageIds=[image_id]
+        )
+        if answer["images"]:
+            return _ok(f"image for {use}", uri)
+        return _failed(
+            f"image for {use}", f"{uri} is not in its registry", "correct the version or image_uri"
+        )
+
+    def _file_system(self) -> Iterator[Finding]:
+        file_system = self.environment.file_system
+        problems = list(file_system_problems(file_system, self.environment.data))
+        for problem in problems:
+            value = "" if problem.value is NOTHING else f" = {problem.value}"
+            yield _failed("file system", f"{problem.key}{value}: {problem.message}", problem.advice)
+        if file_system is not None and not problems:
+            message = (
+                f"{file_system.deployment_type} with {file_system.storage_capacity_gib} GiB is a"
+                " combination that FSx for Lustre has"
+            )
+            yield _ok("file system", message)
+
+    def _boundary(self) -> Iterator[Finding]:
+        name = self.environment.permissions_boundary
+        if name is None:
+            return
+        arn, iam = (
+            f"arn:aws:iam::{self.environment.account}:policy/{name}",
+            self.target.client("iam"),
+        )
+        try:
+            iam.get_policy(PolicyArn=arn)
+            yield _ok("permissions boundary", arn)
+        except iam.exceptions.NoSuchEntityException:
+            yield _failed(
+                "permissions boundary",
+                f"there is no policy {arn}",
+                "create it, or correct permissions_boundary",
+            )
+
+    def _dataset(self) -> Iterator[Finding]:
+        names, data = Names(self.environment), self.environment.data
+        below = {name: f"{names.dataset_uri}/{name}/" for name in data.in_dataset}
+        elsewhere = {name: each.uri for name, each in data.channels.items() if each.uri}
+        empty = {name: uri for name, uri in (below | elsewhere).items() if not self._has_files(uri)}
+        if not empty:
+            yield _ok("dataset", ", ".join([names.dataset_uri, *elsewhere.values()]))
+            return
+        if empty == below:
+            empty = {"dataset": names.dataset_uri}
+        upload = f"deploy, then `shoal data upload {self.environment.title}`"
+        for name, uri in empty.items():
+            advice = f"copy it there, or correct data.channels.{name}.uri"
+            message = f"nothing is at {uri} yet"
+            yield Finding(
+                name if name == "dataset" else f"channel {name}",
+                State.WARNING,
+                message,
+                advice if name in elsewhere else upload,
+            )
+
+    def _has_files(self, uri: str) -> bool:
+        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+        s3 = self.target.client("s3")
+        try:
+            return bool(s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)["KeyCount"])
+        except s3.exceptions.NoSuchBucket:
+            return False
+
+    def _secrets(self) -> Iterator[Finding]:
+        for name in sorted(set(self.environment.training.secrets.values())):
+            yield from self._answers(
+                f"secret {name}",
+                lambda name=name: iter([self._secret(name)]),  # type: ignore[misc]
+            )
+
+    def _secret(self, name: str) -> Finding:
+        """Return whether the secret is there; its value is not asked for."""
+        client, question = self.target.client("secretsmanager"), f"secret {name}"
+        try:
+            deleted_at = client.describe_secret(SecretId=name).get("DeletedDate")
+        except client.exceptions.ResourceNotFoundException:
+            advice = f"aws secretsmanager create-secret --name {name} --secret-string file://FILE"
+            return _failed(question, "there is no such secret", advice)
+        if deleted_at:
+            advice = f"aws secretsmanager restore-secret --secret-id {name}"
+            return _failed(question, "it is about to be deleted", advice)
+        return _ok(question, "it is there; nobody looked into it")
+
+
+def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
+    question = f"quota: {name}"
+    if quota is None:
+        return Finding(
+            question,
+            State.UNKNOWN,
+            "Service Quotas has no quota of that name",
+            "look in its console",
+        )
+    if quota["Value"] >= needed:
+        return _ok(question, f"{quota['Value']:g}, and {needed} needed")
+    advice = (
+        "aws service-quotas request-service-quota-increase --service-code sagemaker --quota-code"
+        f" {quota['QuotaCode']}"
+    )
+    message = f"{quota['Value']:g}, and {needed} needed; an increase takes hours to days"
+    return _failed(question, message, f"{advice} --desired-value {needed}")
+
+
+def _as_optional(finding: Finding, who: str) -> Finding:
+    """Return the finding about what only some need, as a warning if it failed."""
+    if finding.state is not State.FAILED:
+        return finding
+    return replace(finding, state=State.WARNING, message=f"{finding.message} (only {who})")
+
+
+def _split(image: str) -> tuple[str, str, str]:
+    """Return repository, digest and tag of `repository@sha256:...` or `repository:tag`."""
+    if "@" in image:
+        repository, _, digest = image.partition("@")
+        return repository.partition(":")[0], digest, ""
+    repository, _, tag = image.partition(":")
+    return repository, "", tag or "latest"

@@ -1,0 +1,131 @@
+"""Follow an execution to its end: poll its status, tail its logs, and report both as events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shoal.aws.events import ExecutionChanged, Planned, Report, StepLogged, Trained
+from shoal.aws.execution import Execution, Pipeline, Step
+from shoal.aws.logs import LogTail, location_of
+from shoal.aws.metrics import parse, progress_metrics
+from shoal.errors import ExecutionError
+from shoal.settings.parsing.errors import one_line
+from shoal.settings.sections.gates import Metric
+from shoal.verbs.last_lines import LastLines
+
+_TAILED = ("TrainingJob", "ProcessingJob", "TransformJob")
+
+
+@dataclass
+class Follower:
+    """One execution being followed; `log_folder` gets one file per step that printed something."""
+
+    pipeline: Pipeline
+    arn: str
+    report: Report
+    poll_s: float
+    log_folder: Path | None = None
+    logs_command: str = ""
+    """The command that prints a step's log when execution and step are appended.
+
+    Named in messages where there is no folder.
+    """
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    """What the script's log lines carry."""
+    _tails: dict[str, LogTail] = field(default_factory=dict)
+    _last: dict[str, LastLines] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._logs: Any = self.pipeline.target.client("logs")
+        self._progress = progress_metrics(self.metrics)
+
+    def follow(self) -> Execution:
+        """Return the execution once it has ended, however it ended."""
+        previous: tuple[object, ...] = ()
+        for execution in self._polls():
+            current = (execution.status, *((step.name, step.status) for step in execution.steps))
+            if current != previous:
+                self.report(ExecutionChanged(execution))
+                previous = current
+            self._read_logs(execution)
+        self._read_logs(execution, last_time=True)
+        return execution
+
+    def raise_unless_succeeded(self, execution: Execution) -> None:
+        """Raise ExecutionError with the failing step, its reason, its last lines and where the rest
+        is.
+        """
+        if execution.status == "Succeeded":
+            return
+        step, ended = execution.failed_step, f"execution {execution.id} ended as {execution.status}"
+        reason = one_line((step or execution).failure_reason) or "no reason was given"
+        if step is None:
+            raise ExecutionError(f"{ended}: {reason}")
+        message = f"step {step.name} failed, {ended}: {reason}"
+        last = self._last.get(step.name)
+        raise ExecutionError(message, step.name, last.lines if last else (), self._where(step))
+
+    def _polls(self) -> Iterator[Execution]:
+        while True:
+            execution = self.pipeline.look(self.arn)
+            yield execution
+            if execution.has_ended:
+                return
+            time.sleep(self.poll_s)
+
+    def _read_logs(self, execution: Execution, last_time: bool = False) -> None:
+        """Tail the running jobs, and once more those that have ended.
+
+        At the end everything is read again, for lines that came late.
+        """
+        for step in execution.steps:
+            tailed = step.name not in self._ended and any(step.resource(kind) for kind in _TAILED)
+            if tailed or last_time:
+                self._read_log(step)
+            if step.has_ended:
+                self._ended.add(step.name)
+
+    def _read_log(self, step: Step) -> None:
+        location = location_of(self.pipeline.target, step)
+        tail = self._tails.get(step.name)
+        if location and (tail is None or tail.location.stream_prefix != location.stream_prefix):
+            # the first job of the step, or another attempt's
+            tail = self._tails[step.name] = LogTail(self._logs, location)
+            self._last.pop(step.name, None)
+        for line in tail.new_lines() if tail else ():
+            self._keep(step.name, line)
+            self.report(StepLogged(step.name, line))
+            if metrics := parse(line, self._progress):
+                self.report(Trained(step.name, metrics))
+
+    def _keep(self, step: str, line: str) -> None:
+        self._last.setdefault(step, LastLines()).add(line)
+        if self.log_folder:
+            self.log_folder.mkdir(parents=True, exist_ok=True)
+            with (self.log_folder / f"{step}.log").open("a", encoding="utf-8") as log:
+                log.write(line + "\n")
+
+    def _where(self, step: Step) -> str | None:
+        if self.log_folder and step.name in self._last:
+            return str(self.log_folder / f"{step.name}.log")
+        tail = self._tails.get(step.name)
+        if tail and self.logs_command:
+            return (
+                f"`{self.logs_command} {self.arn.rpartition('/')[2]} {step.name}` ({tail.location})"
+            )
+        return str(tail.location) if tail else None
+
+
+def plan_of(pipeline: Pipeline, parameters: dict[str, str]) -> Planned:
+    """Return the steps and epochs that an execution with these parameters will have."""
+    declared = {
+        entry["Name"]: entry.get("DefaultValue")
+        for entry in pipeline.definition().get("Parameters", [])
+    }
+    epochs = str(parameters.get("Epochs", declared.get("Epochs", "")))
+    return Planned(pipeline.planned_steps(), int(epochs) if epochs.isdigit() else None)

@@ -1,0 +1,76 @@
+"""A new workload: the files of packages/shoal/src/shoal/template with its name put in, in a
+repository that has none of them yet.
+
+A template is a folder: `common`, a framework, a task, or a framework with a task. What lies in its
+folder `source` goes into the workload's folder of the framework, `environment.yaml` to
+`environments/`, everything else into the workload's folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from shoal.errors import UsageError
+from shoal.settings.loading.loader import environment_file
+from shoal.settings.loading.workload import FOLDER
+from shoal.settings.parsing.errors import shorten
+
+TEMPLATES = Path(__file__).resolve().parents[1] / "template"
+TASKS = ("regression", "classification")
+_FRAMEWORK = "pytorch"
+MAX_NAME_CHARACTERS = 20
+"""The environment of that name has buckets, whose names have at most 63 characters."""
+_NAME = re.compile("[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_NAME_THERE, _FRAMEWORK_THERE = "my-model", "my-framework"
+"""What the templates say instead of the workload's name and framework."""
+
+
+def write_workload(root: Path, name: str, task: str) -> tuple[str, str]:
+    """Write the workload `name`, and an environment of that name in which it runs.
+
+    Returns the folder and the environment's file. Raises UsageError; then nothing was written.
+    """
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS:
+        raise UsageError(
+            f"{shorten(name)} is no name for a workload: give lower case letters, digits and single"
+            f" hyphens, a letter first, at most {MAX_NAME_CHARACTERS} characters, as in my-model"
+        )
+    folder, environment = f"{FOLDER}/{name}", environment_file(name)
+    for path in (folder, environment):
+        if os.path.lexists(root / path):
+            raise UsageError(f"{path} is there already; give another name, or remove it")
+    files = {path: _filled(file, name) for path, file in _files(task)}
+    try:
+        (root / FOLDER).mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=root / FOLDER) as staged:
+            for path, content in files.items():
+                (Path(staged) / path).parent.mkdir(parents=True, exist_ok=True)
+                (Path(staged) / path).write_text(content, encoding="utf-8")
+            # last, because they are seen: the environment's file, and the whole folder at once
+            (root / environment).parent.mkdir(exist_ok=True)
+            (Path(staged) / "environment.yaml").rename(root / environment)
+            (Path(staged) / "workload").rename(root / folder)
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error
+    return folder, environment
+
+
+def _files(task: str) -> Iterator[tuple[str, Path]]:
+    """Yield where each file goes, and the template."""
+    for layer in ("common", _FRAMEWORK, task, f"{_FRAMEWORK}-{task}"):
+        for file in sorted((TEMPLATES / layer).rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                path = file.relative_to(TEMPLATES / layer).as_posix()
+                if path == "environment.yaml":
+                    yield path, file
+                else:
+                    yield f"workload/{path.replace('source/', f'{_FRAMEWORK}/')}", file
+
+
+def _filled(file: Path, name: str) -> str:
+    text = file.read_text(encoding="utf-8")
+    return text.replace(_NAME_THERE, name).replace(_FRAMEWORK_THERE, _FRAMEWORK)

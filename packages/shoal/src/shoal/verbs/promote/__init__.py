@@ -1,0 +1,1 @@
+"""Pinning a model that passed in the file of the next environment."""

@@ -1,0 +1,235 @@
+"""The step from one environment to the next: which version, in whose registry, in which commit.
+
+Environments name the one that they take releases from (`promoted_from`), down to the one that
+trains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.aws import registry
+from shoal.aws.registry import Package
+from shoal.aws.target import Target
+from shoal.errors import NotFoundError, NothingToPromoteError, PromotionError, WrongAccountError
+from shoal.repository import Repository
+from shoal.settings.loading.loader import (
+    environment_file,
+    load_environment,
+    load_source,
+    workloads_of,
+)
+from shoal.settings.loading.release_file import pins_in, pins_of, text_of
+from shoal.settings.names import Names
+from shoal.settings.sections.release import Release
+from shoal.settings.settings import Environment
+from shoal.verbs.promote.release_status import ReleaseTargets
+from shoal.verbs.workspace import Session, Workspace
+
+
+@dataclass(frozen=True)
+class PromotionStep:
+    """The step from one environment to the next."""
+
+    root: Path
+    repository: Repository
+    source: Environment
+    destination: Environment
+    trainer: Environment
+    """The environment that trained the model, with the registry that has it."""
+
+    @classmethod
+    def of(
+        cls, workspace: Workspace, source: str, destination: str, workload: str | None = None
+    ) -> PromotionStep:
+        """Return the step of a workload between two environments; it need not be named where
+        `destination` has one only.
+
+        Raises PromotionError unless `destination` takes its releases from `source`.
+        Raises ConfigError if there is no such environment or workload.
+        """
+        workloads_of(source, workspace.root)
+        end = _destination(workspace.root, destination, workload)
+        if end.promoted_from is None:
+            message = (
+                f"environment {destination} takes no releases: {environment_file(destination)} has"
+                " no `promoted_from`"
+            )
+            raise PromotionError(f"{message}; nothing was promoted")
+        if end.promoted_from != source:
+            message = (
+                f"{destination} takes releases from {end.promoted_from}, not from {source}; no"
+                " environment may be skipped"
+            )
+            raise PromotionError(
+                f"{message}: promote to {end.promoted_from} first, then `--from"
+                f" {end.promoted_from} --to {destination}`"
+            )
+        if end.endpoint is None:
+            raise PromotionError(
+                f"{destination} only trains: `endpoint` is none, so it serves no release"
+            )
+        repository = Repository(workspace.root, workspace.environ)
+        begin = load_source(end, workspace.root) or end
+        if begin.workload != end.workload:
+            message = (
+                f"{begin.title} trains {begin.workload}, and {end.title} serves {end.workload}"
+            )
+            raise PromotionError(f"{message}; nothing was promoted")
+        return cls(workspace.root, repository, begin, end, _promotion_path(workspace, begin)[-1])
+
+    @property
+    def is_later(self) -> bool:
+        """Return whether the source itself takes releases from another environment."""
+        return self.source.promoted_from is not None
+
+    def package(self, session: Session, request: str | None) -> Package:
+        """Return the version to promote, as the registry has it now.
+
+        Raises PromotionError or NotFoundError.
+        """
+        if not self.is_later:
+            if request is None:
+                return registry.newest_approved(
+                    session.target, session.names.model_package_group, session.arguments
+                )
+            return registry.describe(session.target, package_arn(session, request))
+        pinned = self.source.release
+        if pinned is None:
+            raise NothingToPromoteError(
+                f"{self.source.title} pins no release that could be promoted; promote to"
+                f" {self.source.title} first"
+            )
+        if request is not None and package_arn(session, request) != pinned.model_package_arn:
+            message = (
+                f"{self.source.title} pins {pinned.model_package_arn}, not"
+                f" {package_arn(session, request)}; no environment may be skipped"
+            )
+            raise PromotionError(f"{message}: promote that to {self.source.title} first")
+        return registry.describe(session.target, pinned.model_package_arn)
+
+    def is_pinned(self, package: Package) -> bool:
+        """Return whether the destination's file pins `package` already."""
+        pinned = self.destination.release
+        return pinned is not None and pinned.model_package_arn == package.arn
+
+    def branch(self, pinned: Release) -> str:
+        """Return the name of the branch that pins the release."""
+        version = pinned.model_package_arn.partition("model-package/")[2].replace("/", "-")
+        return f"promote/{self.destination.name}/{version}"
+
+    def commit(self, pinned: Release, message: str) -> str:
+        """Return the commit that pins the release, made now or by an earlier call.
+
+        A merged commit is replaced: the file pins something else now, so it was reverted, and git
+        would not merge the old commit again. So is one that was made when another workload pinned
+        something else: the file is written whole. Raises PromotionError if the branch pins
+        something else.
+        """
+        branch, workload = self.branch(pinned), self.destination.workload
+        file = pins_of(environment_file(self.destination.name))
+        before = self._pins("HEAD", file)
+        after = before | {workload: pinned.model_dump(mode="json")}
+        commit = self.repository.commit_of(branch)
+        if commit is None or self.repository.has_merged(branch):
+            return self.repository.commit(branch, file, text_of(after), message)
+        if self._pins(commit, file).get(workload) != after[workload]:
+            raise PromotionError(
+                f"branch {branch} is there and pins something else; delete it (git branch -D"
+                f" {branch}), or merge it"
+            )
+        proposed_on = self._pins(f"{commit}^", file)
+        if proposed_on == before:
+            return commit
+        if proposed_on.get(workload) == before.get(workload):
+            return self.repository.commit(branch, file, text_of(after), message)
+        what = (
+            f"branch {branch} was made when {self.destination.title} pinned something else, and git"
+            " merges it no more"
+        )
+        raise PromotionError(
+            f"{what}; delete it (git branch -D {branch}), also where it was pushed, and promote"
+            " again"
+        )
+
+    def _pins(self, commit: str, file: str) -> dict[str, Any]:
+        """Return what a commit's file pins, by workload: nothing where it has no such file."""
+        return pins_in(self.repository.text(commit, file) or "")
+
+
+def _destination(root: Path, name: str, workload: str | None) -> Environment:
+    """Return the environment as the workload has it; raise PromotionError where it has several and
+    none is named.
+    """
+    workloads = workloads_of(name, root)
+    if workload is None and len(workloads) > 1:
+        raise PromotionError(
+            f"{name} has several workloads ({', '.join(workloads)}); nothing was promoted; name one"
+            f" with `--workload {workloads[0]}`"
+        )
+    return load_environment(name, root, workload=workload)
+
+
+def release_targets(workspace: Workspace, environment: Environment, local: bool) -> ReleaseTargets:
+    """Return where to ask for what an environment pins, and for what it serves."""
+    trainer = _promotion_path(workspace, environment)[-1]
+    names, release = Names(environment), environment.release
+    return ReleaseTargets(
+        registry=lambda: _registry_target(workspace, trainer, environment, local),
+        serving=lambda: workspace.reach(environment, local),
+        pipeline_arn=Names(trainer).pipeline_arn,
+        environment=environment.title,
+        serving_stack=names.stack("serving"),
+        archive_url=names.sealed_url(release.model_data_sha256) if release else "",
+        serves=environment.serves,
+    )
+
+
+def package_arn(session: Session, package: str) -> str:
+    """Return the ARN of a version of the session's registry, from its ARN or its number.
+
+    Raises NotFoundError for a version of another registry.
+    """
+    group = _group(session.environment)
+    if package.isdigit():
+        return f"{group}/{package}"
+    if package.rpartition("/")[0] != group or not package.rpartition("/")[2].isdigit():
+        message = f"{package} is no version in the registry of {session.title}"
+        raise NotFoundError(f"{message}; give its number, or its ARN: {group}/NUMBER")
+    return package
+
+
+def _promotion_path(workspace: Workspace, environment: Environment) -> list[Environment]:
+    """Return the environment and those that it takes releases from, down to the one that trains.
+
+    Raises PromotionError for a circle.
+    """
+    path = [environment]
+    while (source := load_source(environment, workspace.root)) is not None:
+        environment = source
+        names = [each.name for each in path]
+        if environment.name in names:
+            raise PromotionError(
+                f"`promoted_from` goes in a circle: {' <- '.join([*names, environment.name])}; one"
+                " must have none"
+            )
+        path.append(environment)
+    return path
+
+
+def _registry_target(
+    workspace: Workspace, trainer: Environment, environment: Environment, local: bool
+) -> Target:
+    """Return the registry's account, or the environment's own if its policies let it read there."""
+    try:
+        return workspace.reach(trainer, local)
+    except WrongAccountError:
+        return workspace.reach(environment, local).in_region(trainer.region)
+
+
+def _group(environment: Environment) -> str:
+    """Return the ARN of the versions of the environment's registry, without their numbers."""
+    names = Names(environment)
+    return names.arn("sagemaker", f"model-package/{names.model_package_group}")

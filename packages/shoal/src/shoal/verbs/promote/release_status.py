@@ -1,0 +1,339 @@
+"""Compare what an environment pins with what exists: one answer per question.
+
+A person may edit what `shoal promote` wrote, so each key of the release is compared with the
+registry. The policies that let another account serve a version give it neither the report nor the
+execution, and read-only roles may not decrypt. A key that cannot be read is named, and is no
+disagreement.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError
+
+from shoal.aws.deployed_stack import status_of_stack
+from shoal.aws.registry import APPROVED, UNNAMED, Package, describe
+from shoal.aws.serving import LiveEndpoint, failure_note, live_endpoint
+from shoal.aws.target import Target
+from shoal.errors import AWS_ERRORS, ShoalError, error_code, refusal
+from shoal.launch import tables
+from shoal.page.readings.evaluation import MAX_BYTES, Evaluation
+from shoal.settings.sections.release import Release
+from shoal.verbs.promote.promotion import definition_sha256
+
+_IN_SERVICE = "InService"
+_NO_OBJECT = "404"
+_ACCESS_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "403"})
+_GONE = frozenset(
+    {
+        "NoSuchKey",
+        "NoSuchBucket",
+        "404",
+        "ResourceNotFound",
+        "ResourceNotFoundException",
+        "ValidationException",
+    }
+)
+_QUESTIONS = 5
+"""For each instance."""
+Ask = Callable[[str], Mapping[str, Any]]
+"""Takes an endpoint's name, and returns what its container says about its model (`model` of an
+answer).
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`agrees` is None where nothing could be asked: that is neither agreement nor disagreement."""
+
+    question: str
+    message: str
+    agrees: bool | None = True
+
+
+@dataclass(frozen=True)
+class ReleaseTargets:
+    """Where to ask. Opening a target may fail, for want of credentials."""
+
+    registry: Callable[[], Target]
+    """The account whose registry has the release: where it was trained."""
+    serving: Callable[[], Target]
+    """The environment's own account."""
+    environment: str
+    """The environment's name, for advice."""
+    serving_stack: str
+    """Name of the stack that owns the endpoint."""
+    pipeline_arn: str
+    """The pipeline whose executions trained the versions of the registry."""
+    archive_url: str
+    """Where the environment keeps its own copy of the pinned archive."""
+    serves: bool
+    """Whether the environment's settings ask for that stack."""
+
+
+def compare(
+    release: Release | None, targets: ReleaseTargets, endpoint: str, ask: Ask | None = None
+) -> Iterator[Answer]:
+    """Compare registry, archive and image with the pins, and what `endpoint` serves; with `ask`
+    its containers say what they have loaded.
+
+    Changes nothing.
+    """
+    if release is not None:
+        yield _answer(
+            "registry", lambda: _registry(targets.registry(), release, targets.pipeline_arn)
+        )
+        yield _answer("model data", lambda: _model_data(targets.serving(), release, targets))
+        yield _answer("image", lambda: _image(targets.serving(), release))
+    yield _answer("live", lambda: _serving(targets.serving(), release, endpoint, targets))
+    if ask and release and targets.serves and tables.runs_inference_script(release.image_uri):
+        yield _answer("content", lambda: _content(targets.serving(), release, endpoint, ask))
+
+
+def _answer(question: str, look_up: Callable[[], tuple[str, bool]]) -> Answer:
+    try:
+        return Answer(question, *look_up())
+    except AWS_ERRORS as error:
+        return Answer(question, f"not known: {refusal(error)}", None)
+    except ShoalError as error:
+        return Answer(question, f"not known: {error}", None)
+
+
+def _registry(target: Target, release: Release, pipeline_arn: str) -> tuple[str, bool]:
+    """Return whether the version is approved and equals the block in the file."""
+    package = describe(target, release.model_package_arn)
+    facts = _facts(target, package, release, pipeline_arn)
+    return (
+        f"{package.approval}, by {package.changed_by}{facts}",
+        package.approval == APPROVED and not facts.differences,
+    )
+
+
+def _model_data(target: Target, release: Release, targets: ReleaseTargets) -> tuple[str, bool]:
+    """Return whether the environment's own copy has the pinned hash, as S3 computed it.
+
+    A deployment makes it, so it is missing only if the serving stack exists. Roles that only look
+    may not decrypt, and then S3 does not tell the hash (API reference, HeadObject, ChecksumMode).
+    """
+    url = targets.archive_url
+    location, s3 = urlsplit(url), target.client("s3")
+    request = {"Bucket": location.netloc, "Key": location.path.lstrip("/")}
+    try:
+        size = s3.head_object(**request)["ContentLength"]
+    except ClientError as error:
+        if error_code(error) != _NO_OBJECT:
+            raise
+        if status_of_stack(target, targets.serving_stack):
+            return f"{url} is not there", False
+        return f"a deployment will bring it to {url}", True
+    try:
+        head = s3.head_object(**request, ChecksumMode="ENABLED")
+    except ClientError as error:
+        return f"{url} is there; its sha256 not compared: {refusal(error)}", True
+    checksum = head.get("ChecksumSHA256", "")
+    # What was copied in parts has the composite of its parts, `<base64>-<parts>`.
+    in_parts = "-" in checksum
+    actual = checksum if in_parts else base64.b64decode(checksum).hex()
+    pinned = release.model_data_composite_sha256 if in_parts else release.model_data_sha256
+    kind = "composite sha256" if in_parts else "sha256"
+    if actual != pinned:
+        return f"the {kind} of {url} is {actual}, pinned is {pinned}", False
+    return f"the own copy has the pinned {kind}, {size} bytes", True
+
+
+def _image(target: Target, release: Release) -> tuple[str, bool]:
+    host, _, path = release.image_uri.partition("/")
+    registry, region = host.split(".")[0], host.split(".")[3]
+    ecr = target.in_region(region).client("ecr")
+    repository, _, tag = path.partition(":")
+    by_tag = [{"imageTag": tag}] if tag else []
+    request = {
+        "registryId": registry,
+        "repositoryName": repository,
+        "imageIds": [*by_tag, {"imageDigest": release.image_digest}],
+    }
+    try:
+        digests = {
+            str(each["imageId"]["imageDigest"]) for each in ecr.batch_get_image(**request)["images"]
+        }
+    except ecr.exceptions.RepositoryNotFoundException:
+        digests = set()
+    if release.image_digest not in digests:
+        return f"ECR has no {release.image_uri}@{release.image_digest}", False
+    other_digests = ", ".join(sorted(digests - {release.image_digest}))
+    return "the pinned digest is there" + (
+        f"; the tag {tag} was moved to {other_digests}, so a deployment may be rolled back"
+        if other_digests
+        else ""
+    ), True
+
+
+def _serving(
+    target: Target, release: Release | None, endpoint: str, targets: ReleaseTargets
+) -> tuple[str, bool]:
+    """Return what the endpoint serves, and whether that is as pinned.
+
+    A missing endpoint is a disagreement only if its stack exists.
+    """
+    served = live_endpoint(target, endpoint)
+    if served is None:
+        status = status_of_stack(target, targets.serving_stack)
+        return (
+            f"no endpoint {endpoint}"
+            + (f", and its stack {targets.serving_stack} is {status}" if status else ""),
+            status is None,
+        )
+    remark = _remark(served, release, targets)
+    as_pinned = (
+        served.status == _IN_SERVICE
+        and served.archives == ((targets.archive_url,) if release else ())
+        and not remark
+    )
+    failure = failure_note(served.failure, as_pinned=as_pinned)
+    return "; ".join(filter(None, (str(served), remark, failure))), as_pinned
+
+
+def _content(target: Target, release: Release, endpoint: str, ask: Ask) -> tuple[str, bool]:
+    """Return the content that the endpoint's containers report, and whether all of it is pinned.
+
+    SageMaker does not say which instance answers, so this is a sample: several questions for each
+    instance, of which a container may still get none.
+    """
+    served = live_endpoint(target, endpoint)
+    if served is None:
+        return f"there is no endpoint {endpoint} to ask", True
+    questions = _QUESTIONS * max(1, served.instances or 1)
+    loaded = sorted({str(ask(endpoint).get("content_sha256")) for _ in range(questions)})
+    says = f"{questions} answers say content {', '.join(loaded)}"
+    if loaded == [release.content_sha256]:
+        return says, True
+    return f"{says}; pinned is {release.content_sha256}", False
+
+
+def _remark(served: LiveEndpoint, release: Release | None, targets: ReleaseTargets) -> str:
+    """Return a remark if nothing should be served, or if the running image is not the pinned one.
+
+    Empty if SageMaker tells no digest.
+    """
+    if release is None or not targets.serves:
+        reason = "nothing is pinned" if release is None else "the file has no section `serving`"
+        return f"{reason}: `shoal destroy {targets.environment} --serving` deletes it"
+    if served.image_digests in {(), (release.image_digest,)}:
+        return ""
+    return (
+        f"the image that runs is {', '.join(served.image_digests)}, pinned is"
+        f" {release.image_digest}"
+    )
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """`differences`: one phrase for each key that differs from the pinned value. `unread`: one for
+    each key that could not be compared, with the reason.
+    """
+
+    differences: tuple[str, ...]
+    unread: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "".join(f"; {each}" for each in (*self.differences, *self.unread))
+
+
+class _UnreadError(Exception):
+    """A key could not be compared."""
+
+
+def _facts(target: Target, package: Package, release: Release, pipeline_arn: str) -> _Facts:
+    """Compare every key of `release` with the registry, the execution and the report.
+
+    `pipeline_arn` is of the environment that trained the version. Raises ClientError where a
+    service fails otherwise than by refusing.
+    """
+    values, unread = _registry_values(package), []
+    for key, read in (("definition_sha256", _definition_values), ("metrics", _evaluation_values)):
+        try:
+            values |= read(target, package, release, pipeline_arn)
+        except _UnreadError as error:
+            unread.append(f"{key} not compared: {error}")
+    pinned = release.model_dump()
+    differences = [
+        f"pinned is {key} {pinned[key]}, not {value}"
+        for key, value in values.items()
+        if pinned[key] != value
+    ]
+    return _Facts(tuple(differences), tuple(unread))
+
+
+def _registry_values(package: Package) -> dict[str, Any]:
+    """Return the values that the registry's entry has itself.
+
+    An approval without a name is not compared.
+    """
+    values = {
+        "model_package_version": package.version,
+        "model_data_url": package.model_data_url,
+        "image_uri": package.image_uri,
+        "environment": dict(package.environment),
+    }
+    if package.approval != APPROVED or package.changed_by == UNNAMED:
+        return values
+    return values | {
+        "approved_by": package.changed_by,
+        "approved_at": f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}",
+    }
+
+
+def _definition_values(
+    target: Target, package: Package, release: Release, pipeline_arn: str
+) -> dict[str, Any]:
+    """Return the hash of the definition that the execution ran."""
+    arn = f"{pipeline_arn}/execution/{package.metadata.get('execution_id')}"
+    client = target.client("sagemaker")
+    execution = _read(
+        target,
+        release,
+        arn,
+        lambda: client.describe_pipeline_definition_for_execution(PipelineExecutionArn=arn),
+    )
+    return {"definition_sha256": definition_sha256(str(execution["PipelineDefinition"]))}
+
+
+def _evaluation_values(
+    target: Target, package: Package, release: Release, _pipeline_arn: str
+) -> dict[str, Any]:
+    """Return what the evaluation's report says."""
+    if package.statistics_url is None:
+        raise _UnreadError("the registry names no report")
+    location, client = urlsplit(package.statistics_url), target.client("s3")
+    request = {"Bucket": location.netloc, "Key": location.path.lstrip("/")}
+    report = _read(target, release, package.statistics_url, lambda: client.get_object(**request))
+    try:
+        evaluation = Evaluation.of(report["Body"].read(MAX_BYTES))
+    except ValueError as error:
+        return {"metrics": f"of {package.statistics_url}, which {error}"}
+    return {
+        "metrics": dict(evaluation.metrics),
+        "model_data_sha256": evaluation.archive_sha256,
+        "model_data_composite_sha256": evaluation.archive_composite_sha256,
+        "content_sha256": evaluation.content_sha256,
+    }
+
+
+def _read(
+    target: Target, release: Release, what: str, read: Callable[[], Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    if target.account != release.account:
+        raise _UnreadError(f"only credentials of {release.account} may read {what}")
+    try:
+        return read()
+    except ClientError as error:
+        if error_code(error) in _ACCESS_DENIED:
+            raise _UnreadError(f"these credentials may not read {what}") from error
+        if error_code(error) in _GONE:
+            raise _UnreadError(f"{what} is gone") from error
+        raise

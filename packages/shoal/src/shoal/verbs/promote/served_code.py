@@ -1,0 +1,79 @@
+"""Compare the code in a model archive, which an endpoint would run, with the files of a commit."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO
+
+from shoal.aws.model_archive import ArchiveError, files_in, read
+from shoal.repository import hash_as
+from shoal.settings.loading.container_code import ENTRY_POINT
+
+_CODE = "code/"
+_IMPORTED = (".py", ".pyc", ".pth", ".so")
+"""What Python imports. TorchServe puts the whole folder of a model on its path (its `getEnvString`;
+read).
+"""
+
+
+@dataclass(frozen=True)
+class CommittedCode:
+    """The files of `folder`, a SageMaker source_dir, in `commit`: git's hash of each by its
+    path.
+    """
+
+    folder: str
+    commit: str
+    files: Mapping[str, str]
+
+    def difference(self, archive: IO[bytes]) -> str | None:
+        """Return the first file of a model.tar.gz that differs from the commit, and how; None if
+        all agree.
+
+        Only files under code/ are compared: there the serving containers look for code
+        (sagemaker-pytorch-inference-toolkit, README: "code/inference.py"). A file of source_dir
+        that the archive lacks is no difference, unless it is the entry point. Links and names that
+        lead outside are differences anywhere, because code could be reached through them, and so
+        are names that are code/ on some machines only, and Python's files elsewhere. What follows
+        the end of the archive or a damaged header is compared too.
+        """
+        seen: set[str] = set()
+        try:
+            return next(self._differences(archive, seen), None) or self._missing(seen)
+        except ArchiveError as error:
+            return f"the archive cannot be read ({error})"
+
+    def _differences(self, archive: IO[bytes], seen: set[str]) -> Iterator[str]:
+        for member, file in files_in(archive):
+            name = posixpath.normpath(member.name)
+            if not (member.isfile() or member.isdir()) or name.startswith(("/", "..")):
+                yield (
+                    f"{member.name} is a link, a device or a way out of the archive, behind which"
+                    " other code could lie"
+                )
+            elif member.isfile() and name.startswith(_CODE):
+                path = name.removeprefix(_CODE)
+                seen.add(path)
+                if difference := self._file_difference(path, file):
+                    yield f"{name} {difference}"
+            elif name.casefold().endswith(_IMPORTED):
+                yield f"{name} is code outside of {_CODE}, which a container may import"
+            elif "\\" in name or name.casefold().startswith(_CODE):
+                yield f"{name} is {_CODE} for some programs and not for others"
+
+    def _file_difference(self, path: str, file: IO[bytes] | None) -> str | None:
+        committed_hash = self.files.get(path)
+        if committed_hash is None:
+            return f"is not in the commit {self.commit}, which has no {self.folder}/{path}"
+        if file is None or hash_as(committed_hash, read(file)) != committed_hash:
+            return f"is not {self.folder}/{path} of the commit {self.commit}"
+        return None
+
+    def _missing(self, seen: set[str]) -> str | None:
+        if ENTRY_POINT in seen or ENTRY_POINT not in self.files:
+            return None
+        return (
+            f"{_CODE}{ENTRY_POINT} is missing, which the commit {self.commit} has in {self.folder}"
+        )

@@ -1,0 +1,180 @@
+"""Whatever is sent to an endpoint: images, or one ValueError that says what is wrong with the
+request; nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import io
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from local_kit.runtime import find_runtime
+from local_kit.values import ANYTHING, json_safe, spoilt
+
+ROOT = Path(__file__).resolve().parents[4]
+SCRIPT = Path(__file__).with_name("scripts") / "judge_requests.py"
+Judge = Callable[[bytes, str], str]
+IMAGE = [[0] * 28 for _ in range(28)]
+ODD: list[object] = [256, -1, 2**63, 10**400, True, None, "7", [], 1.0]
+PIXELS = st.one_of(st.integers(), st.floats(), st.sampled_from(ODD))
+
+
+def npy(
+    descr: str = "|u1", shape: str = "(1, 28, 28)", more: bytes = bytes(784), fortran: str = "False"
+) -> bytes:
+    """A file of NumPy's format with a header of any kind."""
+    header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY\x01\x00" + (len(header) + 1).to_bytes(2, "little") + header + b"\n" + more
+
+
+JSON_BODIES = st.one_of(
+    spoilt({"instances": [IMAGE]}, st.one_of(ANYTHING, PIXELS))
+    .map(json_safe)
+    .map(json.dumps)
+    .map(str.encode),
+    ANYTHING.map(json_safe).map(json.dumps).map(str.encode),
+    st.binary(max_size=60),
+    st.sampled_from(
+        [
+            b"",
+            b"[" * 100_000,
+            b'{"instances": ' + b"[" * 50_000,
+            b'{"instances": [[[1e999]]]}',
+            b'{"instances": NaN}',
+            b"\xff\xfe{}",
+        ]
+    ),
+)
+NPY_BODIES = st.one_of(
+    st.builds(
+        npy,
+        st.sampled_from(["|u1", "<f4", "<i8", "|O", "|S3", "<M8[s]", "|V8", "x", "<c16", ">u2"]),
+        st.sampled_from(
+            [
+                "(1, 28, 28)",
+                "(0, 28, 28)",
+                "(28, 28)",
+                "()",
+                "(-1, 28, 28)",
+                "(10**9, 28, 28)",
+                "(1, 28)",
+                "(99999999999, 28, 28)",
+                "[1]",
+                "'x'",
+            ]
+        ),
+        st.sampled_from([b"", bytes(784), bytes(783), bytes(785), bytes(784 * 8)]),
+        st.sampled_from(["False", "True", "0", "None"]),
+    ),
+    st.binary(max_size=80),
+    st.integers(0, 900).map(lambda cut: npy()[:cut]),
+)
+TYPES = st.sampled_from(
+    [
+        "application/json",
+        "application/x-npy",
+        "application/json; charset=latin-1",
+        "text/csv",
+        "",
+        "application/",
+        "\x00",
+        "x" * 300,
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def pytorch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """input_fn of the PyTorch model, in a process of its image's stand-in."""
+    runtime = find_runtime()
+    command = runtime.alone(SCRIPT, ROOT / "training_code" / "mnist" / "pytorch")
+    process = subprocess.Popen(
+        command, env=runtime.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    stdin, stdout = process.stdin, process.stdout
+    assert stdout.readline() == "ready\n"
+
+    def judge(body: bytes, content_type: str) -> str:
+        stdin.write(
+            json.dumps({"body": base64.b64encode(body).decode(), "content_type": content_type})
+            + "\n"
+        )
+        stdin.flush()
+        return str(json.loads(stdout.readline()))
+
+    yield judge
+    stdin.close()
+    process.wait(30)
+    stdout.close()
+
+
+HEADER = b"{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 28, 28), }\n"
+PROMISES_TERABYTES = b"\x93NUMPY\x01\x00" + len(HEADER).to_bytes(2, "little") + HEADER
+
+
+@pytest.fixture(scope="module")
+def tensorflow() -> Judge:
+    """input_handler of the TensorFlow model, which needs no more than Python."""
+    specification = importlib.util.spec_from_file_location(
+        "tensorflow_inference", ROOT / "training_code" / "mnist" / "tensorflow" / "inference.py"
+    )
+    assert specification is not None
+    assert specification.loader is not None
+    module: Any = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+
+    def judge(body: bytes, content_type: str) -> str:
+        context = SimpleNamespace(
+            request_content_type=content_type, accept_header="application/json"
+        )
+        try:
+            return (
+                "images"
+                f" {len(json.loads(module.input_handler(io.BytesIO(body), context))['instances'])}"
+            )
+        except ValueError as refused:
+            return f"ValueError: {' '.join(str(refused).split())}"
+
+    return judge
+
+
+def require_judged(outcome: str) -> None:
+    assert outcome.startswith(("images ", "ValueError: ")), outcome
+    assert len(outcome) < 2000, "a refusal does not repeat the request"
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
+@given(body=JSON_BODIES)
+def test_a_json_request_is_taken_or_refused(
+    request: pytest.FixtureRequest, framework: str, body: bytes
+) -> None:
+    require_judged(request.getfixturevalue(framework)(body, "application/json"))
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
+@example(body=PROMISES_TERABYTES)
+@given(body=NPY_BODIES)
+def test_an_npy_request_is_taken_or_refused(
+    request: pytest.FixtureRequest, framework: str, body: bytes
+) -> None:
+    require_judged(request.getfixturevalue(framework)(body, "application/x-npy"))
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
+@given(body=st.one_of(JSON_BODIES, NPY_BODIES), content_type=TYPES)
+def test_a_request_of_another_content_type_is_taken_or_refused(
+    request: pytest.FixtureRequest, framework: str, body: bytes, content_type: str
+) -> None:
+    require_judged(request.getfixturevalue(framework)(body, content_type))

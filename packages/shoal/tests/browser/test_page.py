@@ -1,0 +1,121 @@
+"""The page of a run in a real browser: what it shows, what it lets run, how it follows a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.page.page import page
+from tests.browser.pages import HOSTILE, SCREEN, failed_run, look
+from tests.repository import ROOT
+
+if TYPE_CHECKING:
+    pass
+
+POINTS = 100_000
+MOST_CHARACTERS = 300_000
+"""Of a page whose run has next to no data."""
+SHOWN = """({
+  title: document.title,
+  headings: [...document.querySelectorAll("h2")].map((each) => each.textContent),
+  text: document.querySelector("main").innerText,
+  bars: document.querySelectorAll("svg rect.Succeeded, svg rect.Failed").length,
+  canvases: document.querySelectorAll("canvas").length,
+  images: document.querySelectorAll("img").length,
+  overflow: document.documentElement.scrollWidth - window.innerWidth,
+  background: getComputedStyle(document.body).backgroundColor,
+  log: document.querySelector(".log:not(details .log)").textContent.split("\\n").length - 1,
+})"""
+SEARCH = """(() => {
+  const box = document.querySelector("input[type=search]");
+  box.value = "loss.* nan";
+  box.dispatchEvent(new Event("input"));
+  return [...document.querySelectorAll("section .log mark")].map((each) => each.textContent);
+})()"""
+
+
+def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    assert file.write_text(page(failed_run(), ROOT)) < MOST_CHARACTERS
+    asked = {"url": file.as_uri(), "width": 1280, "dark": False, "evaluate": SHOWN}
+    wide, narrow, searched = look(
+        asked, {**asked, "width": 360, "dark": True}, {**asked, "evaluate": SEARCH}
+    )
+    assert (wide["said"], narrow["said"], searched["said"]) == ([], [], [])
+    found = wide["found"]
+    assert found["title"] == "Failed: mine in dev"
+    assert found["headings"] == [  # and no empty panel
+        "Steps",
+        "Curves",
+        "Where a step's time goes",
+        "Machines and money",
+        "Logs",
+        "From commit to endpoint",
+        "Made and gone",
+        "Calls of AWS's API",
+        "Parameters",
+    ]
+    assert "left running\nnot known" in found["text"].lower()
+    assert found["text"].count(HOSTILE) == 4
+    assert "step Evaluate, host algo-2, rank 3" in found["text"]
+    assert (found["bars"], found["canvases"], found["images"], found["log"]) == (2, 1, 0, 2)
+    assert (found["overflow"], narrow["found"]["overflow"]) == (0, 0)
+    assert found["background"] != narrow["found"]["background"]
+    assert searched["found"] == ["loss is nan"]
+
+
+def test_a_duration_is_rounded_before_it_is_split(tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    file.write_text(page(failed_run(), ROOT))
+    asked = "[9.94, 59.7, 119.7, 3599.8].map(duration)"
+    (seen,) = look({**SCREEN, "url": file.as_uri(), "evaluate": asked})
+    assert seen["found"] == ["9.9 s", "1 min 0 s", "2 min 0 s", "1 h 0 min"]
+
+
+def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
+    record = failed_run()
+    (one,) = record["curves"]
+    ranks = [
+        {**one, "rank": rank, "points": [[float(x), x + rank, x] for x in range(9)]}
+        for rank in range(3)
+    ]
+    before = {**one, "points": [[0.0, 1.0, 0.0], [8.0, 2.0, 1.0]]}
+    other = {"label": "the run before", "id": "x", "status": "Succeeded", "image": "mine:1"}
+    others: list[dict[str, Any]] = [
+        {**other, "definition": "", "parameters": {}, "values": {}, "curves": [before]}
+    ]
+    file = tmp_path / "run.html"
+    file.write_text(page({**record, "curves": ranks, "others": others}, ROOT))
+    texts = "[...document.querySelectorAll('{}')].map((each) => each.textContent)"
+    legend = texts.format(".u-legend .u-label")
+    cells = texts.format(".curve details tr:last-child td")
+    asked = f"[{legend}, {cells}, {texts.format('tr')}]"
+    (seen,) = look({**SCREEN, "url": file.as_uri(), "evaluate": asked})
+    names, last, rows = seen["found"]
+    lanes = [f"algo-1 rank {rank}" for rank in range(3)]
+    assert names == ["step", *lanes, "mean of 3", "the run before"]
+    assert (last, seen["said"]) == (["8", "9", "8", "9", "10"], [])
+    assert [row for row in rows if row.startswith("imagemine:1")]  # there, and not here
+
+
+def test_ranks_without_a_common_step_are_drawn_without_a_mean(tmp_path: Path) -> None:
+    record = failed_run()
+    (one,) = record["curves"]
+    ranks = [{**one, "rank": rank, "points": [[float(rank), 1.0, 0.0]]} for rank in range(3)]
+    file = tmp_path / "run.html"
+    file.write_text(page({**record, "curves": ranks}, ROOT))
+    texts = "[...document.querySelectorAll('{}')].map((each) => each.textContent)"
+    asked = f"[{texts.format('.u-legend .u-label')}, {texts.format('.curve summary')}]"
+    (seen,) = look({**SCREEN, "url": file.as_uri(), "evaluate": asked})
+    lanes = [f"algo-1 rank {rank}" for rank in range(3)]
+    assert seen["found"] == [["step", *lanes], ["0 common points of 3 lanes"]]
+    assert seen["said"] == []
+
+
+def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    file.write_text(page(failed_run(POINTS), ROOT))
+    (opened,) = look({"url": file.as_uri(), "width": 1280, "dark": False, "evaluate": SHOWN})
+    print(f"opened in {opened['loaded']} ms")
+    assert (opened["said"], opened["found"]["canvases"]) == ([], 1)
+    assert f"{POINTS} points" in opened["found"]["text"]

@@ -1,0 +1,179 @@
+"""The real stacks of `dev`, of one workload or of two, with a training script of no weight,
+synthesised once; put into any emulator in a few seconds.
+
+What the `cdk` CLI does is done here directly, because that is a tenth of the time: assets to the
+bootstrap bucket, then one stack after the other. packages/shoal/tests/end_to_end deploys the same
+stacks with the CLI.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from shoal.constructs.node import use_installed_node
+from shoal.launch import launch_of
+from shoal.settings.loading.loader import load_workloads
+from shoal.settings.names import Names
+from shoal.settings.settings import Endpoint, Environment
+from tests.functions.make_digits import digits_file
+from tests.repository import ROOT, link_checkout
+
+SOURCE = "packages/shoal/tests/chaos/source"
+SECOND = "digits"
+"""The name of the second workload."""
+_LIMIT_S = 240.0
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file or a folder (to be zipped) of the cloud assembly, and where the templates expect
+    it.
+    """
+
+    path: Path
+    is_folder: bool
+    bucket: str
+    key: str
+
+    def content(self) -> bytes:
+        if not self.is_folder:
+            return self.path.read_bytes()
+        buffer = BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for file in sorted(self.path.rglob("*")):
+                if file.is_file():
+                    archive.write(file, file.relative_to(self.path).as_posix())
+        return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Templates in the order of their dependencies, and what they refer to."""
+
+    each: tuple[Names, ...]
+    """The names of each workload."""
+    stacks: tuple[tuple[str, dict[str, Any]], ...]
+    assets: tuple[Asset, ...]
+
+    @property
+    def names(self) -> Names:
+        """The names of the first workload."""
+        return self.each[0]
+
+    def put(self, client: Any) -> None:
+        """Deploy into the emulator that `client(service)` speaks to, and upload the data.
+
+        AssertionError when a stack does not come.
+        """
+        s3 = client("s3")
+        for bucket in sorted({asset.bucket for asset in self.assets}):
+            s3.create_bucket(Bucket=bucket)
+        for asset in self.assets:
+            s3.put_object(Bucket=asset.bucket, Key=asset.key, Body=asset.content())
+        client("ssm").put_parameter(
+            Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"
+        )
+        for name, template in self.stacks:
+            _create(client("cloudformation"), name, template)
+        for names in self.each:
+            bucket, _, prefix = names.dataset_uri.removeprefix("s3://").partition("/")
+            for channel in ("train", "test"):
+                key = f"{prefix}/{channel}/digits.json"
+                s3.put_object(Bucket=bucket, Key=key, Body=digits_file())
+
+
+def checkout_with_twins(folder: Path) -> Path:
+    """Make the empty `folder` a repository whose `dev` has the workload mnist twice, the second
+    time as digits; return it.
+    """
+    root = link_checkout(folder)
+    code = root / "training_code"
+    source = code.resolve() / "mnist"
+    code.unlink()
+    for name in ("mnist", SECOND):
+        shutil.copytree(source, code / name)
+    file = code / SECOND / "workload.yaml"
+    file.write_text(file.read_text().replace("name: mnist", f"name: {SECOND}"))
+    dev = root / "environments" / "dev.yaml"
+    one, several = "workload: mnist", f"workloads: {{mnist: {{}}, {SECOND}: {{}}}}"
+    dev.write_text(dev.read_text().replace(one, several))
+    return root
+
+
+def with_small_jobs(dev: Environment) -> Environment:
+    """Return `dev` with small jobs; everything that tears down is as it is."""
+    training = dev.training.model_copy(
+        update={"source_dir": SOURCE, "hyperparameters": {"fault": 0}}
+    )
+    endpoint = Endpoint(max_latency_ms=60_000, ttl_minutes=10)
+    evaluation = dev.evaluation.model_copy(
+        update={"max_runtime_s": 24 * 3600}
+    )  # the bystander's job waits longer than all cases take
+    return dev.model_copy(
+        update={"training": training, "evaluation": evaluation, "endpoint": endpoint}
+    )
+
+
+def synthesise(folder: Path, root: Path = ROOT) -> Deployment:
+    """The templates and assets of the repository's `dev`, in the empty `folder`."""
+    use_installed_node()
+    from shoal.constructs.app import Deployment as OfWorkload
+    from stacks.platform import EnvironmentStage
+    from tests.app import ShoalApp  # starts Node.js
+
+    every = [with_small_jobs(view) for view in load_workloads("dev", root, "none")]
+    context = json.loads((root / "cdk.json").read_text())["context"]
+    app = ShoalApp(outdir=str(folder), context=context, checked=False)
+    workloads = [OfWorkload(view, launch_of(view, root)) for view in every]
+    EnvironmentStage(app, workloads=workloads, root=root)
+    assembly = app.synth().get_nested_assembly("assembly-dev")
+    stacks = tuple((str(stack.stack_name), dict(stack.template)) for stack in assembly.stacks)
+    assets = {asset.key: asset for asset in _assets(Path(assembly.directory), every[0])}
+    return Deployment(tuple(map(Names, every)), stacks, tuple(assets.values()))
+
+
+def _assets(folder: Path, chosen: Environment) -> Iterator[Asset]:
+    for manifest in sorted(folder.glob("*.assets.json")):
+        for entry in json.loads(manifest.read_text())["files"].values():
+            path = folder / entry["source"]["path"]
+            if path.suffixes[-2:] == [".template", ".json"]:
+                continue
+            for destination in entry["destinations"].values():
+                bucket = (
+                    destination["bucketName"]
+                    .replace("${AWS::AccountId}", chosen.account)
+                    .replace("${AWS::Region}", chosen.region)
+                )
+                yield Asset(
+                    path, entry["source"]["packaging"] == "zip", bucket, destination["objectKey"]
+                )
+
+
+def _create(cloudformation: Any, name: str, template: dict[str, Any]) -> None:
+    document = {
+        key: value for key, value in template.items() if key != "Rules"
+    }  # they look for the bootstrap stack
+    cloudformation.create_stack(
+        StackName=name, TemplateBody=json.dumps(document), Capabilities=["CAPABILITY_NAMED_IAM"]
+    )
+    deadline = time.monotonic() + _LIMIT_S
+    while (
+        status := cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]
+    ).endswith("IN_PROGRESS"):
+        assert time.monotonic() < deadline, f"{name} is still {status}"
+        time.sleep(_POLL_S)
+    if status != "CREATE_COMPLETE":
+        events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
+        raise AssertionError(
+            f"{name}:"
+            f" {[e.get('ResourceStatusReason') for e in events if e['ResourceStatus'].endswith('FAILED')]}"  # noqa: E501
+        )

@@ -1,0 +1,371 @@
+"""Runs cases in a world, several at once, and judges each by the invariant: the documented status,
+nothing left, nobody else touched.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from shoal.page.record import record
+from shoal.settings.names import EXECUTION_TAG
+from tests.chaos.bystanders import Bystanders
+from tests.chaos.cases import JOBS, Case
+from tests.chaos.source.misbehaviour import FAULTS
+from tests.chaos.world import World
+
+TERMINAL = {"Succeeded", "Failed", "Stopped", "CompletedWithFailures"}
+END_LIMIT_S = 240.0
+CLEAN_LIMIT_S = 120.0
+"""How long a case may take to be clean on a busy machine; the time it took is in the report."""
+FAULT_LIMIT_S = 15.0
+"""How long after an execution's end a fault of the deleter may take to come."""
+_POLL_S = 0.3
+_NAMED = re.compile(r"-[a-z0-9]{12}(-|$)")
+"""A name that says which execution made it."""
+
+
+WORDS = {
+    "Train:killed": ["ExitCode -9"],
+    "Train:hangs": ["MaxRuntimeExceeded"],
+    "Evaluate:killed": ["exit code: 137"],
+    "Evaluate:hangs": ["MaxRuntimeInSeconds"],
+    "CreateEndpoint:fails": ["this step was told to fail"],
+    "CreateEndpoint:killed": ["exit code 137"],
+    "CreateEndpoint:hangs": ["No answer within 60 s"],
+    "SmokeTest:fails": ["SmokeTestError: 0 of 10 requests passed"],
+    "SmokeTest:model killed": ["ModelError"],
+    "Gate:fails": ["accuracy"],
+}
+"""What a page must say of a step's own script."""
+ENDS = {"kill": "SIGKILL", "freeze": "Sandbox.Timedout"}
+"""What it must say of a step's function that is killed or frozen."""
+
+
+@dataclass
+class Result:
+    """How a case came out. It survived when there is no problem."""
+
+    name: str
+    status: str = ""
+    seconds: float = 0.0
+    """From the start of the execution to its end."""
+    cleaned_s: float = 0.0
+    """From its end until nothing of it was left."""
+    problems: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    """What was left behind, as kind/name or process."""
+
+    @property
+    def survived(self) -> bool:
+        return not self.problems and not self.left
+
+
+def run(
+    world: World,
+    chosen: Sequence[Case],
+    at_once: int,
+    say: Callable[[Result], None],
+    at_last: Callable[[Bystanders], None] = lambda _bystanders: None,
+) -> list[Result]:
+    """Run cases in their order, `at_once` at a time; the global switches are turned when nothing
+    runs. `at_last` is done before the bystanders leave.
+    """
+    results: list[Result] = []
+    before = in_the_account(world.client("sagemaker"))
+    bystanders = Bystanders.settle(world)
+    for (rule, sweeper), group in groupby(
+        chosen, key=lambda case: (case.circumstance.rule, case.circumstance.sweeper)
+    ):
+        world.layers(rule=rule, sweeper=sweeper)
+        with ThreadPoolExecutor(at_once) as pool:
+            for result in pool.map(
+                lambda case: run_case(world, case, bystanders, CLEAN_LIMIT_S), list(group)
+            ):
+                results.append(result)
+                say(result)
+    world.layers(rule=True, sweeper=True)
+    at_last(bystanders)
+    last = [
+        Result("bystanders", problems=bystanders.leave()),
+        Result("the account afterwards", left=left_of_anybody(world, before)),
+    ]
+    return results + [result for result in last if not result.survived]
+
+
+def left_of_anybody(world: World, before: Mapping[str, str]) -> list[str]:
+    """What is there that was not there before the first case: a case that was clean may
+    have left something later.
+    """
+    return sorted(in_the_account(world.client("sagemaker")).keys() - before.keys())
+
+
+def run_case(
+    world: World, case: Case, bystanders: Bystanders | None, clean_limit_s: float
+) -> Result:
+    """One execution under its faults, from its start until nothing of it is left or `clean_limit_s`
+    is over.
+    """
+    result = Result(case.name)
+    try:
+        _Run(world, case, result, clean_limit_s).go()
+        result.problems += bystanders.disturbed() if bystanders else []
+    except Exception as error:  # noqa: BLE001 - a rig that fails is a case that failed
+        result.problems.append(f"{type(error).__name__}: {error}")
+    return result
+
+
+@dataclass
+class _Run:
+    world: World
+    case: Case
+    result: Result
+    clean_limit_s: float
+
+    def go(self) -> None:
+        self._label = f"{self.case.name}-{time.time_ns():x}"[:82]
+        for rule in self.case.rules:
+            self.world.fault(**rule, execution=self._label)
+        self._sagemaker = self.world.client("sagemaker")
+        begun = time.monotonic()
+        self._start()
+        self._disturb()
+        self.result.status = self._ended()
+        ended = time.monotonic()
+        self.result.seconds = ended - begun
+        self.result.left = self._left_in_the_end()
+        self.result.cleaned_s = time.monotonic() - ended
+        self.result.problems += self._judged()
+
+    def _start(self) -> None:
+        trouble = self.case.trouble
+        nameless = f"{self.world.names.pipeline}-x" if self.case.circumstance.nameless else None
+        definition = variant(
+            self.world.definition,
+            self.case.circumstance.step,
+            trouble.max_runtime_s,
+            trouble.startup_s,
+            nameless,
+        )
+        with self.world.redefined(definition):
+            self._arn = self._sagemaker.start_pipeline_execution(
+                PipelineName=self.world.names.pipeline,
+                PipelineExecutionDisplayName=self._label,
+                PipelineParameters=[{"Name": "Fault", "Value": str(FAULTS.index(trouble.script))}],
+            )["PipelineExecutionArn"]
+        self._id = self._arn.rpartition("/")[2]
+
+    def _disturb(self) -> None:
+        if self.case.trouble.stop_at and self._reached(self.case.trouble.stop_at):
+            time.sleep(random.Random(self.case.seed).uniform(0.1, 1.2))
+            self._sagemaker.stop_pipeline_execution(PipelineExecutionArn=self._arn)
+        if self.case.circumstance.early_event:
+            self._reached("SmokeTest")
+            detail = {"pipelineExecutionArn": self._arn, "currentPipelineExecutionStatus": "Failed"}
+            body = json.dumps({"source": "aws.sagemaker", "detail": detail})
+            self.world.client("sqs").send_message(QueueUrl=self.world.queue_url(), MessageBody=body)
+
+    def _reached(self, step: str) -> bool:
+        """Whether the step is executing now; False when the execution ended without."""
+        deadline = time.monotonic() + END_LIMIT_S
+        while time.monotonic() < deadline:
+            if any(
+                each["StepName"] == step and each["StepStatus"] == "Executing"
+                for each in self._steps()
+            ):
+                return True
+            if self._status() in TERMINAL:
+                return False
+            time.sleep(_POLL_S)
+        raise TimeoutError(f"{step} never began")
+
+    def _missing_faults(self) -> set[tuple[str, str]]:
+        """Faults of this case that have not happened: where nothing was to be cleaned, the deleter
+        may not have come yet.
+        """
+        expected = {(rule["seam"], rule["do"]) for rule in self.case.rules}
+        deadline = time.monotonic() + FAULT_LIMIT_S
+        while missing := expected - {
+            (each["seam"], each["do"]) for each in self.world.happened(self._label)
+        }:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_S)
+        return missing
+
+    def _status(self) -> str:
+        return str(
+            self._sagemaker.describe_pipeline_execution(PipelineExecutionArn=self._arn)[
+                "PipelineExecutionStatus"
+            ]
+        )
+
+    def _steps(self) -> list[dict[str, Any]]:
+        return list(
+            self._sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=self._arn)[
+                "PipelineExecutionSteps"
+            ]
+        )
+
+    def _ended(self) -> str:
+        deadline = time.monotonic() + END_LIMIT_S
+        while (status := self._status()) not in TERMINAL:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"execution {self._id} is still {status}")
+            time.sleep(_POLL_S)
+        return status
+
+    def _left_in_the_end(self) -> list[str]:
+        deadline = time.monotonic() + self.clean_limit_s
+        while (
+            left := [
+                *left_in_the_account(self._sagemaker, self._id),
+                *self.world.processes(self._id),
+            ]
+        ) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return left
+
+    def _judged(self) -> Iterator[str]:
+        if self.result.status != self.case.status:
+            told = {
+                each["StepName"]: each.get("FailureReason", each["StepStatus"])
+                for each in self._steps()
+            }
+            yield (
+                f"the execution ended {self.result.status}, documented is {self.case.status}:"
+                f" {told}"
+            )
+        few, many = self.case.trouble.packages
+        packages = self._packages()
+        if not few <= len(packages) <= many:
+            yield f"{len(packages)} packages registered, {few} to {many} expected"
+        if missing := self._missing_faults():
+            yield f"the fault never happened: {sorted(missing)}"
+        yield from self._misnamed()
+
+    def _misnamed(self) -> Iterator[str]:
+        """What the page of the run names wrongly; the jobs here have one host and no ranks."""
+        trouble, verdict = self.case.trouble, record(self.world.session.place, self._arn)["verdict"]
+        has_failed = self.result.status in ("Failed", "CompletedWithFailures")
+        step = "GateFailed" if trouble.step == "Gate" else trouble.step
+        expected = {"outcome": self.result.status, "step": step if has_failed else None}
+        for part, value in (expected | {"rank": None}).items():
+            if verdict[part] != value:
+                yield f"the page of the run names the {part} {verdict[part]}"
+        if not has_failed:
+            return
+        told = f"{verdict['reason']} {verdict['line']}"
+        failing = [rule for rule in trouble.rules if rule["do"] in ("refuse", "fail")]
+        words = [str(rule.get("message") or rule["code"]) for rule in failing]
+        words += WORDS.get(trouble.script, ())
+        if trouble.step in ("SmokeTest", "Teardown"):
+            words += [ENDS[rule["do"]] for rule in trouble.rules if rule["do"] in ENDS]
+            message = (verdict["line"] or "").partition(": ")[2]
+            if message not in verdict["reason"]:  # functions of all runs share a log
+                yield f"the page of the run quotes another run: {message!r}"
+        for word in words:
+            if word not in told:
+                yield f"the page of the run says {told!r}, without {word!r}"
+        if trouble.step in JOBS and trouble.script.endswith(":fails"):
+            said = (verdict["host"], verdict["line"])
+            if said != ("algo-1", "ValueError: this step was told to fail"):
+                yield f"the page of the run names {said}"
+
+    def _packages(self) -> list[str]:
+        group = self.world.names.model_package_group
+        pages = self._sagemaker.get_paginator("list_model_packages").paginate(
+            ModelPackageGroupName=group
+        )
+        arns = [
+            each["ModelPackageArn"] for page in pages for each in page["ModelPackageSummaryList"]
+        ]
+        found = [self._sagemaker.describe_model_package(ModelPackageName=arn) for arn in arns]
+        return [
+            each["ModelPackageArn"]
+            for each in found
+            if each["CustomerMetadataProperties"]["execution_id"] == self._id
+        ]
+
+
+def left_in_the_account(sagemaker: Any, execution_id: str) -> list[str]:
+    """Endpoints, configurations and models with the execution's id in their names or tags, as
+    kind/name.
+    """
+    return [
+        each
+        for each, arn in in_the_account(sagemaker).items()
+        if execution_id in each or _is_tagged(sagemaker, arn, execution_id)
+    ]
+
+
+def in_the_account(sagemaker: Any) -> dict[str, str]:
+    """Every endpoint, configuration and model that there is: kind/name -> ARN."""
+    kinds = (("Endpoint", "endpoint"), ("EndpointConfig", "endpoint-config"), ("Model", "model"))
+    found: dict[str, str] = {}
+    for shape, kind in kinds:
+        pages = sagemaker.get_paginator(f"list_{kind.replace('-', '_')}s").paginate()
+        found |= {
+            f"{kind}/{each[f'{shape}Name']}": each[f"{shape}Arn"]
+            for page in pages
+            for each in page[f"{shape}s"]
+        }
+    return found
+
+
+def _is_tagged(sagemaker: Any, arn: str, execution_id: str) -> bool:
+    if _NAMED.search(arn):
+        return False
+    try:
+        tags = sagemaker.list_tags(ResourceArn=arn)["Tags"]
+    except sagemaker.exceptions.ResourceNotFound:  # gone meanwhile
+        return False
+    return {"Key": EXECUTION_TAG, "Value": execution_id} in tags
+
+
+def variant(
+    definition: dict[str, Any],
+    step: str,
+    max_runtime_s: int | None = None,
+    startup_s: int | None = None,
+    config_name: str | None = None,
+) -> dict[str, Any]:
+    """The deployed definition with another Teardown step, pauses of a second between attempts, and
+    perhaps shorter limits.
+    """
+    changed = copy.deepcopy(definition)
+    for each in all_steps(changed["Steps"]):
+        for policy in each.get("RetryPolicies", []):
+            policy.update(IntervalSeconds=1, BackoffRate=1.0)
+        if max_runtime_s and "StoppingCondition" in each.get("Arguments", {}):
+            each["Arguments"]["StoppingCondition"]["MaxRuntimeInSeconds"] = max_runtime_s
+        for served in each.get("Arguments", {}).get("ProductionVariants", []) if startup_s else []:
+            served["ContainerStartupHealthCheckTimeoutInSeconds"] = startup_s
+        if config_name and each["Type"] == "EndpointConfig":
+            each["Arguments"]["EndpointConfigName"] = config_name
+        if each["Name"] == "Teardown":
+            each["DependsOn"] = (
+                [{"Step": "SmokeTest", "Trigger": "Any"}] if step == "any" else ["SmokeTest"]
+            )
+    if step == "none":
+        gate = next(each for each in changed["Steps"] if each["Name"] == "Gate")
+        gate["Arguments"]["IfSteps"] = [
+            each for each in gate["Arguments"]["IfSteps"] if each["Name"] != "Teardown"
+        ]
+    return changed
+
+
+def all_steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Every step, those in branches included."""
+    for each in steps:
+        yield each
+        for branch in ("IfSteps", "ElseSteps"):
+            yield from all_steps(each.get("Arguments", {}).get(branch, []))

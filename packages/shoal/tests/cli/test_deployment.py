@@ -1,0 +1,57 @@
+"""An interrupted `shoal deploy`: the CLI ends, CloudFormation does not, and the command says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from shoal.cli.commands.platform.deployment import reporting_unfinished_work
+from shoal.cli.interrupts import interrupted_once
+from shoal.errors import CommandError
+from shoal.verbs.workspace import Workspace
+from tests.cli.trained import Checkout
+from tests.verbs.slow_stack import slow
+
+
+def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(
+    released: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = Workspace(released.root, dict(os.environ)).open("staging", local=True)
+    cloudformation, stack = session.target.client("cloudformation"), session.names.stack("serving")
+    until = released.root / "until"
+    body = json.dumps({"Resources": {"One": slow(session.target, until)}})
+    capsys.readouterr()
+    cloudformation.create_stack(StackName=stack, TemplateBody=body)
+    with pytest.raises(KeyboardInterrupt), interrupted_once(), reporting_unfinished_work(session):
+        os.kill(os.getpid(), signal.SIGTERM)
+    lines = capsys.readouterr().err.splitlines()
+    until.touch()
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName=stack, WaiterConfig={"Delay": 1}
+    )
+    at_its_deadline = CommandError("cdk deploy", None, [], released.root)
+    with pytest.raises(CommandError), reporting_unfinished_work(session):
+        raise at_its_deadline
+    cloudformation.delete_stack(StackName=stack)
+    cloudformation.get_waiter("stack_delete_complete").wait(
+        StackName=stack, WaiterConfig={"Delay": 1}
+    )
+    again = (
+        "to go on here: `shoal deploy staging --local`, which waits for such stacks, and deploys"
+        " what is not deployed"
+    )
+    assert lines == [f"CloudFormation goes on: stack {stack} is CREATE_IN_PROGRESS", again]
+    assert capsys.readouterr().err.splitlines() == [again]
+
+
+def test_a_deployment_that_failed_by_itself_has_nothing_going_on(
+    released: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = Workspace(released.root, dict(os.environ)).open("staging", local=True)
+    failed = CommandError("cdk deploy", 1, [], released.root)
+    with pytest.raises(CommandError), reporting_unfinished_work(session):
+        raise failed
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,312 @@
+"""The command as a user meets it: messages and exit codes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shoal.aws.target import Target
+from shoal.cli.lazy import Deferred
+from shoal.cli.main import main
+from shoal.cli.main import shoal as group
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.loading.release_file import text_of
+from shoal.settings.settings import Target as TargetKind
+from shoal.verbs.workspace import Session, Workspace
+from tests.letters import ENVIRONMENT, add_letters
+from tests.repository import CHECKOUT, ROOT, link_checkout
+from tests.settings.releases import RELEASE
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a checkout with environment files of its own."""
+    return link_checkout(tmp_path)
+
+
+def shoal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "shoal.cli", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("export", "--mlflow URI"), ("sweep", "--leftovers"), ("strategies", "--strategies")],
+)
+def test_a_former_name_says_what_to_type(
+    name: str, instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, "dev"]) == 2
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert f"There is no command '{name}' any more; " in line
+    assert instead in line
+
+
+def test_check_accepts_the_environments_of_this_repository(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--root", str(ROOT), "check"]) == 0
+    assert len(re.findall(r"^environments/\w+.yaml: ok", capsys.readouterr().out, re.M)) == 3
+
+
+def test_check_ends_with_short_remarks_of_which_the_gravest_come_first(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dev = checkout / "environments" / "dev.yaml"
+    dev.write_text(f"{dev.read_text()}  environment: {{NCCL_DEBUG: INFO, FI_PROVIDER: tcp}}\n")
+    assert main(["--root", str(checkout), "check"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    marks = [re.sub(r".*: ok .*", "ok", line).partition(" (")[0] for line in lines]
+    assert sorted(set(marks), key=marks.index) == ["ok", "may fail", "warning", "notice"]
+    assert marks == sorted(marks, key=["ok", "may fail", "warning", "notice"].index)
+    remarks = [line.partition("): ")[2] for line in lines if ": ok (" not in line]
+    assert len(remarks) == len(set(remarks))
+    assert max(map(len, remarks)) <= 150
+
+
+def test_check_tells_mistakes_without_remarks_that_would_bury_them(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "environments" / "dev.yaml").write_text("name: dev\n")
+    assert main(["--root", str(checkout), "check"]) == 2
+    assert all(": ok (" in line for line in capsys.readouterr().out.splitlines())
+
+
+def test_check_refuses_smddp_where_it_cannot_run(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = checkout / "environments" / "dev.yaml"
+    file.write_text(file.read_text().replace("ml.p4d.24xlarge", "ml.p5.48xlarge"))
+    assert main(["--root", str(checkout), "check"]) == 2
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert len(errors) == 1
+    assert all(
+        text in errors[0] for text in ("environments/dev.yaml", "ml.p5.48xlarge", "ml.p4d.24xlarge")
+    )
+
+
+def test_check_refuses_a_release_of_a_strangers_registry_and_names_the_line(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = checkout / "environments" / "prod.release.yaml"
+    text = text_of({"mnist": RELEASE.model_dump(mode="json")})
+    file.write_text(text.replace("111122223333:model-package", "999988887777:model-package"))
+    assert main(["--root", str(checkout), "check"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    number = file.read_text()[: file.read_text().index("model_package_arn")].count("\n") + 1
+    assert line.startswith(f"environments/prod.release.yaml:{number}: release.model_package_arn = ")
+
+
+def test_check_says_what_runs_where_the_fallback_does(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = checkout / "environments" / "dev.yaml"
+    text = file.read_text().replace("ml.p4d.24xlarge", "ml.p5.48xlarge")
+    assert "strategy: smddp\n" in text
+    file.write_text(text.replace("strategy: smddp\n", "strategy: smddp\n  fallback: torchrun\n"))
+    assert main(["--root", str(checkout), "check"]) == 0
+    assert "dev.yaml: ok (torchrun on" in capsys.readouterr().out
+
+
+def test_an_environment_may_be_given_as_its_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plans = set()
+    for name in ("dev", "environments/dev.yaml"):
+        assert main(["--root", str(ROOT), "plan", name]) == 0
+        plans.add(capsys.readouterr().out)
+    assert len(plans) == 1
+
+
+def test_check_goes_on_after_a_wrong_file(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "environments" / "dev.yaml").write_text("name: dev\n")
+    assert main(["--root", str(checkout), "check"]) == 2
+    assert len(re.findall(r"^environments/\w+.yaml: ok", capsys.readouterr().out, re.M)) == 2
+
+
+def test_check_refuses_a_workload_that_there_is_not(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = checkout / "environments" / "dev.yaml"
+    file.write_text(file.read_text().replace("workload: mnist", "workload: mnst"))
+    assert main(["--root", str(checkout), "check"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(
+        r'environments/dev.yaml:\d+: workload = "mnst": there is no such workload', line
+    )
+
+
+def test_check_reads_workloads_too(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = checkout / "training_code"
+    code.unlink()
+    shutil.copytree(ROOT / "training_code", code)
+    file = code / "mnist" / "workload.yaml"
+    file.write_text(file.read_text().replace("must_pass: 9", "must_pass: 11"))
+    assert main(["--root", str(checkout), "check"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(r"workload.yaml:\d+: smoke_test.must_pass = 11: is more than", line)
+
+
+def test_check_tells_what_a_workload_without_an_endpoint_has(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_letters(checkout)
+    (checkout / "environments" / "lab.yaml").write_text(f"{ENVIRONMENT}data: {{dataset: ours}}\n")
+    assert main(["--root", str(checkout), "check"]) == 0
+    told = capsys.readouterr().out
+    assert "training_code/letters/workload.yaml: ok (no endpoint)\n" in told
+    assert "environments/lab.yaml: ok (none on 1 x ml.m5.large)\n" in told
+    assert "notice (lab): data.dataset" not in told  # its script writes it, whatever its name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["deploy", "nowhere"], "nowhere"),
+        (["run", "dev", "--local"], "start one with `shoal local up`"),
+        (["destroy", "dev", "--local"], "start one with `shoal local up`"),
+        (["frobnicate"], "No such command"),
+        (["invoke", "dev", "--local"], "start one with `shoal local up`"),
+        (
+            ["demo", "-p", "Foo=1"],
+            "parameter 'Foo': the pipeline declares no such parameter; it declares: ",
+        ),
+        (
+            ["demo", "-p", "MinAccuracy=inf"],
+            "parameter 'MinAccuracy': 'inf' is not allowed; it must be a finite number",
+        ),
+        (["demo", "-p", "Epochs=0"], "parameter 'Epochs': '0' is not a number above 0"),
+        (["demo", "prod"], "prod is protected"),
+        (["demo", "nowhere"], "nowhere"),
+        (["demo", "--parameter", "Epochs"], "write KEY=VALUE"),
+    ],
+)
+def test_a_mistake_of_the_user_is_one_message_and_exit_code_2(
+    arguments: list[str], message: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--root", str(checkout), *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert "Traceback" not in errors
+
+
+def test_without_credentials_aws_verbs_say_so(checkout: Path) -> None:
+    result = shoal("--root", str(checkout), "status", "dev")
+    assert result.returncode == 1
+    assert result.stderr.strip().splitlines() == [
+        "shoal: Unable to locate credentials; log in to AWS, or add --local to use the emulator"
+    ]
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+@pytest.mark.parametrize("verb", ["synth", "demo"])
+def test_a_disk_that_takes_no_files_is_one_line(
+    verb: str, number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def mkdir(self: Path, *_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    assert main(["--root", str(ROOT), verb, "dev"]) == 1
+    assert os.strerror(number) in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_version_is_the_commit_of_shoals_own_checkout(tmp_path: Path) -> None:
+    result = shoal("--root", str(tmp_path), "--version")
+    description = subprocess.run(
+        ["git", "describe", "--always", "--tags", "--dirty"],
+        cwd=CHECKOUT,
+        check=False,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    assert (result.returncode, result.stdout.startswith("shoal ")) == (0, True)
+    assert description in result.stdout
+
+
+def test_the_help_documents_the_exit_codes() -> None:
+    assert "130 interrupted" in " ".join(shoal("--help").stdout.split())
+
+
+@pytest.mark.parametrize("name", group.commands)
+def test_every_verb_has_help_that_begins_as_the_list_of_verbs_says(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deferred = group.commands[name]
+    assert isinstance(deferred, Deferred)
+    command = deferred.load()
+    assert (command.name, command.get_short_help_str(200)) == (
+        name,
+        deferred.get_short_help_str(200),
+    )
+    assert main([name, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: shoal {name}")
+
+
+def test_a_verb_that_is_gone_says_what_to_use_instead(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["drift", "dev"]) == 2
+    assert "no command 'drift' any more; use `shoal diff`" in capsys.readouterr().err
+
+
+def test_the_list_of_verbs_imports_none_of_them() -> None:
+    """Imports are what makes `shoal --help` wait: 118 modules when this test was written, Python's
+    own included.
+    """
+    program = (
+        "import sys; from shoal.cli.main import main; main(['--help']); print(*sys.modules,"
+        " file=sys.stderr)"
+    )
+    loaded = set(
+        subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+        ).stderr.split()
+    )
+    ours = {
+        "shoal",
+        "shoal.cli",
+        "shoal.cli.exit_codes",
+        "shoal.cli.interrupts",
+        "shoal.cli.lazy",
+        "shoal.cli.main",
+    }
+    theirs = {*sys.stdlib_module_names, "__main__", "_distutils_hack", "click"}
+    assert {name for name in loaded if name.partition(".")[0] not in theirs} == ours
+    assert len(loaded) < 118 * 5 // 4
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "target", "arguments"),
+    [
+        ("http://localhost:1", "aws", "dev --local"),
+        ("http://localhost:1", "local", "dev"),
+        (None, "aws", "dev"),
+    ],
+)
+def test_a_command_in_a_message_goes_where_the_verb_went(
+    endpoint: str | None, target: str, arguments: str
+) -> None:
+    environment = load_environment("dev", ROOT).model_copy(update={"target": TargetKind(target)})
+    session = Session(
+        Workspace(ROOT, {}), environment, Target(environment.account, environment.region, endpoint)
+    )
+    assert session.arguments == arguments

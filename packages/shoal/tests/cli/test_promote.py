@@ -1,0 +1,363 @@
+"""A release's way from the registry into the files of the next environments, and what stops it.
+
+Git and the registry are real.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from shoal.errors import PromotionError
+from shoal.repository import Repository
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.sections.release import Release
+from shoal.verbs.promote.promotion_path import PromotionStep
+from tests.cli.trained import IMAGE, Checkout, Package, Registry
+from tests.settings.releases import numbered
+from tests.verbs.conftest import ACCOUNT
+
+TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
+TO_PROD = ("promote", "--from", "staging", "--to", "prod")
+
+
+def promoted(checkout: Checkout, good: Package) -> str:
+    """Return the branch that pins it in staging."""
+    assert checkout.shoal(*TO_STAGING, "--package", good.version) == 0
+    return next(branch for branch in checkout.branches() if branch.startswith("promote/staging/"))
+
+
+def pinned(checkout: Checkout, environment: str = "staging") -> Release:
+    release = load_environment(environment, checkout.root).release
+    assert release is not None
+    return release
+
+
+def refusal(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2
+) -> str:
+    """Return the line with which a promotion is refused with this exit code, having changed
+    nothing.
+    """
+    before = (checkout.branches(), checkout.git("status", "--porcelain"))
+    capsys.readouterr()
+    assert checkout.shoal(*arguments) == code
+    assert (checkout.branches(), checkout.git("status", "--porcelain")) == before
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_a_promotion_is_one_commit_on_a_branch_of_its_own_that_changes_one_file(
+    released: Checkout, good: Package
+) -> None:
+    branch = promoted(released, good)
+    assert (
+        released.git("diff", "--name-only", "main", branch) == "environments/staging.release.yaml"
+    )
+    assert released.git("rev-list", "--count", f"main..{branch}") == "1"
+
+
+def test_the_users_branch_and_files_stay_as_they_are(released: Checkout, good: Package) -> None:
+    promoted(released, good)
+    assert released.git("branch", "--show-current") == "main"
+    assert released.git("status", "--porcelain") == ""
+    assert released.git("worktree", "list").count("\n") == 0
+
+
+def test_the_release_says_what_was_looked_at(released: Checkout, good: Package) -> None:
+    code_commit = released.git("rev-parse", "HEAD")
+    (released.root / "NOTES").write_text("a commit that changes no code\n")
+    released.commit("Note")
+    released.merge(promoted(released, good))
+    release = pinned(released)
+    assert (release.model_package_arn, release.code_commit, release.metrics["accuracy"]) == (
+        good.arn,
+        code_commit,
+        0.9918,
+    )
+    assert release.environment == {}
+    assert (release.approved_by, release.image_uri) == (f"arn:aws:iam::{ACCOUNT}:root", IMAGE)
+
+
+def test_the_model_data_is_pinned_by_the_hash_of_its_bytes_in_s3(
+    released: Checkout, good: Package, registry: Registry
+) -> None:
+    released.merge(promoted(released, good))
+    release = pinned(released)
+    key = release.model_data_url.removeprefix(f"s3://{registry.bucket}/")
+    answer = registry.s3.get_object(
+        Bucket=registry.bucket, Key=key, VersionId=release.model_data_version_id
+    )
+    assert hashlib.sha256(answer["Body"].read()).hexdigest() == release.model_data_sha256
+
+
+def test_what_staging_pins_goes_on_to_prod_unchanged(released: Checkout, good: Package) -> None:
+    released.merge(promoted(released, good))
+    assert released.shoal(*TO_PROD) == 0
+    released.merge(
+        next(branch for branch in released.branches() if branch.startswith("promote/prod/"))
+    )
+    assert pinned(released, "prod") == pinned(released, "staging")
+
+
+def test_git_revert_takes_a_release_back(released: Checkout, good: Package) -> None:
+    released.merge(promoted(released, good))
+    released.git("revert", "--no-edit", "HEAD")
+    assert load_environment("staging", released.root).release is None
+    assert not (released.root / "environments/staging.release.yaml").exists()
+
+
+def test_a_release_that_was_taken_back_can_be_promoted_again(
+    released: Checkout, good: Package
+) -> None:
+    branch = promoted(released, good)
+    released.git("push", "--quiet", "origin", branch)
+    released.git("merge", "--quiet", "--no-ff", "--no-edit", branch)
+    released.git("revert", "--no-edit", "--mainline", "1", "HEAD")
+    assert load_environment("staging", released.root).release is None
+    assert released.shoal(*TO_STAGING, "--package", good.version, "--push", "origin") == 0
+    released.git("merge", "--quiet", "--no-ff", "--no-edit", branch)
+    assert pinned(released).model_package_arn == good.arn
+
+
+def test_without_package_the_newest_approved_version_is_taken(
+    released: Checkout, registry: Registry
+) -> None:
+    newest = registry.approved()
+    registry.register()
+    assert released.shoal(*TO_STAGING) == 0
+    assert any(branch.endswith(f"-{newest.version}") for branch in released.branches())
+
+
+def test_with_push_the_remote_has_the_branch(released: Checkout, good: Package) -> None:
+    assert released.shoal(*TO_STAGING, "--package", good.arn, "--push", "origin") == 0
+    (branch,) = (name for name in released.branches() if name != "main")
+    assert released.git("ls-remote", "origin", branch).startswith(released.git("rev-parse", branch))
+
+
+def test_with_pr_the_output_is_the_text_of_the_pull_request(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert released.shoal(*TO_STAGING, "--package", good.version, "--pr") == 0
+    title, empty, *body = capsys.readouterr().out.splitlines()
+    assert (title, empty) == (
+        f"Promote shoal-mnist-dev version {good.version} from dev to staging",
+        "",
+    )
+    assert "| evaluation | accuracy 0.9918, images 10000 |" in body
+
+
+def test_asking_twice_makes_one_commit(released: Checkout, good: Package) -> None:
+    branch = promoted(released, good)
+    commit = released.git("rev-parse", branch)
+    assert (promoted(released, good), released.git("rev-parse", branch)) == (branch, commit)
+
+
+def test_a_release_that_is_pinned_already_makes_no_commit_and_says_so(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    branch = promoted(released, good)
+    released.merge(branch)
+    released.git("branch", "-D", branch)
+    capsys.readouterr()
+    assert released.shoal(*TO_STAGING, "--package", good.version) == 0
+    assert capsys.readouterr().out == f"staging pins {good.arn} already; no commit was made\n"
+    assert released.branches() == ["main"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ("--from", "dev", "--to", "prod"),
+            "prod takes releases from staging, not from dev; no environment may be skipped",
+        ),
+        (("--from", "staging", "--to", "dev"), "environment dev takes no releases"),
+        (("--from", "dev", "--to", "staging", "--package", "999"), "there is no model package"),
+        (
+            (
+                "--from",
+                "dev",
+                "--to",
+                "staging",
+                "--package",
+                "arn:aws:sagemaker:us-east-1:1:model-package/other/1",
+            ),
+            "is no version in the registry",
+        ),
+    ],
+)
+def test_a_way_that_does_not_exist_is_refused(
+    released: Checkout,
+    registry: Registry,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    says: str,
+) -> None:
+    assert says in refusal(released, capsys, "promote", *arguments)
+
+
+def test_where_nothing_is_approved_or_pinned_the_exit_code_is_its_own(
+    released: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A scheduled caller must be able to tell it from a failure."""
+    assert "staging pins no release that could be promoted; promote to staging first" in refusal(
+        released, capsys, *TO_PROD, code=3
+    )
+    with (released.root / "environments/dev.yaml").open("a") as file:
+        file.write("project: unseen\n")
+    released.commit("Begin another project")
+    assert "the registry has no version of shoal-unseen-dev" in refusal(
+        released, capsys, *TO_STAGING, code=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        (
+            "prod",
+            "`promoted_from` goes in a circle: dev <- prod <- staging <- dev; one must have none",
+        ),
+        (
+            "lab",
+            'promoted_from = "lab": there is no such environment; there are: dev, prod, staging',
+        ),
+    ],
+)
+def test_a_way_without_beginning_is_refused(
+    released: Checkout, capsys: pytest.CaptureFixture[str], first: str, says: str
+) -> None:
+    with (released.root / "environments/dev.yaml").open("a") as file:
+        file.write(f"promoted_from: {first}\n")
+    released.commit("Lose the way")
+    assert says in refusal(released, capsys, *TO_STAGING)
+
+
+def test_an_environment_that_only_trains_takes_no_release(
+    released: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = released.root / "environments/staging.yaml"
+    file.write_text(f"{file.read_text().partition('serving:')[0]}endpoint: none\n")
+    released.commit("Serve nothing")
+    assert "staging only trains: `endpoint` is none" in refusal(released, capsys, *TO_STAGING)
+
+
+def test_a_version_that_staging_does_not_pin_cannot_go_to_prod(
+    released: Checkout, good: Package, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    released.merge(promoted(released, good))
+    other = registry.approved()
+    assert f"not {other.arn}; no environment may be skipped" in refusal(
+        released, capsys, *TO_PROD, "--package", other.version
+    )
+
+
+def test_a_dirty_tree_is_refused(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (released.root / "environments/dev.yaml").write_text(
+        "name: dev\nworkload: mnist\naccount: '111122223333'\n"
+    )
+    line = refusal(released, capsys, *TO_STAGING, "--package", good.version)
+    assert "the working tree has changes that are in no commit: environments/dev.yaml" in line
+
+
+def test_a_branch_of_that_name_with_something_else_is_refused(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    branch = promoted(released, good)
+    released.git(
+        "branch",
+        "--force",
+        branch,
+        released.git("commit-tree", "main^{tree}", "-m", "Something else"),
+    )
+    assert "is there and pins something else" in refusal(
+        released, capsys, *TO_STAGING, "--package", good.version
+    )
+
+
+def test_a_proposal_stands_when_the_rest_of_its_file_changes(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A scheduled caller gets the same branch until somebody merges it."""
+    branch = promoted(released, good)
+    proposed = released.git("rev-parse", branch)
+    with (released.root / "environments/staging.yaml").open("a") as file:
+        file.write("# a word on staging\n")
+    released.commit("Say a word")
+    assert promoted(released, good) == branch
+    assert released.git("rev-parse", branch) == proposed
+
+
+def test_a_proposal_that_another_release_overtook_is_refused_and_can_be_made_again(
+    tmp_path: Path,
+) -> None:
+    """Git itself would not merge it: both change the same lines."""
+    checkout = Checkout.new(tmp_path, tmp_path)
+    first, second = propose(checkout, numbered(2)), propose(checkout, numbered(3))
+    checkout.merge(first)
+    with pytest.raises(
+        PromotionError, match=f"branch {second} was made when staging pinned something else"
+    ):
+        propose(checkout, numbered(3))
+    checkout.git("branch", "-D", second)
+    checkout.merge(propose(checkout, numbered(3)))
+    assert pinned(checkout) == numbered(3)
+
+
+def propose(checkout: Checkout, release: Release) -> str:
+    """Return the branch that pins it in staging, without asking a registry."""
+    dev, staging = (load_environment(name, checkout.root) for name in ("dev", "staging"))
+    repository = Repository(checkout.root, os.environ)
+    step = PromotionStep(checkout.root, repository, dev, staging, dev)
+    step.commit(release, "Pin it")
+    return step.branch(release)
+
+
+def test_when_git_refuses_the_commit_no_branch_and_no_worktree_stay(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hook = released.root / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\necho 'not on a Friday' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    assert released.shoal(*TO_STAGING, "--package", good.version) == 1
+    assert "not on a Friday" in capsys.readouterr().err
+    assert (released.branches(), released.git("worktree", "list").count("\n")) == (["main"], 0)
+
+
+def test_a_person_approves_as_themselves(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = registry.register()
+    assert released.shoal("approve", "dev", package.version, "--comment", "looks good") == 0
+    assert capsys.readouterr().out == f"approved: {package.arn}, by arn:aws:iam::{ACCOUNT}:root\n"
+    entry = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
+    assert (entry["ModelApprovalStatus"], entry["ApprovalDescription"]) == (
+        "Approved",
+        "looks good",
+    )
+
+
+def test_what_was_rejected_is_approved_by_its_number_only(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = registry.register()
+    registry.judge(package, "Rejected")
+    line = refusal(released, capsys, "approve", "dev")
+    assert line.startswith(
+        f"shoal: the newest version, {package.version}, was rejected by arn:aws:iam::{ACCOUNT}:"
+    )
+    assert line.endswith(f"name it: `shoal approve dev --local {package.version}`")
+    assert released.shoal("approve", "dev", package.version) == 0
+
+
+def test_approving_twice_changes_nothing(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert released.shoal("approve", "dev", good.version) == 0
+    assert capsys.readouterr().out.startswith(f"approved already: {good.arn}")

@@ -1,0 +1,75 @@
+"""Verbs of an environment with several workloads that ask shoal-local what is there."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import WORKLOAD_TAG, Names
+from shoal.verbs.local_server import LocalServer
+from tests.cli.test_promote_workloads import two
+from tests.cli.trained import Checkout
+from tests.verbs.conftest import make_pipeline
+
+__all__ = ["two"]
+STEP = {"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
+STAGING, HOUSES = ("staging",), ("staging", "houses")
+
+
+def test_status_shows_every_workload_and_ends_with_2_where_one_is_not_deployed(
+    two: Checkout, local_server: LocalServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = local_server.require().target
+    pipelines = [
+        Names(load_environment("staging", two.root, workload=workload)).pipeline
+        for workload in ("mnist", "houses")
+    ]
+    codes, shown = [], []
+    for deployed in (None, *pipelines):
+        if deployed:
+            make_pipeline(target, [STEP], name=deployed)
+        codes.append([two.shoal("status", *words) for words in (STAGING, HOUSES)])
+        shown.append(capsys.readouterr())
+    for pipeline in pipelines:
+        target.client("sagemaker").delete_pipeline(
+            PipelineName=pipeline, ClientRequestToken=uuid.uuid4().hex
+        )
+    assert codes == [[2, 2], [2, 2], [0, 0]]
+    heads = [line for line in shown[1].out.splitlines() if line.startswith("staging ")]
+    assert heads == ["staging mnist:", "staging houses:"]
+    assert f"pipeline {pipelines[0]} has had no executions" in shown[1].out
+    deploys = "`shoal deploy staging --local` deploys it"
+    assert [message.err.splitlines()[0] for message in shown[:2]] == [
+        f"shoal: not deployed: staging mnist, staging houses; {deploys}",
+        f"shoal: not deployed: staging houses; {deploys}",
+    ]
+
+
+def test_only_a_workload_that_is_in_the_file_or_deployed_is_destroyed(
+    two: Checkout, local_server: LocalServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cloudformation = local_server.require().target.client("cloudformation")
+    names = Names(load_environment("dev", two.root, workload="houses"))
+    stack = names.stack("pipeline").replace("houses", "kites")
+    tags = {
+        "shoal:project": "platform",
+        "shoal:environment": "dev",
+        WORKLOAD_TAG: "shoal-kites-dev",
+    }
+    template = {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}
+    cloudformation.create_stack(
+        StackName=stack,
+        TemplateBody=json.dumps(template),
+        Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
+    )
+    assert two.shoal("destroy", "dev", "kytes") == 2
+    assert 'has no workload "kytes"; there are: mnist, houses' in capsys.readouterr().err
+    assert two.shoal("destroy", "dev", "kites") == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "destroyed: nothing named shoal-kites-dev is left",
+        "left: everything else of dev, which its other workloads use",
+    ]
+    assert two.shoal("destroy", "dev", "kites") == 2

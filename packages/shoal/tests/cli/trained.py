@@ -1,0 +1,244 @@
+"""A checkout in a git repository, and a registry that looks as if its model was trained: no job has
+run.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from shoal.aws.model_archive import content_sha256, deployed_name, sha256
+from shoal.aws.target import Target
+from shoal.cli.main import main
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, make_pipeline
+
+CODE = {
+    "train.py": "print('train')\n",
+    "inference.py": "print('serve')\n",
+    "requirements.txt": "numpy\n",
+}
+SERVED = {"code/inference.py": CODE["inference.py"].encode()}
+WEIGHTS = b"weights"
+IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
+MANIFEST = (
+    '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",'
+    ' "layers": []}'
+)
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """Return the same bytes for the same files, whatever the clock says."""
+    buffer = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as tar,
+    ):
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A user's repository: three environments, the training code, and a bare remote called
+    origin.
+    """
+
+    root: Path
+
+    @classmethod
+    def new(cls, folder: Path, state: Path, staging: str = ACCOUNT) -> Checkout:
+        """Make a checkout in the empty `folder`, with the shoal-local of `state`; `staging` is its
+        account.
+        """
+        root = folder / "checkout"
+        for name in ("dev", "staging", "prod"):
+            (root / "environments").mkdir(parents=True, exist_ok=True)
+            text = (ROOT / f"environments/{name}.yaml").read_text()
+            (root / f"environments/{name}.yaml").write_text(text.replace("222233334444", staging))
+        for name, content in CODE.items():
+            (root / "training_code/mnist/pytorch").mkdir(parents=True, exist_ok=True)
+            (root / "training_code/mnist/pytorch" / name).write_text(content)
+        shipped, workload = ROOT / "training_code/mnist", root / "training_code/mnist"
+        shutil.copy(shipped / "prepare.py", workload)
+        shutil.copytree(shipped / "smoke_test", workload / "smoke_test")
+        content = yaml.safe_load((shipped / "workload.yaml").read_text())
+        del content["frameworks"]["tensorflow"]
+        (workload / "workload.yaml").write_text(yaml.safe_dump(content))
+        (root / ".gitignore").write_text(".shoal/\n")
+        (root / ".shoal").mkdir()
+        (root / ".shoal/local").symlink_to(state)
+        checkout = cls(root)
+        checkout.git("init", "--quiet", "--initial-branch=main")
+        for key, value in {
+            "user.name": "Ada",
+            "user.email": "ada@example.com",
+            "commit.gpgsign": "false",
+        }.items():
+            checkout.git("config", key, value)
+        checkout.commit("Begin")
+        checkout.git("init", "--quiet", "--bare", str(folder / "origin.git"))
+        checkout.git("remote", "add", "origin", str(folder / "origin.git"))
+        return checkout
+
+    def git(self, *arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    def commit(self, message: str) -> str:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", message)
+        return self.git("rev-parse", "HEAD")
+
+    def shoal(self, *arguments: str) -> int:
+        return main(["--root", str(self.root), *arguments, "--local"])
+
+    def branches(self) -> list[str]:
+        return self.git("branch", "--format=%(refname:short)").splitlines()
+
+    def merge(self, branch: str) -> None:
+        self.git("merge", "--quiet", "--ff-only", branch)
+
+
+@dataclass
+class Registry:
+    """dev's registry, its pipeline with one execution, its bucket and an image."""
+
+    target: Target
+    names: Names = field(default_factory=lambda: Names(load_environment("dev", ROOT)))
+
+    def __post_init__(self) -> None:
+        self.pipeline = make_pipeline(
+            self.target,
+            [{"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}],
+            name=self.names.pipeline,
+        )
+        self.execution = self.pipeline.start({}).rpartition("/")[2]
+        self.s3, self.sagemaker = self.target.client("s3"), self.target.client("sagemaker")
+        self.bucket = self.names.bucket("artifacts")
+        self.s3.create_bucket(Bucket=self.bucket)
+        self.s3.put_bucket_versioning(
+            Bucket=self.bucket, VersioningConfiguration={"Status": "Enabled"}
+        )
+        self.sagemaker.create_model_package_group(
+            ModelPackageGroupName=self.names.model_package_group
+        )
+
+    def put(self, name: str, content: bytes) -> str:
+        key = f"{self.names.folder('models')}/{uuid.uuid4().hex}/{name}"
+        return self._put(key, content)
+
+    def _put(self, key: str, content: bytes) -> str:
+        self.s3.put_object(Bucket=self.bucket, Key=key, Body=content)
+        return f"s3://{self.bucket}/{key}"
+
+    def replace(self, url: str, content: bytes) -> None:
+        self.s3.put_object(
+            Bucket=self.bucket, Key=url.removeprefix(f"s3://{self.bucket}/"), Body=content
+        )
+
+    def register(
+        self,
+        *,
+        image: str = IMAGE,
+        code: Mapping[str, str] = CODE,
+        served: Mapping[str, bytes] = SERVED,
+        environment: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        report: bytes | None = None,
+        container: Mapping[str, str] | None = None,
+        is_measured: bool = True,
+    ) -> Package:
+        """Register a pending version as the pipeline's step Register does.
+
+        `container` adds or replaces settings of its container.
+        """
+        content = archive({"model.pt": WEIGHTS, **served})
+        model = self.put("model.tar.gz", content)
+        evaluated = io.BytesIO(content)
+        well_formed = {
+            "metrics": {"accuracy": {"value": 0.9918}, "images": {"value": 10000}},
+            "model": {
+                "archive_sha256": sha256(evaluated),
+                "content_sha256": content_sha256(evaluated),
+            },
+        }
+        evaluation = self._put(
+            f"{self.names.folder('evaluation')}/{self.execution}/{uuid.uuid4().hex}/evaluation.json",
+            json.dumps(well_formed).encode() if report is None else report,
+        )
+        packed = archive({name: content.encode() for name, content in code.items()})
+        code_uri = self.put(f"{deployed_name(io.BytesIO(packed))}.gz", packed)
+        statistics = {"Statistics": {"ContentType": "application/json", "S3Uri": evaluation}}
+        request: dict[str, Any] = {
+            "ModelPackageGroupName": self.names.model_package_group,
+            "ModelApprovalStatus": "PendingManualApproval",
+            "InferenceSpecification": {
+                "Containers": [
+                    {
+                        "Image": image,
+                        "ModelDataUrl": model,
+                        "Environment": dict(environment or {}),
+                        **(container or {}),
+                    }
+                ],
+                "SupportedContentTypes": ["application/json"],
+                "SupportedResponseMIMETypes": ["application/json"],
+            },
+            "ModelMetrics": {"ModelQuality": statistics} if is_measured else {},
+            "CustomerMetadataProperties": (
+                {"execution_id": self.execution, "code_uri": code_uri}
+                if metadata is None
+                else dict(metadata)
+            ),
+        }
+        return Package(self.sagemaker.create_model_package(**request)["ModelPackageArn"], model)
+
+    def approved(self, **changes: Any) -> Package:
+        package = self.register(**changes)
+        self.judge(package, "Approved")
+        return package
+
+    def judge(self, package: Package, status: str) -> None:
+        self.sagemaker.update_model_package(ModelPackageArn=package.arn, ModelApprovalStatus=status)
+
+    def own_image(self) -> tuple[str, str]:
+        """Make an image in the account's own registry; return its URI and the name of its
+        repository.
+        """
+        repository = f"own-{uuid.uuid4().hex[:8]}"
+        self.target.client("ecr").create_repository(repositoryName=repository)
+        self.target.client("ecr").put_image(
+            repositoryName=repository, imageManifest=MANIFEST, imageTag="v1"
+        )
+        return (
+            f"{self.target.account}.dkr.ecr.{self.target.region}.amazonaws.com/{repository}:v1",
+            repository,
+        )
+
+
+@dataclass(frozen=True)
+class Package:
+    arn: str
+    model: str
+
+    @property
+    def version(self) -> str:
+        return self.arn.rpartition("/")[2]

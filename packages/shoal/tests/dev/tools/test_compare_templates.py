@@ -1,0 +1,59 @@
+"""The comparison that a pull request gets: two small assemblies, and the real `cdk diff`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal.constructs.node import use_installed_node
+
+use_installed_node()
+
+import aws_cdk as cdk  # noqa: E402 - starts Node.js
+from aws_cdk import aws_sqs as sqs  # noqa: E402
+
+from dev.tools.compare_templates import compare, main  # noqa: E402
+
+
+def assembly(folder: Path, name: str, seconds: int, stacks: tuple[str, ...] = ("queue",)) -> Path:
+    app = cdk.App(outdir=str(folder / name), analytics_reporting=False)
+    stage = cdk.Stage(app, "dev")
+    for stack in stacks:
+        sqs.CfnQueue(cdk.Stack(stage, stack), "Queue", delay_seconds=seconds)
+    return Path(app.synth().directory)
+
+
+def test_a_change_is_shown_with_both_values(tmp_path: Path) -> None:
+    text = compare(assembly(tmp_path, "base", 5), assembly(tmp_path, "head", 7))
+    assert "**dev/queue**" in text
+    assert "[-] 5" in text.replace("[-] [", "[-] ")
+    assert "[+] 7" in text
+
+
+def test_the_same_is_said_to_be_the_same(tmp_path: Path) -> None:
+    assert "every template is the same" in compare(
+        assembly(tmp_path, "base", 5), assembly(tmp_path, "head", 5)
+    )
+
+
+def test_stacks_come_and_go(tmp_path: Path) -> None:
+    text = compare(assembly(tmp_path, "base", 5, ("old",)), assembly(tmp_path, "head", 5, ("new",)))
+    assert "**dev/new** is new, with 1 resources." in text
+    assert "**dev/old** is gone from the app" in text
+
+
+def test_what_github_would_not_take_is_cut_and_says_so(tmp_path: Path) -> None:
+    many = tuple(f"stack-{number}" for number in range(9))
+    text = compare(
+        assembly(tmp_path, "base", 5, ()), assembly(tmp_path, "head", 5, many), max_characters=200
+    )
+    assert text.count("is new") < len(many)
+    assert text.endswith("Cut here: compare the folders that `make synth` writes.")
+
+
+def test_a_folder_that_is_no_assembly_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path), str(tmp_path)]) == 2
+    assert "usage:" in capsys.readouterr().err

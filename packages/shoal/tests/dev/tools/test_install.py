@@ -1,0 +1,154 @@
+"""A machine that lacks something gets one clear sentence; a second installation does nothing."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dev.tools.install import PYTHON, cdk_text, compile_packages, compile_programs, launcher_text
+
+ROOT = Path(__file__).resolve().parents[5]
+
+
+def _run(*command: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | ({"PATH": path} if path is not None else {})
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_make_without_a_suitable_python_says_so_in_one_sentence() -> None:
+    result = _run("make", "demo", "PYTHON=")
+    sentences = [line for line in result.stderr.splitlines() if line.startswith("shoal:")]
+    assert result.returncode != 0
+    assert len(sentences) == 1
+    assert "Python 3.11 or 3.12" in sentences[0]
+
+
+def test_install_refuses_an_interpreter_of_another_version() -> None:
+    pretend = "import runpy, sys; sys.version_info = (3, 9, 1); sys.argv = ['install.py']"
+    program = f"{pretend}; runpy.run_path('dev/tools/install.py', run_name='__main__')"
+    result = _run(sys.executable, "-c", program)
+    assert result.returncode == 1
+    assert (
+        result.stderr.strip()
+        == "shoal install: needs Python 3.11 or 3.12, this is 3.9.1; run `make"
+        " PYTHON=/path/to/python3.12 ...`"
+    )
+
+
+def test_install_names_the_parts_it_knows() -> None:
+    result = _run(sys.executable, "dev/tools/install.py", "everything")
+    assert result.returncode == 2
+    assert "tests, runtimes, sdks" in result.stderr
+
+
+def test_a_disk_that_takes_no_files_is_one_line() -> None:
+    pretend = (
+        "import errno, os, pathlib, runpy, sys; sys.argv = ['install.py']\n"
+        "def refuse(path, *_): raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))\n"
+        "pathlib.Path.write_text = refuse"
+    )
+    program = f"{pretend}; runpy.run_path('dev/tools/install.py', run_name='__main__')"
+    result = _run(sys.executable, "-c", program)
+    assert result.returncode == 1
+    assert result.stderr.startswith("shoal install: [Errno 30] Read-only file system: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_second_installation_reuses_the_first() -> None:
+    started_at = time.monotonic()
+    result = _run("make", "install")
+    assert result.returncode == 0, result.stderr
+    assert "done in" not in result.stdout, (
+        f"installed again ({time.monotonic() - started_at:.0f} s): {result.stdout}"
+    )
+
+
+def test_make_install_leaves_a_shoal_command_that_starts() -> None:
+    result = _run(str(ROOT / ".venv" / "bin" / "shoal"), "--help")
+    assert result.returncode == 0, result.stderr
+    assert "demo" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        (
+            "import shoal.cli.commands.platform.deployment, shoal.cli.commands.models.executions,"
+            " shoal_local.server,"
+            " shoal_local.sagemaker.container.pod, shoal.pipelines.checks.check"
+        ),
+        (
+            "from shoal.constructs.node import use_installed_node; use_installed_node(); import"
+            " shoal.constructs.app,"
+            " stacks.serving"
+        ),
+    ],
+)
+def test_what_commands_import_of_ours_and_of_the_cdk_is_compiled(program: str) -> None:
+    """Most of our processes may not write bytecode, so they must find it."""
+    compile_programs()
+    compile_packages()
+    program_line = (
+        "[m.__name__ for m in list(sys.modules.values()) if getattr(m, '__cached__', None) and not"
+        " Path(m.__cached__).exists()]"
+    )
+    result = _run(
+        sys.executable,
+        "-B",
+        "-c",
+        f"{program}; import sys; from pathlib import Path; print({program_line})",
+    )
+    ours = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {
+        "images"
+    }  # its modules lie next to what is archived
+    assert [
+        name
+        for name in ast.literal_eval(result.stdout)
+        if name.partition(".")[0] in ours | {"aws_cdk"}
+    ] == []
+
+
+def test_the_shoal_command_starts_from_a_folder_with_a_space_in_its_name(tmp_path: Path) -> None:
+    launcher = _launcher_in(tmp_path / "my checkout's copy", tmp_path / "my checkout's copy")
+    result = _run(str(launcher), "--help")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_copied_environment_does_not_run_the_checkout_that_it_was_copied_from(
+    tmp_path: Path,
+) -> None:
+    launcher = _launcher_in(tmp_path / "copy", ROOT)
+    result = _run(str(launcher), "--help")
+    assert result.returncode == 1
+    assert result.stderr.strip().endswith("run `make install` here")
+
+
+def _launcher_in(checkout: Path, made_for: Path) -> Path:
+    """Return the shoal command of a checkout that has our packages, written for `made_for`."""
+    launcher = checkout / ".venv" / "bin" / "shoal"
+    launcher.parent.mkdir(parents=True)
+    for name in ("config", "pipelines", "shoal", "stacks"):
+        (checkout / name).symlink_to(ROOT / name)
+    launcher.write_text(launcher_text(PYTHON, made_for))
+    launcher.chmod(0o755)
+    return launcher
+
+
+def test_the_cdk_command_needs_no_node_on_the_path(tmp_path: Path) -> None:
+    launcher = tmp_path / "cdk"
+    launcher.write_text(cdk_text(ROOT / ".venv" / "bin" / "python", ROOT))
+    launcher.chmod(0o755)
+    result = subprocess.run(
+        [launcher, "--version"], env={}, capture_output=True, text=True, check=True
+    )
+    locked = json.loads((ROOT / "package-lock.json").read_text())["packages"]
+    assert result.stdout.startswith(locked["node_modules/aws-cdk"]["version"])

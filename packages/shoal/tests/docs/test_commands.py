@@ -1,0 +1,88 @@
+"""The commands that pages show are commands that exist, with options that they take."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+
+import click
+import pytest
+
+from shoal.cli.lazy import Deferred
+from shoal.cli.main import shoal
+from tests.docs.pages import ROOT, code_spans, commands, pages, text_of
+from tests.workflows.calls import refusal
+
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+_MAKE = re.compile(r"make ((?!help)[a-z][a-z-]+)")
+
+
+def mistake_in(words: list[str]) -> str | None:
+    """Return why a command would not start, as far as it is one of ours."""
+    program = words[0].rpartition("/")[2]
+    if program == "shoal":
+        # a folder of the reader's own
+        return refusal(["." if word.startswith("mine/") else word for word in words[1:]])
+    if program == "make":
+        target = next((word for word in words[1:] if re.fullmatch(r"[a-z-]+", word)), "help")
+        return None if target in TARGETS else f"no target {target}"
+    if program.startswith("python") and words[1] == "-m":
+        return None if find_spec(words[2]) else f"no module {words[2]}"
+    return None
+
+
+def unknown_verb(span: str) -> str | None:
+    """Return the first word after `shoal` that names no command, if there is one."""
+    command: click.Command = shoal
+    for word in span.split()[1:]:
+        if not isinstance(command, click.Group) or not re.fullmatch("[a-z]+", word):
+            return None
+        listed = command.commands.get(word)
+        if listed is None:
+            return word
+        command = listed.load() if isinstance(listed, Deferred) else listed
+    return None
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_command_in_a_block_would_start(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # where a reader types
+    mistakes = {" ".join(words): mistake_in(words) for words in commands(text_of(page))}
+    assert {command: mistake for command, mistake in mistakes.items() if mistake} == {}
+
+
+@pytest.mark.parametrize("page", [each for each in pages() if "CHANGELOG" not in each])
+def test_every_verb_and_target_in_a_line_exists(page: str) -> None:
+    spans = code_spans(text_of(page))
+    targets = {target for span in spans for target in _MAKE.findall(span) if _MAKE.match(span)}
+    verbs = {span: unknown_verb(span) for span in spans if span.startswith("shoal ")}
+    assert targets - TARGETS == set()
+    assert {span: word for span, word in verbs.items() if word} == {}
+
+
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        ("```sh\n.venv/bin/shoal deploy dev --lokal\n```", "No such option '--lokal'"),
+        ("```sh\nmake install\nmake everything   # all of it\n```", "no target everything"),
+        ("```console\n$ shoal destory dev \\\n    --local\n```", "No such command 'destory'"),
+        ("  ```sh\n  x=1 && shoal stop dev\n  ```", "Missing argument 'EXECUTION'"),
+        ("```sh\n.venv/bin/python -m emulator serve\n```", "no module emulator"),
+    ],
+)
+def test_a_command_that_would_not_start_is_seen(block: str, says: str) -> None:
+    (mistake,) = [mistake for words in commands(block) if (mistake := mistake_in(words))]
+    assert says in mistake
+
+
+@pytest.mark.parametrize(
+    ("span", "word"),
+    [
+        ("shoal release list", "list"),
+        ("shoal destory ENV", "destory"),
+        ("shoal release status", None),
+        ("shoal deploy ENV --local", None),
+    ],
+)
+def test_a_verb_that_does_not_exist_is_seen(span: str, word: str | None) -> None:
+    assert unknown_verb(span) == word

@@ -1,0 +1,150 @@
+"""A checkout of its own for the tests, so that they do not meet what a person runs in this one, and
+one demo in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.sagemaker_account import ACCOUNT_ID, Account
+from shoal.aws.target import Target
+from shoal.processes import mentioning
+from shoal.verbs.local_server import port_answers
+from shoal.verbs.workspace import Workspace
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
+from shoal_local.testing import emulator
+from tests.repository import link_checkout
+
+OWN_IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
+_TIMEOUT_S = 280
+_CLEAN_UP_S = 120
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A folder that looks like this checkout and has its own state."""
+
+    root: Path
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Starts `shoal` with an environment that has no AWS settings and a home of its own."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.root / "home"),
+            "TMPDIR": str(self.root / "tmp"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        command = [sys.executable, "-m", "shoal.cli", "--root", str(self.root), *arguments]
+        return subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    @classmethod
+    def new(cls, folder: Path) -> Checkout:
+        """In the empty `folder`."""
+        link_checkout(folder)
+        (folder / "home").mkdir()
+        (folder / "tmp").mkdir()
+        return cls(folder)
+
+    def with_environment(self, folder: Path, name: str, text: str) -> Checkout:
+        """In the empty `folder`: the same with one environment."""
+        checkout = Checkout.new(folder)
+        shutil.rmtree(folder / "environments")
+        (folder / "environments").mkdir()
+        (folder / "environments" / f"{name}.yaml").write_text(text)
+        return checkout
+
+    @property
+    def local_target(self) -> Target:
+        """The first account of the emulator that runs for it."""
+        return Workspace(self.root, os.environ).local_server.require().target
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """`shoal` for the time of a block; one that still runs then is told to end, and killed if
+        it does not.
+        """
+        with self.start(*arguments) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+                    with suppress(subprocess.TimeoutExpired):
+                        process.communicate(timeout=_CLEAN_UP_S)
+                process.kill()
+
+    def run(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> Finished:
+        """Runs `shoal` to its end."""
+        with self.running(*arguments) as process:
+            output, _ = process.communicate(timeout=timeout_s)
+        return Finished(process.returncode, output)
+
+    def run_json(self) -> dict[str, Any]:
+        """The run of the last demo."""
+        return dict(json.loads((self.root / "demo-out" / "run.json").read_text()))
+
+    def summary(self, output: str = "demo-out") -> dict[str, Any]:
+        return dict(json.loads((self.root / output / "summary.json").read_text()))
+
+    def leftovers(self, text: str) -> list[str]:
+        """What a demo whose output was `text` has left: processes, temporary files, its port, its
+        folder.
+        """
+        endpoint = re.search(r"http://localhost:\d+", text)
+        assert endpoint, f"the demo did not say where its emulator is:\n{text}"
+        left = [f"process {pid}" for pid in mentioning(str(self.root))]
+        left += [f"temporary file {path.name}" for path in (self.root / "tmp").iterdir()]
+        left += [f"port of {endpoint[0]}"] if port_answers(endpoint[0]) else []
+        return left + [str(path) for path in [self.root / ".shoal" / "demo"] if path.exists()]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a run of `shoal` ended, and all it printed."""
+
+    exit_code: int
+    output: str
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    return Checkout.new(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture(scope="session")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    """An account with what jobs need, for tests of single parts; deployments to endpoints are fast,
+    and the image `OWN_IMAGE` is declared.
+    """
+    build(runtimes()["pytorch"], None, print)
+    options = ("--account", ACCOUNT_ID, "--accelerators", "2", "--hosting-speed", "120")
+    image = ("--image", f"{OWN_IMAGE}=pytorch")
+    with emulator(tmp_path_factory.mktemp("account"), *options, *image) as local:
+        yield Account.at(local.account)
+
+
+@pytest.fixture(scope="session")
+def demo(checkout: Checkout) -> Finished:
+    """In an emulator that applies the policies of every role."""
+    return checkout.run("demo", "--enforce-iam")

@@ -1,0 +1,199 @@
+"""A user's repository for a story of releases: the project's folders in a new git repository with a
+bare remote.
+
+Its three environments have three accounts, are small enough for a laptop, and may be torn down;
+everything else is as in the project.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.processes import output_of
+from shoal.settings.parsing.yaml_lines import parse
+from shoal.settings.settings import WorkloadSettings
+
+ENVIRONMENTS = ("dev", "staging", "prod")
+MAIN = "mnist"
+"""The workload whose three releases are told of."""
+_COPIED = (
+    "app.py",
+    "cdk.json",
+    "images",
+    "package.json",
+    "pipelines",
+    "stacks",
+    "training_code",
+)
+_SHARED = (".venv", "node_modules")
+_TIMEOUT_S = 60.0
+_GIT = {
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.com",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.com",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_SYSTEM": "/dev/null",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
+"""Settings that keep the user's git out: no hooks, no signatures, no helpers."""
+
+_SERVING: dict[str, Any] = {
+    "instance_count": 1,
+    "traffic": {"type": "canary", "percent": 50, "wait_s": 300},
+    "bake_s": 300,
+    "alarms": {
+        "p99_latency_ms": 5000,
+        "error_rate_percent": 1,
+        "model_error_rate_percent": 5,
+        "minutes": 1,
+    },
+}
+CHANGES: Mapping[str, dict[str, Any]] = {
+    "dev": {"protect": False},
+    "staging": {
+        "protect": False,
+        "serving": {**_SERVING, "traffic": {"type": "all_at_once"}, "bake_s": 120},
+    },
+    "prod": {"protect": False, "serving": {**_SERVING, "instance_count": 2}},
+}
+"""What the story's environments have instead of the project's settings."""
+_SECOND_TRAINING = {"strategy": "torchrun", "instance_type": "ml.m5.xlarge", "instance_count": 1}
+_SERVED = CHANGES["staging"]["serving"]
+"""How the second workload trains, and is served."""
+
+
+@dataclass(frozen=True)
+class GitCheckout:
+    """A checkout at `root`, with the bare repository `remote` as its origin."""
+
+    root: Path
+    remote: Path
+    environ: Mapping[str, str]
+
+    @classmethod
+    def new(
+        cls,
+        folder: Path,
+        project: Path,
+        environ: Mapping[str, str],
+        server_state: Path,
+        second_workload: str | None = None,
+    ) -> GitCheckout:
+        """Make the checkout in the empty `folder`.
+
+        `server_state` is the state directory that `--local` will find; `second_workload` is a name.
+        """
+        checkout = cls(folder / "checkout", folder / "origin.git", environ)
+        checkout.root.mkdir(parents=True)
+        for name in _COPIED:
+            _copy(project / name, checkout.root / name)
+        (checkout.root / "environments").mkdir()
+        for name in ENVIRONMENTS:
+            checkout._write_environment(project, name, second_workload)
+        (checkout.root / ".shoal").mkdir()
+        (checkout.root / ".shoal" / "local").symlink_to(server_state)
+        cache = project / ".shoal" / "jsii"
+        cache.mkdir(
+            parents=True, exist_ok=True
+        )  # the first synth of a checkout makes it, and this may be the first
+        (checkout.root / ".shoal" / "jsii").symlink_to(cache)
+        for name in _SHARED:
+            (checkout.root / name).symlink_to(project / name)
+        (checkout.root / ".gitignore").write_text(
+            "".join(f"/{name}\n" for name in (".shoal", "cdk.out", *_SHARED)) + "__pycache__/\n"
+        )
+        checkout._begin()
+        return checkout
+
+    def git(self, *arguments: str) -> str:
+        """Return git's answer, stripped; raise AnswerError with its complaint."""
+        return output_of(("git", *arguments), self.root, self.environment, _TIMEOUT_S).strip()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the environment variables for git, and for `shoal`, which calls it."""
+        rest = {name: value for name, value in self.environ.items() if not name.startswith("GIT_")}
+        return rest | _GIT
+
+    def head(self) -> str:
+        return self.git("rev-parse", "HEAD")
+
+    def merge(self, branch: str) -> str:
+        """Merge a branch into main as a pull request does, in the remote too.
+
+        Returns the merge commit's id.
+        """
+        self.git("fetch", "--quiet", "origin")
+        self.git("merge", "--quiet", "--no-ff", "--message", f"Merge {branch}", f"origin/{branch}")
+        self.git("push", "--quiet", "origin", "main")
+        return self.head()
+
+    def change(self, file: str, edit: Callable[[bytes], bytes], message: str) -> str:
+        """Commit a change of one file, in the remote too; return the commit's id."""
+        path = self.root / file
+        path.write_bytes(edit(path.read_bytes()))
+        self.git("commit", "--quiet", "--all", "--message", message)
+        self.git("push", "--quiet", "origin", "main")
+        return self.head()
+
+    def revert(self, merge: str) -> str:
+        """Revert a merge, in the remote too; return the commit's id."""
+        self.git("revert", "--no-edit", "--mainline", "1", merge)
+        self.git("push", "--quiet", "origin", "main")
+        return self.head()
+
+    def _write_environment(self, project: Path, name: str, second_workload: str | None) -> None:
+        settings = parse(
+            (project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")
+        ).data
+        settings.pop("release", None)
+        settings |= CHANGES[name]
+        if second_workload:
+            settings = _with_second_workload(settings, second_workload)
+        text = "".join(
+            f"{key}: {json.dumps(value)}\n" for key, value in settings.items() if key != "workloads"
+        )  # JSON is YAML
+        if workloads := settings.get("workloads"):
+            text += "workloads:\n"
+            for workload, section in workloads.items():
+                lines = (f"    {key}: {json.dumps(value)}\n" for key, value in section.items())
+                text += f"  {workload}:\n{''.join(lines)}"
+        (self.root / "environments" / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+    def _begin(self) -> None:
+        output_of(
+            ("git", "init", "--quiet", "--bare", "--initial-branch=main", str(self.remote)),
+            self.root,
+            self.environment,
+            _TIMEOUT_S,
+        )
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", "Begin")
+        self.git("remote", "add", "origin", str(self.remote))
+        self.git("push", "--quiet", "origin", "main")
+
+
+def _with_second_workload(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the settings of a file of one workload as those of one that has two.
+
+    Where the first one is served, so is the second, with its defaults.
+    """
+    own = {key: value for key, value in settings.items() if key in WorkloadSettings.model_fields}
+    shared = {key: value for key, value in settings.items() if key not in {*own, "workload"}}
+    second = {"training": _SECOND_TRAINING} | ({"serving": _SERVED} if "serving" in own else {})
+    return shared | {"workloads": {MAIN: own, name: second}}
+
+
+def _copy(source: Path, destination: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, destination, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    else:
+        shutil.copy(source, destination)

@@ -1,0 +1,220 @@
+"""Three releases from a commit to production in three emulated accounts: a canary, a rollback, a
+revert, and an archive that somebody changed. Each step is a command that a user would type.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shoal.aws import inventory
+from shoal.aws.target import Target, offline_environment
+from shoal.errors import CommandError
+from shoal.processes import Command, run
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.loading.workload import load_workload, workload_folder
+from shoal.settings.names import Names
+from shoal.settings.sections.release import Release
+from shoal.settings.settings import Environment
+from shoal.verbs.destroy.teardown import remove_bootstrap
+from shoal.verbs.local_server import RunningServer
+from tests.end_to_end.gitops.broken_release import register_changed_archive, with_mistake
+from tests.end_to_end.gitops.checkout import ENVIRONMENTS, MAIN, GitCheckout
+from tests.end_to_end.gitops.traffic import Traffic
+from tests.repository import ROOT
+
+_COMMAND_TIMEOUT_S = 600.0
+_SERVING_CODE = "training_code/mnist/pytorch/inference.py"
+_USAGE = 2
+
+
+@dataclass
+class Story:
+    """A repository of three environments, what was typed in it, and what came of it."""
+
+    checkout: GitCheckout
+    running: RunningServer
+    logs: Path
+    second_workload: str | None = None
+    """A workload that every environment has in addition to the one of the story."""
+    transcript: list[str] = field(default_factory=list)
+    """Each command, with what it printed."""
+    commits: list[tuple[str, str]] = field(default_factory=list)
+    """What git was told, and the commit that came of it."""
+    promoted: list[tuple[str, Release]] = field(default_factory=list)
+    served: list[tuple[str, str]] = field(default_factory=list)
+    """Environment, and digest of the model that its endpoint answered with."""
+    deployed: set[str] = field(default_factory=set)
+    """Environments whose deployment has begun."""
+    traffic: dict[str, Traffic] = field(default_factory=dict)
+    """What the endpoint in prod was asked during `canary` and `rollback`."""
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.transcript)
+
+    def environment(self, name: str) -> Environment:
+        workload = MAIN if self.second_workload else None
+        return load_environment(name, self.checkout.root, workload=workload)
+
+    def target(self, name: str) -> Target:
+        return self.running.target_of(self.environment(name).account)
+
+    def release(self, name: str) -> Release:
+        """Return the release that the environment pins."""
+        pinned = self.environment(name).release
+        assert pinned is not None, f"{name} pins no release"
+        return pinned
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Return the words that name the workload of the story."""
+        return (name, MAIN) if self.second_workload else (name,)
+
+    def shoal(self, *arguments: str, exit_code: int = 0) -> str:
+        """Type a command that must end with `exit_code`; return what it printed."""
+        log = self.logs / f"{len(list(self.logs.iterdir())):02}-{arguments[0]}-{arguments[1]}.log"
+        program = (sys.executable, "-m", "shoal.cli", "--root", str(self.checkout.root))
+        variables = offline_environment(self.checkout.environment) | {
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        actual: int | None = 0  # None at the deadline
+        command = (*program, *arguments)
+        try:
+            run(Command("shoal", command, ROOT, variables, log, _COMMAND_TIMEOUT_S), lambda _: None)
+        except CommandError as error:
+            actual = error.exit_code
+        output = log.read_text(encoding="utf-8")
+        self.transcript.append(f"$ shoal {' '.join(arguments)}\n{output}")
+        assert actual == exit_code, self.transcript[-1]
+        return output
+
+    def deploy(self, name: str) -> None:
+        self.deployed.add(name)
+        self.shoal("deploy", name, "--local")
+
+    def train(self, seed: int) -> None:
+        values = ("Epochs=1", "MinAccuracy=0.9", f"Seed={seed}")
+        parameters = [part for each in values for part in ("--parameter", each)]
+        self.shoal("run", *self.words("dev"), "--local", "--follow", *parameters)
+        self.shoal("approve", *self.words("dev"), "--local", "--comment", "accuracy as expected")
+
+    def commit_mistake(self) -> None:
+        what = "Keep every answer"
+        commit = self.checkout.change(_SERVING_CODE, with_mistake, what)
+        self.commits.append((f"commit {what}", commit))
+
+    def promote(self, source: str, destination: str) -> Release:
+        """Pin a release in a commit, push it, and merge it as a pull request would be."""
+        self._merge_promotion(source, destination, MAIN)
+        release = self.release(destination)
+        self.promoted.append((destination, release))
+        return release
+
+    def _merge_promotion(self, source: str, destination: str, workload: str) -> None:
+        more = ("--workload", workload) if self.second_workload else ()
+        options = ("--from", source, "--to", destination, *more, "--push", "origin")
+        output = self.shoal("promote", *options, "--local")
+        (line,) = (each for each in output.splitlines() if each.startswith("branch "))
+        branch = line.split()[1].rstrip(",")
+        self.commits.append((f"merge {branch}", self.checkout.merge(branch)))
+
+    def release_to_staging(self) -> None:
+        pinned = self.promote("dev", "staging")
+        self.deploy("staging")
+        self.require_serving("staging", pinned.content_sha256)
+
+    def release_by_canary(self) -> None:
+        """Deploy to prod while requests go on."""
+        new = self.promote("staging", "prod")
+        with self._traffic("canary"):
+            self.deploy("prod")
+        self.require_serving("prod", new.content_sha256)
+
+    def roll_back(self) -> str:
+        """Deploy the release with the mistake under traffic; return what the deployment says."""
+        before = self.release("prod")
+        self.promote("staging", "prod")
+        with self._traffic("rollback"):
+            output = self.shoal("deploy", "prod", "--local", exit_code=1)
+        self.require_serving("prod", before.content_sha256)
+        return output
+
+    def revert(self) -> None:
+        """Revert the last merge in git and deploy: prod serves the release before it again."""
+        _, merged = self.commits[-1]
+        self.commits.append((f"revert {merged}", self.checkout.revert(merged)))
+        self.deploy("prod")
+        self.require_serving("prod", self.release("prod").content_sha256)
+
+    def promote_changed_archive(self) -> tuple[str, str]:
+        """Approve an archive that was mended without a commit, and try to promote it; return its
+        ARN and the refusal.
+        """
+        arn = register_changed_archive(
+            self.target("dev"), self.release("staging").model_package_arn
+        )
+        self.shoal("approve", *self.words("dev"), arn.rpartition("/")[2], "--local")
+        workload = ("--workload", MAIN) if self.second_workload else ()
+        options = ("--from", "dev", "--to", "staging", *workload, "--local")
+        return arn, self.shoal("promote", *options, exit_code=_USAGE)
+
+    def release_second_workload(self) -> None:
+        """Train the second workload in dev, and serve it in staging."""
+        place = ("dev", str(self.second_workload), "--local")
+        self.shoal("data", "upload", *place)
+        self.shoal("run", *place, "--follow")
+        self.shoal("approve", *place)
+        self._merge_promotion("dev", "staging", str(self.second_workload))
+        self.shoal("deploy", "staging", str(self.second_workload), "--local")
+        self.shoal("invoke", "staging", str(self.second_workload), "--local")
+
+    def require_serving(self, name: str, content: str) -> None:
+        """Ask the endpoint, which must answer with this model."""
+        endpoint = Names(self.environment(name)).serving_endpoint
+        printed = self.shoal("invoke", *self.words(name), "--local", "--endpoint", endpoint)
+        assert json.loads(printed)["model"].get("content_sha256") == content
+        self.served.append((name, content))
+
+    def endpoint(self, name: str) -> tuple[Any, Any]:
+        """Return when the story's endpoint was changed last, and by what it is configured."""
+        endpoint = Names(self.environment(name)).serving_endpoint
+        described = self.target(name).client("sagemaker").describe_endpoint(EndpointName=endpoint)
+        return described["LastModifiedTime"], described["EndpointConfigName"]
+
+    def destroy(self) -> None:
+        """Destroy what was deployed, and what bootstrapping left."""
+        with ThreadPoolExecutor(len(ENVIRONMENTS)) as pool:
+            list(pool.map(lambda name: self.shoal("destroy", name, "--local"), self.deployed))
+        for name in ENVIRONMENTS:
+            remove_bootstrap(self.target(name))
+
+    def remaining(self) -> list[str]:
+        """Return all resources of the project in the three accounts."""
+        project = self.environment("dev").project
+        own = (f"shoal-{MAIN}", f"shoal-{self.second_workload}") if self.second_workload else ()
+        owner = inventory.Owner(
+            f"shoal-{project}", tags=(("shoal:project", project),), workloads=own
+        )
+        targets = [self.target(name) for name in ENVIRONMENTS]
+        return [
+            f"{resource} in account {target.account}"
+            for target in targets
+            for resource in (
+                *inventory.of_environment(target, owner),
+                *inventory.of_bootstrap(target),
+            )
+        ]
+
+    def _traffic(self, name: str) -> Traffic:
+        prod = self.environment("prod")
+        requests = load_workload(prod.workload, ROOT).requests
+        folder = workload_folder(prod.workload, ROOT)
+        self.traffic[name] = Traffic(
+            self.target("prod"), Names(prod).serving_endpoint, requests, folder
+        )
+        return self.traffic[name]

@@ -1,0 +1,255 @@
+"""An environment whose pipeline is a user's own function, deployed with the real CLI: it runs, and
+a manifest starts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.control import eventually
+from shoal.aws.target import Target
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
+from tests.end_to_end.conftest import Checkout
+
+ACCOUNT = "111122223333"
+PIPELINE = "shoal-mnist-mine"
+ENVIRONMENT = """\
+name: mine
+workload: mnist
+account: "111122223333"
+region: us-east-1
+protect: false
+pipeline: my_pipelines.hello:build
+schedules:
+  - {name: nightly, expression: "cron(0 3 * * ? *)"}
+  - {name: weekly, expression: "cron(0 6 ? * MON *)"}
+data:
+  on_manifest: {parameters: {Whom: Ada}}
+observability: {alert_emails: [team@example.com, boss@example.com], monthly_budget_usd: 500}
+"""
+MODULE = """
+from shoal.launch import resolve
+
+
+def build(environment, infrastructure):
+    vpc = {"Subnets": list(infrastructure.training_subnet_ids), "SecurityGroupIds": list(infrastructure.training_security_group_ids)}
+    said = {"Std:Join": {"On": " ", "Values": ["hello", {"Get": "Parameters.Whom"}]}}
+    image = resolve(environment.training, environment.region).evaluation_image_uri
+    arguments = {
+        "RoleArn": infrastructure.evaluation_role_arn,
+        "AppSpecification": {"ImageUri": image, "ContainerEntrypoint": ["echo"], "ContainerArguments": [said]},
+        "ProcessingResources": {"ClusterConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 10}},
+        "NetworkConfig": {"VpcConfig": vpc},
+    }
+    parameters = [
+        {"Name": "DataManifest", "Type": "String", "DefaultValue": "none"},
+        {"Name": "Whom", "Type": "String", "DefaultValue": "world"},
+    ]
+    return {"Version": "2020-12-01", "Parameters": parameters, "Steps": [{"Name": "Hello", "Type": "Processing", "Arguments": arguments}]}
+"""  # noqa: E501
+
+
+@pytest.fixture(scope="module")
+def mine(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    own = checkout.with_environment(tmp_path_factory.mktemp("mine"), "mine", ENVIRONMENT)
+    (own.root / "my_pipelines").mkdir()
+    (own.root / "my_pipelines" / "hello.py").write_text(MODULE)
+    yield own
+    own.run("local", "down")
+
+
+@pytest.fixture(scope="module")
+def target(mine: Checkout) -> Target:
+    """The environment, deployed with the policies of its roles enforced."""
+    started = mine.run("local", "up", "mine", "--enforce-iam")
+    assert started.exit_code == 0, started.output
+    result = mine.run("deploy", "mine", "--local")
+    assert result.exit_code == 0, result.output
+    return mine.local_target
+
+
+@pytest.fixture(scope="module")
+def names(mine: Checkout) -> Names:
+    return Names(load_environment("mine", mine.root))
+
+
+def test_a_budget_and_everybody_who_is_mailed_are_deployed(target: Target) -> None:
+    (budget,) = target.client("budgets").describe_budgets(AccountId="111122223333")["Budgets"]
+    told = {each["Endpoint"] for each in target.client("sns").list_subscriptions()["Subscriptions"]}
+    assert (budget["BudgetName"], float(budget["BudgetLimit"]["Amount"])) == (PIPELINE, 500)
+    assert {"team@example.com", "boss@example.com"} <= told
+
+
+def test_what_is_deployed_is_the_functions_definition(target: Target) -> None:
+    described = target.client("sagemaker").describe_pipeline(PipelineName=PIPELINE)
+    (step,) = json.loads(described["PipelineDefinition"])["Steps"]
+    assert step["Name"] == "Hello"
+    assert step["Arguments"]["NetworkConfig"]["VpcConfig"]["Subnets"][0].startswith("subnet-")
+
+
+def test_it_runs_with_the_parameters_it_declares(mine: Checkout, target: Target) -> None:
+    assert target.endpoint_url
+    result = mine.run("run", "mine", "--local", "--follow", "--parameter", "Whom=Bob")
+    assert result.exit_code == 0, result.output
+    assert "hello Bob" in mine.run("logs", "mine", "latest", "Hello", "--local").output
+
+
+def test_a_mistake_in_it_is_one_line_of_the_environment_file(mine: Checkout) -> None:
+    module = mine.root / "my_pipelines" / "hello.py"
+    module.write_text(MODULE.replace('"InstanceCount"', '"InstanceCuont"'))
+    try:
+        result = mine.run("check")
+    finally:
+        module.write_text(MODULE)
+    assert result.exit_code == 2
+    assert (
+        'environments/mine.yaml:6: pipeline = "my_pipelines.hello:build": in the definition, Hello.'
+        in result.output
+    )
+    assert "InstanceCuont: unknown field" in result.output
+
+
+def put(
+    target: Target, names: Names, files: dict[str, bytes], manifest: dict[str, Any], folder: str
+) -> str:
+    s3, bucket = target.client("s3"), names.bucket("data")
+    for name, content in files.items():
+        s3.put_object(Bucket=bucket, Key=f"datasets/{folder}/{name}", Body=content)
+    key = f"datasets/{folder}/manifest.json"
+    s3.put_object(Bucket=bucket, Key=key, Body=json.dumps(manifest).encode())
+    return f"s3://{bucket}/{key}"
+
+
+def started_by_manifest(target: Target) -> list[dict[str, Any]]:
+    """The executions that manifests started."""
+    found = target.client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)
+    return [
+        each
+        for each in found["PipelineExecutionSummaries"]
+        if each["PipelineExecutionDisplayName"].startswith("manifest-")
+    ]
+
+
+@pytest.fixture(scope="module")
+def manifest(target: Target, names: Names) -> str:
+    """A manifest in the data bucket, whose execution has begun."""
+    files = {"train/a": b"1", "test/b": b"2"}
+    uri = put(target, names, files, {"files": ["train/a", "test/b"]}, "first")
+    assert eventually(lambda: started_by_manifest(target), 60.0)
+    return uri
+
+
+def logged(target: Target) -> str:
+    try:
+        events = target.client("logs").filter_log_events(
+            logGroupName=f"/aws/lambda/{PIPELINE}-start"
+        )["events"]
+    except target.client("logs").exceptions.ResourceNotFoundException:
+        return ""
+    return "\n".join(event["message"] for event in events)
+
+
+def test_a_manifest_starts_an_execution_with_its_uri_under_enforced_policies(
+    target: Target, manifest: str
+) -> None:
+    (execution,) = started_by_manifest(target)
+    given = target.client("sagemaker").list_pipeline_parameters_for_execution(
+        PipelineExecutionArn=execution["PipelineExecutionArn"]
+    )
+    assert {"Name": "DataManifest", "Value": manifest} in given["PipelineParameters"]
+    assert {"Name": "Whom", "Value": "Ada"} in given["PipelineParameters"]
+
+
+@pytest.mark.usefixtures("manifest")
+def test_the_event_that_came_twice_starts_nothing(target: Target, names: Names) -> None:
+    """S3 delivers at least once; here the same event is handed to the function again."""
+    assert eventually(
+        lambda: (
+            not [
+                each
+                for each in started_by_manifest(target)
+                if each["PipelineExecutionStatus"] == "Executing"
+            ]
+        ),
+        60.0,
+    )
+    bucket, key = names.bucket("data"), "datasets/first/manifest.json"
+    found = target.client("s3").head_object(Bucket=bucket, Key=key)
+    about = {
+        "key": key,
+        "size": found["ContentLength"],
+        "etag": found["ETag"].strip('"'),
+        "version-id": found["VersionId"],
+    }
+    event = {
+        "source": "aws.s3",
+        "detail-type": "Object Created",
+        "detail": {"bucket": {"name": bucket}, "object": about},
+    }
+    answer = target.client("lambda").invoke(
+        FunctionName=f"{PIPELINE}-start", Payload=json.dumps(event).encode()
+    )
+    assert json.loads(answer["Payload"].read())["status"] == "duplicate"
+    assert len(started_by_manifest(target)) == 1
+
+
+def test_a_manifest_of_files_that_are_not_there_starts_nothing_and_says_so(
+    target: Target, names: Names
+) -> None:
+    before = started_by_manifest(target)
+    uri = put(target, names, {"train/a": b""}, {"files": ["train/a", "test/b"]}, "broken")
+    assert eventually(
+        lambda: (
+            f"ManifestError: {uri} names files that are not there or empty: test/b, train/a"
+            in logged(target)
+        ),
+        30.0,
+    ), logged(target)
+    assert started_by_manifest(target) == before
+
+
+def test_another_object_of_the_bucket_starts_nothing(target: Target, names: Names) -> None:
+    """What was asked for after it is there, and it is not."""
+    target.client("s3").put_object(Bucket=names.bucket("data"), Key="datasets/c/train/c", Body=b"3")
+    put(target, names, {}, {"files": ["train/a"]}, "after")
+    assert eventually(lambda: "datasets/after/manifest.json names files" in logged(target), 30.0)
+    assert "datasets/c/" not in logged(target)
+
+
+def test_what_cannot_be_delivered_becomes_a_dead_letter(target: Target, names: Names) -> None:
+    functions, function = target.client("lambda"), f"{PIPELINE}-start"
+    policy = json.loads(functions.get_policy(FunctionName=function)["Policy"])
+    statements = [each for each in policy["Statement"] if "events" in each["Principal"]["Service"]]
+    for each in statements:
+        functions.remove_permission(FunctionName=function, StatementId=each["Sid"])
+    put(target, names, {"train/a": b"1"}, {"files": ["train/a"]}, "late")
+    sqs = target.client("sqs")
+    url = sqs.get_queue_url(QueueName=names.dead_letters("start"))["QueueUrl"]
+    (message,) = eventually(lambda: sqs.receive_message(QueueUrl=url).get("Messages", []), 30.0)
+    for each in statements:
+        functions.add_permission(
+            FunctionName=function,
+            StatementId=each["Sid"],
+            Action=each["Action"],
+            Principal=each["Principal"]["Service"],
+            SourceArn=each["Condition"]["ArnLike"]["AWS:SourceArn"],
+        )
+    assert json.loads(message["Body"])["detail"]["object"]["key"] == "datasets/late/manifest.json"
+
+
+@pytest.mark.usefixtures("target")
+def test_the_templates_ask_for_events_only_where_manifests_start_something(mine: Checkout) -> None:
+    folder: Path = mine.root / ".shoal" / "cdk" / "mine" / "cdk.out"
+    (template,) = (folder / "assembly-mine").glob("minedata*.template.json")
+    told = [
+        each["Properties"]["BucketName"]
+        for each in json.loads(template.read_text())["Resources"].values()
+        if "NotificationConfiguration" in each.get("Properties", {})
+    ]
+    assert told == [f"{PIPELINE}-data-{ACCOUNT}-us-east-1"]

@@ -1,0 +1,104 @@
+"""The three changes of docs/own-pipeline.md at once, deployed with the real CLI and run with the
+policies of the roles enforced.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from local_kit.control import eventually
+from shoal.aws.target import Target
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
+from tests.docs.test_own_pipeline import ASKED, CHECKED, SCORED
+from tests.end_to_end.conftest import Checkout
+from tests.end_to_end.test_workloads import HOUSES
+from tests.repository import ROOT
+
+ENVIRONMENT = HOUSES.replace("ml.m5.xlarge,", "ml.m5.xlarge, source_dir: my_code,").replace(
+    "workload: houses\n", "workload: houses\npipeline: my_pipelines.houses:build\n"
+)
+MODULE = """
+from my_pipelines import asked, checked, scored
+
+
+def build(environment, infrastructure, launch):
+    given = environment, infrastructure, launch
+    return (
+        scored.build(*given)
+        .insert_before("Train", checked.build(*given).step("CheckData"))
+        .insert_before("Register", asked.build(*given).step("Ask"))
+    )
+"""
+CHECK = """
+import pathlib, sys
+
+lines = pathlib.Path(sys.argv[1], "people.csv").read_text().splitlines()
+print(f"{len(lines) - 1} rows")
+sys.exit(len(lines) < 300)
+"""
+ROWS = b"50,1,38,115,190,115,40,4,5.2,91\n35,2,20,80,170,100,65,3,4.1,80\n"
+"""Of somebody heavy, and of somebody light."""
+
+
+@pytest.fixture
+def mine(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    own = checkout.with_environment(tmp_path_factory.mktemp("steps"), "houses", ENVIRONMENT)
+    shutil.copytree(ROOT / "training_code" / "houses" / "pytorch", own.root / "my_code")
+    (own.root / "my_code" / "check_data.py").write_text(CHECK)
+    (own.root / "my_pipelines").mkdir()
+    modules = {"houses": MODULE, "asked": ASKED, "checked": CHECKED, "scored": SCORED}
+    for name, text in modules.items():
+        (own.root / "my_pipelines" / f"{name}.py").write_text(text)
+    yield own
+    own.run("local", "down")
+
+
+def succeeds(mine: Checkout, *arguments: str) -> str:
+    finished = mine.run(*arguments)
+    assert finished.exit_code == 0, finished.output
+    return finished.output
+
+
+def question(target: Target, queue: str) -> dict[str, Any]:
+    """Return the message of the step Ask, once it is there."""
+    sqs = target.client("sqs")
+    messages = eventually(
+        lambda: sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=5).get("Messages"), 240.0
+    )
+    return dict(json.loads(messages[0]["Body"]))
+
+
+@pytest.mark.nightly
+def test_data_are_checked_somebody_is_asked_and_a_dataset_is_scored(mine: Checkout) -> None:
+    succeeds(mine, "local", "up", "houses", "--enforce-iam")
+    succeeds(mine, "deploy", "houses", "--local")
+    succeeds(mine, "data", "upload", "houses", "--local")
+    names, target = Names(load_environment("houses", mine.root)), mine.local_target
+    s3, queues = target.client("s3"), target.client("sqs")
+    queue = queues.create_queue(QueueName="releases")["QueueUrl"]
+    key = f"datasets/{names.environment.data.dataset}/score/new.csv"
+    s3.put_object(Bucket=names.bucket("data"), Key=key, Body=ROWS)
+
+    with mine.running("run", "houses", "--local", "--follow") as running:
+        asked = question(target, queue)
+        target.client("sagemaker").send_pipeline_execution_step_success(
+            CallbackToken=asked["token"], OutputParameters=[{"Name": "answered_by", "Value": "Ada"}]
+        )
+        output, _ = running.communicate(timeout=240)
+    assert running.returncode == 0, output
+
+    assert "353 rows" in succeeds(mine, "logs", "houses", "latest", "CheckData", "--local")
+    assert succeeds(mine, "logs", "houses", "latest", "Score", "--local")
+    execution = asked["arguments"]["execution_id"]
+    result = f"transform/{execution}/new.csv.out"
+    scored = s3.get_object(Bucket=names.bucket("artifacts"), Key=result)["Body"].read()
+    progressions = [float(line) for line in scored.split()]
+    assert len(progressions) == 2
+    assert progressions[0] > progressions[1] > 0
+    assert target.client("sagemaker").list_models()["Models"] == []

@@ -1,0 +1,219 @@
+"""One environment with three workloads, the last as `shoal new` writes it: deployed, run at once,
+one promoted to staging and prod beside the others, one removed, and all destroyed.
+
+Nightly: the parts are tested each by itself in packages/shoal/tests/cli and
+packages/shoal/tests/verbs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from shoal.aws.inventory import Owner, Resource, of_bootstrap, of_environment
+from shoal.aws.target import Target
+from shoal.processes import mentioning
+from shoal.settings.names import WORKLOAD_TAG
+from shoal.verbs.destroy.teardown import remove_bootstrap
+from shoal.verbs.workspace import Workspace
+from tests.end_to_end.conftest import Checkout, Finished
+from tests.repository import CHECKOUT
+
+_TIMEOUT_S = 1200
+"""A step takes about a minute on two idle cores."""
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(4 * _TIMEOUT_S)]
+WORKLOADS = ("mnist", "houses", "taxis")
+ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
+SHARED = """name: {name}
+account: "{account}"
+region: us-east-1
+protect: false
+network: {{training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}}
+training: {{strategy: torchrun, instance_type: ml.m5.xlarge, instance_count: 1}}
+"""
+DEV = (
+    "workloads:\n"
+    "  mnist:\n"
+    "    training: {hyperparameters: {epochs: 1, batch-size: 256, learning-rate: 0.01, seed: 1}}\n"
+    "  houses: {}\n"
+    "  taxis: {}  # as it was written\n"
+)
+SERVES = (
+    "promoted_from: {source}\n"
+    "serving: {{bake_s: 180, traffic: {{type: all_at_once}}}}\n"
+    "workloads:\n  houses: {{}}\n  taxis: {{}} # serves\n"
+)
+ENVIRONMENTS = {
+    "dev": DEV,
+    "staging": SERVES.format(source="dev"),
+    "prod": SERVES.format(source="staging"),
+}
+
+
+def ended(process: subprocess.Popen[str]) -> Finished:
+    """How it ended; one that does not is told to."""
+    try:
+        output, _ = process.communicate(timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        output, _ = process.communicate()
+    return Finished(process.returncode, output)
+
+
+class Three:
+    """A repository of a user with three workloads, and its emulator."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checkout = Checkout.new(folder)
+        self.root = folder
+        code = self.root / "training_code"
+        code.unlink()
+        shutil.copytree(CHECKOUT / "training_code", code)
+        environments = self.root / "environments"
+        for name, text in ENVIRONMENTS.items():
+            shared = SHARED.format(name=name, account=ACCOUNTS[name])
+            (environments / f"{name}.yaml").write_text(shared + text)
+        written = self.checkout.run("new", "taxis")
+        assert written.exit_code == 0, written.output
+        (environments / "taxis.yaml").unlink()  # it runs in the others
+        ignored = (".shoal", "cdk.out", "home", "tmp", "__pycache__")
+        (self.root / ".gitignore").unlink(missing_ok=True)
+        (self.root / ".gitignore").write_text("\n".join(ignored) + "\n")
+        self.git("init", "--quiet", "--initial-branch=main")
+        for key, value in {
+            "user.name": "Ada",
+            "user.email": "ada@example.com",
+            "commit.gpgsign": "false",
+        }.items():
+            self.git("config", key, value)
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", "Begin")
+
+    def git(self, *arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    def shoal(self, words: str, *more: str) -> str:
+        """Run it on the emulator; return its output."""
+        with self.checkout.running(*words.split(), *more, "--local") as process:
+            finished = ended(process)
+        assert finished.exit_code == 0, finished.output
+        return finished.output
+
+    def at_once(self, *commands: tuple[str, ...]) -> None:
+        """Run them on the emulator at the same time."""
+        with ExitStack() as stack:
+            running = {
+                words: stack.enter_context(self.checkout.running(*words, "--local"))
+                for words in commands
+            }
+            for words, process in running.items():
+                finished = ended(process)
+                assert finished.exit_code == 0, f"{words}: {finished.output}"
+
+    def target(self, environment: str) -> Target:
+        server = Workspace(self.root, os.environ).local_server.require()
+        return server.target_of(ACCOUNTS[environment])
+
+    def resources(self, environment: str = "dev") -> set[Resource]:
+        """Everything of the project in the environment's account, whatever has made it."""
+        owner = Owner("shoal", tags=(("shoal:project", "platform"),))
+        return set(of_environment(self.target(environment), owner))
+
+    def of_workload(self, workload: str) -> set[Resource]:
+        """Everything in dev's account whose name or tag says that it is this workload's."""
+        prefix = f"shoal-{workload}-dev"
+        owner = Owner(prefix, tags=((WORKLOAD_TAG, prefix),))
+        return set(of_environment(self.target("dev"), owner))
+
+    def changes(self, environment: str) -> dict[str, object]:
+        """When each stack in the environment's account was changed last."""
+        stacks = self.target(environment).client("cloudformation").describe_stacks()["Stacks"]
+        return {
+            each["StackName"]: each.get("LastUpdatedTime", each["CreationTime"]) for each in stacks
+        }
+
+    def promote(self, source: str, destination: str) -> None:
+        """Pin the newest release of taxis, as a pull request that is merged."""
+        self.shoal(f"promote --from {source} --to {destination} --workload taxis")
+        self.git("merge", "--quiet", f"promote/{destination}/shoal-taxis-dev-1")
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
+    three = Three(tmp_path_factory.mktemp("three"))
+    options = ("--enforce-iam", "--hosting-speed", "120")
+    try:
+        started = three.checkout.run("local", "up", *ENVIRONMENTS, *options)
+        assert started.exit_code == 0, started.output
+        yield three
+    finally:
+        three.checkout.run("local", "down")
+    assert mentioning(str(three.root)) == ()
+
+
+def test_three_workloads_live_beside_each_other_and_go_one_by_one(three: Three) -> None:
+    three.shoal("deploy dev")
+    for workload in WORKLOADS:
+        three.shoal(f"data upload dev {workload}")
+    run_all_at_once(three)
+    promote_one_beside_the_others(three)
+    destroy_one_after_the_other(three)
+
+
+def run_all_at_once(three: Three) -> None:
+    lenient = {"mnist": ("--parameter", "MinAccuracy=0.5")}
+    three.at_once(*(("run", "dev", each, "--follow", *lenient.get(each, ())) for each in WORKLOADS))
+    assert "gate: rmse" in three.shoal("status dev houses latest")
+    assert "gate: accuracy" in three.shoal("status dev mnist latest")
+    assert three.shoal("release status dev").count("ok      live") == 3
+
+
+def promote_one_beside_the_others(three: Three) -> None:
+    three.shoal("deploy staging")
+    three.shoal("approve dev taxis")
+    before = three.changes("staging")
+    three.promote("dev", "staging")
+    assert "serving: shoal-taxis-staging" in three.shoal("deploy staging taxis")
+    after = three.changes("staging")
+    changed = {name for name, at in after.items() if before.get(name) != at}
+    assert "shoal-taxis-staging-serving" in changed
+    assert [name for name in changed if "taxis" not in name] == []
+
+    three.promote("staging", "prod")
+    assert "serving: shoal-taxis-prod" in three.shoal("deploy prod")
+    assert "shoal-houses-prod-pipeline" in three.changes("prod")
+    status = three.shoal("release status")
+    for name in ("staging", "prod"):
+        assert f"{name} houses: pins no release" in status
+        assert f"{name} taxis: pins arn:" in status
+
+
+def destroy_one_after_the_other(three: Three) -> None:
+    before, of_taxis = three.resources(), three.of_workload("taxis")
+    kept = three.shoal("destroy dev taxis")
+    assert "datasets/taxis/: its dataset" in kept
+    assert before - three.resources() == of_taxis != set()
+    for name in ("staging", "prod"):  # they serve copies of their own
+        body = three.root / "training_code" / "taxis" / "smoke_test" / "two-trips.csv"
+        answer = three.shoal(f"invoke {name} taxis --body {body} --accept text/csv")
+        assert len(answer.split()) == 2
+
+    three.at_once(("destroy", "staging"), ("destroy", "prod"))
+    file = three.root / "environments" / "dev.yaml"
+    (gone,) = [each for each in DEV.splitlines(keepends=True) if "taxis" in each]
+    file.write_text(file.read_text().replace("  houses: {}\n", "").replace(gone, ""))
+    for name in ("staging", "prod"):
+        (three.root / "environments" / f"{name}.yaml").unlink()
+    assert "has no workload houses, but its stacks are there" in three.shoal("deploy dev")
+    three.shoal("destroy dev")
+    for name in ENVIRONMENTS:
+        remove_bootstrap(three.target(name))  # the only thing that `destroy` keeps
+        assert (three.resources(name), of_bootstrap(three.target(name))) == (set(), ())

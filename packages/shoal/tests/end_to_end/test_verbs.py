@@ -1,0 +1,614 @@
+"""The verbs one by one against an emulator in the background, and the user's own tools beside
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import jsonschema
+import pytest
+
+from local_kit.control import eventually
+from local_kit.ports import unused_ports
+from shoal.aws.target import Target
+from shoal.processes import stop
+from tests.end_to_end.conftest import Checkout, Finished
+from tests.repository import CHECKOUT, ROOT
+from tests.training_code.mnist import write_subset
+
+PIPELINE = "shoal-mnist-dev"
+MLFLOW = CHECKOUT / ".shoal" / "mlflow" / "bin" / "python"
+"""Installed by `python3 dev/tools/install.py sdks`."""
+
+
+@pytest.fixture(scope="module")
+def emulator(checkout: Checkout) -> Iterator[dict[str, str]]:
+    """A deployed `dev`, with the policies of every role applied; what `local up` tells to
+    export.
+    """
+    try:
+        started = checkout.run("local", "up", "--enforce-iam")
+        assert started.exit_code == 0, started.output
+        deployed = checkout.run("deploy", "dev", "--local")
+        assert deployed.exit_code == 0, deployed.output
+        yield dict(re.findall(r"export (\w+)=(\S+)", started.output))
+    finally:
+        checkout.run("local", "down")
+
+
+@pytest.fixture(scope="module")
+def failed(emulator: dict[str, str], checkout: Checkout) -> Finished:
+    """The first execution, whose channels have one file each, and not the dataset's."""
+    refused = checkout.run("run", "dev", "--local", "--follow")
+    assert (refused.exit_code, "`shoal data upload dev --local`" in refused.output) == (2, True)
+    client, bucket = target_of(emulator).client("s3"), f"{PIPELINE}-data-111122223333-us-east-1"
+    keys = [f"datasets/mnist/{channel}/of-nobody.txt" for channel in ("train", "test")]
+    for key in keys:
+        client.put_object(Bucket=bucket, Key=key, Body=b"-")
+    finished = checkout.run("run", "dev", "--local", "--follow")
+    for key in keys:
+        client.delete_object(Bucket=bucket, Key=key)
+    return finished
+
+
+@pytest.fixture(scope="module")
+def uploads(failed: Finished, checkout: Checkout) -> tuple[Finished, Finished]:
+    """The dataset, uploaded twice."""
+    assert failed
+    first, second = (checkout.run("data", "upload", "dev", "--local") for _ in range(2))
+    return first, second
+
+
+@pytest.fixture(scope="module")
+def fewer_digits(
+    uploads: tuple[Finished, Finished],
+    emulator: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> str:
+    """Upload the first 16,000 training digits; return their URI."""
+    assert uploads[0].exit_code == 0, uploads[0].output
+    folder, place = tmp_path_factory.mktemp("digits"), "datasets/mnist.fewer/train"
+    write_subset(folder, train=16_000, test=1)
+    client, bucket = target_of(emulator).client("s3"), f"{PIPELINE}-data-111122223333-us-east-1"
+    for file in (folder / "train").iterdir():
+        client.upload_file(str(file), bucket, f"{place}/{file.name}")
+    return f"s3://{bucket}/{place}/"
+
+
+@pytest.fixture(scope="module")
+def trained(fewer_digits: str, checkout: Checkout) -> Finished:
+    """An execution that ends well."""
+    given = ("Epochs=1", "MinAccuracy=0.5", f"TrainDataUri={fewer_digits}")
+    short = [word for each in given for word in ("--parameter", each)]
+    finished = checkout.run("run", "dev", "--local", *short, "--follow")
+    assert finished.exit_code == 0, finished.output
+    return finished
+
+
+def executions(emulator: dict[str, str]) -> list[str]:
+    found = target_of(emulator).client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)
+    return [each["PipelineExecutionArn"] for each in found["PipelineExecutionSummaries"]]
+
+
+def run_id(followed: Finished) -> str:
+    """Return the id of the execution that `shoal run --follow` started."""
+    started = re.search(r"^started: \S+/(\w+)$", followed.output, re.MULTILINE)
+    assert started, followed.output
+    return started[1]
+
+
+def target_of(emulator: dict[str, str]) -> Target:
+    """The account of the variables."""
+    return Target(
+        "111122223333",
+        "us-east-1",
+        emulator["AWS_ENDPOINT_URL"],
+        secret=emulator["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+@contextmanager
+def serving(emulator: dict[str, str]) -> Iterator[None]:
+    """An endpoint that a user makes of the newest registered model package."""
+    client = target_of(emulator).client("sagemaker")
+    name = f"{PIPELINE}-by-hand"
+    packages = client.list_model_packages(
+        ModelPackageGroupName=PIPELINE, SortBy="CreationTime", SortOrder="Descending"
+    )
+    package = packages["ModelPackageSummaryList"][0]["ModelPackageArn"]
+    container = client.describe_model_package(ModelPackageName=package)["InferenceSpecification"][
+        "Containers"
+    ][0]
+    role = f"arn:aws:iam::111122223333:role/{PIPELINE}-us-east-1-endpoint"
+    primary = {key: container[key] for key in ("Image", "ModelDataUrl", "Environment")}
+    client.create_model(ModelName=name, ExecutionRoleArn=role, PrimaryContainer=primary)
+    variant = {
+        "VariantName": "all",
+        "ModelName": name,
+        "InitialInstanceCount": 1,
+        "InstanceType": "ml.m5.xlarge",
+    }
+    client.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+    client.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    try:
+        client.get_waiter("endpoint_in_service").wait(
+            EndpointName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+        )
+        yield
+    finally:
+        client.delete_endpoint(EndpointName=name)
+        client.delete_endpoint_config(EndpointConfigName=name)
+        client.delete_model(ModelName=name)
+
+
+@contextmanager
+def without(emulator: dict[str, str], actor: str, sid: str) -> Iterator[None]:
+    """The role of an actor without one of its statements."""
+    iam = target_of(emulator).client("iam")
+    role = f"{PIPELINE}-us-east-1-{actor}"
+    (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
+    policy = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+    kept = [statement for statement in policy["Statement"] if statement["Sid"] != sid]
+    assert len(kept) == len(policy["Statement"]) - 1
+    iam.put_role_policy(
+        RoleName=role, PolicyName=name, PolicyDocument=json.dumps({**policy, "Statement": kept})
+    )
+    try:
+        yield
+    finally:
+        iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps(policy))
+
+
+def run_json(checkout: Checkout, run: str, folder: Path) -> dict[str, Any]:
+    """Return what `shoal report` writes of a run, which has the form that it says."""
+    file = folder / "run.json"
+    finished = checkout.run("report", "dev", run, "--local", "--output", str(file))
+    assert finished.exit_code == 0, finished.output
+    record: dict[str, Any] = json.loads(file.read_text())
+    schema = json.loads((ROOT / "packages/shoal/src/shoal/page/run.schema.json").read_text())
+    jsonschema.validate(record, schema)
+    return record
+
+
+def test_the_report_of_a_run_has_its_measurements_costs_and_origin(
+    emulator: dict[str, str], trained: Finished, checkout: Checkout, tmp_path: Path
+) -> None:
+    record = run_json(checkout, run_id(trained), tmp_path)
+    assert record["verdict"]["outcome"] == "Succeeded"
+    assert {step["status"] for step in record["steps"]} == {"Succeeded", "NotStarted"}
+    links = {each["what"]: each["holds"] for each in record["lineage"]}
+    assert [what for what in links if links[what] is None] == ["commit", "image", "data"]  # no git
+    assert [*links.values()].count(True) == 6
+    assert all(each["gone"] for each in record["made"])
+    assert [gate["passed"] for gate in record["gates"]] == [True]
+    assert record["money"]["usd_per_hour_now"] == 0
+    hours = {each["step"]: each["seconds"] / 3600 for each in record["money"]["items"]}
+    assert hours.keys() == {"Train", "Evaluate", "CreateEndpoint"}
+    losses = next(each for each in record["curves"] if each["name"] == "train:loss")
+    assert len(losses["points"]) > 2
+    assert record["unread"] == []
+
+
+@pytest.fixture
+def mlflow_server(tmp_path: Path) -> Iterator[str]:
+    """The address of a real tracking server with an empty database."""
+    port = next(unused_ports())
+    options = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    store = ["--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db"]
+    process = subprocess.Popen(
+        [MLFLOW, "-m", "mlflow", "server", *options, *store],
+        cwd=tmp_path,
+        env={"PATH": f"{MLFLOW.parent}:{os.environ['PATH']}", "MLFLOW_DISABLE_TELEMETRY": "true"},
+        start_new_session=True,
+    )
+    uri = f"http://127.0.0.1:{port}"
+    health = f"{uri}/health"
+    try:
+        assert eventually(lambda: process.poll() is not None or _is_up(health), 300)
+        assert (process.poll(), _is_up(health)) == (None, True)
+        yield uri
+    finally:
+        stop(process)
+
+
+def _is_up(address: str) -> bool:
+    try:
+        with urlopen(address) as answer:
+            return int(answer.status) == 200
+    except OSError:
+        return False
+
+
+def with_mlflow(checkout: Checkout, *command: str) -> str:
+    """Return what a program prints whose interpreter has MLflow behind the product's packages."""
+    packages = [str(CHECKOUT / "packages" / name / "src") for name in ("shoal", "shoal-local")]
+    paths = (str(checkout.root), *packages, sysconfig.get_path("purelib"))
+    variables = {"PYTHONPATH": os.pathsep.join(paths), "HOME": str(checkout.root / "home")}
+    more = {"MLFLOW_DISABLE_TELEMETRY": "true", "PATH": os.environ["PATH"]}
+    finished = subprocess.run(
+        [MLFLOW, *command],
+        cwd=checkout.root,
+        env=variables | more,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+@pytest.mark.nightly
+def test_a_run_that_is_exported_twice_is_one_run_of_mlflow_with_one_version(
+    mlflow_server: str, trained: Finished, checkout: Checkout, tmp_path: Path
+) -> None:
+    export = ("--root", str(checkout.root), "report", "dev", run_id(trained), "--local")
+    for _ in range(2):
+        with_mlflow(checkout, "-m", "shoal.cli", *export, "--mlflow", mlflow_server)
+    reader = str(Path(__file__).with_name("mlflow_reader.py"))
+    read = json.loads(with_mlflow(checkout, reader, mlflow_server, PIPELINE))
+    record = run_json(checkout, run_id(trained), tmp_path)
+    (run,), ((version, source, _),) = read["runs"], read["versions"]
+    losses = next(each["points"] for each in record["curves"] if each["name"] == "train:loss")
+    assert (run["name"], run["status"]) == (record["run"]["id"], "FINISHED")
+    assert run["parameters"] == record["parameters"]
+    assert run["metrics"]["train:loss"] == [[x, value] for x, value, _ in losses]
+    assert run["files"] == ["evaluation.json", "run.html", "run.json"]
+    assert run["tags"]["shoal.lineage.model_archive"] in source
+    assert (str(version), source) == ("1", record["package"]["archive"])
+
+
+def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
+    failed: Finished, trained: Finished, checkout: Checkout, tmp_path: Path
+) -> None:
+    good, bad = run_id(trained), run_id(failed)
+    listed = json.loads(checkout.run("runs", "dev", "--local", "--json").output)
+    status = {each["run"]: each["status"] for each in listed}
+    assert (status[good], status[bad]) == ("Succeeded", "Failed")
+    shown = checkout.run("runs", "dev", "--local").output
+    assert all(each in shown for each in status), shown
+    heads, *_ = shown.splitlines()
+    assert {"gate", "Epochs", "MinAccuracy", "TrainDataUri"} <= {*heads.split()}
+    assert "TestDataUri" not in heads  # the same in both
+    (line,) = (each for each in shown.splitlines() if good in each)
+    assert re.search(r" passed +1 ", line), shown
+    verdict = run_json(checkout, bad, tmp_path)["verdict"]
+    assert (verdict["step"], verdict["host"]) == ("Train", "algo-1"), failed.output
+    assert verdict["next"] == f"shoal logs dev --local {bad} Train"
+    assert " does not exist; the folder holds of-nobody.txt" in verdict["line"]
+
+
+def test_who_watches_a_run_that_has_ended_sees_how_it_ended(
+    trained: Finished, checkout: Checkout
+) -> None:
+    watched = checkout.run("watch", "dev", run_id(trained), "--local")
+    assert watched.exit_code == 0, watched.output
+    assert "step Train (Training): Succeeded" in watched.output
+    assert f"execution {run_id(trained)} succeeded" in watched.output
+
+
+def test_who_follows_a_run_keeps_its_page_however_it_ends(
+    failed: Finished, trained: Finished
+) -> None:
+    """That line is printed after S3 has taken the page; a function writes one to the same place."""
+    for followed in (trained, failed):
+        address = f"{PIPELINE}-artifacts-111122223333-us-east-1/runs/{run_id(followed)}/run.html"
+        assert f"page: s3://{address}" in followed.output
+
+
+def test_a_run_that_nobody_follows_leaves_its_page_too(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
+    run = run_id(checkout.run("run", "dev", "--local"))
+    checkout.run("stop", "dev", run, "--local")
+    s3, bucket = target_of(emulator).client("s3"), f"{PIPELINE}-artifacts-111122223333-us-east-1"
+
+    def kept() -> dict[str, Any]:
+        listed = s3.list_objects_v2(Bucket=bucket, Prefix=f"runs/{run}/").get("Contents", ())
+        return {each["Key"].rpartition("/")[2]: each["Key"] for each in listed}
+
+    assert eventually(lambda: kept().keys() == {"run.html", "run.json"}, 120)
+    page = s3.get_object(Bucket=bucket, Key=kept()["run.html"])
+    assert page["ContentType"] == "text/html; charset=utf-8"
+    data = json.load(s3.get_object(Bucket=bucket, Key=kept()["run.json"])["Body"])
+    assert (data["run"]["status"], data["run"]["is_local"], data["unread"]) == ("Stopped", True, [])
+    assert data["verdict"]["next"].startswith("shoal runs dev --local")
+    assert f'"id":"{run}"' in page["Body"].read().decode()
+
+
+def test_what_makes_pages_may_read_all_of_a_run_that_succeeded(
+    trained: Finished, emulator: dict[str, str]
+) -> None:
+    target = target_of(emulator)
+    s3, bucket = target.client("s3"), f"{PIPELINE}-artifacts-111122223333-us-east-1"
+    folder = f"runs/{run_id(trained)}"
+    for name in ("run.json", "run.html"):
+        s3.delete_object(Bucket=bucket, Key=f"{folder}/{name}")
+    arn = f"arn:aws:sagemaker:us-east-1:111122223333:pipeline/{PIPELINE}/execution/"
+    event = {"detail": {"pipelineExecutionArn": arn + run_id(trained)}}
+    request = {"FunctionName": f"{PIPELINE}-pages", "Payload": json.dumps(event)}
+    answer = target.client("lambda").invoke(**request)
+    assert json.load(answer["Payload"]) == {"page": f"s3://{bucket}/{folder}/run.html"}
+    data = json.load(s3.get_object(Bucket=bucket, Key=f"{folder}/run.json")["Body"])
+    assert data["unread"] == []
+    assert all(data[part] for part in ("curves", "metrics", "package", "gates", "made", "logs"))
+    assert data["money"]["usd"] > 0
+    assert {each["what"]: each["value"] for each in data["lineage"]}["commit"] == "not known"
+
+
+def test_a_failed_run_says_that_the_teardown_function_looked(
+    failed: Finished, checkout: Checkout, tmp_path: Path
+) -> None:
+    def cleanups() -> list[tuple[str, str]]:
+        found = run_json(checkout, run_id(failed), tmp_path)["cleanups"]
+        return [(each["by"], each["text"]) for each in found]
+
+    assert eventually(lambda: ("teardown", "nothing left, deleted nothing") in cleanups(), 60)
+
+
+def test_the_status_of_a_run_says_its_version_and_what_to_do_next(
+    trained: Finished, checkout: Checkout
+) -> None:
+    status = checkout.run("status", "dev", run_id(trained), "--local").output
+    for output in (trained.output, status):
+        assert "gate: accuracy " in output
+        assert (
+            "version 1 is PendingManualApproval\nnext:\n  shoal approve dev --local 1\n" in output
+        )
+
+
+def test_the_status_is_there_for_scripts_too(
+    failed: Finished, trained: Finished, checkout: Checkout
+) -> None:
+    listed = json.loads(checkout.run("status", "dev", "--local", "--json").output)
+    ((_, executions),) = listed.items()
+    states = {each["execution"]: each["status"] for each in executions}
+    assert states.items() >= {run_id(trained): "Succeeded", run_id(failed): "Failed"}.items()
+    one = json.loads(checkout.run("status", "dev", run_id(failed), "--local", "--json").output)
+    jsonschema.validate(
+        one, json.loads((ROOT / "packages/shoal/src/shoal/page/run.schema.json").read_text())
+    )
+    assert (one["run"]["id"], one["verdict"]["step"]) == (run_id(failed), "Train")
+
+
+def test_the_page_of_a_run_is_shown_beside_the_run_before(
+    trained: Finished, checkout: Checkout, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.html"
+    finished = checkout.run("report", "dev", run_id(trained), "--local", "-o", str(file))
+    assert (finished.exit_code, finished.output.count("Succeeded")) == (0, 1), finished.output
+    text = file.read_text()
+    assert len(text) < 400_000
+    data = re.search(r'<script type="application/json" id="run">(.*?)</script>', text, re.DOTALL)
+    assert data
+    (other,) = json.loads(data[1])["others"]
+    assert (other["label"], other["status"]) == ("the run before", "Failed")
+
+
+def test_the_aws_cli_reads_what_was_deployed(emulator: dict[str, str]) -> None:
+    aws = Path(sys.executable).with_name("aws")
+    command = [
+        str(aws),
+        "sagemaker",
+        "describe-pipeline",
+        "--pipeline-name",
+        PIPELINE,
+        "--output",
+        "json",
+    ]
+    result = subprocess.run(
+        command,
+        env={"PATH": os.environ["PATH"], **emulator},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(result.stdout)["PipelineName"] == PIPELINE
+
+
+def test_a_users_own_boto3_code_sees_the_buckets(emulator: dict[str, str]) -> None:
+    program = (
+        "import boto3; print([b['Name'] for b in boto3.client('s3').list_buckets()['Buckets']])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PATH": os.environ["PATH"], **emulator},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"{PIPELINE}-data-" in result.stdout
+
+
+def test_a_second_up_finds_the_running_emulator(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
+    assert f"running already: {emulator['AWS_ENDPOINT_URL']}" in checkout.run("local", "up").output
+    assert checkout.run("local", "status").output.startswith(
+        f"running: {emulator['AWS_ENDPOINT_URL']}"
+    )
+
+
+@pytest.mark.nightly
+def test_after_a_deployment_there_are_no_differences(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
+    result = checkout.run("diff", "dev", "--local")
+    assert (result.exit_code, "no differences" in result.output) == (0, True), result.output
+
+
+@pytest.fixture
+def edited(checkout: Checkout) -> Iterator[None]:
+    """The environment's file, with another number of epochs."""
+    file = checkout.root / "environments" / "dev.yaml"
+    before = file.read_text()
+    file.write_text(before.replace("epochs: 2", "epochs: 3"))
+    yield
+    file.write_text(before)
+
+
+@pytest.mark.usefixtures("emulator", "edited")
+def test_after_an_edit_the_differences_are_shown_and_the_command_that_deploys_them(
+    checkout: Checkout,
+) -> None:
+    result = checkout.run("diff", "dev", "--local")
+    assert result.exit_code == 1
+    assert "Number of stacks with differences: " in result.output
+    assert "`shoal deploy dev --local` changes that" in result.output
+
+
+@pytest.mark.usefixtures("edited")
+def test_an_edit_is_deployed(emulator: dict[str, str], checkout: Checkout) -> None:
+    result = checkout.run("deploy", "dev", "--local")
+    assert result.exit_code == 0, result.output
+    described = target_of(emulator).client("sagemaker").describe_pipeline(PipelineName=PIPELINE)
+    parameters = json.loads(described["PipelineDefinition"])["Parameters"]
+    assert {"Epochs": 3}.items() <= {
+        each["Name"]: each.get("DefaultValue") for each in parameters
+    }.items()
+
+
+def test_another_account_than_the_emulators_is_refused(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
+    result = checkout.run("deploy", "staging", "--local")
+    assert (result.exit_code, "the emulator plays account 111122223333" in result.output) == (
+        2,
+        True,
+    )
+
+
+def test_a_wrong_parameter_starts_nothing(emulator: dict[str, str], checkout: Checkout) -> None:
+    before = executions(emulator)
+    result = checkout.run("run", "dev", "--local", "--parameter", "Epoch=3")
+    assert (result.exit_code, "it declares: " in result.output) == (2, True)
+    assert executions(emulator) == before
+
+
+def test_an_execution_that_fails_is_told_by_run_and_status(
+    failed: Finished, checkout: Checkout
+) -> None:
+    told = failed.output
+    assert (failed.exit_code, "step Train failed" in told) == (1, True), told
+    status = checkout.run("status", "dev", run_id(failed), "--local").output
+    assert re.search(r"Train +Training +Failed", status), status
+
+
+def test_the_status_of_an_execution_has_its_gates(trained: Finished, checkout: Checkout) -> None:
+    status = checkout.run("status", "dev", run_id(trained), "--local").output
+    assert re.search(r"gate: accuracy 0\.\d+, must be at least 0.5$", status, re.M), status
+
+
+def test_an_execution_that_has_ended_is_not_stopped(failed: Finished, checkout: Checkout) -> None:
+    result = checkout.run("stop", "dev", run_id(failed), "--local")
+    assert (
+        result.exit_code,
+        "has ended already as Failed: there is nothing to stop" in result.output,
+    ) == (2, True), result.output
+
+
+def test_a_hyperparameter_that_the_script_would_refuse_starts_nothing(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
+    before = executions(emulator)
+    result = checkout.run("run", "dev", "--local", "--parameter", "Epochs=0")
+    assert (result.exit_code, "'0' is not a number above 0" in result.output) == (2, True)
+    assert executions(emulator) == before
+
+
+def test_the_dataset_is_uploaded_once(uploads: tuple[Finished, Finished]) -> None:
+    assert "4 of 4 files uploaded" in uploads[0].output
+    assert "0 of 4 files uploaded" in uploads[1].output
+
+
+@pytest.mark.usefixtures("uploads")
+@pytest.mark.parametrize(
+    ("actor", "sid", "action"),
+    [
+        ("training", "ReadData", "s3:GetObject"),
+        pytest.param("training", "UseKey", "kms:Encrypt", marks=pytest.mark.nightly),
+        pytest.param(
+            "training",
+            "UseInterfaces",
+            "ec2:CreateNetworkInterfacePermission",
+            marks=pytest.mark.nightly,
+        ),
+        ("pipeline", "StartTraining", "sagemaker:CreateTrainingJob"),
+    ],
+)
+def test_without_one_statement_of_a_role_training_fails_and_names_the_action(
+    emulator: dict[str, str], checkout: Checkout, actor: str, sid: str, action: str
+) -> None:
+    with without(emulator, actor, sid):
+        result = checkout.run("run", "dev", "--local", "--follow")
+    assert (result.exit_code, "AccessDenied" in result.output) == (1, True), result.output
+    assert re.findall(r"not authorized to perform: (\S+) on resource", result.output)[0] == action
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_trained_model_can_be_served_and_invoked(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
+    with serving(emulator):
+        answer = json.loads(checkout.run("invoke", "dev", "--local").output)
+        body = str(ROOT / "training_code" / "mnist" / "smoke_test" / "7.json")
+        seven = json.loads(checkout.run("invoke", "dev", "--local", "--body", body).output)
+    assert [each["predictions"][0]["digit"] for each in (answer, seven)] == [0, 7]
+
+
+@pytest.mark.usefixtures("trained")
+@pytest.mark.parametrize(
+    "title",
+    ["Images per second (images/s)", "Duration of steps (s)", "Endpoint calls", "Loss"],
+)
+def test_what_was_trained_has_the_metrics_of_the_dashboard(
+    emulator: dict[str, str], title: str
+) -> None:
+    cloudwatch = target_of(emulator).client("cloudwatch")
+    body = cloudwatch.get_dashboard(DashboardName=f"{PIPELINE}-us-east-1")["DashboardBody"]
+    graphs = {
+        each["properties"].get("title"): each["properties"] for each in json.loads(body)["widgets"]
+    }
+    for metric in graphs[title]["metrics"]:
+        if isinstance(metric[0], dict) and "SEARCH" not in metric[0]["expression"]:
+            continue  # it divides a metric that stands before it
+        if isinstance(metric[0], dict):
+            search = re.search(r'{"(.+?)",(\S+)} MetricName="(.+?)"', metric[0]["expression"])
+            assert search is not None
+            namespace, names, name = search.groups()
+            keys = set(names.split(","))
+        else:
+            namespace, name, *pairs = [part for part in metric if isinstance(part, str)]
+            keys = set(pairs[::2])
+        metrics = cloudwatch.list_metrics(Namespace=namespace, MetricName=name)["Metrics"]
+        assert keys in [{each["Name"] for each in metric["Dimensions"]} for metric in metrics], name
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_sweep_by_hand_says_what_it_would_delete(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
+    with serving(emulator):
+        result = checkout.run("destroy", "dev", "--local", "--leftovers", "--dry-run")
+    assert (result.exit_code, "would be removed: nothing" in result.output) == (
+        0,
+        True,
+    ), result.output
+    assert "endpoints: " in result.output
+
+
+def test_without_a_running_endpoint_there_is_nothing_to_invoke(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
+    result = checkout.run("invoke", "dev", "--local")
+    assert (result.exit_code, "is in service" in result.output) == (2, True)

@@ -1,0 +1,159 @@
+"""The function that measures which rare schedules are overdue: it asks the emulator's schedules and
+metrics; only its clock is set forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from local_kit.control import Account, eventually, running, unique
+from tests.functions.invocation import Outcome, invoke
+from tests.functions.test_start import PIPELINE, deliver, make_pipeline
+
+SILENT_HOURS = 170  # of a weekly schedule
+CALLS = ("GetSchedule", "GetMetricData", "PutMetricData")
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    with running(tmp_path_factory.mktemp("emulator")) as emulator:
+        make_pipeline(emulator)
+        emulator.client("scheduler").create_schedule_group(Name=PIPELINE)
+        yield emulator
+
+
+def schedule(account: Account) -> str:
+    """Create a schedule for every Monday."""
+    name = unique("weekly")
+    account.client("scheduler").create_schedule(**settings(account, name))
+    return name
+
+
+def settings(account: Account, name: str, **changes: Any) -> dict[str, Any]:
+    role = account.role({"Service": "scheduler.amazonaws.com"})
+    target = {
+        "Arn": f"arn:aws:lambda:us-east-1:111122223333:function:{PIPELINE}-start",
+        "RoleArn": role,
+    }
+    when = {"ScheduleExpression": "cron(0 6 ? * MON *)", "FlexibleTimeWindow": {"Mode": "OFF"}}
+    return {"Name": name, "GroupName": PIPELINE, **when, "Target": target, **changes}
+
+
+def look(account: Account, *schedules: str, at: datetime | None = None) -> Outcome:
+    """Call the function as the rule does, at a moment."""
+    event = {"time": at.isoformat()} if at else {}
+    hours = ", ".join(f'"{name}": {SILENT_HOURS}' for name in schedules)
+    environment = {
+        "PIPELINE_NAME": PIPELINE,
+        "SCHEDULE_GROUP": PIPELINE,
+        "SILENT_HOURS": f"{{{hours}}}",
+    }
+    return invoke("overdue", event, endpoint_url=account.endpoint, environment=environment)
+
+
+def after(**time: float) -> datetime:
+    return datetime.now(UTC) + timedelta(**time)
+
+
+def measured(account: Account, name: str) -> list[float]:
+    dimensions = [{"Name": "Pipeline", "Value": PIPELINE}, {"Name": "Schedule", "Value": name}]
+    statistics = account.client("cloudwatch").get_metric_statistics(
+        Namespace="Shoal",
+        MetricName="ScheduleOverdue",
+        Dimensions=dimensions,
+        StartTime=after(hours=-1),
+        EndTime=after(hours=1),
+        Period=7200,
+        Statistics=["Maximum"],
+    )
+    return [each["Maximum"] for each in statistics["Datapoints"]]
+
+
+def test_a_schedule_that_started_something_three_days_ago_is_on_time(account: Account) -> None:
+    name = schedule(account)
+    deliver(account, "2026-11-20T06:00:00Z", schedule=name)
+    assert look(account, name, at=after(days=3)).result == {name: 0}
+    assert measured(account, name) == [0]
+
+
+def test_one_that_was_silent_for_longer_is_overdue(account: Account) -> None:
+    name = schedule(account)
+    deliver(account, "2026-11-20T06:00:00Z", schedule=name)
+    assert look(account, name, at=after(hours=SILENT_HOURS + 1)).result == {name: 1}
+    assert measured(account, name) == [1]
+
+
+def test_a_sign_counts_although_the_schedule_is_older_than_its_limit(account: Account) -> None:
+    name = schedule(account)
+    dimensions = [{"Name": "Pipeline", "Value": PIPELINE}, {"Name": "Schedule", "Value": name}]
+    sign = {
+        "MetricName": "ScheduledStarts",
+        "Dimensions": dimensions,
+        "Value": 0,
+        "Timestamp": after(days=7),
+    }
+    account.client("cloudwatch").put_metric_data(Namespace="Shoal", MetricData=[sign])
+    assert look(account, name, at=after(hours=SILENT_HOURS + 1)).result == {name: 0}
+
+
+def test_the_signs_of_another_schedule_do_not_count(account: Account) -> None:
+    silent, other = schedule(account), schedule(account)
+    deliver(account, "2026-11-20T06:00:00Z", schedule=other)
+    at = after(hours=SILENT_HOURS - 1)
+    assert look(account, silent, other, at=at).result == {silent: 0, other: 0}
+    account.client("scheduler").delete_schedule(Name=silent, GroupName=PIPELINE)
+    assert look(account, silent, other, at=at).result == {silent: 1, other: 0}
+
+
+def test_a_new_schedule_has_until_its_limit_to_give_a_sign(account: Account) -> None:
+    name = schedule(account)
+    assert look(account, name).result == {name: 0}
+    assert look(account, name, at=after(hours=SILENT_HOURS + 1)).result == {name: 1}
+
+
+def test_one_that_was_changed_or_resumed_has_as_long_from_then_on(account: Account) -> None:
+    name, scheduler = schedule(account), account.client("scheduler")
+    created_at = scheduler.get_schedule(Name=name, GroupName=PIPELINE)["CreationDate"]
+
+    def changed_at() -> datetime | None:
+        scheduler.update_schedule(**settings(account, name, Description="changed"))
+        changed_at: datetime = scheduler.get_schedule(Name=name, GroupName=PIPELINE)[
+            "LastModificationDate"
+        ]
+        return changed_at if changed_at - created_at >= timedelta(seconds=1) else None
+
+    changed = eventually(changed_at)
+    silent = timedelta(hours=SILENT_HOURS)
+    assert look(account, name, at=created_at + silent + timedelta(milliseconds=500)).result == {
+        name: 0
+    }
+    assert look(account, name, at=changed + silent + timedelta(milliseconds=500)).result == {
+        name: 1
+    }
+
+
+def test_a_deleted_schedule_is_overdue_at_once(account: Account) -> None:
+    name = schedule(account)
+    account.client("scheduler").delete_schedule(Name=name, GroupName=PIPELINE)
+    assert look(account, name).result == {name: 1}
+
+
+def test_of_a_paused_schedule_nothing_is_said(account: Account) -> None:
+    name = schedule(account)
+    account.client("scheduler").update_schedule(**settings(account, name, State="DISABLED"))
+    assert look(account, name, at=after(hours=SILENT_HOURS + 1)).result == {}
+    assert measured(account, name) == []
+
+
+def test_a_look_takes_one_call_for_each_schedule_and_two_for_all(account: Account) -> None:
+    names = [schedule(account) for _ in range(3)]
+    before = [len(account.requests(operation)) for operation in CALLS]
+    assert look(account, *names).result == dict.fromkeys(names, 0)
+    assert [
+        len(account.requests(operation)) - count
+        for operation, count in zip(CALLS, before, strict=True)
+    ] == [3, 1, 1]

@@ -1,0 +1,144 @@
+"""What S3 cannot copy in one piece is sealed too: in parts, whose checksums prove it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.control import allow, trust
+from shoal_local.testing import LocalAccount, emulator
+from tests.functions.invocation import FUNCTIONS, Outcome, invoke
+from tests.functions.test_seal import BUCKET, EVENT, KEY, RESULT
+from tests.repository import ROOT
+
+PART = 5 * 1024**2
+"""The smallest that S3 takes."""
+ARCHIVE = b"".join(bytes([number]) * PART for number in range(2)) + b"the end"
+SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
+SEALED = f"models/{SHA256}/model.tar.gz"
+READ = ["s3:GetObject", "s3:GetObjectVersion"]
+MAY: dict[str, tuple[list[str], str]] = {
+    "ReadArchives": (READ, "training"),
+    "ReadSealed": (READ, "models"),
+    "WriteSealed": (["s3:PutObject", "s3:AbortMultipartUpload"], "models"),
+}
+"""As `packages/shoal/src/shoal/constructs/data/seal.py` allows the function; the bucket has no key
+here."""
+SMALL = f"""
+import sys
+sys.path.insert(0, {str(FUNCTIONS / "seal")!r})
+import sealed_archive
+from sealer import handler
+sealed_archive.MAX_BYTES, sealed_archive.PART_BYTES = {2 * PART}, {PART}
+"""
+
+
+def composite(content: bytes) -> str:
+    """Return S3's checksum of an object in parts: of the parts' checksums."""
+    starts = range(0, len(content), PART)
+    digests = [hashlib.sha256(content[start : start + PART]).digest() for start in starts]
+    whole = hashlib.sha256(b"".join(digests)).digest()
+    return f"{base64.b64encode(whole).decode()}-{len(digests)}"
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAccount]:
+    with emulator(tmp_path_factory.mktemp("parts"), "--enforce-iam") as local:
+        s3, iam = local.account.client("s3"), local.account.client("iam")
+        trusted = trust({"AWS": local.account.number})
+        iam.create_role(RoleName="seal", AssumeRolePolicyDocument=trusted)
+        for name, (actions, prefix) in MAY.items():
+            document = json.dumps(allow(actions, f"arn:aws:s3:::{BUCKET}/{prefix}/*"))
+            iam.put_role_policy(RoleName="seal", PolicyName=name, PolicyDocument=document)
+        s3.create_bucket(Bucket=BUCKET)
+        s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+        yield local.account
+
+
+@pytest.fixture
+def s3(account: LocalAccount) -> Iterator[Any]:
+    """Yield a client of an account with the archive that was evaluated, and nothing sealed."""
+    client = account.client("s3")
+    client.put_object(Bucket=BUCKET, Key=KEY, Body=ARCHIVE, Metadata={"by": "a job"})
+    yield client
+    assert "Uploads" not in client.list_multipart_uploads(Bucket=BUCKET)
+    for each in client.list_object_versions(Bucket=BUCKET).get("Versions", []):
+        client.delete_object(Bucket=BUCKET, Key=each["Key"], VersionId=each["VersionId"])
+
+
+def seal(account: LocalAccount, folder: Path, **changes: Any) -> Outcome:
+    """Run the function with parts of 5 MiB, and whole copies up to twice that."""
+    (folder / "small.py").write_text(SMALL)
+    digests = {"archive_sha256": SHA256, "archive_composite_sha256": composite(ARCHIVE)}
+    session = account.client("sts").assume_role(
+        RoleArn=f"arn:aws:iam::{account.number}:role/seal", RoleSessionName="seal"
+    )["Credentials"]
+    return invoke(
+        str(folder),
+        EVENT | digests | changes,
+        endpoint_url=account.endpoint,
+        environment={
+            "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
+            "AWS_SESSION_TOKEN": session["SessionToken"],
+        },
+        module="small",
+    )
+
+
+def test_a_large_archive_is_sealed_in_parts_and_once(
+    s3: Any, account: LocalAccount, tmp_path: Path
+) -> None:
+    changes = {"archive_sha256": SHA256, "model_data_url": f"s3://{BUCKET}/{SEALED}"}
+    for _ in range(2):
+        assert seal(account, tmp_path).result == RESULT | changes
+        head = s3.head_object(Bucket=BUCKET, Key=SEALED, ChecksumMode="ENABLED")
+        assert (head["ChecksumSHA256"], head["Metadata"]) == (composite(ARCHIVE), {})
+    assert len(s3.list_object_versions(Bucket=BUCKET, Prefix=SEALED)["Versions"]) == 1
+    assert s3.get_object(Bucket=BUCKET, Key=SEALED)["Body"].read() == ARCHIVE
+
+
+def test_another_archive_that_is_said_to_have_its_sha256_does_not_replace_it(
+    s3: Any, account: LocalAccount, tmp_path: Path
+) -> None:
+    seal(account, tmp_path)
+    other = ARCHIVE[:-1] + b"D"
+    s3.put_object(Bucket=BUCKET, Key=KEY, Body=other)
+    error = seal(account, tmp_path, archive_composite_sha256=composite(other)).error
+    assert "has another archive, which is not replaced" in error
+    assert s3.get_object(Bucket=BUCKET, Key=SEALED)["Body"].read() == ARCHIVE
+
+
+@pytest.mark.parametrize("content", [ARCHIVE[:-1] + b"D", ARCHIVE[1:], b"small"])
+def test_one_that_was_written_again_after_the_evaluation_is_not(
+    s3: Any, account: LocalAccount, tmp_path: Path, content: bytes
+) -> None:
+    s3.put_object(Bucket=BUCKET, Key=KEY, Body=content)
+    error = seal(account, tmp_path).error
+    assert "it was written again after it was evaluated" in error
+    assert "Contents" not in s3.list_objects_v2(Bucket=BUCKET, Prefix=SEALED)
+
+
+@pytest.mark.parametrize("value", [None, "", SHA256, composite(ARCHIVE).partition("-")[0]])
+def test_without_the_checksum_of_its_parts_it_is_not(
+    s3: Any, account: LocalAccount, tmp_path: Path, value: str | None
+) -> None:
+    error = seal(account, tmp_path, archive_composite_sha256=value).error
+    assert "what does evaluation.json say at model.archive_composite_sha256?" in error
+    assert "Contents" not in s3.list_objects_v2(Bucket=BUCKET, Prefix="models/")
+
+
+def test_the_evaluation_measures_the_parts_that_the_seal_copies() -> None:
+    line = "PART_BYTES = 512 * 1024**2\n"
+    scripts = [
+        ROOT / f"training_code/mnist/{name}/evaluate.py" for name in ("pytorch", "tensorflow")
+    ]
+    assert all(
+        line in each.read_text() for each in (FUNCTIONS / "seal/sealed_archive.py", *scripts)
+    )

@@ -1,0 +1,522 @@
+"""The proof of a deployment: whether a real endpoint of the emulator is what was deployed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.control import Account, eventually, running
+from shoal.constructs.pipeline.smoke_test_file import FUNCTION
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
+from shoal_local.testing import ACCOUNT_ID
+from tests.functions.invocation import invoke
+from tests.functions.loopback import Request, serving
+from tests.functions.make_digits import digits_file
+from tests.functions.smoke_test_package import package as smoke_test_package
+
+IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
+OWN_REPOSITORY = f"{ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference"
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+ENDPOINT = "shoal-mnist-live"
+BUCKET = "models-of-the-proof"
+WEIGHTS = b"knows ten digits by heart"
+SHA256 = hashlib.sha256(WEIGHTS).hexdigest()
+# A model as small as one can be: it knows the ten digits, says which model it is, and takes 5
+# for 6 where it is told to.
+CODE = """
+import hashlib, json
+from pathlib import Path
+
+def model_fn(folder):
+    known = {json.dumps(each["pixels"]): each["label"] for each in json.loads(Path(folder, "digits.json").read_text())["digits"]}
+    wrong = json.loads(Path(folder, "wrong.json").read_text())
+    return known, wrong, hashlib.sha256(Path(folder, "model.pt").read_bytes()).hexdigest()
+
+def input_fn(body, content_type):
+    return json.loads(body)["instances"]
+
+def predict_fn(images, model):
+    known, wrong, sha256 = model
+    digits = [(known[json.dumps(image)] + (known[json.dumps(image)] in wrong)) % 10 for image in images]
+    predictions = [{"digit": digit, "probabilities": [0.91 if digit == each else 0.01 for each in range(10)]} for digit in digits]
+    return {"predictions": predictions, "model": {"training_job_name": "job", "content_sha256": sha256}}
+
+def output_fn(prediction, accept):
+    return json.dumps(prediction)
+"""  # noqa: E501
+TWO_WRONG = "8 of 10 requests passed, 9 needed (3.json: predictions[0].digit is 4, must be 3,"
+PARAMETER = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
+
+
+@dataclass
+class Live:
+    """An account in which ENDPOINT serves an archive, and what the deployment that created it
+    expects.
+    """
+
+    account: Account
+    function: Path
+    """The proof's package."""
+    expected: dict[str, str] = field(default_factory=dict)
+
+    def client(self, service: str) -> Any:
+        return self.account.client(service)
+
+    def model(self, name: str, wrong: tuple[int, ...] = (), image: str = IMAGE) -> dict[str, Any]:
+        """Create a model of a new archive; returns its container."""
+        self.client("s3").put_object(Bucket=BUCKET, Key=f"{name}.tar.gz", Body=archive(wrong))
+        container = {
+            "Image": image,
+            "ModelDataUrl": f"s3://{BUCKET}/{name}.tar.gz",
+            "Environment": {
+                "SAGEMAKER_PROGRAM": "inference.py",
+                "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+            },
+        }
+        self.client("sagemaker").create_model(
+            ModelName=name, Containers=[container], ExecutionRoleArn=self.role
+        )
+        return container
+
+    def digest(self, image: str = IMAGE) -> str:
+        """Return the digest that the image's tag has in ECR now, as `shoal promote` reads it."""
+        host, _, path = image.partition("/")
+        repository, _, tag = path.partition(":")
+        identity = {
+            "registryId": host.split(".")[0],
+            "repositoryName": repository,
+            "imageIds": [{"imageTag": tag}],
+        }
+        (pushed,) = self.client("ecr").batch_get_image(**identity)["images"]
+        return str(pushed["imageId"]["imageDigest"])
+
+    def push(self, tag: str, content: str) -> None:
+        """Give the tag, in the account's own repository, to an image of that content."""
+        manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "layers": [{"digest": content}]}
+        self.client("ecr").put_image(
+            repositoryName="pytorch-inference", imageManifest=json.dumps(manifest), imageTag=tag
+        )
+
+    def stored(self, name: str) -> str:
+        """Return the hash of the object at the model's URL."""
+        return hashlib.sha256(
+            self.client("s3").get_object(Bucket=BUCKET, Key=f"{name}.tar.gz")["Body"].read()
+        ).hexdigest()
+
+    @property
+    def role(self) -> str:
+        return "arn:aws:iam::111122223333:role/serving"
+
+    def config(self, name: str, model: str, **on: Any) -> None:
+        """Create a configuration with one instance, or with the given variant."""
+        variant = {
+            "VariantName": "AllTraffic",
+            "ModelName": model,
+            **(on or {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}),
+        }
+        self.client("sagemaker").create_endpoint_config(
+            EndpointConfigName=name, ProductionVariants=[variant]
+        )
+
+    def stack(self, name: str, resource: dict[str, Any]) -> str:
+        """Create a stack and wait for it; returns its id."""
+        cloudformation = self.client("cloudformation")
+        stack_id: str = cloudformation.create_stack(
+            StackName=name, TemplateBody=json.dumps({"Resources": {"One": resource}})
+        )["StackId"]
+        look = cloudformation.describe_stacks
+        assert eventually(
+            lambda: (
+                not look(StackName=stack_id)["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS")
+            )
+        )
+        return stack_id
+
+    def prove(
+        self, request_type: str = "Update", stack: str = "", **changes: str | None
+    ) -> dict[str, Any]:
+        """Make the custom resource request; returns what CloudFormation got at the response URL."""
+        answers: list[Request] = []
+
+        def take(request: Request) -> tuple[int, bytes]:
+            answers.append(request)
+            return 200, b""
+
+        with serving(take) as response_url:
+            event = {
+                "RequestType": request_type,
+                "ResourceProperties": {
+                    key: value
+                    for key, value in {**self.expected, **changes}.items()
+                    if value is not None
+                },
+                "ResponseURL": f"{response_url}/?signature=x%2By",
+                "StackId": stack or self.expected["StackId"],
+                "RequestId": "request-1",
+                "LogicalResourceId": "Proof",
+            }
+            invoke(
+                self.function,
+                event,
+                endpoint_url=self.account.endpoint,
+                module="serving_proof",
+                remaining_ms=140_000,
+            )
+        (answer,) = answers
+        assert (answer.method, answer.path) == ("PUT", "/?signature=x%2By")
+        return dict(json.loads(answer.body))
+
+
+def archive(wrong: tuple[int, ...], **more: bytes) -> bytes:
+    files = {
+        "model.pt": WEIGHTS,
+        "wrong.json": json.dumps(wrong).encode(),
+        "digits.json": digits_file(),
+        "code/inference.py": CODE.encode(),
+        **more,
+    }
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    build(runtimes()["pytorch"], None, print)
+    with running(tmp_path_factory.mktemp("emulator")) as account:
+        live = Live(account, smoke_test_package(tmp_path_factory.mktemp("function")))
+        trust = {
+            "Effect": "Allow",
+            "Principal": {"Service": ["sagemaker.amazonaws.com", "lambda.amazonaws.com"]},
+            "Action": "sts:AssumeRole",
+        }
+        document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        live.client("iam").create_role(RoleName="serving", AssumeRolePolicyDocument=document)
+        live.client("s3").create_bucket(Bucket=BUCKET)
+        live.client("ecr").create_repository(repositoryName="pytorch-inference")
+        live.model("good")
+        live.config("first", "good")
+        live.client("sagemaker").create_endpoint(EndpointName=ENDPOINT, EndpointConfigName="first")
+        look = live.client("sagemaker").describe_endpoint
+        assert eventually(lambda: look(EndpointName=ENDPOINT)["EndpointStatus"] == "InService", 120)
+        live.expected = {
+            "EndpointName": ENDPOINT,
+            "EndpointConfigName": "first",
+            "ModelName": "good",
+            "ImageDigest": live.digest(),
+            "ModelDataUrl": f"s3://{BUCKET}/good.tar.gz",
+            "ModelDataSha256": live.stored("good"),
+            "ContentSha256": SHA256,
+            "StackId": live.stack("served", PARAMETER),
+        }
+        yield live
+
+
+def reason(answer: dict[str, Any]) -> str:
+    assert answer["Status"] == "FAILED"
+    assert answer["Reason"].startswith("rolled back: ")
+    return str(answer["Reason"])
+
+
+@pytest.mark.parametrize("request_type", ["Create", "Update"])
+def test_an_endpoint_that_serves_what_was_deployed_is_proven(live: Live, request_type: str) -> None:
+    answer = live.prove(request_type)
+    assert answer == {
+        "Status": "SUCCESS",
+        "StackId": live.expected["StackId"],
+        "RequestId": "request-1",
+        "LogicalResourceId": "Proof",
+        "PhysicalResourceId": f"{ENDPOINT}-proof",
+    }
+
+
+def test_an_endpoint_that_kept_its_old_configuration_was_rolled_back(live: Live) -> None:
+    live.config("second", "good")
+    failure = reason(live.prove(EndpointConfigName="second"))
+    assert (
+        failure == f"rolled back: endpoint {ENDPOINT} serves first, not second of this deployment"
+    )
+
+
+def test_a_configuration_of_another_model_is_not_the_pinned_one(live: Live) -> None:
+    assert "first has the models good, not better" in reason(live.prove(ModelName="better"))
+
+
+def test_a_model_of_another_archive_is_not_the_pinned_one(live: Live) -> None:
+    other = f"s3://{BUCKET}/other.tar.gz"
+    assert f"good is made of {live.expected['ModelDataUrl']}, not of {other}" in reason(
+        live.prove(ModelDataUrl=other)
+    )
+
+
+def test_an_image_of_another_digest_is_not_the_pinned_one(live: Live) -> None:
+    failure, pinned = reason(live.prove(ImageDigest=f"sha256:{'0' * 64}")), f"sha256:{'0' * 64}"
+    assert (
+        failure
+        == f"rolled back: the image {IMAGE} runs as {live.digest()}, pinned is {pinned}: its tag"
+        " was moved after it was pinned"
+    )
+
+
+def test_an_image_that_is_told_without_a_digest_is_not_compared(live: Live) -> None:
+    """It is a serverless variant as well, which is described in other words."""
+    live.model("untold", image=f"{OWN_REPOSITORY}:2.3.0-never-pushed-sagemaker")
+    live.config("untold", "untold", ServerlessConfig={"MemorySizeInMB": 1024, "MaxConcurrency": 2})
+    live.client("sagemaker").create_endpoint(EndpointName="untold", EndpointConfigName="untold")
+    archived = {
+        "ModelDataUrl": f"s3://{BUCKET}/untold.tar.gz",
+        "ModelDataSha256": live.stored("untold"),
+    }
+    proven = live.prove(
+        EndpointName="untold",
+        EndpointConfigName="untold",
+        ModelName="untold",
+        **archived,
+    )
+    assert proven["Status"] == "SUCCESS", proven
+
+
+def test_a_content_that_is_not_the_pinned_one_is_told_by_the_container(live: Live) -> None:
+    failure = reason(live.prove(ContentSha256="0" * 64))
+    assert f"the content of the model that answers is {SHA256}, pinned is {'0' * 64}" in failure
+
+
+def test_a_container_that_need_not_say_its_content_is_proven_by_the_archive(live: Live) -> None:
+    assert live.prove(ContentSha256="")["Status"] == "SUCCESS"
+
+
+def test_an_archive_that_was_written_again_is_not_proven_though_its_content_is_the_pinned_one(
+    live: Live,
+) -> None:
+    before, s3 = live.expected["ModelDataSha256"], live.client("s3")
+    kept = s3.get_object(Bucket=BUCKET, Key="good.tar.gz")["Body"].read()
+    s3.put_object(
+        Bucket=BUCKET,
+        Key="good.tar.gz",
+        Body=archive((), **{"code/more.py": b"nobody reviewed this"}),
+    )
+    failure, now = reason(live.prove()), live.stored("good")
+    s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=kept)
+    url = f"s3://{BUCKET}/good.tar.gz"
+    assert (
+        failure
+        == f"rolled back: the sha256 of the model data {url} is {now}, pinned is {before}: it was"
+        " written again after it was pinned"
+    )
+    assert live.prove()["Status"] == "SUCCESS"
+
+
+def test_an_archive_that_is_gone_is_named(live: Live) -> None:
+    s3 = live.client("s3")
+    kept = s3.get_object(Bucket=BUCKET, Key="good.tar.gz")["Body"].read()
+    s3.delete_object(Bucket=BUCKET, Key="good.tar.gz")
+    failure = reason(live.prove())
+    s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=kept)
+    assert f"the model data s3://{BUCKET}/good.tar.gz cannot be read" in failure
+
+
+def test_a_model_with_wrong_answers_is_not_proven_whatever_its_hash(live: Live) -> None:
+    sagemaker = live.client("sagemaker")
+    live.model("wrong", wrong=(3, 5))
+    live.config("wrong", "wrong")
+    sagemaker.create_endpoint(EndpointName="wrong", EndpointConfigName="wrong")
+    # Not waited for: the proof waits.
+    archived = {
+        "ModelDataUrl": f"s3://{BUCKET}/wrong.tar.gz",
+        "ModelDataSha256": live.stored("wrong"),
+    }
+    failure = reason(
+        live.prove(
+            EndpointName="wrong",
+            EndpointConfigName="wrong",
+            ModelName="wrong",
+            **archived,
+        )
+    )
+    assert failure.startswith(f"rolled back: {TWO_WRONG}")
+
+
+def test_the_workloads_own_function_has_its_say(live: Live) -> None:
+    function = live.function / FUNCTION
+    function.write_text("def check(ask):\n    return ['the price fell']\n")
+    try:
+        assert reason(live.prove()) == "rolled back: the workload's own check: the price fell"
+    finally:
+        function.unlink()
+
+
+def test_an_endpoint_that_is_gone_is_a_failure_with_the_services_words(live: Live) -> None:
+    assert "nothing could be proven: ClientError" in reason(live.prove(EndpointName="none"))
+
+
+def test_a_stack_that_rolls_back_is_not_stopped_by_the_proof(live: Live) -> None:
+    rolled_back = live.stack(
+        "broken", {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "Nonsense", "Value": "x"}}
+    )
+    assert live.prove(stack=rolled_back, EndpointConfigName="second")["Status"] == "SUCCESS"
+
+
+def test_deletion_proves_nothing(live: Live) -> None:
+    assert live.prove("Delete", EndpointName="none")["Status"] == "SUCCESS"
+
+
+def template(container: dict[str, Any], sha256: str, image_digest: str) -> str:
+    """Return a short serving stack: model, configuration, endpoint, and the proof as the function
+    that a custom resource calls.
+    """
+    config, model = (
+        {"Fn::GetAtt": ["Config", "EndpointConfigName"]},
+        {"Fn::GetAtt": ["Model", "ModelName"]},
+    )
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": model,
+        "InstanceType": "ml.m5.xlarge",
+        "InitialInstanceCount": 1,
+    }
+    role = "arn:aws:iam::111122223333:role/serving"
+    function = {
+        "Runtime": "python3.12",
+        "Handler": "serving_proof.handler",
+        "Role": role,
+        "Timeout": 300,
+        "Code": {"S3Bucket": BUCKET, "S3Key": "proof.zip"},
+    }
+    expected = {
+        "EndpointName": "of-a-stack",
+        "EndpointConfigName": config,
+        "ModelName": model,
+        "ImageDigest": image_digest,
+        "ModelDataUrl": container["ModelDataUrl"],
+        "ModelDataSha256": sha256,
+        "ContentSha256": SHA256,
+    }
+    types_and_properties = {
+        "Model": (
+            "AWS::SageMaker::Model",
+            {"Containers": [container], "ExecutionRoleArn": role},
+        ),
+        "Config": ("AWS::SageMaker::EndpointConfig", {"ProductionVariants": [variant]}),
+        "Endpoint": (
+            "AWS::SageMaker::Endpoint",
+            {"EndpointName": "of-a-stack", "EndpointConfigName": config},
+        ),
+        "Prover": ("AWS::Lambda::Function", function),
+        "Proof": (
+            "Custom::ServingProof",
+            {"ServiceToken": {"Fn::GetAtt": ["Prover", "Arn"]}, **expected},
+        ),
+    }
+    resources: dict[str, Any] = {
+        key: {"Type": kind, "Properties": properties}
+        for key, (kind, properties) in types_and_properties.items()
+    }
+    resources["Proof"]["DependsOn"] = "Endpoint"
+    return json.dumps({"Resources": resources})
+
+
+@dataclass
+class Proven:
+    """A stack that serves a good model, and can be updated."""
+
+    live: Live
+    name: str = "proven"
+
+    @property
+    def _cloudformation(self) -> Any:
+        return self.live.client("cloudformation")
+
+    def create(self) -> None:
+        self._cloudformation.create_stack(
+            StackName=self.name, TemplateBody=self.body("stack-good", self.live.digest())
+        )
+        assert eventually(self._ended, 120) == "CREATE_COMPLETE"
+
+    def body(
+        self, name: str, image_digest: str, wrong: tuple[int, ...] = (), image: str = IMAGE
+    ) -> str:
+        """Return the stack's template with a new archive that pins this digest."""
+        return template(self.live.model(name, wrong, image), self.live.stored(name), image_digest)
+
+    def rolled_back(self, body: str) -> list[tuple[str, str]]:
+        """Return the resources that failed in an update, with their reasons, once it is rolled back
+        and the endpoint serves what it served before.
+        """
+        before, old_events = self._endpoint(), {each["EventId"] for each in self._events()}
+        self._cloudformation.update_stack(StackName=self.name, TemplateBody=body)
+        assert eventually(self._ended, 180) == "UPDATE_ROLLBACK_COMPLETE"
+        after = self._endpoint()
+        assert (after["EndpointStatus"], after["EndpointConfigName"]) == (
+            "InService",
+            before["EndpointConfigName"],
+        )
+        failed = [
+            each
+            for each in self._events()
+            if each["ResourceStatus"] == "UPDATE_FAILED" and each["EventId"] not in old_events
+        ]
+        return [(each["LogicalResourceId"], each["ResourceStatusReason"]) for each in failed]
+
+    def _ended(self) -> str | None:
+        status = str(
+            self._cloudformation.describe_stacks(StackName=self.name)["Stacks"][0]["StackStatus"]
+        )
+        return None if status.endswith("_IN_PROGRESS") else status
+
+    def _events(self) -> list[dict[str, Any]]:
+        return list(self._cloudformation.describe_stack_events(StackName=self.name)["StackEvents"])
+
+    def _endpoint(self) -> dict[str, Any]:
+        return dict(self.live.client("sagemaker").describe_endpoint(EndpointName="of-a-stack"))
+
+
+@pytest.fixture(scope="module")
+def proven(live: Live) -> Proven:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for path in sorted(live.function.glob("*.*")):
+            file.write(path, path.name)
+    live.client("s3").put_object(Bucket=BUCKET, Key="proof.zip", Body=buffer.getvalue())
+    proven = Proven(live)
+    proven.create()
+    return proven
+
+
+def test_a_stack_whose_new_model_answers_wrongly_is_rolled_back_by_its_proof(
+    live: Live, proven: Proven
+) -> None:
+    ((resource, why),) = proven.rolled_back(proven.body("stack-wrong", live.digest(), wrong=(3, 5)))
+    assert resource == "Proof"
+    assert f"rolled back: {TWO_WRONG}" in why
+
+
+@pytest.mark.nightly
+def test_a_stack_whose_image_was_moved_between_promotion_and_deployment_is_rolled_back_by_its_proof(
+    live: Live, proven: Proven
+) -> None:
+    image = f"{OWN_REPOSITORY}:2.3.0-moved-sagemaker"
+    live.push("2.3.0-moved-sagemaker", "reviewed")
+    pinned = live.digest(image)
+    body = proven.body("stack-moved", pinned, image=image)
+    live.push("2.3.0-moved-sagemaker", "not reviewed")
+    ((resource, why),) = proven.rolled_back(body)
+    assert resource == "Proof"
+    failure = (
+        f"the image {image} runs as {live.digest(image)}, pinned is {pinned}: its tag was moved"
+        " after it was pinned"
+    )
+    assert f"rolled back: {failure}" in why

@@ -1,0 +1,208 @@
+"""Two workloads of one environment: no role of one reaches what is the other's, and one more
+changes nothing of the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.constructs.node import use_installed_node
+from shoal.launch import launch_of
+from shoal.settings.loading.loader import load_workloads
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.http.iam_request import Question
+from tests.identity.roles import Roles
+from tests.identity.templates import REGION, Templates
+from tests.repository import link_checkout
+
+use_installed_node()
+
+from shoal.constructs.app import Deployment  # noqa: E402
+from stacks.platform import EnvironmentStage  # noqa: E402
+from tests.app import ShoalApp  # noqa: E402 - starts Node.js
+
+TEAM = """
+name: team
+account: "111122223333"
+region: us-east-1
+protect: false
+network: {{cidr: 10.30.0.0/16, training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}}
+training: {{strategy: torchrun, instance_type: ml.m5.xlarge}}
+data: {{on_manifest: {{}}}}
+schedules: [{{name: nightly, expression: rate(1 day)}}]
+workloads:
+{workloads}
+"""
+BUCKETS = {
+    purpose: f"arn:aws:s3:::shoal-platform-team-{purpose}-111122223333-us-east-1"
+    for purpose in ("data", "artifacts")
+}
+MNIST = "shoal-mnist-team"
+
+
+def arn(service: str, resource: str) -> str:
+    return f"arn:aws:{service}:{REGION}:111122223333:{resource}"
+
+
+def role_arn(actor: str) -> str:
+    return f"arn:aws:iam::111122223333:role/{MNIST}-{REGION}-{actor}"
+
+
+def passing(actor: str, service: str) -> Question:
+    return Question("iam:PassRole", role_arn(actor), {"iam:PassedToService": service})
+
+
+PENDING = {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}
+OF_MNIST = {
+    "dataset": Question("s3:GetObject", f"{BUCKETS['data']}/datasets/mnist/train/images"),
+    "a dated dataset": Question("s3:GetObject", f"{BUCKETS['data']}/datasets/mnist.7/train/images"),
+    "names of its data": Question(
+        "s3:ListBucket", BUCKETS["data"], {"s3:prefix": "datasets/mnist/train/"}
+    ),
+    **{
+        f"{action} {prefix}": Question(
+            f"s3:{action}Object", f"{BUCKETS['artifacts']}/{prefix}/mnist/x/model.tar.gz"
+        )
+        for action, prefix in (
+            ("Get", "training"),
+            ("Put", "training"),
+            ("Put", "evaluation"),
+            ("Get", "checkpoints"),
+            ("Put", "checkpoints"),
+            ("Get", "models"),
+            ("Put", "models"),
+        )
+    },
+    "a candidate": Question(
+        "s3:PutObject", f"{BUCKETS['artifacts']}/models/_candidates/mnist/x/model.tar.gz"
+    ),
+    "register": Question(
+        "sagemaker:CreateModelPackage", arn("sagemaker", f"model-package/{MNIST}/1"), PENDING
+    ),
+    "start": Question(
+        "sagemaker:StartPipelineExecution",
+        arn("sagemaker", f"pipeline/{MNIST}"),
+    ),
+    "delete an endpoint": Question(
+        "sagemaker:DeleteEndpoint",
+        arn("sagemaker", f"endpoint/{MNIST}-abcdefghijkl"),
+        {"aws:ResourceTag/shoal:pipeline": MNIST, "aws:ResourceTag/shoal:execution": "abc"},
+    ),
+    "ask an endpoint": Question(
+        "sagemaker:InvokeEndpoint",
+        arn("sagemaker", f"endpoint/{MNIST}-abcdefghijkl"),
+        {"aws:ResourceTag/shoal:pipeline": MNIST},
+    ),
+    "call a function": Question(
+        "lambda:InvokeFunction", arn("lambda", f"function:{MNIST}-teardown")
+    ),
+    "train as it": passing("training", "sagemaker.amazonaws.com"),
+    "write its log": Question(
+        "logs:PutLogEvents", arn("logs", f"log-group:/aws/lambda/{MNIST}-seal:log-stream:x")
+    ),
+}
+
+
+def synthesised(
+    folder: Path, workloads: Sequence[str], *, checked: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Return the templates of an environment with these workloads, by the stacks' names.
+
+    What is neither mnist nor houses is a copy of houses under that name.
+    """
+    root = link_checkout(folder)
+    training_code = (root / "training_code").resolve()
+    (root / "training_code").unlink()
+    (root / "training_code").mkdir()
+    for name in workloads:
+        source = training_code / (name if name in {"mnist", "houses"} else "houses")
+        (root / "training_code" / name).mkdir()
+        for entry in source.iterdir():
+            (root / "training_code" / name / entry.name).symlink_to(entry)
+        file = root / "training_code" / name / "workload.yaml"
+        text = file.read_text().replace("name: houses", f"name: {name}")
+        file.unlink()
+        file.write_text(text)
+    sections = "\n".join(f"  {name}: {{}}" for name in workloads)
+    (root / "environments" / "team.yaml").write_text(TEAM.format(workloads=sections))
+    context = json.loads((root / "cdk.json").read_text())["context"]
+    app = ShoalApp(outdir=str(folder / "cdk.out"), context=context, checked=checked)
+    deployments = [Deployment(each, launch_of(each, root)) for each in load_workloads("team", root)]
+    stage = EnvironmentStage(app, workloads=deployments, root=root)
+    return {stack.stack_name: stack.template for stack in stage.synth().stacks}
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    return synthesised(tmp_path_factory.mktemp("two"), ["mnist", "houses"], checked=True)
+
+
+@pytest.fixture(scope="module")
+def roles(evaluator: Evaluator, templates: dict[str, dict[str, Any]]) -> Roles:
+    return Roles(evaluator, Templates(templates).identity_policies())
+
+
+@pytest.mark.parametrize("question", OF_MNIST.values(), ids=OF_MNIST)
+def test_what_is_one_workloads_is_reached_by_its_roles_alone(
+    roles: Roles, question: Question
+) -> None:
+    allowed = {role for role in roles.identity if roles.decide(role, question).allowed}
+    assert allowed
+    assert {role for role in allowed if not role.startswith(f"{MNIST}-")} == set()
+
+
+def test_one_more_workload_changes_no_template(
+    templates: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    # in the middle, so that an order would show
+    more = synthesised(tmp_path, ["mnist", "barns", "houses"])
+    assert {name: more[name] for name in templates} == templates
+    assert {name.removeprefix("shoal-") for name in more.keys() - templates.keys()} == {
+        "barns-team-pipeline",
+        "barns-team-monitoring",
+    }
+
+
+def test_workloads_share_no_physical_name(templates: dict[str, dict[str, Any]]) -> None:
+    names = [
+        (resource["Type"], key, value)
+        for document in templates.values()
+        for resource in document["Resources"].values()
+        for key, value in resource.get("Properties", {}).items()
+        if key.endswith("Name") and isinstance(value, str) and value.startswith("shoal-")
+    ]
+    assert len(names) > 50
+    assert len(names) == len(set(names))
+
+
+def test_the_shared_names_are_those_of_the_project(templates: dict[str, dict[str, Any]]) -> None:
+    assert {name for name in templates if "platform" in name} == {
+        "shoal-platform-team-data",
+        "shoal-platform-team-network",
+    }
+
+
+@pytest.mark.nightly
+def test_twenty_workloads_stay_within_the_limits_of_the_services(tmp_path: Path) -> None:
+    """CloudFormation user guide, "Understand CloudFormation quotas": 500 resources, 1 MB. IAM user
+    guide, "IAM and AWS STS quotas": 10,240 characters of a role's inline policies, without white
+    space. S3 user guide, "Bucket policies": 20 KB. KMS developer guide, "Quotas": 32 KB.
+    """
+    names = ["mnist", "houses", *(f"other-{number}" for number in range(18))]
+    templates = synthesised(tmp_path, names)
+    assert len(templates) == 2 + 2 * 20
+    for document in templates.values():
+        assert len(document["Resources"]) <= 500
+        assert len(json.dumps(document)) <= 1_000_000
+    policies = Templates(templates)
+    for inline in policies.identity_policies().values():
+        assert len(json.dumps([*inline.values()], separators=(",", ":"))) <= 10_240
+    for _, bucket in policies.resources("AWS::S3::BucketPolicy"):
+        assert len(json.dumps(bucket["PolicyDocument"])) <= 20 * 1024
+    for document in policies.key_policies().values():
+        assert len(json.dumps(document)) <= 32 * 1024

@@ -1,0 +1,127 @@
+"""The plan of an environment: what costs money, when, and what is not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.costs.plan import plan
+from shoal.settings.sections.channels import InputMode
+from shoal.settings.sections.file_system import FileSystem
+from shoal.settings.sections.network import ExistingNetwork, InterfaceEndpoint, Network
+from shoal.settings.sections.serving import Autoscaling, Serverless, Serving
+from shoal.settings.settings import Environment
+from tests.pipelines.inputs import environment
+from tests.settings.releases import RELEASE
+
+SUBNETS = ("subnet-00000001", "subnet-00000002")
+EXISTING = ExistingNetwork(
+    vpc_id="vpc-00000000", training_subnet_id="subnet-00000000", hosting_subnet_ids=SUBNETS
+)
+
+
+def changed(**updates: Any) -> Environment:
+    return environment().model_copy(update=updates)
+
+
+def _at_rest(settings: Environment) -> dict[str, int]:
+    return {line.what: line.quantity for line in plan(settings).at_rest.lines}
+
+
+def test_at_rest_an_environment_without_options_pays_for_its_key_only() -> None:
+    assert _at_rest(environment()) == {"KMS key": 1}
+
+
+def test_what_is_asked_for_is_paid_for() -> None:
+    network = Network(nat=True, interface_endpoints=(InterfaceEndpoint.STS,))
+    data = environment().data.model_copy(update={"input_mode": InputMode.FSX})
+    assert list(_at_rest(changed(network=network, data=data, file_system=FileSystem()))) == [
+        "KMS key",
+        "FSx for Lustre SCRATCH_2, 1200 GiB",
+        "interface endpoint sts, one zone",
+        "NAT gateway",
+        "public address of the NAT gateway",
+    ]
+
+
+SCALED = Serving(autoscaling=Autoscaling(min=3, max=9, invocations_per_instance=60))
+
+
+@pytest.mark.parametrize(
+    ("serving", "lines"),
+    [
+        (Serving(), {"serving on ml.m5.xlarge": 2}),
+        (SCALED, {"serving on ml.m5.xlarge, at least": 3}),
+        (Serving(serverless=Serverless()), {}),
+    ],
+)
+def test_the_serving_endpoint_costs_its_instances_for_as_long_as_it_exists(
+    serving: Serving, lines: dict[str, int]
+) -> None:
+    assert _at_rest(changed(serving=serving, release=RELEASE)) == {"KMS key": 1} | lines
+    assert _at_rest(changed(serving=serving)) == {"KMS key": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"serving": Serving()}, "nothing is served, and paid for, before a release is pinned"),
+        (
+            {"serving": Serving(), "release": RELEASE},
+            "while a release is rolled out, at least 15 min, the instances of the old and the new",
+        ),
+        ({"serving": SCALED, "release": RELEASE}, "autoscaling may start up to 9 instances"),
+        (
+            {"serving": Serving(serverless=Serverless()), "release": RELEASE},
+            "serverless inference is paid by the time",
+        ),
+    ],
+)
+def test_what_serving_costs_besides_is_said(changes: dict[str, Any], note: str) -> None:
+    assert any(each.startswith(note) for each in plan(changed(**changes)).notes)
+
+
+def test_a_job_costs_its_nodes_for_as_long_as_it_may_run() -> None:
+    training = environment().training.model_copy(
+        update={"instance_count": 3, "max_runtime_s": 7200}
+    )
+    costs = plan(changed(training=training))
+    assert costs.training.usd_per_hour == pytest.approx(3 * 25.251286)
+    assert costs.max_training_usd == pytest.approx(2 * 3 * 25.251286)
+
+
+def test_while_a_job_runs_what_stands_at_rest_is_paid_too() -> None:
+    costs = plan(environment())
+    assert costs.while_training.usd_per_hour == pytest.approx(2 * 25.251286 + 1 / 730)
+
+
+def test_a_price_that_is_not_known_is_named_and_in_no_sum() -> None:
+    costs = plan(changed(region="eu-north-1"))
+    assert costs.training.unknown == ("training on ml.p4d.24xlarge",)
+    assert (costs.training.usd_per_hour, costs.while_training.unknown) == (
+        0,
+        ("KMS key", "training on ml.p4d.24xlarge"),
+    )
+
+
+def test_of_an_existing_vpc_the_plan_does_not_know_the_subnet() -> None:
+    costs = plan(changed(network=Network(existing=EXISTING)))
+    assert (costs.training_subnet, costs.usable_addresses) == (None, None)
+    assert any("existing VPC" in note for note in costs.notes)
+
+
+@pytest.mark.parametrize(
+    ("region", "amount"), [("us-east-1", "~0.045 USD"), ("eu-north-1", "an unknown amount")]
+)
+def test_what_goes_through_a_nat_gateway_is_noted_with_its_price(region: str, amount: str) -> None:
+    notes = plan(changed(network=Network(nat=True), region=region)).notes
+    assert f"each GB through the NAT gateway costs {amount} besides; S3 is reached past it" in notes
+
+
+def test_spot_and_a_pipeline_of_ones_own_are_noted() -> None:
+    notes = " ".join(
+        plan(changed(pipeline="mine.pipeline:build")).notes
+    )  # the golden environment trains on spot
+    assert "spot capacity" in notes
+    assert "the pipeline is your own (mine.pipeline:build)" in notes

@@ -1,0 +1,236 @@
+"""The tables are complete, agree with each other, and every fact of smddp has a source."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import re
+
+import pytest
+
+from shoal.launch import tables
+from shoal.pipelines import shapes
+from shoal.settings.loading.workload import load_workload
+from shoal.settings.sections.regions import az_id_prefixes
+from shoal.settings.settings import Framework, Strategy
+from tests.repository import ROOT
+
+FULL = re.compile(
+    r"^[\d.]+-((gpu-py\d+-cu\d+|cpu-py\d+)-(ubuntu2\d\.04|amzn2023)|(cu\d+|cpu)-amzn2023)-sagemaker$"
+)
+PATCHED_FOR = datetime.timedelta(days=60)
+
+
+def _minor(version: str) -> list[str]:
+    return version.split("-")[0].split(".")[:2]
+
+
+def test_every_region_of_the_project_has_a_registry() -> None:
+    assert [region for region in az_id_prefixes() if tables.registry(region) is None] == []
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_every_smddp_release_has_an_image_and_a_source(framework: Framework) -> None:
+    releases = tables.smddp_releases(framework)
+    assert set(releases) <= set(tables.image_tags(framework))
+    assert all(
+        re.search(r"\[(support|release|dlc)\]", release.source) for release in releases.values()
+    )
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_every_former_release_of_smddp_is_before_the_first_row_and_has_its_page(
+    framework: Framework,
+) -> None:
+    former, first = (
+        tables.former_smddp_releases(framework),
+        next(iter(tables.smddp_releases(framework))),
+    )
+    assert [version for version in former if tables.ordered(version) >= tables.ordered(first)] == []
+    assert all(
+        re.fullmatch(r"AWS's guide of 2023: version [\d.]+", source) for source in former.values()
+    )
+
+
+def test_every_type_whose_gpus_are_counted_has_gpus() -> None:
+    counted = [name for name in shapes.values_of("TrainingInstanceType") if tables.gpu_count(name)]
+    assert len(counted) == 29
+    assert tables.gpu_memory("ml.g5.xlarge") == tables.gpu_memory("ml.g5.2xlarge")
+    assert all(tables.has_gpus(name) for name in counted)
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_training_tags_name_their_own_version_and_are_full(framework: Framework) -> None:
+    tags = [
+        (version, tag)
+        for version, row in tables.image_tags(framework).items()
+        for tag in (row.training_gpu, row.training_cpu)
+    ]
+    assert [
+        tag for version, tag in tags if not FULL.match(tag) or not tag.startswith(f"{version}-")
+    ] == []
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_the_image_that_answers_has_the_same_minor_version_or_the_row_says_which_one_it_has(
+    framework: Framework,
+) -> None:
+    rows = tables.image_tags(framework).items()
+    others = [
+        row
+        for version, row in rows
+        if not FULL.match(row.inference_cpu) or _minor(row.inference_cpu) != _minor(version)
+    ]
+    assert [row for row in others if row.inference_cpu.split("-")[0] not in row.notice] == []
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_both_images_that_answer_have_the_same_version(framework: Framework) -> None:
+    rows = tables.image_tags(framework).values()
+    assert [
+        row
+        for row in rows
+        if not FULL.match(row.inference_gpu)
+        or row.inference_gpu.split("-gpu-py")[0] != row.inference_cpu.split("-cpu-py")[0]
+    ] == []
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_every_row_says_its_images_python_and_they_agree(framework: Framework) -> None:
+    rows = tables.image_tags(framework).values()
+    assert [
+        row
+        for row in rows
+        if not row.python or tables.python_in(row.training_gpu) not in (row.python, None)
+    ] == []
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_every_row_says_until_when_it_is_patched(framework: Framework) -> None:
+    assert [
+        version for version, row in tables.image_tags(framework).items() if row.end_of_patch is None
+    ] == []
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_some_row_is_patched_for_two_months_more(framework: Framework) -> None:
+    """Read the clock: look for new rows in AWS's tree ([data] in images.yaml) when this fails."""
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    ends = [row.end_of_patch for row in tables.image_tags(framework).values() if row.end_of_patch]
+    assert max(ends) - today >= PATCHED_FOR
+
+
+def test_pytorchs_images_have_a_repository_of_their_own_since_2_11() -> None:
+    rows = tables.image_tags("pytorch")
+    assert rows["2.10.0"].repository == "pytorch-training"
+    assert {
+        row.repository for version, row in rows.items() if tables.ordered(version) >= (2, 11)
+    } == {"pytorch"}
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "min_python", "nearest"),
+    [
+        ("pytorch", "2.15.0", "3.10", "2.14.0"),
+        ("pytorch", "2.4.1", "3.10", "2.4.0"),
+        ("tensorflow", "2.10.0", "3.9", "2.10.1"),
+        ("pytorch", "1.8.1", "3.10", "2.0.0"),
+        ("pytorch", "1.8.1", "0", "1.11.0"),
+    ],
+)
+def test_the_nearest_images_are_of_the_minor_version_or_before_it_or_the_first(
+    framework: str, version: str, min_python: str, nearest: str
+) -> None:
+    assert tables.nearest_images(framework, version, min_python)[0] == nearest
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework: Framework) -> None:
+    oldest = load_workload("mnist", ROOT).frameworks[framework].min_python
+    assert oldest is not None
+    major, minor = tables.ordered(oldest)
+    sources = [
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "training_code" / "mnist" / framework).glob("*.py")
+    ]
+    assert all(ast.parse(source, feature_version=(major, minor)) for source in sources)
+    assert sources
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_every_image_names_its_sources(framework: Framework) -> None:
+    assert [
+        row
+        for row in tables.image_tags(framework).values()
+        if not re.match(r"\[(images|support|data)\]", row.source)
+    ] == []
+
+
+def test_every_strategy_has_a_row_with_a_source() -> None:
+    assert [strategy for strategy in Strategy if "[" not in tables.strategy(strategy).source] == []
+
+
+def test_the_families_whose_gpus_are_known_are_families_with_gpus_that_sagemaker_trains_on() -> (
+    None
+):
+    with_gpus = {name for name in shapes.values_of("TrainingInstanceType") if tables.gpus(name)}
+    assert [name for name in with_gpus if not tables.has_gpus(name)] == []
+    assert {"p3", "p4d", "p5", "g5", "p6-b200"} <= {name.split(".")[1] for name in with_gpus}
+
+
+@pytest.mark.parametrize(
+    ("tag", "cuda"),
+    [
+        ("2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker", "12.1"),
+        ("2.10.0-gpu-py313-cu130", "13.0"),
+        ("a-cpu", None),
+    ],
+)
+def test_a_tag_says_its_cuda(tag: str, cuda: str | None) -> None:
+    assert tables.cuda_in(tag) == cuda
+
+
+def test_versions_compare_as_numbers() -> None:
+    assert tables.ordered("2.10.1") > tables.ordered("2.9.2")
+
+
+def test_instance_types_of_smddp_are_ones_that_sagemaker_trains_on() -> None:
+    assert set(tables.smddp_instance_types()) <= set(shapes.values_of("TrainingInstanceType"))
+
+
+def test_every_family_that_trains_has_either_nvme_disks_or_a_volume_of_any_size() -> None:
+    types = shapes.values_of("TrainingInstanceType")
+    told = {
+        name.split(".")[1]: (tables.has_nvme(name), tables.takes_volume_key(name)) for name in types
+    }
+    assert {family for family, has in told.items() if has == (False, False)} == {"p2", "p3"}
+    assert {family for family, has in told.items() if has == (True, True)} == set()
+    assert {"p3dn", "p4d", "g4dn", "g5", "trn1", "r5d"} <= {
+        family for family, has in told.items() if has == (True, False)
+    }
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "gpus", "other", "arm", "volume_key"),
+    [
+        ("ml.p4d.24xlarge", True, False, False, False),
+        ("ml.g6e.xlarge", True, False, False, False),
+        ("ml.p6-b200.48xlarge", True, False, False, False),
+        ("ml.m5.xlarge", False, False, False, True),
+        ("ml.m7i-flex.large", False, False, False, True),
+        ("ml.m5d.xlarge", False, False, False, False),
+        ("ml.m6g.large", False, False, True, True),
+        ("ml.c6gd.large", False, False, True, False),
+        ("ml.trn1.2xlarge", False, True, False, False),
+        ("ml.inf2.xlarge", False, True, False, False),
+    ],
+)
+def test_families_tell_what_an_instance_has(
+    instance_type: str, gpus: bool, other: bool, arm: bool, volume_key: bool
+) -> None:
+    assert (
+        tables.has_gpus(instance_type),
+        tables.has_other_accelerators(instance_type),
+        tables.is_arm(instance_type),
+        tables.takes_volume_key(instance_type),
+    ) == (gpus, other, arm, volume_key)

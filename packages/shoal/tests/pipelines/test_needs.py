@@ -1,0 +1,221 @@
+"""What a workload says that its ranks need decides where they run, whatever the workload."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from shoal.cli.main import main
+from shoal.costs import prices
+from shoal.launch.errors import Risk
+from shoal.pipelines.checks.check import check
+from shoal.pipelines.checks.needs import Unknown, place_of
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.parsing.errors import ConfigError
+from tests.letters import FOLDER
+
+PLAN = """
+def plan(job):
+    options = job["hyperparameters"]
+    shared = job["ranks"] if options.get("shared") else 1
+    if options["gib"] < 1:
+        raise ValueError(f"gib {options['gib']} is below 1")
+    return {
+        "memory": {"weights": options["gib"] * 2**30 // shared, "buffers": 2**30},
+        "steps": 3600,
+        "step_s": 2.0 if job["gpu"] == "A100" else None,
+        "source": "a stopwatch",
+        "smaller": [{"gib": options["gib"] // 2}, {"shared": True}],
+    }
+"""
+ENVIRONMENT = """
+name: lab
+workload: letters
+account: "111122223333"
+region: us-east-1
+protect: false
+network: {training_az_id: use1-az4, hosting_az_ids: [use1-az1, use1-az2]}
+training:
+  strategy: torchrun
+  instance_type: ml.p4d.24xlarge
+  instance_count: 2
+  hyperparameters: {gib: GIB, shared: SHARED}
+"""
+
+
+def repository(root: Path, gib: int, *, shared: bool = False, plan: str = PLAN) -> Path:
+    """Return a repository with one workload that says what it needs."""
+    folder = root / "training_code" / "letters"
+    shutil.copytree(FOLDER, folder)
+    with (folder / "workload.yaml").open("a") as file:
+        file.write("plan: needs.py\n")
+    (folder / "needs.py").write_text(plan)
+    (root / "environments").mkdir()
+    text = ENVIRONMENT.replace("GIB", str(gib)).replace("SHARED", str(shared).lower())
+    (root / "environments" / "lab.yaml").write_text(text)
+    return root
+
+
+def lines(root: Path) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        check(load_environment("lab", root), root)
+    return list(caught.value.lines)
+
+
+def test_what_cannot_fit_is_refused_with_what_would(tmp_path: Path) -> None:
+    (line,) = lines(repository(tmp_path, 100))
+    assert line.startswith('environments/lab.yaml:10: training.instance_type = "ml.p4d.24xlarge":')
+    assert "needs about 101.0 GiB (100.0 weights, 1.0 buffers), and a GPU of" in line
+    assert line.endswith(
+        "what would fit: hyperparameters shared: true; instance_type ml.p5e.48xlarge"
+    )
+
+
+def test_more_nodes_are_an_advice_where_they_share(tmp_path: Path) -> None:
+    (line,) = lines(repository(tmp_path, 800, shared=True))
+    assert "what would fit: hyperparameters gib: 400; instance_count 4; instance_type ml." in line
+
+
+def test_what_nothing_would_make_fit_is_too_large(tmp_path: Path) -> None:
+    plan = PLAN.replace('[{"gib": options["gib"] // 2}, {"shared": True}]', "[]")
+    (line,) = lines(repository(tmp_path, 900, plan=plan))
+    assert line.endswith("has 40; make the model smaller")
+
+
+def test_each_type_that_a_run_may_choose_must_fit(tmp_path: Path) -> None:
+    file = repository(tmp_path, 60) / "environments" / "lab.yaml"
+    other = "instance_type: ml.p4de.24xlarge\n  other_instance_types: [ml.p4d.24xlarge]"
+    file.write_text(file.read_text().replace("instance_type: ml.p4d.24xlarge", other))
+    (line,) = lines(tmp_path)
+    assert "other_instance_types" in line
+    assert "cannot run there: each rank needs about 61.0 GiB" in line
+
+
+def test_what_may_fit_is_a_risk(tmp_path: Path) -> None:
+    notices = check(load_environment("lab", repository(tmp_path, 41)), tmp_path).notices
+    (risk,) = [each for each in notices if isinstance(each, Risk) and "GiB" in each]
+    assert risk.endswith("ml.p4d.24xlarge has 40; the estimate may be 10 % off")
+
+
+@pytest.mark.parametrize(("max_runtime_s", "is_told"), [(7199, True), (7200, False)])
+def test_steps_that_take_longer_than_the_job_may_are_a_risk(
+    tmp_path: Path, max_runtime_s: int, is_told: bool
+) -> None:
+    environment = load_environment("lab", repository(tmp_path, 1))
+    training = environment.training.model_copy(update={"max_runtime_s": max_runtime_s})
+    notices = check(environment.model_copy(update={"training": training}), tmp_path).notices
+    told = (
+        "training.max_runtime_s: the steps alone take about 7,200 s, and SageMaker stops the job"
+        " after 7,199; set more than 7200, or fewer steps"
+    )
+    assert (told in notices) is is_told
+
+
+@pytest.mark.parametrize(
+    ("gib", "plan", "says"),
+    [
+        (0, PLAN, "environments/lab.yaml:12: training.hyperparameters: gib 0 is below 1; correct"),
+        (1, "def plan(job):\n    return job['size']\n", "needs.py: plan: failed: KeyError: 'size'"),
+        (1, "def needs(job): ...\n", "needs.py: plan: failed: KeyError: 'plan'"),
+        (
+            1,
+            "def plan(job): return {}\n",
+            "returned something else than it should at memory: Field",
+        ),
+        (1, "def plan(job):", "training_code/letters/needs.py: plan: failed: IndentationError: "),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, gib: int, plan: str, says: str) -> None:
+    (line,) = lines(repository(tmp_path, gib, plan=plan))
+    assert says in line
+
+
+@pytest.mark.parametrize(
+    ("training", "smddp", "backend"),
+    [
+        ("strategy: smddp", True, "smddp"),
+        ("strategy: pytorchddp", True, "smddp"),
+        ("strategy: smddp\n  collective: allgather\n  launcher: mpirun", True, "smddp"),
+        ("strategy: smddp\n  collective: allgather", False, "smddp"),
+        ("strategy: smddp\n  fallback: torchrun", False, "nccl"),
+    ],
+)
+def test_a_plan_learns_whether_the_strategy_that_runs_is_smddps(
+    tmp_path: Path, training: str, smddp: bool, backend: str
+) -> None:
+    plan = "def plan(job): raise ValueError((job['smddp'], job['hyperparameters']['backend']))"
+    file = repository(tmp_path, 1, plan=plan) / "environments" / "lab.yaml"
+    text = file.read_text().replace("{gib: 1,", "{gib: 1, backend: smddp,")
+    if "fallback" in training:  # which no smddp runs on
+        text = text.replace("ml.p4d.24xlarge", "ml.g5.48xlarge")
+    training += '\n  framework_version: "2.5.1"'
+    file.write_text(text.replace("strategy: torchrun", training))
+    (line,) = lines(tmp_path)
+    assert f"training.hyperparameters: ({smddp}, '{backend}'); correct" in line
+
+
+def test_a_plan_that_is_missing_is_told(tmp_path: Path) -> None:
+    (repository(tmp_path, 1) / "training_code" / "letters" / "needs.py").unlink()
+    (line,) = lines(tmp_path)
+    assert "workload.yaml:" in line
+    assert 'plan = "needs.py": there is no such file in letters; write it, or remove' in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (
+            {"instance_type": "ml.m5.xlarge"},
+            "no table has the GPU memory of a rank on ml.m5.xlarge",
+        ),
+        ({"processes_per_host": 16}, "no table has the GPU memory of a rank on ml.p4d.24xlarge"),
+        ({"source_dir": "mine"}, "would be for its own scripts"),
+    ],
+)
+def test_what_no_table_has_is_unknown(tmp_path: Path, changes: dict[str, object], why: str) -> None:
+    environment = load_environment("lab", repository(tmp_path, 1))
+    training = environment.training.model_copy(update=changes)
+    with pytest.raises(Unknown, match=why):
+        place_of(environment.model_copy(update={"training": training}), tmp_path)
+
+
+def test_what_a_plan_does_not_count_is_unknown_and_not_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = "def plan(job): raise NotImplementedError(f'none counts {job[\"channels\"]}')"
+    root = repository(tmp_path, 900, plan=plan)
+    assert not any("GiB" in each for each in check(load_environment("lab", root), root).notices)
+    assert main(["--root", str(root), "plan", "lab"]) == 0
+    told = "memory of each GPU\n  unknown: none counts ['pages', 'holdout']\n"
+    assert told in capsys.readouterr().out
+
+
+def test_the_plan_says_where_it_would_run_how_long_and_for_how_much(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = repository(tmp_path, 30)
+    assert main(["--root", str(root), "plan", "lab"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in printed if line.strip()}
+    assert any(line.startswith("note: training.max_runtime_s: the steps") for line in printed)
+    assert rows["together"] == ["31.0"]
+    assert rows["ml.g5.48xlarge"] == ["A10G", "22", "31.0", "too", "small"]
+    assert rows["ml.p4d.24xlarge"] == ["A100", "40", "31.0", "2.00", "~101.01"]  # 2 h of 2 nodes
+    assert rows["ml.p6-b200.48xlarge"] == ["B200", "179", "31.0", "unknown", "unknown"]
+    assert rows["a"] == ["step", "on", "ml.p4de.24xlarge:", "a", "stopwatch"]
+    price = prices.instance("ml.p4de.24xlarge", "us-east-1")
+    assert price is not None
+    assert f"  {price.date}: {price.source}" in printed  # of no other line than p4de's
+
+
+def test_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = repository(tmp_path, 30)
+    assert main(["--root", str(root), "plan", "lab", "--json"]) == 0
+    memory = json.loads(capsys.readouterr().out)["gpu_memory"]
+    assert (memory["gib_of_a_rank"], memory["steps"]) == (31.0, 3600)
+    places = {place["instance_type"]: place for place in memory["places"]}
+    assert (places["ml.g5.48xlarge"]["fits"], places["ml.p4d.24xlarge"]["usd"]) == (False, 101.0051)
+    assert places["ml.p4de.24xlarge"]["price"]["date"] == "2026-07-01"

@@ -1,0 +1,132 @@
+"""Options of the shipped scripts, read from their source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal.pipelines.checks.script_options import FOLDER, options_of, problems_of
+from shoal.settings.settings import Training
+from tests.pipelines.launch.shipped import shipped
+from tests.repository import ROOT
+
+SCRIPTS = sorted(
+    path.relative_to(ROOT) for path in (ROOT / "training_code" / "mnist").glob("*/train*.py")
+)
+
+
+def mistakes(hyperparameters: dict[str, str | int | float | bool]) -> list[str]:
+    training = shipped(hyperparameters=hyperparameters)
+    return [problem.line("") for problem in problems_of(training, training.entry_point, ROOT)]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_every_shipped_script_has_options_that_are_read(script: Path) -> None:
+    options = options_of(str(script.parent), script.name, ROOT)
+    kinds = {name: options[name].kind for name in ("epochs", "batch-size", "learning-rate", "seed")}
+    epochs = "_positive_number" if script.parent.name == "pytorch" else "_positive"
+    assert kinds == {
+        "epochs": epochs,
+        "batch-size": "_positive",
+        "learning-rate": "float",
+        "seed": "int",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "epochs",
+            "two",
+            (
+                'training.hyperparameters.epochs = "two": is not a number above 0; give what'
+                " train.py takes"
+            ),
+        ),
+        ("epochs", 0, "is not a number above 0"),
+        ("log-every", 1.5, "is not a whole number of 1 or more"),
+        ("label-smoothing", 2, "is not a number from 0 to 1"),
+        ("seed", "x", "is not a whole number"),
+        ("learning-rate", "fast", "is not a number"),
+        ("precision", "fp8", "is not one of auto, fp32, bf16"),
+        ("momentum", 0.9, "is not an option of train.py, which has: epochs, batch-size, "),
+        ("batch_size", 64, "is not an option of train.py"),
+    ],
+)
+def test_what_the_script_would_refuse_is_a_problem(
+    name: str, value: str | int | float, message: str
+) -> None:
+    (line,) = mistakes({name: value})
+    assert message in line
+
+
+def test_what_the_script_takes_is_none() -> None:
+    assert (
+        mistakes(
+            {
+                "epochs": 1.5,
+                "label-smoothing": 0,
+                "seed": -1,
+                "precision": "bf16",
+                "batch-size": "64",
+                "learning-rate": 1e-3,
+            }
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("depth", 0, "is not a whole number of 1 or more"),
+        ("checkpointing", "yes", "is neither true nor false"),
+        ("checkpoints", 3, "is not an option of train.py, which has: depth, "),
+        ("compile", True, ""),
+    ],
+)
+def test_options_are_read_from_loops_and_from_calls_by_another_name(
+    name: str, value: str | int, message: str
+) -> None:
+    folder = "training_code/language/pytorch"
+    training = Training(source_dir=folder, hyperparameters={name: value})
+    mistakes = [problem.message for problem in problems_of(training, "train.py", ROOT)]
+    assert [message in mistake for mistake in mistakes] == ([True] if message else [])
+
+
+def messages_of(root: Path, script: str, **hyperparameters: str | int | float | bool) -> list[str]:
+    """Return the problems of a workload's script that adds these options."""
+    (root / FOLDER).mkdir()
+    (root / FOLDER / "train.py").write_text(script, encoding="utf-8")
+    training = Training(source_dir=FOLDER, hyperparameters=hyperparameters)
+    return [problem.message for problem in problems_of(training, "train.py", root)]
+
+
+@pytest.mark.parametrize("name", ["e", "epochs", "rounds"])
+def test_an_option_is_known_by_each_of_its_names(tmp_path: Path, name: str) -> None:
+    script = 'parser.add_argument("-e", "--epochs", "--rounds", type=int)\n'
+    assert messages_of(tmp_path, script, **{name: "two"}) == ["is not a whole number"]
+
+
+@pytest.mark.parametrize(
+    ("value", "messages"),
+    [(True, ["arrives as True, which is not one of true, false"]), ("true", [])],
+)
+def test_true_arrives_as_python_writes_it_and_text_as_it_is(
+    tmp_path: Path, value: str | bool, messages: list[str]
+) -> None:
+    script = 'parser.add_argument("--fast", choices=("true", "false"))\n'
+    assert messages_of(tmp_path, script, fast=value) == messages
+
+
+def test_a_script_that_takes_further_options_is_left_alone(tmp_path: Path) -> None:
+    script = 'parser.add_argument("--epochs")\nparser.parse_known_args()\n'
+    assert messages_of(tmp_path, script, depth=2) == []
+
+
+def test_a_script_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit")
+    training = Training(source_dir="mine", hyperparameters={"anything": 1})
+    assert list(problems_of(training, "train.py", tmp_path)) == []

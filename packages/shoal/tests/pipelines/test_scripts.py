@@ -1,0 +1,154 @@
+"""What the scripts lack is told before a job is paid for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.launch.errors import Risk
+from shoal.pipelines.checks.check import check
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.settings import Endpoint, Environment
+from tests.pipelines.inputs import environment
+from tests.repository import ROOT
+
+MAIN = 'def main():\n    pass\n\n\nif __name__ == "__main__":\n    main()\n'
+EVALUATE = """
+import argparse
+parser = argparse.ArgumentParser()
+for name in ("--model-dir", "--test-dir", "--output-dir"):
+    parser.add_argument(name)
+parser.parse_args()
+# accuracy rmse
+"""
+CONTRACT = "# evaluation.json archive_sha256 content_sha256 training_job_name\n"
+VALID = {"train.py": MAIN, "evaluate.py": EVALUATE, "inference.py": CONTRACT}
+
+
+def settings(**more: Any) -> Environment:
+    """Return an environment whose scripts are in code/."""
+    base = environment()
+    training = base.training.model_copy(update={"source_dir": "code", "hyperparameters": {}})
+    return base.model_copy(update={"training": training, **more})
+
+
+def write(root: Path, **changed: str | bytes | None) -> Path:
+    """Write the scripts into code/; None leaves one out."""
+    (root / "code").mkdir(exist_ok=True)
+    scripts = VALID | {f"{name}.py": text for name, text in changed.items()}
+    for name, text in scripts.items():
+        if text is not None:
+            content = text.encode() if isinstance(text, str) else text
+            (root / "code" / name).write_bytes(content)
+    return root
+
+
+def lines(root: Path) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        check(settings(), root)
+    return str(caught.value).splitlines()
+
+
+def notices(root: Path) -> list[str]:
+    return [each for each in check(settings(), root).notices if each.startswith("no script in")]
+
+
+def test_scripts_that_keep_the_contract_are_right(tmp_path: Path) -> None:
+    assert notices(write(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"train": ""}, 'training.entry_point = "train.py": calls nothing: a job with it would'),
+        ({"train": "def main(): print()"}, "end it with `if __name__ == "),
+        (
+            {"evaluate": "import json # accuracy rmse"},
+            'evaluation.entry_point = "evaluate.py": calls nothing',
+        ),
+        ({"train": "a = 1\nprint("}, "cannot read line 2: '(' was never closed; correct it"),
+        ({"train": b"\xff"}, "cannot read it: 'utf-8' codec can't decode byte 0xff"),
+        ({"train": "print()\0"}, "cannot read"),
+        (
+            {"train": f"import net\n{MAIN}", "net": "(", "evaluate": f"import net\n{EVALUATE}"},
+            "training.source_dir: net.py: Python ",
+        ),
+        ({"evaluate": EVALUATE.replace("test-", "")}, "takes no --test-dir, which the pipeline"),
+        ({"evaluate": None}, 'evaluation.entry_point = "evaluate.py": there is no such file'),
+        ({"inference": None}, 'training.source_dir = "code": there is no inference.py in it'),
+    ],
+)
+def test_what_a_script_lacks_is_one_line(
+    tmp_path: Path, changed: dict[str, Any], line: str
+) -> None:
+    (told,) = lines(write(tmp_path, **changed))
+    assert told.startswith("environments/golden.yaml: ")
+    assert line in told
+    assert told.isprintable()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print()",
+        "result = len('x')",
+        "for _ in range(2): pass",
+        "with open('x') as f: pass",
+        "import argparse\noptions, _ = argparse.ArgumentParser().parse_known_args()",
+    ],
+)
+def test_a_script_that_does_something_is_right(tmp_path: Path, text: str) -> None:
+    assert notices(write(tmp_path, train=text, evaluate=f"{text} # accuracy rmse")) == []
+
+
+def test_a_script_may_start_what_it_imports(tmp_path: Path) -> None:
+    assert notices(write(tmp_path, train="import loop", loop="print()")) == []
+
+
+@pytest.mark.parametrize("word", CONTRACT.split()[1:])
+def test_a_word_that_no_script_says_is_a_risk(tmp_path: Path, word: str) -> None:
+    (notice,) = notices(write(tmp_path, inference=CONTRACT.replace(word, "")))
+    assert notice.startswith(f"no script in code says {word}, which ")
+    assert isinstance(notice, Risk)
+
+
+def test_all_words_that_no_script_says_are_one_line(tmp_path: Path) -> None:
+    (notice,) = notices(write(tmp_path, inference=""))
+    assert ", ".join(CONTRACT.split()[1:]) in notice
+
+
+def test_a_metric_that_the_evaluation_never_says_is_a_mistake(tmp_path: Path) -> None:
+    write(tmp_path, evaluate=EVALUATE.replace("rmse", "rsme"), train=f"{MAIN}# rmse")
+    (told,) = lines(tmp_path)
+    assert "evaluation.gates: name rmse, which evaluate.py never says: " in told
+    assert "in training_code/mnist/workload.yaml); if evaluate.py computes it, name it in" in told
+
+
+@pytest.mark.parametrize("module", ["score", "score/means"])
+def test_a_metric_may_come_from_what_the_evaluation_imports(tmp_path: Path, module: str) -> None:
+    (tmp_path / "code" / module).parent.mkdir(parents=True)
+    text = EVALUATE.replace("# accuracy rmse", "import between")
+    scripts = write(tmp_path, evaluate=text, between="import score", **{module: "# accuracy rmse"})
+    assert notices(scripts) == []
+
+
+def test_a_pipeline_of_ones_own_needs_no_inference(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def build(*_): return {'Steps': []}")
+    write(tmp_path, train="", inference=None)
+    with pytest.raises(ConfigError) as caught:
+        check(settings(pipeline="mine:build"), tmp_path)
+    assert "inference" not in str(caught.value)
+    assert "calls nothing" not in str(caught.value)
+
+
+def test_a_container_that_answers_by_itself_needs_no_inference(tmp_path: Path) -> None:
+    own = settings(endpoint=Endpoint(image_uri="mine/server:1"))
+    assert check(own, write(tmp_path, inference=None)).launch
+
+
+def test_the_shipped_scripts_say_all_of_it() -> None:
+    told = check(load_environment("dev", ROOT), ROOT).notices
+    assert [notice for notice in told if notice.startswith("no script in")] == []

@@ -1,0 +1,43 @@
+"""The repository that tests read: this checkout with environments of the tests' own.
+
+`environments/` belongs to the user. A test that reads it breaks in every fork that edits it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+ENVIRONMENTS = CHECKOUT / "packages" / "shoal" / "tests" / "fixtures" / "environments"
+PYTHONPATH = os.pathsep.join(
+    str(CHECKOUT / folder) for folder in ("packages/shoal", "packages/shoal-local/tests/kit", "")
+)
+"""For child processes that import the tests, their kit, or what a team owns."""
+_NOT_LINKED = {".git", ".shoal", "app.py", "cdk.out", "demo-out", "environments"}
+
+
+def link_checkout(folder: Path) -> Path:
+    """Make the empty `folder` look like this checkout, with the tests' environments; return it.
+
+    app.py is a copy, because it looks for environments next to itself. What takes long to make is
+    shared: the Python environments of jobs, and the CDK's library, which jsii unpacks once.
+    """
+    for entry in CHECKOUT.iterdir():
+        if entry.name not in _NOT_LINKED:
+            (folder / entry.name).symlink_to(entry)
+    shutil.copytree(ENVIRONMENTS, folder / "environments")
+    for file in ("app.py", "environments/schema.json"):
+        shutil.copy(CHECKOUT / file, folder / file)
+    for name in ("runtimes", "jsii"):
+        (CHECKOUT / ".shoal" / name).mkdir(parents=True, exist_ok=True)
+        (folder / ".shoal").mkdir(exist_ok=True)
+        (folder / ".shoal" / name).symlink_to(CHECKOUT / ".shoal" / name)
+    return folder
+
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="shoal-tests-")
+ROOT = link_checkout(Path(_FOLDER.name))
+"""It is there until this process ends. Tests that change it make a repository of their own."""

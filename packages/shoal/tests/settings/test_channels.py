@@ -1,0 +1,138 @@
+"""Channels: what the jobs get of those that a workload names; each mistake is one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.loading.workload import load_workload
+from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.settings import Environment
+from tests.letters import ENVIRONMENT, add_letters, write_environment
+from tests.repository import CHECKOUT
+
+FILE = "training_code/letters/workload.yaml"
+BUCKETS = "s3://shoal-letters-lab-{}-111122223333-us-east-1"
+DATA, SEALED = (BUCKETS.format("data") + "/datasets/", BUCKETS.format("artifacts") + "/models/")
+
+
+def environment(root: Path, **data: Any) -> Environment:
+    """Return the environment `lab` of the workload `letters`, with keys of its section `data`."""
+    add_letters(root)
+    write_environment(root, ENVIRONMENT + yaml.safe_dump({"data": data}))
+    return load_environment("lab", root)
+
+
+def refused(root: Path, **data: Any) -> str:
+    with pytest.raises(ConfigError) as error:
+        environment(root, **data)
+    (line,) = error.value.lines
+    return line
+
+
+def wrong(root: Path, **changes: Any) -> str:
+    """Return the one line about the workload's file with `changes`."""
+    add_letters(root)
+    content = yaml.safe_load((root / FILE).read_text()) | changes
+    folder = root / "training_code" / "letters"
+    source = folder.resolve()
+    folder.unlink()
+    folder.mkdir()
+    for name in ("prepare.py", "pytorch"):
+        (folder / name).symlink_to(source / name)
+    (root / FILE).write_text(yaml.safe_dump(content))
+    with pytest.raises(ConfigError) as error:
+        load_workload("letters", root)
+    (line,) = error.value.lines
+    return line
+
+
+def test_the_jobs_get_every_channel_that_is_not_optional(tmp_path: Path) -> None:
+    found = environment(tmp_path)
+    assert list(found.data.channels) == ["pages", "holdout"]
+    assert found.data.channels["pages"].content_type == "text/plain"
+    assert found.evaluation.channel == "holdout"
+
+
+def test_an_optional_channel_is_got_where_the_environment_names_it(tmp_path: Path) -> None:
+    found = environment(tmp_path, channels={"base_model": {}}).data
+    assert list(found.channels) == list(found.in_dataset) == ["pages", "holdout", "base_model"]
+
+
+@pytest.mark.parametrize("uri", [f"{DATA}other/", f"{SEALED}{'0' * 64}/"])
+def test_a_channel_can_lie_elsewhere_in_the_environments_own_buckets(
+    tmp_path: Path, uri: str
+) -> None:
+    found = environment(tmp_path, channels={"base_model": {"uri": uri}}).data
+    assert list(found.in_dataset) == ["pages", "holdout"]
+    assert found.channels["base_model"].uri == uri
+
+
+def test_without_a_map_the_channels_are_train_and_test(tmp_path: Path) -> None:
+    add_letters(tmp_path)
+    text = 'name: lab\naccount: "111122223333"\nworkload: letters\n'
+    write_environment(tmp_path, text.replace("letters", "mnist"))
+    with pytest.raises(ConfigError, match="there is no such workload"):
+        load_environment("lab", tmp_path)
+    (tmp_path / "training_code" / "mnist").symlink_to(CHECKOUT / "training_code" / "mnist")
+    assert list(load_environment("lab", tmp_path).data.channels) == ["train", "test"]
+
+
+@pytest.mark.parametrize(
+    ("channels", "line"),
+    [
+        (
+            {"weights": {}},
+            f"data.channels.weights: {FILE} has no such channel; it has: pages, holdout,"
+            " base_model; name one of them, or add it there",
+        ),
+        ({"pages": {"uri": "s3://other/datasets/a/"}}, f"must lie below {DATA} or {SEALED}"),
+        ({"holdout": {"uri": f"{SEALED}a/"}}, f"must lie below {DATA}: the jobs may read nothing"),
+        ({"pages": {"uri": "pages/"}}, "must be a folder or an object in S3"),
+        ({"pages": {"url": "s3://a/b"}}, "did you mean `uri`?"),
+        ({"pages": []}, "data.channels.pages = []: must be a mapping"),
+        (["pages"], "data.channels = [pages]: must be a mapping of names to values"),
+    ],
+)
+def test_what_an_environment_cannot_give_is_one_line(
+    tmp_path: Path, channels: Any, line: str
+) -> None:
+    told = refused(tmp_path, channels=channels)
+    assert told.startswith("environments/lab.yaml:")
+    assert line in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"channels": {}}, "channels = {}: must have at least 1 entries"),
+        ({"channels": {"Pages": {}, "holdout": {}}}, "single underscores between"),
+        ({"channels": {"holdout": {}, "a_1": {}, "a1": {}}}, "parameter A1DataUri, as a1 does"),
+        ({"channels": {f"c{n}": {} for n in range(20)} | {"holdout": {}}}, "has 21 channels"),
+        ({"channels": {"holdout": {"uri": "s3://a/b"}}}, "channels.holdout.uri: there is no such"),
+        (
+            {"channels": {"pages": {}}},
+            'evaluation.channel = "holdout": there is no such channel; there are: pages',
+        ),
+        (
+            {"channels": {"holdout": {"optional": True}}},
+            "channels.holdout.optional = true: the evaluation reads it",
+        ),
+        (
+            {"channels": {"model": {}}, "evaluation": {"channel": "model"}},
+            'evaluation.channel = "model": is the name of another input of the evaluation',
+        ),
+        (
+            {"channels": {"pages": {}}, "evaluation": {}},
+            'evaluation.channel = "test": there is no such channel; there are: pages; name one',
+        ),
+    ],
+)
+def test_a_wrong_map_is_one_line(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+    told = wrong(tmp_path, **changes)
+    assert told.startswith(FILE)
+    assert line in told

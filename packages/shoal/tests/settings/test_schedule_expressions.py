@@ -1,0 +1,96 @@
+"""What EventBridge takes passes, what it refuses is one mistake; and the gaps between times."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.settings.parsing.schedule_expressions import max_gap_minutes, mistakes_in
+
+GOOD = [
+    "cron(0 10 * * ? *)",
+    "cron(15 12 ? * MON-FRI *)",
+    "cron(0/15 8-17 L JAN,JUL ? 2026-2030)",
+    "cron(0 9 ? * 2#1 *)",
+    "cron(0 9 ? * FRIL *)",
+    "cron(0 9 15W * ? *)",
+    "cron(0 9 29-31 FEB ? *)",
+    "cron(0 9 31 2,3 ? *)",
+    "cron(0 3 29 2 ? 2027-2028)",
+    "cron(0 3 29,L 2 ? 2027)",
+    "cron(0 3 ? FEB TUE#5 2028)",
+    "cron(0 3 ? FEB MON#5,MON#4 2027)",
+    "cron(0 3 ? 4 FRI#5 2027)",
+    "cron(*/59 9 * * ? *)",
+    "rate(1 hour)",
+    "rate(3650 days)",
+    "rate(5 minutes)",
+]
+BAD = [
+    ("cron(0 10 * * ?)", "has 5 fields; six are needed"),
+    ("cron(0 10 * * * *)", "exactly one of day of month and day of week must be ?"),
+    ("cron(0 10 ? * ? *)", "exactly one of"),
+    ("cron(60 10 * * ? *)", "minutes '60' is not in 0 to 59"),
+    ("cron(0 24 * * ? *)", "hours '24' is not in 0 to 23"),
+    ("cron(0 10 32 * ? *)", "day of month '32' is not in 1 to 31"),
+    ("cron(0 10 1 FOO ? *)", "month 'FOO' is not in 1 to 12 or JAN to DEC"),
+    ("cron(0 10 ? * 8 *)", "day of week '8' is not in 1 to 7 or SUN to SAT"),
+    ("cron(0 10 * * ? 1969)", "year '1969' is not in 1970 to 2199"),
+    ("cron(0/0 10 * * ? *)", "minutes '0/0'"),
+    ("cron(*/60 10 * * ? *)", "minutes '*/60'"),
+    ("cron(0 10 31 2,4 ? *)", "no month in 2,4 has a day in 31, so it would never start"),
+    ("cron(0 3 31W FEB ? *)", "no month in FEB has a day in 31W, so it would never start"),
+    ("cron(0 3 29 2 ? 2027)", "no month in 2 of 2027 has a day in 29, so it would never start"),
+    ("cron(0 3 29-31 FEB ? 2097-2103)", "no month in FEB of 2097-2103 has a day in 29-31"),
+    ("cron(0 3 ? FEB MON#5 2027)", "no month in FEB of 2027 has a day in MON#5"),
+    ("cron(0 3 ? FEB 2#5,4#5 2028)", "no month in FEB of 2028 has a day in 2#5,4#5"),
+    ("cron(0 3 ? 4 SAT#5 2027)", "no month in 4 of 2027 has a day in SAT#5"),
+    ("rate(3651 days)", "is more than 3650 days"),
+    ("rate(1 hours)", "write one unit without s"),
+    ("rate(5 minute)", "write several units with s"),
+    ("rate(0 minutes)", "the value must be positive"),
+    ("rate(5 seconds)", "write cron("),
+    ("every day", "write cron("),
+    ("cron(0 10 ? * FRI-MON *)", "day of week 'FRI-MON' is not in 1 to 7"),
+    ("at(2026-11-20T10:00:00)", "write cron("),
+]
+
+
+@pytest.mark.parametrize("expression", GOOD)
+def test_an_expression_that_eventbridge_takes_passes(expression: str) -> None:
+    assert list(mistakes_in(expression, takes_at=False)) == []
+
+
+@pytest.mark.parametrize(("expression", "text"), BAD)
+def test_an_expression_that_eventbridge_refuses_is_one_mistake(expression: str, text: str) -> None:
+    (mistake,) = mistakes_in(expression, takes_at=False)
+    assert text in mistake
+
+
+def test_only_the_scheduler_takes_one_time() -> None:
+    assert list(mistakes_in("at(2026-11-20T10:00:00)", takes_at=True)) == []
+    assert list(mistakes_in("at(tomorrow)", takes_at=True)) == ["write at(yyyy-mm-ddThh:mm:ss)"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "minutes"),
+    [
+        ("rate(1 minute)", 1),
+        ("rate(2 days)", 2880),
+        ("cron(0 3 * * ? *)", 1440),
+        ("cron(0 */6 * * ? *)", 360),
+        ("cron(0/15 8-17 ? * MON-FRI *)", 3735),  # from Friday 17:45 to Monday 8:00
+        ("cron(30 22 ? * SAT,SUN *)", 8640),
+        ("cron(0 3 ? * MON *)", 10080),
+        ("cron(0 3 1 * ? *)", 31 * 1440),
+        ("cron(0 3 ? * 2#1 *)", 35 * 1440),
+        (
+            "cron(0 3,4 * JAN ? *)",
+            335 * 1440 - 60 + 1440,
+        ),  # 11 months, 29 February among them, from 4:00 on the 31st
+        ("cron(0 3 * * ? 2030)", None),
+    ],
+)
+def test_the_longest_time_between_two_starts_is_known_unless_it_names_years(
+    expression: str, minutes: int | None
+) -> None:
+    assert max_gap_minutes(expression) == minutes

@@ -1,0 +1,94 @@
+"""The JSON schema that editors use says what the loader says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from shoal.settings.__main__ import main
+from shoal.settings.loading.schema import FILE, WORKLOAD_FILE, schema, schema_texts
+from shoal.settings.loading.workload import Workload, workload_file, workload_names
+from shoal.settings.parsing.base import Settings
+from shoal.settings.settings import Environment
+from tests.repository import CHECKOUT, ENVIRONMENTS
+
+FILES = sorted(ENVIRONMENTS.glob("*.yaml"))
+
+
+def _descriptions(model: type[Settings]) -> Iterator[tuple[str, str]]:
+    """Yield every key with its description: its own, or that of the section it leads to."""
+    document = schema(model)
+    for part in (document, *document["$defs"].values()):
+        for name, described in part.get("properties", {}).items():
+            section = document["$defs"].get(described.get("$ref", "").rpartition("/")[2], {})
+            yield name, described.get("description") or section.get("description", "")
+
+
+@pytest.mark.parametrize("file", [FILE, WORKLOAD_FILE])
+def test_the_committed_schema_is_current(file: str) -> None:
+    assert (CHECKOUT / file).read_text(encoding="utf-8") == schema_texts()[file], (
+        "run `python -m shoal.settings schema`"
+    )
+
+
+@pytest.mark.parametrize("model", [Environment, Workload])
+def test_every_key_is_described(model: type[Settings]) -> None:
+    undescribed = [name for name, text in _descriptions(model) if not text.endswith(".")]
+    assert undescribed == []
+
+
+def test_unknown_keys_are_errors_in_the_editor_too() -> None:
+    sections = [part for part in (schema(), *schema()["$defs"].values()) if "properties" in part]
+    assert all(part["additionalProperties"] is False for part in sections)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_schema_accepts_environments(file: Path) -> None:
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert list(Draft202012Validator(schema()).iter_errors(content)) == []
+
+
+@pytest.mark.parametrize("name", workload_names(CHECKOUT))
+def test_the_schema_accepts_workloads(name: str) -> None:
+    content = yaml.safe_load((CHECKOUT / workload_file(name)).read_text(encoding="utf-8"))
+    assert list(Draft202012Validator(schema(Workload)).iter_errors(content)) == []
+
+
+def test_the_schema_finds_what_an_editor_should_underline() -> None:
+    wrong = {
+        "name": "dev",
+        "workload": "churn",
+        "account": 1,
+        "training": {"strategy": "smdp", "instance_typ": "x"},
+        "evaluation": {"max_runtime_s": 1},
+    }
+    descriptions = {
+        ".".join(map(str, error.absolute_path))
+        for error in Draft202012Validator(schema()).iter_errors(wrong)
+    }
+    assert descriptions == {"account", "training", "training.strategy", "evaluation.max_runtime_s"}
+
+
+@pytest.mark.parametrize("key", ["workload", "workloads", "extends"])
+def test_the_schema_asks_for_a_workload(key: str) -> None:
+    named = {"workload": "churn", "workloads": {"churn": {}}, "extends": "base.yaml"}
+    content = {"name": "dev", "account": "111122223333"}
+    validator = Draft202012Validator(schema())
+    assert not validator.is_valid(content)
+    assert validator.is_valid(content | {key: named[key]})
+
+
+def test_the_command_writes_it(tmp_path: Path) -> None:
+    for folder in ("environments", "training_code"):
+        (tmp_path / folder).mkdir()
+    assert main(["schema"], tmp_path) == 0
+    assert json.loads((tmp_path / FILE).read_text(encoding="utf-8")) == schema()
+
+
+def test_the_command_refuses_other_arguments(tmp_path: Path) -> None:
+    assert main(["scheme"], tmp_path) == 2

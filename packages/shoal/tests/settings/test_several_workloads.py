@@ -1,0 +1,221 @@
+"""An environment with several workloads: one view for each, and one line for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shoal.settings.loading.loader import (
+    environment_names,
+    load_environment,
+    load_source,
+    load_workloads,
+    places,
+)
+from shoal.settings.names import Names
+from shoal.settings.parsing.errors import ConfigError
+from tests.repository import ROOT
+from tests.settings.releases import CONTENT
+
+NETWORK = {
+    "cidr": "10.30.0.0/16",
+    "training_az_id": "use1-az4",
+    "hosting_az_ids": ["use1-az1", "use1-az2"],
+}
+TEAM: dict[str, Any] = {
+    "name": "team",
+    "account": "111122223333",
+    "region": "us-east-1",
+    "network": NETWORK,
+    "training": {"strategy": "torchrun", "instance_type": "ml.m5.xlarge", "instance_count": 2},
+    "workloads": {
+        "mnist": {"training": {"instance_type": "ml.c5.xlarge"}},
+        "houses": None,
+    },
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with the shipped workloads and no environment."""
+    (tmp_path / "training_code").symlink_to((ROOT / "training_code").resolve())
+    (tmp_path / "environments").mkdir()
+    return tmp_path
+
+
+def write(root: Path, name: str = "team", **changes: Any) -> None:
+    """Write the environment with `changes`; what is None is left out."""
+    text = {key: value for key, value in (TEAM | {"name": name} | changes).items() if value}
+    (root / "environments" / f"{name}.yaml").write_text(yaml.safe_dump(text, sort_keys=False))
+
+
+def lines(root: Path) -> list[str]:
+    """Return what a user reads."""
+    try:
+        load_workloads("team", root)
+    except ConfigError as error:
+        return list(error.lines)
+    return []
+
+
+def test_each_workload_has_its_own_sections_over_those_of_all(root: Path) -> None:
+    write(root)
+    mnist, houses = load_workloads("team", root)
+    assert (mnist.title, houses.title) == ("team mnist", "team houses")
+    assert [each.training.instance_type for each in (mnist, houses)] == [
+        "ml.c5.xlarge",
+        "ml.m5.xlarge",
+    ]
+    assert {each.training.instance_count for each in (mnist, houses)} == {2}
+    assert [each.training.source_dir for each in (mnist, houses)] == [
+        "training_code/mnist/pytorch",
+        "training_code/houses/pytorch",
+    ]
+    assert [each.evaluation.gates[0].metric for each in (mnist, houses)] == ["accuracy", "rmse"]
+
+
+def test_names_tell_what_is_shared_from_what_is_a_workloads(root: Path) -> None:
+    write(root)
+    names = Names(load_environment("team", root, workload="houses"))
+    assert names.pipeline == "shoal-houses-team"
+    assert names.role("training") == "shoal-houses-team-us-east-1-training"
+    assert [names.stack(part) for part in ("network", "pipeline")] == [
+        "shoal-platform-team-network",
+        "shoal-houses-team-pipeline",
+    ]
+    assert names.bucket("data") == "shoal-platform-team-data-111122223333-us-east-1"
+    assert [names.stack_id(part) for part in ("network", "pipeline")] == [
+        "network",
+        "houses-pipeline",
+    ]
+    assert names.sealed_url("ab").endswith("/models/houses/ab/model.tar.gz")
+    assert names.shared.role("deliver") == "shoal-platform-team-us-east-1-deliver"
+
+
+def test_a_single_workload_has_the_names_of_what_it_would_share(root: Path) -> None:
+    write(root, workloads=None, workload="houses")
+    (alone,) = load_workloads("team", root)
+    names = Names(alone)
+    assert (alone.title, names.pipeline) == ("team", "shoal-houses-team")
+    assert names.stack("network") == "shoal-houses-team-network"
+    assert names.sealed_url("ab").endswith("/models/ab/model.tar.gz")
+
+
+def test_an_environment_leaves_out_what_the_file_that_it_extends_says(root: Path) -> None:
+    base = {"network": NETWORK, "workloads": {"mnist": {"endpoint": {"ttl_minutes": 30}}}}
+    (root / "environments" / "base.yaml").write_text(yaml.safe_dump(base))
+    write(root, network=None, extends="base.yaml", workloads={"houses": {}})
+    mnist, houses = load_workloads("team", root)
+    assert mnist.network.cidr == houses.network.cidr == NETWORK["cidr"]
+    assert (mnist.ttl_minutes, houses.ttl_minutes) == (30, 60)
+    assert environment_names(root) == ["team"]
+    where = places("team", root, workload="mnist")
+    assert where["endpoint.ttl_minutes"].startswith("environments/base.yaml:")
+
+
+def test_an_overlay_lies_over_every_workload(root: Path) -> None:
+    write(root)
+    (root / "environments" / "strategies").mkdir()
+    text = yaml.safe_dump({"training": {"instance_type": "ml.m5.2xlarge"}})
+    (root / "environments" / "strategies" / "large.yaml").write_text(text)
+    assert {each.training.instance_type for each in load_workloads("team", root, "large")} == {
+        "ml.m5.2xlarge"
+    }
+
+
+def test_releases_come_from_the_same_workload(root: Path) -> None:
+    write(root, "dev")
+    write(root, promoted_from="dev")
+    source = load_source(load_environment("team", root, workload="houses"), root)
+    assert source is not None
+    assert source.title == "dev houses"
+
+
+@pytest.mark.parametrize(
+    ("workload", "line"),
+    [
+        (None, "environments/team.yaml: has several workloads (mnist, houses); name one"),
+        ("barns", 'environments/team.yaml: has no workload "barns"; there are: mnist, houses'),
+    ],
+)
+def test_one_of_several_has_to_be_named(root: Path, workload: str | None, line: str) -> None:
+    write(root)
+    with pytest.raises(ConfigError) as error:
+        load_environment("team", root, workload=workload)
+    assert error.value.lines[0].startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"workloads": ["mnist"]},
+            "workloads = [mnist]: must be a mapping of the workloads' names",
+        ),
+        ({"workloads": {"mnist": 3}}, "workloads.mnist = 3: must be a mapping of keys to values"),
+        (
+            {"workloads": {"mnist": {"network": {}}}},
+            "workloads.mnist.network: there is no such key here; allowed: data, training,",
+        ),
+        ({"workloads": {"mnist": {"trainig": {}}}}, "workloads.mnist.trainig: there is no such"),
+        ({"workloads": {"barns": {}}}, "workloads.barns: there is no such workload; there are:"),
+        (
+            {"workloads": {"mnist": {"observability": {"log_retention_days": 7}}}},
+            "workloads.mnist.observability.log_retention_days: counts for what the workloads share",
+        ),
+        ({"workload": "mnist"}, "workload: is one workload's, and this file has several"),
+        (
+            {"release": CONTENT},
+            "release: is no key here any more: environments/team.release.yaml has what is pinned",
+        ),
+        (
+            {"workloads": {"mnist": {"release": CONTENT}}},
+            "workloads.mnist.release: is no key here any more: environments/team.release.yaml",
+        ),
+        (
+            {"workloads": {"mnist": {"training": {"instance_count": 0}}, "houses": {}}},
+            "workloads.mnist.training.instance_count = 0: must be at least 1",
+        ),
+        (
+            {"workloads": {"mnist": {"observability": 3}}},
+            "workloads.mnist.observability = 3: must be a mapping of keys to values",
+        ),
+        # of all workloads, told once
+        ({"training": {"instance_count": 0}}, "training.instance_count = 0: must be at least 1"),
+        (
+            {"workloads": {"houses": {"training": {"secrets": {"TOKEN": "team/token"}}}}},
+            "workloads.houses.training.secrets: are out of reach: the network that the workloads",
+        ),
+        ({"extends": "base.yaml"}, 'extends = "base.yaml": there is no such file to extend'),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(
+    root: Path, changes: dict[str, Any], line: str
+) -> None:
+    write(root, **changes)
+    (found,) = lines(root)
+    place, _, rest = found.partition(": ")
+    assert rest.startswith(line)
+    assert place.startswith("environments/team.yaml:")
+
+
+def test_the_same_mistake_in_two_sections_is_told_twice(root: Path) -> None:
+    wrong = {"training": {"instance_count": 0}}
+    write(root, workloads={"mnist": wrong, "houses": wrong})
+    places = [each.partition(": ")[2].partition(" = ")[0] for each in lines(root)]
+    assert places == [
+        "workloads.mnist.training.instance_count",
+        "workloads.houses.training.instance_count",
+    ]
+
+
+def test_a_base_extends_nothing(root: Path) -> None:
+    (root / "environments" / "base.yaml").write_text("extends: base-b.yaml\n")
+    (root / "environments" / "base-b.yaml").write_text("region: us-east-1\n")
+    write(root, extends="base.yaml")
+    assert lines(root) == [
+        "environments/base.yaml:1: extends: a file that is extended extends none itself; remove it"
+    ]

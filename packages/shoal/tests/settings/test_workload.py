@@ -1,0 +1,309 @@
+"""A workload's file: what it gives, and one line for each mistake in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.loading.workload import folders_without_a_file, load_workload, workload_names
+from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.settings import Environment
+from tests.repository import CHECKOUT
+
+REQUEST = {"body": "row.json", "expect": {"predictions[0]": 7}}
+VALID: dict[str, Any] = {
+    "name": "houses",
+    "frameworks": {"pytorch": {}},
+    "gates": [{"metric": "rmse", "at_most": 60}],
+    "smoke_test": {"requests": [REQUEST]},
+}
+ONLY_TRAINS = {key: value for key, value in VALID.items() if key != "smoke_test"} | {
+    "endpoint": "none"
+}
+FILE = "training_code/houses/workload.yaml"
+
+
+def lines_of(root: Path, text: str) -> list[str]:
+    """Return what a user reads when the file has this text."""
+    folder = root / "training_code" / "houses"
+    (folder / "pytorch").mkdir(parents=True, exist_ok=True)
+    (folder / "row.json").write_text("[1]")
+    (folder / "row.csv").write_text("1,2\n")
+    (folder / "workload.yaml").write_text(text)
+    try:
+        load_workload("houses", root)
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
+
+
+def lines_with(root: Path, **changes: Any) -> list[str]:
+    """Return what a user reads when the smoke test of the valid file has `changes`."""
+    test = VALID["smoke_test"] | changes
+    return lines_of(root, yaml.safe_dump(VALID | {"smoke_test": test}, sort_keys=False))
+
+
+@pytest.mark.parametrize("name", workload_names(CHECKOUT))
+def test_the_shipped_workloads_are_right(name: str) -> None:
+    assert load_workload(name, CHECKOUT).name == name
+
+
+def test_a_value_alone_is_what_is_expected(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    test = load_workload("houses", tmp_path).smoke_test
+    assert test
+    assert test.requests[0].expect["predictions[0]"].equals == 7
+
+
+def test_a_folder_without_the_file_is_known(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    for name in ("barns", "__pycache__", ".new-1"):
+        (tmp_path / "training_code" / name).mkdir()
+    assert folders_without_a_file(tmp_path) == ["training_code/barns"]
+
+
+def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
+    lines_of(tmp_path, yaml.safe_dump(VALID))
+    with pytest.raises(ConfigError, match='there is no workload "house"; there are: houses'):
+        load_workload("house", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", f"{FILE}: name: the key is missing; add it: Name of the workload"),
+        ("[]", f"{FILE}: a workload file is a mapping of keys to values; start with `name:`"),
+        ("name: [", f"{FILE}:1: not valid YAML"),
+        ("name: a\nname: b", f"{FILE}:1: name: the key is given twice, on lines 1 and 2"),
+        ("name: houses\nsmoke_tests: 1", "did you mean `smoke_test`?"),
+        (yaml.safe_dump(VALID | {"name": "barns"}), "differs from the folder's name, houses"),
+        (yaml.safe_dump(VALID | {"gates": [{"metric": "r2"}]}), "gates[0]: lets everything pass"),
+        (yaml.safe_dump(VALID | {"secrets": {"T": "ghp_0123456789"}}), "secrets.T: looks like a"),
+        (yaml.safe_dump(VALID | {"secrets": {"T": "a b"}}), "secrets.T: is no name of a secret"),
+        (yaml.safe_dump(VALID | {"frameworks": {}}), "frameworks = {}: must have at least 1"),
+        (yaml.safe_dump(VALID | {"frameworks": {"jax": {}}}), "pytorch, tensorflow"),
+        (
+            yaml.safe_dump(VALID | {"frameworks": {"tensorflow": {}}}),
+            "frameworks.tensorflow: there is no folder tensorflow in houses",
+        ),
+        (
+            yaml.safe_dump(VALID | {"metrics": {"loss": {"regex": "loss=([0-9"}}}),
+            'metrics.loss.regex = "loss=([0-9": is no regular expression',
+        ),
+        (
+            yaml.safe_dump(VALID | {"metrics": {"loss": {"regex": "loss=[0-9]+"}}}),
+            "has 0 groups, and the one is the number",
+        ),
+        (yaml.safe_dump(VALID | {"metrics": {"Loss": {"regex": "(.)"}}}), "as in train:loss"),
+        (yaml.safe_dump(VALID | {"prepare": "gone.py"}), 'prepare = "gone.py": there is no such'),
+        (
+            yaml.safe_dump(VALID | {"evaluation": {"entry_point": "measure.py"}}),
+            'evaluation.entry_point = "measure.py": there is no such file in houses/pytorch',
+        ),
+        (
+            yaml.safe_dump(VALID | {"evaluation": {"entry_point": "measure.sh"}}),
+            'evaluation.entry_point = "measure.sh": must be a .py file',
+        ),
+        (
+            yaml.safe_dump(VALID | {"evaluation": {"instance": "ml.m5.large"}}),
+            "evaluation.instance: there is no such key here",
+        ),
+        (yaml.safe_dump(VALID | {"endpoint": "none"}), "smoke_test: is of an endpoint, and"),
+        (yaml.safe_dump(ONLY_TRAINS | {"content_types": ["text/csv"]}), "content_types: is of an"),
+        (yaml.safe_dump(ONLY_TRAINS | {"endpoint": None}), "or write `endpoint: none` to train"),
+        (yaml.safe_dump(VALID | {"endpoint": {}}), "endpoint = {}: must be 'none'"),
+    ],
+)
+def test_a_wrong_file_is_told_line_by_line(tmp_path: Path, text: str, line: str) -> None:
+    assert any(line in each for each in lines_of(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("expectation", "line"),
+    [
+        ({}, "says nothing of the value"),
+        ({"equals": 1, "at_least": 1}, "mixes equals and a range"),
+        ({"near": 1}, "needs `near`, and one of `within` and `within_percent`"),
+        ({"within": 1}, "needs `near`, and one of"),
+        ({"near": 1, "within": 1, "within_percent": 1}, "needs `near`, and one of"),
+        ({"near": 0, "within_percent": 5}, "a percentage of 0 is 0; write `within`"),
+        ({"near": 1, "within": 0}, "within = 0: must be more than 0"),
+        ({"near": "1", "within": 1}, 'near = "1": must be a number without quotes'),
+        ({"at_least": 2, "at_most": 1}, "no number is at least 2 and at most 1"),
+        ({"atleast": 2}, "did you mean `at_least`?"),
+        ([1], "must be a mapping of keys to values"),
+    ],
+)
+def test_a_wrong_expectation_is_one_line_with_its_place(
+    tmp_path: Path, expectation: Any, line: str
+) -> None:
+    (told,) = lines_with(tmp_path, requests=[REQUEST | {"expect": {"predictions[0]": expectation}}])
+    assert told.startswith(f"{FILE}:")
+    assert "smoke_test.requests[0].expect.predictions[0]" in told
+    assert line in told
+
+
+@pytest.mark.parametrize(
+    ("expression", "line"),
+    [
+        ("predictions[", "is no JMESPath expression"),
+        ("lenght(predictions)", "JMESPath has no function lenght; did you mean `length`?"),
+        ("a[?lenth(b) > `1`]", "JMESPath has no function lenth"),
+    ],
+)
+def test_an_expression_that_jmespath_refuses_is_one_line(
+    tmp_path: Path, expression: str, line: str
+) -> None:
+    (told,) = lines_with(tmp_path, every_answer={expression: 1})
+    assert f"smoke_test.every_answer.{expression}: " in told
+    assert line in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"requests": []}, "smoke_test.requests = []: must have at least 1 entries"),
+        ({"must_pass": 2}, "smoke_test.must_pass = 2: is more than the 1 requests"),
+        ({"must_pass": 0}, "smoke_test.must_pass = 0: must be at least 1"),
+        ({"show": {"a": "b["}}, 'smoke_test.show.a = "b[": is no JMESPath expression'),
+        ({"requests": [REQUEST | {"accept": "text/csv"}]}, "no request accepts application/json"),
+        ({"requests": [REQUEST | {"accept": "text/html"}]}, "must be one of: application/json"),
+        ({"requests": [{"body": "gone.json"}]}, "there is no such file in houses"),
+        ({"requests": [{"body": "../houses/row.json"}]}, "must be a path below the workload's"),
+        ({"requests": [{"body": "/etc/passwd"}]}, "must be a path below the workload's folder"),
+        ({"requests": [{"body": "row.csv"}]}, "is not JSON, which its content_type says"),
+        ({"requests": [REQUEST | {"content_type": "csv"}]}, "must be a media type, as in text/csv"),
+    ],
+)
+def test_a_wrong_smoke_test_is_one_line(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+    (told,) = lines_with(tmp_path, **changes)
+    assert line in told
+
+
+def test_a_body_that_no_endpoint_takes_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "training_code" / "houses"
+    (folder / "pytorch").mkdir(parents=True)
+    (folder / "row.json").write_text(f'"{"x" * 6 * 1024 * 1024}"')
+    (folder / "workload.yaml").write_text(yaml.safe_dump(VALID))
+    with pytest.raises(ConfigError, match=r"has 6,291,458 bytes; an endpoint takes 6,291,456"):
+        load_workload("houses", tmp_path)
+
+
+def environment(root: Path, **changes: Any) -> Environment:
+    """Return an environment of the repository at `root`, with `changes` in its file."""
+    (root / "environments").mkdir()
+    text = yaml.safe_dump({"name": "dev", "account": "111122223333", **changes})
+    (root / "environments" / "dev.yaml").write_text(text)
+    return load_environment("dev", root)
+
+
+def test_a_function_of_the_workloads_own_is_read_too(tmp_path: Path) -> None:
+    (line,) = lines_with(tmp_path, function="smoke.py")
+    assert 'smoke_test.function = "smoke.py": there is no such file' in line
+
+
+def test_an_environment_leaves_out_what_its_workload_says(tmp_path: Path) -> None:
+    test = VALID["smoke_test"] | {"max_latency_ms": 700}
+    more = {
+        "smoke_test": test,
+        "content_types": ["text/csv"],
+        "metrics": {"loss": {"regex": "loss=([0-9.]+)"}},
+        "evaluation": {"entry_point": "measure.py", "instance_type": "ml.g5.xlarge"},
+        "secrets": {"HF_TOKEN": "team/hf"},
+    }
+    script = tmp_path / "training_code" / "houses" / "pytorch" / "measure.py"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    assert lines_of(tmp_path, yaml.safe_dump(VALID | more)) == []
+    found = environment(tmp_path, workload="houses")
+    assert (found.project, found.data.dataset) == ("houses", "houses")
+    assert found.training.source_dir == "training_code/houses/pytorch"
+    assert [(gate.metric, gate.at_most) for gate in found.evaluation.gates] == [("rmse", 60)]
+    job = found.evaluation
+    assert (job.entry_point, job.instance_type) == ("measure.py", "ml.g5.xlarge")
+    assert found.endpoint
+    assert found.endpoint.content_types == ("text/csv",)
+    assert found.endpoint.max_latency_ms == 700
+    assert found.training.metrics["loss"].regex == "loss=([0-9.]+)"
+    assert found.training.secrets == {"HF_TOKEN": "team/hf"}
+
+
+def test_what_an_environment_says_counts_more(tmp_path: Path) -> None:
+    script = tmp_path / "training_code" / "houses" / "pytorch" / "own.py"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    job = {"entry_point": "own.py", "image_uri": "theirs/own:1"}
+    assert lines_of(tmp_path, yaml.safe_dump(VALID | {"evaluation": job})) == []
+    found = environment(
+        tmp_path,
+        workload="houses",
+        project="lab",
+        data={"input_mode": "FastFile"},
+        evaluation={"gates": [{"metric": "r2", "at_least": 0.5}], "image_uri": "mine/own:1"},
+    )
+    assert (found.project, found.data.dataset) == ("lab", "houses")
+    assert [gate.metric for gate in found.evaluation.gates] == ["r2"]
+    assert (found.evaluation.entry_point, found.evaluation.image_uri) == ("own.py", "mine/own:1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"workload": "barns"}, 'workload = "barns": there is no such workload; there are: houses'),
+        (
+            {"workload": "houses", "training": {"framework": "tensorflow"}},
+            "frameworks: have no tensorflow, which an environment names",
+        ),
+        ({"workload": "houses", "training": {"framework": "jax"}}, "training.framework"),
+        ({"workload": 3}, "workload = 3: must be text"),
+        ({"workload": "houses", "training": 3}, "training = 3: must be a mapping"),
+    ],
+)
+def test_an_environment_that_does_not_fit_its_workload_is_one_line(
+    tmp_path: Path, changes: dict[str, Any], line: str
+) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    with pytest.raises(ConfigError) as error:
+        environment(tmp_path, **changes)
+    assert [each for each in error.value.lines if line in each] == list(error.value.lines)
+    assert len(error.value.lines) == 1
+
+
+def test_an_environment_of_a_workload_that_only_trains_has_no_endpoint(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(ONLY_TRAINS)) == []
+    assert environment(tmp_path, workload="houses").endpoint is None
+
+
+def test_an_endpoint_of_a_workload_that_only_trains_is_one_line(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(ONLY_TRAINS)) == []
+    with pytest.raises(ConfigError) as error:
+        environment(tmp_path, workload="houses", endpoint={"instance_count": 2})
+    (line,) = error.value.lines
+    assert line.startswith("environments/dev.yaml:2: endpoint: training_code/houses/workload.yaml")
+    assert "says `endpoint: none`; remove the section" in line
+
+
+def test_a_file_without_a_workload_is_told_which_there_are(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, yaml.safe_dump(VALID)) == []
+    with pytest.raises(ConfigError) as error:
+        environment(tmp_path, region="us-eastt-1")
+    missing, region = error.value.lines
+    assert missing == (
+        "environments/dev.yaml: workload: the key is missing; training_code/ has: houses; write"
+        " `workload: houses`, or `workloads` for several"
+    )
+    assert "did you mean us-east-1?" in region
+
+
+def test_a_file_without_a_workload_where_there_is_none_is_told_what_writes_one(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        environment(tmp_path)
+    assert "`shoal new NAME` writes one" in error.value.lines[0]
+    with pytest.raises(ConfigError, match="the key is missing"):
+        load_environment("dev", tmp_path, workload="houses")

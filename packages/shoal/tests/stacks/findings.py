@@ -1,0 +1,193 @@
+"""Every environment of the review goes in; every finding of cdk-nag's packs, acknowledged or not,
+and its answer come out.
+
+Acknowledgements of AwsSolutions stand in the code, next to what they are about. The two packs that
+are only reported (NIST 800-53 R5 and Serverless) are answered in docs/security-answers.yaml.
+`python -m tests.stacks.findings` prints all of them as tables, for a review.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from shoal.constructs.node import use_installed_node
+from tests.matrix.valid import environment
+from tests.repository import ROOT
+
+ANSWERS = ROOT / "docs" / "security-answers.yaml"
+REVIEWED = ("all", "all-kept", "vpc-fsx", "plain")
+"""Combinations of the matrix that have between them every resource that any has."""
+GATE = "AwsSolutions"
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """A rule that one construct breaks."""
+
+    pack: str
+    rule: str
+    path: str
+    """Of the construct, without the environment's name."""
+    text: str
+
+
+@dataclass(frozen=True, order=True)
+class Acknowledgement:
+    """A reason, and the construct below which it counts."""
+
+    rule: str
+    path: str
+    reason: str
+
+    def covers(self, finding: Finding) -> bool:
+        return finding.rule == self.rule and f"{finding.path}/".startswith(f"{self.path}/")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An entry for a rule in the file of answers."""
+
+    rule: str
+    at: str
+    """A regular expression of construct paths, of all of it."""
+    verdict: str
+    text: str
+
+    def covers(self, finding: Finding) -> bool:
+        return finding.rule == self.rule and re.fullmatch(self.at, finding.path) is not None
+
+
+@dataclass(frozen=True)
+class Review:
+    """The findings and the templates of a synth of all reviewed environments."""
+
+    findings: frozenset[Finding]
+    acknowledgements: frozenset[Acknowledgement]
+    templates: tuple[Mapping[str, Any], ...]
+
+
+def answers() -> list[Answer]:
+    rows: list[dict[str, str]] = yaml.safe_load(ANSWERS.read_text(encoding="utf-8"))
+    return [Answer(row["rule"], row.get("at", ".*"), row["verdict"], row["answer"]) for row in rows]
+
+
+@cache
+def review() -> Review:
+    """Synthesise with no acknowledgement applied; takes about ten seconds."""
+    use_installed_node()
+    from shoal.constructs.roles.acknowledge import RAW_FINDINGS
+    from tests.app import ShoalApp  # starts Node.js
+
+    # The report is all that counts: the CDK neither prints it nor fails.
+    flags = {RAW_FINDINGS: True, "@aws-cdk/core:failSynthOnValidationErrors": False}
+    context = json.loads((ROOT / "cdk.json").read_text())["context"] | flags
+    with tempfile.TemporaryDirectory() as folder:
+        outdir = Path(folder, "cdk.out")
+        app = ShoalApp(outdir=str(outdir), context=context)
+        for name in REVIEWED:
+            app.add_environment([environment(name, Path(folder))], root=ROOT)
+        app.synth()
+        report = json.loads((outdir / "validation-report.json").read_text())
+        templates = tuple(
+            json.loads(file.read_text()) for file in sorted(outdir.rglob("*.template.json"))
+        )
+        return Review(frozenset(_findings(report)), frozenset(_acknowledgements(outdir)), templates)
+
+
+def _findings(report: Mapping[str, Any]) -> Iterator[Finding]:
+    for plugin in report["pluginReports"]:
+        for violation in plugin["violations"]:
+            for construct in violation["violatingConstructs"]:
+                text = violation["description"].partition(" - (Control IDs")[0]
+                yield Finding(
+                    plugin["pluginName"],
+                    _general(violation["ruleName"]),
+                    _inside(construct["constructPath"]),
+                    text,
+                )
+
+
+def _acknowledgements(outdir: Path) -> Iterator[Acknowledgement]:
+    from shoal.constructs.roles.acknowledge import NOT_APPLIED
+
+    for file in outdir.glob("assembly-*/*.metadata.json"):
+        for path, entries in json.loads(file.read_text()).items():
+            for entry in entries:
+                if entry["type"] == NOT_APPLIED:
+                    for rule, reason in entry["data"].items():
+                        yield Acknowledgement(_general(rule), _inside(path), reason)
+
+
+def _inside(path: str) -> str:
+    """Return the construct's path in its environment, without the parts of ids that come from the
+    environment's name.
+    """
+    name, _, inside = path.strip("/").partition("/")
+    return re.sub(
+        rf"\b{name.replace('-', '')}(network|data|pipeline)(\w+?)[0-9A-F]{{8}}(?=[:/]|$)",
+        r"\1\2",
+        inside,
+    )
+
+
+def _general(rule: str) -> str:
+    """Return the rule without what differs between environments: names and regions in the ARNs of
+    findings on policies.
+    """
+    for name in sorted(REVIEWED, key=len, reverse=True):
+        rule = re.sub(rf"shoal-mnist-{name}(?=[-/:])", "shoal-mnist-ENV", rule)
+    return re.sub(r"(?<=[:-])(us|eu|ap|ca|sa)-[a-z]+-\d(?=[:/*-]|$)", "REGION", rule)
+
+
+def tables(review_result: Review) -> str:
+    """Return the findings with their reasons and answers, as Markdown."""
+    lines = [
+        f"### {GATE}: a gate, every finding acknowledged in the code",
+        "",
+        *_head("finding", "where", "reason"),
+    ]
+    lines += [
+        f"| `{_short(ack.rule)}` | {ack.path} | {ack.reason} |"
+        for ack in sorted(review_result.acknowledgements)
+    ]
+    for pack in sorted({finding.pack for finding in review_result.findings} - {GATE}):
+        lines += [
+            "",
+            f"### {pack}: reported, every finding answered",
+            "",
+            *_head("rule", "says", "where", "verdict", "answer"),
+        ]
+        lines += [
+            _row(answer, review_result) for answer in answers() if answer.rule.startswith(pack)
+        ]
+    return "\n".join(lines)
+
+
+def _head(*columns: str) -> tuple[str, str]:
+    return f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"
+
+
+def _row(answer: Answer, review_result: Review) -> str:
+    covered = sorted(finding for finding in review_result.findings if answer.covers(finding))
+    says = covered[0].text.rstrip(".") if covered else ""
+    where = "<br>".join(
+        dict.fromkeys(finding.path.removesuffix("/Resource") for finding in covered)
+    )
+    return f"| `{answer.rule}` | {says} | {where} | {answer.verdict} | {answer.text} |"
+
+
+def _short(rule: str) -> str:
+    return rule.removeprefix("AwsSolutions-").replace("[Resource::", " on ").removesuffix("]")
+
+
+if __name__ == "__main__":
+    print(tables(review()))

@@ -1,0 +1,195 @@
+"""app.py as the CDK CLI starts it, gates on: same bytes every time and everywhere, no network, one
+line for a user's mistake.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.matrix.regions import smddp_regions
+from tests.repository import CHECKOUT, ROOT
+
+SOURCES = (
+    "app.py",
+    "cdk.json",
+    "environments",
+    "node_modules/uplot",  # with the library, what the function has that keeps pages
+    "packages/shoal/src",
+    "pipelines",
+    "stacks",
+    "training_code",
+)
+# Both ends of jsii: the app's Python, and the Node.js that runs the CDK's library.
+NO_SOCKETS = {
+    "sitecustomize.py": (
+        """
+import socket
+def refuse(*_):
+    raise OSError("this test allows no network")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
+"""
+    ),
+    "no_sockets.cjs": (
+        """
+const refuse = () => { throw new Error('this test allows no network') }
+require('node:net').Socket.prototype.connect = refuse
+require('node:dns').lookup = refuse
+"""
+    ),
+}
+
+
+def _run(checkout: Path, outdir: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run app.py of the checkout with its own library, not with the one that is installed.
+
+    It has PATH, HOME and `environment` in its environment, which may have another PYTHONPATH.
+    """
+    minimal = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(Path.home()),
+        "PYTHONPATH": str(checkout / "packages" / "shoal" / "src"),
+        "CDK_OUTDIR": str(outdir),
+    }
+    command = [sys.executable, str(checkout / "app.py")]
+    return subprocess.run(
+        command,
+        cwd=checkout,
+        env=minimal | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def _checkout(parent: Path) -> Path:
+    """Copy the repository elsewhere, as a fresh clone has it."""
+    for name in SOURCES:
+        source, target = ROOT / name, parent / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    return parent
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture(scope="module")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All environments, with every gate on and no network."""
+    folder = tmp_path_factory.mktemp("offline")
+    for name, content in NO_SOCKETS.items():
+        (folder / name).write_text(content)
+    blocked = {"PYTHONPATH": str(folder), "NODE_OPTIONS": f"--require={folder / 'no_sockets.cjs'}"}
+    process = _run(ROOT, folder / "cdk.out", **blocked)
+    assert process.returncode == 0, process.stderr
+    return folder / "cdk.out"
+
+
+def test_synth_without_network_and_credentials_gives_every_stack_of_every_environment(
+    assembly: Path,
+) -> None:
+    templates = [path.name for path in assembly.glob("assembly-*/*.template.json")]
+    assert len(templates) == 4 * len(list((ROOT / "environments").glob("*.yaml")))
+
+
+@pytest.mark.nightly
+def test_another_synth_in_another_folder_gives_the_same_bytes(
+    assembly: Path, tmp_path: Path
+) -> None:
+    again = tmp_path / "elsewhere" / "cdk.out"
+    process = _run(_checkout(tmp_path / "another-clone"), again)
+    assert process.returncode == 0, process.stderr
+    assert _files(again) == _files(assembly)
+    assert filecmp.cmpfiles(
+        assembly, again, [str(path) for path in _files(assembly)], shallow=False
+    )[1:] == ([], [])
+
+
+def test_the_assembly_names_no_path_of_this_machine(assembly: Path) -> None:
+    text = b"".join(path.read_bytes() for path in assembly.rglob("*.json"))
+    assert str(ROOT).encode() not in text
+    assert str(CHECKOUT).encode() not in text
+    assert str(assembly).encode() not in text
+
+
+def test_synth_needs_no_lookup(assembly: Path) -> None:
+    assert not [
+        path
+        for path in assembly.rglob("manifest.json")
+        if "missing" in json.loads(path.read_text())
+    ]
+
+
+def test_every_template_passes_cfn_lint_in_every_region_of_smddp(assembly: Path) -> None:
+    # W3005: the CDK writes a DependsOn for everything below a construct, also where a reference
+    # says the same already.
+    templates = [str(path) for path in assembly.glob("assembly-*/*.template.json")]
+    cfn_lint = Path(sys.executable).with_name("cfn-lint")
+    options = ["--regions", *smddp_regions(), "--ignore-checks", "W3005"]
+    process = subprocess.run(
+        [cfn_lint, *options, "--", *templates],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (process.stdout + process.stderr, process.returncode) == ("", 0)
+
+
+def test_the_cli_runs_the_app_with_the_installed_python() -> None:
+    assert json.loads((ROOT / "cdk.json").read_text())["app"] == ".venv/bin/python app.py"
+
+
+@pytest.mark.nightly
+def test_a_mistake_in_an_environment_file_is_one_line_without_traceback(tmp_path: Path) -> None:
+    checkout = _checkout(tmp_path / "clone")
+    file = checkout / "environments" / "dev.yaml"
+    file.write_text(file.read_text().replace("ml.p4d.24xlarge", "ml.p5.48xlarge"))
+    process = _run(checkout, tmp_path / "cdk.out")
+    assert process.returncode == 1
+    (line,) = process.stderr.splitlines()
+    assert line.startswith("environments/dev.yaml")
+    assert "smddp" in line
+
+
+@pytest.mark.nightly
+def test_no_template_names_an_account_from_documentation_and_a_line_says_who_is_left_out(
+    tmp_path: Path,
+) -> None:
+    checkout = _checkout(tmp_path / "clone")
+    file = checkout / "environments" / "dev.yaml"
+    file.write_text(file.read_text().replace("111122223333", "210987654321"))
+    process = _run(
+        checkout, tmp_path / "cdk.out", CDK_CONTEXT_JSON=json.dumps({"environment": "dev"})
+    )
+    assert process.returncode == 0, process.stderr
+    assert "dev: staging takes releases from here, but its account 222233334444" in process.stderr
+    templates = (tmp_path / "cdk.out").glob("assembly-*/*.template.json")
+    text = "".join(path.read_text() for path in templates)
+    assert "210987654321" in text
+    assert "222233334444" not in text
+    assert "333344445555" not in text
+
+
+def test_the_environment_of_the_context_key_is_taken_and_an_unknown_one_is_one_line_that_names_the_known_ones(  # noqa: E501
+    tmp_path: Path,
+) -> None:
+    process = _run(
+        ROOT, tmp_path / "cdk.out", CDK_CONTEXT_JSON=json.dumps({"environment": "production"})
+    )
+    (line,) = process.stderr.splitlines()
+    assert process.returncode == 1
+    assert all(name in line for name in ("production", "dev", "staging", "prod"))

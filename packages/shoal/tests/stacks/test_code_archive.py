@@ -1,0 +1,138 @@
+"""The code archive: same files, same bytes, wherever and whenever it is made."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import aws_cdk as cdk
+import pytest
+
+from shoal.aws.model_archive import ArchiveError, deployed_name
+from shoal.constructs.pipeline.code_archive import CodeArchive, deterministic_tar
+from shoal.page.commit import commit_of
+from shoal.repository import Repository
+
+if TYPE_CHECKING:
+    from shoal.aws.target import Target
+
+
+@pytest.fixture
+def source_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    (folder / "nested" / "__pycache__").mkdir(parents=True)
+    (folder / "train.py").write_text("print('training')\n")
+    (folder / "nested" / "data.py").write_text("SIZE = 28\n")
+    (folder / "nested" / "__pycache__" / "data.cpython-311.pyc").write_bytes(b"compiled")
+    (folder / ".hidden").write_text("of an editor")
+    return folder
+
+
+def _uri(source_dir: Path) -> str:
+    stack = cdk.Stack(env=cdk.Environment(account="111122223333", region="us-east-1"))
+    return str(stack.resolve(CodeArchive(stack, "Code", source_dir=source_dir).uri))
+
+
+def test_the_archive_has_the_sources_at_its_root_and_nothing_else(source_dir: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(deterministic_tar(source_dir))) as archive:
+        assert archive.getnames() == ["nested/data.py", "train.py"]
+
+
+def test_times_and_permissions_of_the_files_do_not_matter(source_dir: Path) -> None:
+    before = deterministic_tar(source_dir)
+    os.utime(source_dir / "train.py", (1, 1))
+    (source_dir / "train.py").chmod(0o700)
+    assert deterministic_tar(source_dir) == before
+
+
+def test_members_belong_to_nobody_and_have_no_time(source_dir: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(deterministic_tar(source_dir))) as archive:
+        assert {
+            (member.uid, member.gid, member.uname, member.mtime, member.mode) for member in archive
+        } == {(0, 0, "", 0, 0o644)}
+
+
+def test_a_changed_file_gives_another_uri(source_dir: Path) -> None:
+    before = _uri(source_dir)
+    (source_dir / "train.py").write_text("print('training better')\n")
+    assert _uri(source_dir) != before
+
+
+def test_the_staged_archive_opens_as_tar_gz(source_dir: Path, tmp_path: Path) -> None:
+    app = cdk.App(outdir=str(tmp_path / "cdk.out"))
+    CodeArchive(cdk.Stack(app, "Stack"), "Code", source_dir=source_dir)
+    (staged,) = Path(app.synth().directory).glob("asset.*.tar.gz")
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(staged.read_bytes()))) as archive:
+        assert "train.py" in archive.getnames()
+    assert staged.name == f"asset.{deployed_name(io.BytesIO(staged.read_bytes()))}.tar.gz"
+
+
+class OneObject:
+    """A target whose bucket has one object."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+        self.reads = 0
+
+    def client(self, _: str) -> OneObject:
+        return self
+
+    def head_object(self, **_: str) -> dict[str, str]:
+        return {"ETag": hashlib.sha256(self.content).hexdigest()}
+
+    def get_object(self, **_: str) -> dict[str, io.BytesIO]:
+        self.reads += 1
+        return {"Body": io.BytesIO(self.content)}
+
+
+def test_the_commit_of_a_run_is_the_one_that_has_the_very_files_of_its_archive(
+    tmp_path: Path,
+) -> None:
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=n", "-c", "user.email=e@example.com")
+        command = ["git", "-C", str(tmp_path), *who, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def commit(file: str, text: str) -> str:
+        (tmp_path / file).write_text(text)
+        git("add", ".")
+        git("commit", "-m", file)
+        return git("rev-parse", "HEAD")
+
+    bucket = OneObject(b"")
+
+    def found(content: bytes) -> str | None:
+        bucket.content = gzip.compress(content, mtime=0)
+        target = cast("Target", bucket)
+        uri = f"s3://b/{deployed_name(io.BytesIO(bucket.content))}.gz"
+        return commit_of(Repository(tmp_path, os.environ), "code", target, uri)
+
+    (tmp_path / "code").mkdir()
+    assert found(deterministic_tar(tmp_path / "code")) is None  # no repository
+    git("init", "--quiet")
+    (tmp_path / "code" / ".hidden").write_text("of an editor")
+    first = commit("code/train.py", "print(1)")
+    archive = deterministic_tar(tmp_path / "code")
+    second = commit("code/train.py", "print(2)")
+    commit("README.md", "words alone")
+    assert [found(archive), found(archive)] == [first, first]
+    assert bucket.reads == 1
+    assert found(deterministic_tar(tmp_path / "code")) == second
+    (tmp_path / "code" / "train.py").write_text("print('in no commit')")
+    foreign = deterministic_tar(tmp_path / "code")
+    assert found(foreign) is None
+    # tar and AWS's toolkit unpack what is before the first end, and nothing behind it
+    with pytest.raises(ArchiveError, match=r"it has two files train\.py"):
+        found(foreign + archive)
+    bucket.content = gzip.compress(archive)
+    with pytest.raises(ArchiveError, match="it is named other; a deployment names its content"):
+        commit_of(
+            Repository(tmp_path, os.environ), "code", cast("Target", bucket), "s3://b/other.tar.gz"
+        )

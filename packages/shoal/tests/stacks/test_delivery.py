@@ -1,0 +1,259 @@
+"""The delivery stack: who may assume its roles, what they may do, and that every gate passes.
+
+Synthesised by the app with the gates on.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aws_cdk.assertions import Template
+
+from local_kit.control import eventually, running
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.sections.delivery import Delivery
+from shoal.settings.settings import Environment
+from tests.app import ShoalApp
+from tests.identity.reference import mistakes
+from tests.repository import ROOT
+from tests.stacks.reading import properties, role, statements
+from tests.stacks.test_app import _checkout as copied
+from tests.stacks.test_app import _run as run_app
+
+REPOSITORY = "my-team/my-models"
+BOOTSTRAP = "arn:aws:iam::111122223333:role/cdk-hnb659fds"
+
+
+def _environment(name: str, **changes: Any) -> Environment:
+    delivery = Delivery(repository=REPOSITORY, create_provider=changes.pop("create_provider", True))
+    return load_environment(name, ROOT).model_copy(update={"delivery": delivery, **changes})
+
+
+def _synthesised(
+    folder: Path, context: dict[str, Any], *environments: Environment
+) -> dict[str, dict[str, Any]]:
+    """Return the templates of an app with only delivery in it, by stack name."""
+    app = ShoalApp(outdir=str(folder / "cdk.out"), context=context)
+    app.add_delivery(environments)
+    return {stack.stack_name: stack.template for stack in app.synth().stacks}
+
+
+@pytest.fixture(scope="module")
+def document(
+    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
+) -> dict[str, Any]:
+    """dev and staging in one account."""
+    account = {"account": "111122223333"}
+    templates = _synthesised(
+        tmp_path_factory.mktemp("delivery"),
+        cdk_context,
+        _environment("dev"),
+        _environment("staging", **account),
+    )
+    return templates["shoal-mnist-delivery"]
+
+
+@pytest.fixture(scope="module")
+def template(document: dict[str, Any]) -> Template:
+    return Template.from_json(document)
+
+
+@pytest.mark.parametrize(
+    ("actor", "workflow_environment"),
+    [
+        ("dev-us-east-1-deliver", "dev"),
+        ("staging-us-east-1-deliver", "staging"),
+        ("dev-us-east-1-promote", "dev-promotion"),
+        ("staging-us-east-1-look", "staging-look"),
+    ],
+)
+def test_a_role_is_for_one_repository_in_one_environment(
+    template: Template, actor: str, workflow_environment: str
+) -> None:
+    (statement,) = role(template, f"shoal-mnist-{actor}")[1]["AssumeRolePolicyDocument"][
+        "Statement"
+    ]
+    assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
+    assert statement["Condition"] == {
+        "StringEquals": {
+            "token.actions.githubusercontent.com:aud": "sts.amazonaws.com",
+            "token.actions.githubusercontent.com:sub": (
+                f"repo:{REPOSITORY}:environment:{workflow_environment}"
+            ),
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "actor"),
+    [
+        ("deploy-environment", "deploy", "deliver"),
+        ("deploy-environment", "look", "look"),
+        ("drift", "look", "look"),
+        ("promote-workload", "verify", "promote"),
+    ],
+)
+def test_a_session_may_last_as_long_as_the_job_that_takes_it(
+    template: Template, file: str, name: str, actor: str
+) -> None:
+    text = (ROOT / f".github/workflows/{file}.yml").read_text(encoding="utf-8")
+    job = yaml.safe_load(text)["jobs"][name]
+    inputs = [step["with"] for step in job["steps"] if "role-to-assume" in step.get("with", {})]
+    (requested_s,) = [
+        int(each.get("role-duration-seconds", 3600))
+        for each in inputs
+        if not each.get("role-chaining")
+    ]
+    max_s = role(template, f"shoal-mnist-dev-us-east-1-{actor}")[1]["MaxSessionDuration"]
+    assert job["timeout-minutes"] * 60 <= requested_s <= max_s
+
+
+def test_who_deploys_may_assume_the_bootstrap_roles_and_nothing_else(template: Template) -> None:
+    (statement,) = statements(template, "shoal-mnist-staging-us-east-1-deliver").values()
+    assert statement["Action"] == "sts:AssumeRole"
+    assert statement["Resource"] == [
+        f"{BOOTSTRAP}-{kind}-role-111122223333-us-east-1"
+        for kind in ("deploy", "file-publishing", "image-publishing", "lookup")
+    ]
+
+
+def test_who_looks_may_assume_the_role_that_reads_and_nothing_else(template: Template) -> None:
+    (statement,) = statements(template, "shoal-mnist-staging-us-east-1-look").values()
+    assert (statement["Action"], statement["Resource"]) == (
+        "sts:AssumeRole",
+        f"{BOOTSTRAP}-lookup-role-111122223333-us-east-1",
+    )
+
+
+def test_who_promotes_reads_only(template: Template) -> None:
+    allowed = statements(template, "shoal-mnist-dev-us-east-1-promote").values()
+    actions = {
+        action
+        for each in allowed
+        for action in ([each["Action"]] if isinstance(each["Action"], str) else each["Action"])
+    }
+    assert {
+        action.partition(":")[2].rstrip("s")
+        for action in actions
+        if not action.split(":")[1].startswith(("Describe", "List", "Get"))
+    } == {
+        "BatchGetImage",
+        "Decrypt",
+    }
+
+
+def test_only_where_models_are_trained_is_there_a_role_that_promotes(template: Template) -> None:
+    names = {each["RoleName"] for each in properties(template, "AWS::IAM::Role")}
+    every = {
+        f"shoal-mnist-{name}-us-east-1-{actor}"
+        for name in ("dev", "staging")
+        for actor in ("deliver", "look")
+    }
+    assert names == {*every, "shoal-mnist-dev-us-east-1-promote"}
+
+
+def test_every_action_takes_the_resources_and_conditions_of_its_statement(
+    template: Template,
+) -> None:
+    policies = properties(template, "AWS::IAM::Policy")
+    assert [
+        wrong
+        for policy in policies
+        for entry in policy["PolicyDocument"]["Statement"]
+        for wrong in mistakes(entry)
+    ] == []
+
+
+def test_the_account_has_the_identity_provider_once(template: Template) -> None:
+    (provider,) = properties(template, "AWS::IAM::OIDCProvider")
+    assert (provider["Url"], provider["ClientIdList"]) == (
+        "https://token.actions.githubusercontent.com",
+        ["sts.amazonaws.com"],
+    )
+
+
+def test_a_provider_that_is_there_already_is_used(
+    tmp_path: Path, cdk_context: dict[str, Any]
+) -> None:
+    environment = _environment("prod", create_provider=False, permissions_boundary="team-boundary")
+    template = Template.from_json(
+        _synthesised(tmp_path, cdk_context, environment)["shoal-mnist-delivery"]
+    )
+    only, _ = properties(template, "AWS::IAM::Role")
+    (trust,) = only["AssumeRolePolicyDocument"]["Statement"]
+    assert properties(template, "AWS::IAM::OIDCProvider") == []
+    assert (
+        trust["Principal"]["Federated"]
+        == "arn:aws:iam::333344445555:oidc-provider/token.actions.githubusercontent.com"
+    )
+    assert "policy/team-boundary" in json.dumps(only["PermissionsBoundary"])
+
+
+def test_accounts_have_a_stack_each_and_without_delivery_there_is_none(
+    tmp_path: Path, cdk_context: dict[str, Any]
+) -> None:
+    app = ShoalApp(outdir=str(tmp_path / "cdk.out"), context=cdk_context, checked=False)
+    app.add_delivery([_environment("dev"), _environment("prod"), load_environment("staging", ROOT)])
+    assert [stack.environment.account for stack in app.synth().stacks] == [
+        "111122223333",
+        "333344445555",
+    ]
+
+
+def test_it_passes_cfn_lint(document: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "delivery.template.json"
+    file.write_text(json.dumps(document))
+    command = [
+        str(Path(sys.executable).with_name("cfn-lint")),
+        "--regions",
+        "us-east-1",
+        "--ignore-checks",
+        "W3005",
+        "--",
+        str(file),
+    ]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (process.stdout + process.stderr, process.returncode) == ("", 0)
+
+
+@pytest.mark.nightly
+def test_the_app_adds_it_for_a_file_that_wants_it(tmp_path: Path) -> None:
+    checkout = copied(tmp_path / "clone")
+    for file in (checkout / "environments").glob("[ps]*.yaml"):
+        file.unlink()
+    dev = checkout / "environments" / "dev.yaml"
+    dev.write_text(f"{dev.read_text()}delivery:\n  repository: {REPOSITORY}\n")
+    process = run_app(checkout, tmp_path / "cdk.out")
+    assert process.returncode == 0, process.stderr
+    assert (tmp_path / "cdk.out" / "delivery-111122223333.template.json").is_file()
+
+
+def test_it_deploys_in_the_emulator_and_goes_without_a_trace(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    sections = {key: document[key] for key in document if key not in ("Resources", "Rules")}
+    with running(tmp_path / "emulator") as account:
+        account.client("ssm").put_parameter(
+            Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"
+        )
+        stack = account.stack(document["Resources"], "delivery", **sections)
+        assert stack["StackStatus"] == "CREATE_COMPLETE", account.failures("delivery")
+        iam = account.client("iam")
+        (provider,) = iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]
+        trust = iam.get_role(RoleName="shoal-mnist-dev-us-east-1-look")["Role"][
+            "AssumeRolePolicyDocument"
+        ]
+        assert trust["Statement"][0]["Principal"] == {"Federated": provider["Arn"]}
+        account.client("cloudformation").delete_stack(StackName="delivery")
+        assert eventually(
+            lambda: not iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]
+        )
+        assert [
+            each["RoleName"] for each in iam.list_roles()["Roles"] if "shoal" in each["RoleName"]
+        ] == []

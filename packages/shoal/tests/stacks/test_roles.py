@@ -1,0 +1,343 @@
+"""Who may assume which role, and what each may do: literal ARNs, conditions, one role per actor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk.assertions import Template
+
+from shoal.constructs.app import Deployment
+from shoal.constructs.roles.actor_role import ActorRole
+from shoal.constructs.roles.guard_rails import Place
+from shoal.constructs.roles.sagemaker_role import SageMakerRole, repository_arn
+from shoal.launch import launch_of
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
+from shoal.settings.settings import Endpoint
+from stacks.platform import EnvironmentStage
+from tests.app import ShoalApp
+from tests.repository import ROOT
+from tests.stacks.reading import as_list, definition, properties, role, statements
+
+PREFIX = "shoal-mnist-dev-us-east-1-"
+JOBS = ("training", "evaluation", "endpoint")
+
+
+def _trust(template: Template, actor: str) -> dict[str, Any]:
+    _, described = role(template, PREFIX + actor)
+    (statement,) = described["AssumeRolePolicyDocument"]["Statement"]
+    return dict(statement)
+
+
+@pytest.mark.parametrize(
+    ("actor", "source"),
+    [
+        ("pipeline", "pipeline/shoal-mnist-dev/*"),
+        ("training", "training-job/*"),
+        ("evaluation", "processing-job/*"),
+        ("endpoint", "*"),
+    ],
+)
+def test_only_sagemaker_on_behalf_of_this_account_and_its_own_work_assumes_a_job_role(
+    pipeline: Template, actor: str, source: str
+) -> None:
+    trust = _trust(pipeline, actor)
+    assert trust["Principal"] == {"Service": "sagemaker.amazonaws.com"}
+    assert trust["Condition"] == {
+        "StringEquals": {"aws:SourceAccount": "111122223333"},
+        "ArnLike": {"aws:SourceArn": f"arn:aws:sagemaker:us-east-1:111122223333:{source}"},
+    }
+
+
+@pytest.mark.parametrize("actor", ["smoke-test", "teardown"])
+def test_only_lambda_assumes_a_functions_role(pipeline: Template, actor: str) -> None:
+    trust = _trust(pipeline, actor)
+    assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
+    assert trust["Condition"] == {"StringEqualsIfExists": {"aws:SourceAccount": "111122223333"}}
+
+
+def test_the_pipeline_hands_exactly_the_job_roles_to_sagemaker_only(pipeline: Template) -> None:
+    statement = statements(pipeline, PREFIX + "pipeline")["HandJobsTheirRoles"]
+    roles = [{"Fn::GetAtt": [role(pipeline, PREFIX + actor)[0], "Arn"]} for actor in JOBS]
+    assert sorted(statement["Resource"], key=str) == sorted(roles, key=str)
+    assert statement["Condition"] == {
+        "StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}
+    }
+
+
+def test_no_role_but_the_pipelines_passes_roles(pipeline: Template) -> None:
+    passing = [
+        policy
+        for policy in properties(pipeline, "AWS::IAM::Policy")
+        if "iam:PassRole" in json.dumps(policy)
+    ]
+    assert [policy["Roles"] for policy in passing] == [
+        [{"Ref": role(pipeline, PREFIX + "pipeline")[0]}]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sid", "place"),
+    [("StartTraining", "Training"), ("StartProcessing", "Training"), ("CreateModel", "Hosting")],
+)
+def test_jobs_and_models_run_only_in_their_subnets_and_security_group(
+    pipeline: Template, sid: str, place: str
+) -> None:
+    allowed = statements(pipeline, PREFIX + "pipeline")[sid]["Condition"][
+        "ForAllValues:StringEquals"
+    ]
+    assert all(place in json.dumps(subnet) for subnet in as_list(allowed["sagemaker:VpcSubnets"]))
+    assert f"SecurityGroups{place}" in json.dumps(allowed["sagemaker:VpcSecurityGroupIds"])
+
+
+@pytest.mark.parametrize(
+    "sid", ["StartTraining", "StartProcessing", "CreateModel", "ConfigureEndpoint"]
+)
+def test_no_condition_on_a_set_holds_for_a_request_without_the_key(
+    pipeline: Template, sid: str
+) -> None:
+    condition = statements(pipeline, PREFIX + "pipeline")[sid]["Condition"]
+    assert (
+        condition["Null"].items()
+        >= dict.fromkeys(condition["ForAllValues:StringEquals"], "false").items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("sid", "instance_types", "max_runtime_s"),
+    [("StartTraining", "ml.p4d.24xlarge", "3600"), ("StartProcessing", "ml.m5.xlarge", "1800")],
+)
+def test_jobs_run_only_on_configured_instances_for_the_configured_time_and_encrypt_with_the_environments_key(  # noqa: E501
+    pipeline: Template, sid: str, instance_types: str, max_runtime_s: str
+) -> None:
+    condition = statements(pipeline, PREFIX + "pipeline")[sid]["Condition"]
+    assert as_list(condition["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"]) == [
+        instance_types
+    ]
+    assert condition["NumericLessThanEquals"] == {"sagemaker:MaxRuntimeInSeconds": max_runtime_s}
+    assert "StorageKey" in json.dumps(condition["ArnEquals"]["sagemaker:OutputKmsKeyArn"])
+
+
+@pytest.mark.parametrize("actor", ["pipeline", "training", "evaluation"])
+def test_who_makes_or_judges_a_model_may_never_approve_it(pipeline: Template, actor: str) -> None:
+    never = statements(pipeline, PREFIX + actor)["NeverApprove"]
+    assert (never["Effect"], never["Action"], never["Resource"]) == (
+        "Deny",
+        "sagemaker:UpdateModelPackage",
+        "*",
+    )
+
+
+def test_the_pipeline_registers_models_as_pending_only(pipeline: Template) -> None:
+    granted = statements(pipeline, PREFIX + "pipeline")
+    pending = {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}
+    assert granted["RegisterPendingOnly"]["Condition"] == {"StringEqualsIfExists": pending}
+    assert granted["NeverRegisterApproved"]["Condition"]["StringNotEquals"] == pending
+
+
+def test_the_pipeline_may_look_up_the_image_that_it_registers(pipeline: Template) -> None:
+    statement = statements(pipeline, PREFIX + "pipeline")["LookUpImages"]
+    assert statement["Action"] == ["ecr:BatchGetImage", "ecr:DescribeImages"]
+    assert (
+        statement["Resource"] == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-inference"
+    )
+
+
+@pytest.mark.parametrize(("actor", "place"), [("training", "Training"), ("endpoint", "Hosting")])
+def test_jobs_attach_to_their_own_subnets_and_security_group_only(
+    pipeline: Template, actor: str, place: str
+) -> None:
+    interfaces, *places = statements(pipeline, PREFIX + actor)["AttachToVpc"]["Resource"]
+    assert interfaces == "arn:aws:ec2:us-east-1:111122223333:network-interface/*"
+    assert len(places) >= 2
+    assert all(
+        f"Network{place}" in json.dumps(entry) or f"SecurityGroups{place}" in json.dumps(entry)
+        for entry in places
+    )
+
+
+@pytest.mark.parametrize("actor", ["training", "endpoint"])
+def test_nothing_is_conditioned_that_sagemaker_checks_without_conditions(
+    pipeline: Template, actor: str
+) -> None:
+    statement = statements(pipeline, PREFIX + actor)["UseInterfaces"]
+    assert statement["Resource"] == "arn:aws:ec2:us-east-1:111122223333:network-interface/*"
+    assert "Condition" not in statement
+
+
+def test_interfaces_can_be_tied_to_the_environments_vpc() -> None:
+    dev = load_environment("dev", ROOT)
+    tied = dev.network.model_copy(update={"tie_interfaces": True})
+    stack = cdk.Stack()
+    role = SageMakerRole(
+        stack,
+        "Role",
+        names=Names(dev.model_copy(update={"network": tied})),
+        actor="training",
+        log_group="TrainingJobs",
+        source="training-job/*",
+        description="for this test",
+    )
+    role.allow_interfaces(
+        Place(
+            ec2.Vpc.from_vpc_attributes(stack, "Vpc", vpc_id="vpc-1", availability_zones=["a"]),
+            [],
+            [],
+        )
+    )
+    text = json.dumps(Template.from_stack(stack).to_json())
+    assert '"ArnEquals": {"ec2:Vpc": "arn:aws:ec2:us-east-1:111122223333:vpc/vpc-1"}' in text
+
+
+def test_the_page_for_a_denied_first_job_names_every_condition_that_may_deny_it(
+    pipeline: Template,
+) -> None:
+    conditions = statements(pipeline, PREFIX + "pipeline")["StartTraining"]["Condition"]
+    page = (ROOT / "docs" / "first-aws-run.md").read_text(encoding="utf-8")
+    keys = {key for operands in conditions.values() for key in operands}
+    assert [key for key in sorted(keys) if f"`{key}`" not in page] == []
+
+
+@pytest.mark.parametrize("actor", JOBS)
+def test_nothing_restricts_the_interface_that_does_not_exist_yet(
+    pipeline: Template, actor: str
+) -> None:
+    """IAM knows no ec2:Vpc for the network-interface of CreateNetworkInterface: with that condition
+    no job could start.
+    """
+    assert "Condition" not in statements(pipeline, PREFIX + actor)["AttachToVpc"]
+
+
+def test_the_evaluation_names_no_resources_for_interfaces_as_aws_demands(
+    pipeline: Template,
+) -> None:
+    assert statements(pipeline, PREFIX + "evaluation")["AttachToVpc"]["Resource"] == "*"
+
+
+@pytest.mark.parametrize("sid", ["WriteTraining", "KeepCheckpoints"])
+def test_a_training_may_resume_uploads_in_parts(pipeline: Template, sid: str) -> None:
+    actions = statements(pipeline, PREFIX + "training")[sid]["Action"]
+    assert {"s3:PutObject", "s3:ListMultipartUploadParts"} <= {*actions}
+
+
+@pytest.mark.parametrize("actor", ["training", "evaluation"])
+def test_a_job_that_encrypts_its_output_may_do_all_that_aws_lists(
+    pipeline: Template, actor: str
+) -> None:
+    assert {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"} <= {
+        *statements(pipeline, PREFIX + actor)["UseKey"]["Action"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("actor", "lends"), [("training", False), ("evaluation", True), ("endpoint", True)]
+)
+def test_a_job_lends_the_key_where_the_definition_encrypts_volumes_with_it(
+    pipeline: Template, actor: str, lends: bool
+) -> None:
+    assert ("LendKeyToVolumes" in statements(pipeline, PREFIX + actor)) == lends
+
+
+@pytest.mark.parametrize(
+    ("actor", "prefixes"),
+    [
+        ("training", {"training", "checkpoints"}),
+        ("evaluation", {"evaluation"}),
+        ("endpoint", set()),
+    ],
+)
+def test_a_job_writes_only_its_own_outputs(
+    pipeline: Template, actor: str, prefixes: set[str]
+) -> None:
+    granted = statements(pipeline, PREFIX + actor).values()
+    written = {
+        arn
+        for entry in granted
+        if "s3:PutObject" in as_list(entry["Action"])
+        for arn in as_list(entry["Resource"])
+    }
+    assert written == {
+        f"arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1/{prefix}/*"
+        for prefix in prefixes
+    }
+
+
+def test_a_job_pulls_only_the_images_that_the_definition_names(pipeline: Template) -> None:
+    repositories = [
+        as_list(statements(pipeline, PREFIX + actor)["PullImage"]["Resource"]) for actor in JOBS
+    ]
+    registry = "arn:aws:ecr:us-east-1:763104351884:repository/"
+    assert repositories == [
+        [f"{registry}pytorch-training"],
+        [f"{registry}pytorch-training"],
+        [f"{registry}pytorch-inference"],
+    ]
+
+
+def test_the_smoke_test_may_only_call_this_pipelines_endpoints(pipeline: Template) -> None:
+    granted = statements(pipeline, PREFIX + "smoke-test")
+    assert granted.keys() == {"WriteOwnLog", "CallEndpoints"}
+    assert (
+        granted["CallEndpoints"]["Resource"]
+        == "arn:aws:sagemaker:us-east-1:111122223333:endpoint/shoal-mnist-dev-*"
+    )
+
+
+def test_a_smoke_test_whose_answers_name_no_model_may_see_what_is_served(
+    cdk_context: dict[str, str], tmp_path: Path
+) -> None:
+    dev = load_environment("dev", ROOT)
+    server = dev.model_copy(update={"endpoint": Endpoint(image_uri="mine/own:1")})
+    app = ShoalApp(outdir=str(tmp_path), context=cdk_context, checked=False)
+    stage = EnvironmentStage(
+        app, workloads=[Deployment(server, launch_of(server, ROOT))], root=ROOT
+    )
+    granted = statements(Template.from_stack(stage.workloads[0].pipeline), PREFIX + "smoke-test")
+    assert granted.keys() == {"WriteOwnLog", "CallEndpoints", "SeeWhatIsServed"}
+    assert granted["SeeWhatIsServed"]["Condition"] == granted["CallEndpoints"]["Condition"]
+
+
+def test_roles_named_in_the_definition_are_those_of_the_stack(pipeline: Template) -> None:
+    named = {
+        step["Arguments"]["RoleArn"]
+        for step in definition(pipeline)["Steps"]
+        if "RoleArn" in step["Arguments"]
+    }
+    assert named == {
+        f"arn:aws:iam::111122223333:role/{PREFIX}{actor}" for actor in ("training", "evaluation")
+    }
+
+
+@pytest.mark.parametrize("reference", [":2.3.0-gpu", "@sha256:0123"])
+def test_the_repository_of_an_image_is_read_from_its_uri(reference: str) -> None:
+    image = f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/team/pytorch-training{reference}"
+    assert (
+        repository_arn(image)
+        == "arn:aws:ecr:eu-west-1:763104351884:repository/team/pytorch-training"
+    )
+
+
+def test_an_image_outside_ecr_needs_no_permission() -> None:
+    assert repository_arn("docker.io/library/python:3.12") is None
+
+
+@pytest.mark.parametrize(
+    ("resource", "because"), [("*", ""), ("arn:aws:s3:::one-bucket", "no reason needed")]
+)
+def test_a_wildcard_needs_a_reason_and_only_a_wildcard(resource: str, because: str) -> None:
+    names = Names(load_environment("dev", ROOT))
+    actor = ActorRole(
+        cdk.Stack(),
+        "Role",
+        names=names,
+        actor="someone",
+        service="sagemaker",
+        description="for this test",
+    )
+    with pytest.raises(ValueError, match="a reason is needed for wildcards"):
+        actor.allow("Read", ["s3:GetObject"], on=[resource], because=because)

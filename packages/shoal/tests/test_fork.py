@@ -1,0 +1,89 @@
+"""A fork whose people edited `environments/` and added a workload: its checks and tests pass."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shoal.verbs.new_workload import write_workload
+from tests.repository import CHECKOUT
+
+FAST = ("-p", "no:cacheprovider", "-m", "not nightly and not registry")
+
+
+@pytest.fixture(scope="module")
+def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with the files of this one, where dev is elsewhere, qa is new, prod is not
+    there, and a workload is their own.
+    """
+    folder = tmp_path_factory.mktemp("fork")
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    for name in run(listing, CHECKOUT).stdout.splitlines():
+        if (CHECKOUT / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(CHECKOUT / name, folder / name)
+    for name in (".venv", "node_modules", ".shoal"):
+        (folder / name).symlink_to(CHECKOUT / name)
+    files = folder / "environments"
+    elsewhere = {"111122223333": "999988887777", "us-east-1": "eu-west-1", "use1": "euw1"}
+    rewrite(files / "dev.yaml", files / "dev.yaml", elsewhere)
+    rewrite(files / "staging.yaml", files / "qa.yaml", {"name: staging": "name: qa"} | elsewhere)
+    (files / "prod.yaml").unlink()
+    write_workload(folder, "own", "regression")
+    script = folder / "training_code" / "own" / "pytorch" / "table.py"
+    imports = "from pathlib import Path\n"
+    theirs = f"{imports}\nimport a_package_of_theirs  # noqa: F401\n"
+    script.write_text(script.read_text().replace(imports, theirs, 1))
+    run(["git", "init", "--quiet"], folder)
+    run(["git", "add", "--all"], folder)
+    return folder
+
+
+def rewrite(source: Path, destination: Path, words: dict[str, str]) -> None:
+    text = source.read_text(encoding="utf-8")
+    for old, new in words.items():
+        text = text.replace(old, new)
+    destination.write_text(text, encoding="utf-8")
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in `folder` with the packages of `folder`, not those that are installed."""
+    sources = (str(folder / "packages" / name / "src") for name in ("shoal", "shoal-local"))
+    paths = os.pathsep.join([*sources, str(folder)])
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_its_environments_are_checked(fork: Path) -> None:
+    result = run([sys.executable, "-m", "shoal.cli", "check"], fork)
+    assert (result.returncode, result.stderr) == (0, "")
+    checked = re.findall(r"^environments/(\w+)\.yaml: ok", result.stdout, re.MULTILINE)
+    assert {"dev", "own", "qa", "staging"} <= set(checked)
+    assert "prod" not in checked
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("dev.tools.gates", "check", "--deselect", "packages/shoal/tests/test_fork.py"),
+        ("pytest", *FAST, "packages/shoal/tests/stacks"),
+    ],
+    ids=["make check", "tests of stacks"],
+)
+def test_its_tests_pass(fork: Path, command: tuple[str, ...]) -> None:
+    result = run([sys.executable, "-m", *command], fork)
+    assert result.returncode == 0, result.stdout

@@ -1,0 +1,65 @@
+"""Answers with values of train.py's own functions: `answer_values.py FILE`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[6] / "training_code" / "language" / "pytorch"))
+# by name: for the type checker, these are another workload's
+train: Any = importlib.import_module("train")
+language: Any = importlib.import_module("model")
+sharding: Any = importlib.import_module("sharding")
+speed: Any = importlib.import_module("speed")
+
+torch = train.torch
+PROGRESS = (0, 0.025, 0.05, 0.5, 0.525, 1)
+MOMENTS = {
+    "half of the steps": (50, 0.0, math.inf),
+    "half of the time": (0, 30.0, 60.0),
+    "later by time than by steps": (25, 30.0, 60.0),
+    "more time than there was": (25, 90.0, 60.0),
+}
+"""Step of 100, seconds of training so far, and the most that there may be."""
+GRADIENTS = {"long": ((3.0, 4.0), (12.0,)), "short": ((0.3, 0.0), (0.4,))}
+
+
+def rate(step: int, trained_s: float, max_seconds: float) -> float:
+    """Return the rate of a step, where the highest is 2."""
+    group = {"lr": 0.0}
+    options = SimpleNamespace(steps=100, max_seconds=max_seconds, learning_rate=2.0)
+    run: Any = SimpleNamespace(options=options, optimizer=SimpleNamespace(param_groups=[group]))
+    clock: Any = SimpleNamespace(trained_s=trained_s)
+    train.set_learning_rate(run, step, clock)
+    return group["lr"]
+
+
+def clipped(gradients: tuple[tuple[float, ...], ...]) -> dict[str, Any]:
+    """Return the norm of these gradients, and by how much a step of rate 1 changes weights of 0."""
+    model: Any = torch.nn.ParameterList(
+        torch.zeros(len(each), dtype=torch.float64) for each in gradients
+    )
+    for weight, gradient in zip(model, gradients, strict=True):
+        weight.grad = torch.tensor(gradient, dtype=torch.float64)
+    plan = sharding.Plan(precision="float64")
+    spread = sharding.Spread(model, model, plan, torch.device("cpu"), None)
+    norm = spread.step(torch.optim.SGD(model.parameters(), lr=1.0))
+    return {"norm": norm.item(), "changes": [each.tolist() for each in model]}
+
+
+if __name__ == "__main__":
+    answers = {
+        "shares": [train.cosine(progress) for progress in PROGRESS],
+        "rates": {name: rate(*moment) for name, moment in MOMENTS.items()},
+        "clipped": {name: clipped(gradients) for name, gradients in GRADIENTS.items()},
+        "flops": {
+            f"{depth} {context}": speed.flops_per_token(language.Config.of_depth(depth, context))
+            for depth, context in ((1, 8), (2, 256), (24, 2048))
+        },
+    }
+    Path(sys.argv[1]).write_text(json.dumps(answers))

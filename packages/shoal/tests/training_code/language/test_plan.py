@@ -1,0 +1,286 @@
+"""What `plan.py` counts is what torchtitan measured on GPUs, and what torch keeps on a CPU.
+
+torchtitan's tables (read): github.com/pytorch/torchtitan at 820504e, in benchmarks/
+llama3_h100_202412_torchtitan.md, and at 4a61bd8, llama3-8b_h200_202506_trainy-whitefiber.md. Memory
+there is the peak of what PyTorch's allocator reserves (at 9dec370, torchtitan/metrics.py).
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from local_kit.runtime import Runtime
+from shoal.pipelines.checks.check import check
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.parsing.errors import ConfigError
+from tests.repository import CHECKOUT
+from tests.training_code.language.jobs import SMALL, Job, run
+
+FOLDER = CHECKOUT / "training_code" / "language"
+SCRIPT = Path(__file__).with_name("scripts") / "count_numbers.py"
+plans = SimpleNamespace(**run_path(str(FOLDER / "plan.py")))
+LLAMA_8B = plans.Shape(128256, 4096, 14336, 32, 32, 8, tie_word_embeddings=False)
+LLAMA_1B = plans.Shape(128256, 2048, 8192, 16, 32, 8, tie_word_embeddings=True)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A published row that `plan.py` covers: FSDP of Llama 3.1 8B in bf16."""
+
+    table: str
+    gpus: int
+    tokens: int
+    """That a rank computes at a time."""
+    checkpointing: str
+    gib: float
+
+
+COVERED = (
+    Row("1, FSDP", 8, 2 * 8192, "selective", 82.4),
+    Row("1, compiled", 8, 2 * 8192, "selective", 77.0),
+    Row("1, compiled, Float8", 8, 2 * 8192, "selective", 76.8),
+    Row("2, FSDP 8, compiled, Float8", 8, 32768, "full", 83.9),
+    Row("3, FSDP", 128, 2 * 8192, "selective", 67.0),
+    Row("3, compiled", 128, 2 * 8192, "selective", 62.0),
+    Row("3, compiled, Float8", 128, 2 * 8192, "selective", 61.8),
+)
+"""Neither compiling nor Float8 is counted: both publish less than a tenth of difference."""
+
+
+def kept_selectively(shape: Any) -> int:
+    """Return the bytes that torchtitan's selective checkpointing keeps of a layer and a token.
+
+    That is what comes in, every second product of matrices (q, v, gate and down: 9dec370,
+    parallelisms/parallelize_llama.py, `_save_list`) and attention's result with its sums.
+    """
+    shared = shape.hidden_size // shape.num_attention_heads * shape.num_key_value_heads
+    numbers = 4 * shape.hidden_size + shared + shape.intermediate_size
+    return int(2 * numbers + 4 * shape.num_attention_heads)
+
+
+@pytest.mark.parametrize("row", COVERED, ids=lambda row: row.table)
+def test_memory_is_within_a_twentieth_of_what_torchtitan_published(row: Row) -> None:
+    numbers = plans.Numbers.of("bf16", "fsdp", fused_norm=False)
+    kept = {"selective": kept_selectively(LLAMA_8B), "full": 2 * LLAMA_8B.hidden_size}
+    again = plans.kept_by_layer(LLAMA_8B, numbers)
+    parts = plans.memory(LLAMA_8B, numbers, row.gpus, row.tokens, kept[row.checkpointing], again)
+    counted = sum(parts.values()) - parts["outside PyTorch"]
+    assert counted / 2**30 == pytest.approx(row.gib, rel=0.05)
+
+
+def answer(**changes: Any) -> dict[str, Any]:
+    job = {
+        "hyperparameters": {"sharding": "fsdp", "precision": "bf16", "batch-size": 16},
+        "channels": ["train", "test"],
+        "ranks": 8,
+        "ranks_per_node": 8,
+        "gpu": "H100",
+        "gpu_gib": 80,
+        "framework_version": "2.12.1",
+        "smddp": False,
+    }
+    hyperparameters = {**job["hyperparameters"], **changes.pop("hyperparameters", {})}  # type: ignore[dict-item]
+    result: dict[str, Any] = plans.plan(job | changes | {"hyperparameters": hyperparameters})
+    return result
+
+
+@pytest.mark.parametrize(
+    ("weights", "layers", "width", "mfu", "tokens_per_second"),
+    [(1_315_950_592, 24, 2048, 0.4182, 45455), (6_658_859_008, 32, 4096, 0.4644, 10643)],
+)
+def test_utilization_means_what_it_does_where_it_was_published(
+    weights: int, layers: int, width: int, mfu: float, tokens_per_second: int
+) -> None:
+    rows = [row for row in plans.PUBLISHED if (row.gpu, row.mfu) == ("H100", mfu)]
+    assert [(row.context, row.gpus) for row in rows] == [(2048, 8)]
+    flops = 6 * weights + 12 * layers * width * 2048
+    assert mfu * plans.PEAK_FLOPS["H100"] / flops == pytest.approx(tokens_per_second, rel=0.002)
+
+
+def test_a_step_has_a_time_only_where_one_of_its_size_was_published() -> None:
+    large = {"depth": 18, "context": 2048}
+    one = answer(hyperparameters=large)
+    assert one["source"].startswith("41.8% of peak, as MPT of 1.3 billion weights on 8 H100")
+    flops = 16 * 2048 * plans.Shape.of_depth(18).flops_per_token(2048)
+    assert one["step_s"] == pytest.approx(flops / (0.4182 * 8 * 989e12))
+    others = ({"depth": 2}, {"context": 300}, {"precision": "float32"}, {"checkpointing": True})
+    assert {answer(hyperparameters=large | each)["step_s"] for each in others} == {None}
+    assert answer(hyperparameters=large, gpu="B200", gpu_gib=179)["step_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"hyperparameters": {"depth": 65}}, "depth 65 is not between 1 and 64"),
+        ({"ranks": 3}, "batch-size 16 is not divisible by 3 ranks times accumulation 1"),
+        (
+            {"hyperparameters": {"sharding": "zero2"}},
+            "sharding zero2 is not one of ddp, fsdp, hsdp, zero3",
+        ),
+        (
+            {"hyperparameters": {"sharding": "hsdp", "shard-size": 3}},
+            "8 ranks do not divide into groups of 3",
+        ),
+    ],
+)
+def test_what_ranks_could_not_start_with_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        answer(**changes)
+
+
+@pytest.mark.parametrize(
+    ("options", "smddp", "says"),
+    [
+        ({"sharding": "zero3", "precision": "float64"}, False, "zero3 .* precision float64; take"),
+        ({"sharding": "zero3", "compile": True}, False, "zero3 does not go with compile; take"),
+        ({"sharding": "zero3", "compile": "1"}, False, "zero3 does not go with compile; take fsdp"),
+        ({"sharding": "zero3", "lora-rank": 8}, False, "zero3 does not go with lora-rank; take"),
+        ({"sharding": "zero3"}, True, "zero3 does not go with smddp, which has no groups of ranks"),
+        ({"sharding": "zero3", "backend": "smddp"}, False, "zero3 does not go with smddp"),
+        ({"sharding": "hsdp"}, True, "hsdp does not go with smddp, which has no groups of ranks"),
+        ({"sharding": "hsdp", "backend": "smddp"}, False, "hsdp does not go with smddp"),
+    ],
+)
+def test_what_the_script_would_refuse_in_a_job_is_refused(
+    options: dict[str, Any], smddp: bool, says: str
+) -> None:
+    with pytest.raises(ValueError, match=says):
+        answer(hyperparameters=options, smddp=smddp)
+
+
+@pytest.mark.parametrize(
+    ("options", "smddp"),
+    [
+        ({"sharding": "zero3", "compile": "false", "lora-rank": "0"}, False),
+        ({"sharding": "hsdp", "compile": True}, False),
+        ({"sharding": "hsdp", "backend": "nccl"}, True),
+        ({"sharding": "fsdp", "compile": True, "precision": "float64"}, True),
+    ],
+)
+def test_what_the_script_can_do_is_not_refused(options: dict[str, Any], smddp: bool) -> None:
+    assert answer(hyperparameters=options, smddp=smddp)["memory"]
+
+
+@pytest.mark.parametrize("sharding", ["hsdp", "zero3"])
+def test_check_refuses_what_smddp_cannot_do_with_the_line_of_the_file(sharding: str) -> None:
+    environment = load_environment("language", CHECKOUT)
+    options = environment.training.hyperparameters | {"sharding": sharding}
+    training = environment.training.model_copy(update={"hyperparameters": options})
+    with pytest.raises(ConfigError) as caught:
+        check(environment.model_copy(update={"training": training}), CHECKOUT)
+    (line,) = caught.value.lines
+    assert line.startswith("environments/language.yaml:")
+    assert f"training.hyperparameters: sharding {sharding} does not go with smddp" in line
+
+
+def test_zero_is_counted_as_fsdp_with_a_copy_of_the_weights_and_no_whole_gradients() -> None:
+    passes = {"accumulation": 2}
+    fsdp = answer(hyperparameters=passes)["memory"]
+    zero = answer(hyperparameters=passes | {"sharding": "zero3"})["memory"]
+    assert fsdp.pop("whole gradients") > 0
+    assert zero == fsdp | {"weights": fsdp["weights"] * 3 // 2}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"channels": ["train", "test", "base"]},
+        {"hyperparameters": {"lora-rank": 8}},
+        {"hyperparameters": {"base-dir": "/opt/ml/code/base"}},
+    ],
+)
+def test_what_a_base_needs_is_not_known(changes: dict[str, Any]) -> None:
+    with pytest.raises(NotImplementedError, match="the base's size is not known here"):
+        answer(**changes)
+
+
+@pytest.mark.parametrize(
+    ("now", "names"),
+    [
+        (
+            {"sharding": "ddp", "precision": "float32", "depth": 34, "context": 2048},
+            ["sharding", "precision", "checkpointing"],
+        ),
+        ({"depth": 34, "context": 2048}, ["checkpointing"]),
+        ({"depth": 34, "context": 2048, "accumulation": 2}, ["checkpointing", "accumulation"]),
+        ({"depth": 8, "context": 2048, "batch-size": 512}, ["checkpointing", "accumulation"]),
+    ],
+)
+def test_each_way_out_needs_less_than_those_before(now: dict[str, Any], names: list[str]) -> None:
+    needs = answer(hyperparameters=now)
+    ways = [answer(hyperparameters=now | change) for change in needs["smaller"]]
+    sizes = [sum(each["memory"].values()) for each in (needs, *ways)]
+    assert sizes == sorted(set(sizes), reverse=True)
+    assert list(needs["smaller"][-1]) == names
+
+
+def test_defaults_are_those_of_the_script() -> None:
+    tree = ast.parse((FOLDER / "pytorch" / "train.py").read_text())
+    defaults = {
+        call.args[0].value: keyword.value.value
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant)
+        for keyword in call.keywords
+        if keyword.arg == "default" and isinstance(keyword.value, ast.Constant)
+    }
+    named = {name: value for name, value in plans.DEFAULTS.items() if name not in plans.SWITCHES}
+    assert {name: defaults[f"--{name}"] for name in named} == named
+
+
+@pytest.fixture(scope="module")
+def counted(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("counted")
+    return runtime.answer(runtime.alone(SCRIPT, folder / "answers.json"), folder)
+
+
+def test_sizes_are_those_of_the_model(counted: dict[str, Any]) -> None:
+    assert counted["weights"] == {"llama 3.1 8B": 8_030_261_248, "llama 3.2 1B": 1_235_814_400}
+    assert (LLAMA_8B.weights, LLAMA_1B.weights) == tuple(counted["weights"].values())
+    for depth, sizes in counted["depths"].items():
+        shape = plans.Shape.of_depth(int(depth))
+        assert {name: getattr(shape, name) for name in sizes} == sizes
+    assert len(counted["depths"]) == plans.MAX_DEPTH
+
+
+@pytest.mark.parametrize(
+    ("precision", "sharding"),
+    [("bf16", "fsdp"), ("bf16", "ddp"), ("float32", "fsdp"), ("float64", "fsdp")],
+)
+def test_activations_are_those_that_autograd_keeps(
+    counted: dict[str, Any], precision: str, sharding: str
+) -> None:
+    shape = plans.Shape(**counted["shape"])
+    numbers = plans.Numbers.of(precision, sharding, fused_norm=False)  # a CPU has no such kernel
+    copies = numbers.computed * shape.layer_weights if numbers.cast else 0
+    norms = numbers.computed * 2 * shape.hidden_size if numbers.cast else 0  # are not cast
+    expected = plans.kept_by_layer(shape, numbers) * counted["tokens"] + copies - norms
+    assert counted["kept by a layer"][f"{precision} {sharding}"] == expected
+
+
+def test_checkpointing_keeps_what_comes_into_a_layer(counted: dict[str, Any]) -> None:
+    width, tokens = counted["shape"]["hidden_size"], counted["tokens"]
+    assert counted["kept by a layer"]["checkpointing"] == 2 * width * tokens
+
+
+def test_ranks_that_share_weights_keep_whole_gradients_between_passes(
+    runtime: Runtime, text: Path, tmp_path: Path
+) -> None:
+    options = SMALL | {"accumulation": 2, "steps": 1}
+    jobs = [
+        Job(tmp_path / "bf16", options | {"sharding": "fsdp", "precision": "bf16"}, 2),
+        Job(tmp_path / "float64", options | {"sharding": "hsdp", "shard-size": 2}, 2),
+    ]
+    for result in run(runtime, text, *jobs, script="count_gradients.py"):
+        assert result.status == 0, result.output
+        changes = {"hyperparameters": result.job.options, "ranks": 2, "ranks_per_node": 2}
+        memory = answer(**changes)["memory"]
+        assert result.bytes_of("kept behind a pass: whole") == {"whole": memory["whole gradients"]}
+        assert result.bytes_of("kept behind a pass: last") == {"last": 0}
+        assert result.kept.items() <= memory.items()

@@ -1,0 +1,199 @@
+"""A job that is killed continues from its last checkpoint: to the bit where steps are synchronous,
+else at the right step.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from local_kit.runtime import Outcome, Runtime, finish, finish_after
+from tests.training_code.conftest import STEPS
+from tests.training_code.tensorflow.conftest import RUN, START, Trained
+from tests.training_code.tensorflow.job import OPTIONS, Job
+from tests.training_code.tensorflow.strategies import none, parameter_server, two_workers
+from tests.training_code.training import accuracies, children, losses, stop_at
+
+LAST_STEP = 2 * STEPS
+STOPPED = 128 + signal.SIGTERM
+
+
+def resumed_at(outcome: Outcome) -> tuple[int, int]:
+    """Return the epoch and the step after which the job says that it continues."""
+    positions = re.findall(
+        r"^resumed at epoch=(\d+) step=(\d+) from \S+checkpoints$", outcome.output, re.MULTILINE
+    )
+    assert len(positions) == 1, outcome.output
+    return int(positions[0][0]), int(positions[0][1])
+
+
+def losses_after(position: tuple[int, int], outcome: Outcome) -> dict[tuple[int, int], float]:
+    return {at: loss for at, loss in losses(outcome.output).items() if at > position}
+
+
+@pytest.fixture(scope="module")
+def killed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the checkpoint that train.py left when it was killed in its first epoch."""
+    job = Job(tensorflow, dataset, tmp_path_factory.mktemp("killed"))
+    finish_after(none(job), f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
+    assert not job.model_dir.exists()
+    return job.checkpoint_dir
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", START)
+def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
+    tensorflow: Runtime,
+    dataset: Path,
+    tmp_path: Path,
+    undisturbed: Callable[[str], Trained],
+    strategy: str,
+) -> None:
+    job, expected = Job(tensorflow, dataset, tmp_path), undisturbed(strategy)
+    finish_after(START[strategy](job), f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
+    resumed = finish(START[strategy](job))
+    assert losses(resumed.output) == losses_after(resumed_at(resumed), expected.outcome) != {}
+    assert job.weights == expected.job.weights
+
+
+def stop(chief: subprocess.Popen[str], targets: Callable[[], Sequence[int]]) -> Outcome:
+    """Stop a job as SageMaker does, when the chief has printed its fourth step."""
+    return stop_at(chief, f"epoch=1 step=4/{STEPS}", targets)
+
+
+def is_stopped(job: Job, outcome: Outcome) -> bool:
+    (checkpoint,) = job.checkpoint_dir.glob("*.index")
+    done = int(checkpoint.stem.removeprefix("ckpt-"))
+    return (
+        outcome.returncode == STOPPED
+        and "stopped on SIGTERM at epoch=" in outcome.output
+        and 4 <= done < LAST_STEP
+    )
+
+
+@pytest.mark.nightly
+# Each of mpirun's ranks gets the signal, not mpirun, which would kill them about a second later.
+@pytest.mark.parametrize("strategy", ["none", "smddp", "horovod"])
+def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
+    tensorflow: Runtime,
+    dataset: Path,
+    tmp_path: Path,
+    undisturbed: Callable[[str], Trained],
+    strategy: str,
+) -> None:
+    job, expected = Job(tensorflow, dataset, tmp_path), undisturbed(strategy)
+    process = START[strategy](job)
+    stopped = stop(process, lambda: [process.pid] if strategy == "none" else children(process))
+    assert is_stopped(job, stopped), stopped
+    assert not job.model_dir.exists()
+    resumed = finish(START[strategy](job))
+    assert resumed_at(resumed) >= (1, 4)  # killed, it would have continued at step 3
+    assert losses(resumed.output) == losses_after(resumed_at(resumed), expected.outcome) != {}
+    assert job.weights == expected.job.weights
+
+
+@pytest.mark.nightly
+def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path
+) -> None:
+    job = Job(tensorflow, dataset, tmp_path)
+    chief, other = two_workers(job)
+    stopped = stop(chief, lambda: [other.pid, chief.pid])
+    assert is_stopped(job, stopped), stopped
+    assert finish(other).returncode == STOPPED
+    assert not job.model_dir.exists()
+
+
+@pytest.mark.nightly
+def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoint(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path
+) -> None:
+    job = Job(tensorflow, dataset, tmp_path)
+    with parameter_server(job) as (chief, others):
+        stopped = stop(chief, lambda: [*(each.pid for each in others), chief.pid])
+        assert is_stopped(job, stopped), stopped
+        assert [finish(each).returncode for each in others] == [0, 0, 0]
+    assert not job.model_dir.exists()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", ["mirrored", "multi_worker_mirrored"])
+def test_replicas_continue_where_one_process_was_killed(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path, alone: Trained, strategy: str
+) -> None:
+    job = Job(tensorflow, dataset, tmp_path)
+    shutil.copytree(killed, job.checkpoint_dir)
+    outcome = RUN[strategy](job)
+    expected = losses_after(resumed_at(outcome), alone.outcome)
+    assert losses(outcome.output) == pytest.approx(expected, rel=2e-3, abs=2e-4)
+    assert (job.checkpoint_dir / f"ckpt-{LAST_STEP}.index").is_file()
+
+
+@pytest.mark.nightly
+def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path
+) -> None:
+    job = Job(tensorflow, dataset, tmp_path)
+    shutil.copytree(killed, job.checkpoint_dir)
+    with parameter_server(job) as (chief, _):
+        outcome = finish(chief)
+    epoch, step = resumed_at(outcome)
+    assert min(losses(outcome.output)) == (epoch, step + 1)
+    assert [path.name for path in job.checkpoint_dir.glob("*.index")] == [f"ckpt-{LAST_STEP}.index"]
+
+
+def test_a_finished_job_that_is_started_again_only_saves_its_model(alone: Trained) -> None:
+    weights = alone.job.weights
+    again = alone.job.alone("train.py")
+    assert (losses(again.output), accuracies(again.output)) == (
+        {},
+        accuracies(alone.outcome.output)[-1:],
+    )
+    assert alone.job.weights == weights
+
+
+def test_a_checkpoint_of_other_settings_is_refused(alone: Trained) -> None:
+    outcome = alone.job.alone("train.py", *OPTIONS, "--seed", "2")
+    assert outcome.returncode != 0
+    assert (
+        "is from a run with other settings: seed 1 (now 2); use them or another --checkpoint-dir"
+        in outcome.output.splitlines()[-1]
+    )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("files", "content", "message"),
+    [
+        (
+            "*.data-*",
+            b"cut off",
+            r"/checkpoints/ckpt-\d+ cannot be read, empty its folder to start again: ",
+        ),
+        (
+            "checkpoint",
+            b'model_checkpoint_path: "ckpt-99"',
+            "/checkpoints/checkpoint names a checkpoint that is not there, empty",
+        ),
+    ],
+)
+def test_a_damaged_checkpoint_is_named(
+    tensorflow: Runtime,
+    dataset: Path,
+    tmp_path: Path,
+    killed: Path,
+    files: str,
+    content: bytes,
+    message: str,
+) -> None:
+    job = Job(tensorflow, dataset, tmp_path)
+    shutil.copytree(killed, job.checkpoint_dir)
+    for path in job.checkpoint_dir.glob(files):
+        path.write_bytes(content)
+    assert re.search(rf"^ValueError: \S+{message}", job.alone("train.py").output.splitlines()[-1])

@@ -1,0 +1,147 @@
+"""Runs training_code/mnist/pytorch as a training job would."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from local_kit.runtime import ROOT, Outcome, Runtime, finish, finish_after
+
+CODE = ROOT / "training_code" / "mnist" / "pytorch"
+PROGRESS = re.compile(
+    r"epoch=(\d+) step=(\d+)/(\d+) train_loss=(\d+\.\d+) learning_rate=(\d+\.\d+)"
+    r" images_per_second=(\d+\.\d+) elapsed_s=(\d+\.\d+) world_size=(\d+)$",
+    re.MULTILINE,
+)
+RESUMED = re.compile(r"resumed at epoch=(\d+) step=(\d+)")
+EPOCH = re.compile(
+    r"epoch=(\d+) test_loss=(\d+\.\d+) test_accuracy=(\d\.\d+) elapsed_s=(\d+\.\d+)$", re.MULTILINE
+)
+
+
+# Long enough that a signal sent after the first steps arrives before the last one. The precision is
+# given, because two jobs that measure it may differ.
+OPTIONS = (
+    "--epochs",
+    "12",
+    "--log-every",
+    "1",
+    "--checkpoint-every",
+    "3",
+    "--precision",
+    "fp32",
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a script, train.py by default: its folders, its launcher and its options."""
+
+    runtime: Runtime
+    dataset: Path
+    folder: Path
+    launcher: str = "alone"
+    ranks: int = 1
+    # float32: in bf16 each rank rounds its own share of a gradient, so that curves of different
+    # numbers of ranks part.
+    options: Sequence[str] = (
+        "--epochs",
+        "2",
+        "--log-every",
+        "1",
+        "--checkpoint-every",
+        "3",
+        "--precision",
+        "fp32",
+    )
+    environment: dict[str, str] = field(default_factory=dict)
+    script: str = "train.py"
+
+    @property
+    def model_dir(self) -> Path:
+        """Where the job writes its model."""
+        return self.folder / "model"
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Where the job writes its checkpoint."""
+        return self.folder / "checkpoints"
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start the job as the toolkit does.
+
+        Folders are SM_* variables, hyperparameters are on the command line.
+        """
+        return self.runtime.launch(*self._command())
+
+    def run(self) -> Outcome:
+        """Start it and wait for its end."""
+        return self.runtime.run(*self._command())
+
+    def _command(self) -> tuple[list[str], Path, dict[str, str]]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        arguments = [str(CODE / self.script), *self.options]
+        command: list[str] = (
+            self.runtime.alone(*arguments)
+            if self.ranks == 1
+            else getattr(self.runtime, self.launcher)(self.ranks, *arguments)
+        )
+        variables = {
+            "SM_CHANNEL_TRAIN": str(self.dataset / "train"),
+            "SM_CHANNEL_TEST": str(self.dataset / "test"),
+            "SM_MODEL_DIR": str(self.model_dir),
+            "TRAINING_JOB_NAME": "job-of-the-test",
+        }
+        return command, self.folder, variables | self.environment
+
+    def run_until(self, text: str, sent: signal.Signals) -> Outcome:
+        """Start the job and send its process group a signal when it prints a line with `text`.
+
+        Return how it ended.
+        """
+        return finish_after(self.start(), text, sent)
+
+
+def stop_at(
+    process: subprocess.Popen[str], text: str, targets: Callable[[], Sequence[int]]
+) -> Outcome:
+    """Send SIGTERM to the processes `targets` when the process prints a line with `text`.
+
+    Return how the process ended.
+    """
+    assert process.stdout
+    next(line for line in process.stdout if text in line)
+    for target in targets():
+        os.kill(target, signal.SIGTERM)
+    return finish(process)
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    """Return the ids of the processes that a launcher started."""
+    return [
+        int(each)
+        for each in subprocess.run(
+            ["pgrep", "--parent", str(process.pid)], capture_output=True, text=True
+        ).stdout.split()
+    ]
+
+
+def losses(output: str) -> dict[tuple[int, int], float]:
+    """Return the training loss at each (epoch, step) that was printed."""
+    return {(int(match[1]), int(match[2])): float(match[4]) for match in PROGRESS.finditer(output)}
+
+
+def position_of(output: str) -> tuple[int, int]:
+    """Return epoch and step of the checkpoint from which the job went on."""
+    (position,) = RESUMED.findall(output)
+    return int(position[0]), int(position[1])
+
+
+def accuracies(output: str) -> list[float]:
+    """Return the test accuracy after each epoch."""
+    return [float(match[3]) for match in EPOCH.finditer(output)]

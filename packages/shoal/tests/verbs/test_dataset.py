@@ -1,0 +1,246 @@
+"""The real MNIST files, uploaded over real HTTP."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from botocore.exceptions import ClientError
+
+from shoal.aws.events import Event, Note, Transferred
+from shoal.aws.target import Target
+from shoal.errors import DatasetError
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.names import Names
+from shoal.settings.sections.channels import (
+    Channel,
+    default_channels,
+    path_parameter,
+    uri_parameter,
+)
+from shoal.settings.settings import Environment
+from shoal.verbs import dataset
+from shoal.verbs.workspace import Session, Workspace
+from tests.letters import FOLDER as LETTERS
+from tests.letters import write_environment
+from tests.repository import ROOT
+from tests.verbs.conftest import make_pipeline
+
+TOTAL_BYTES = 54_950_048
+CHANNELS = ("train", "test")
+
+
+def mnist(target: Target) -> tuple[Environment, str, str]:
+    """Return an environment with the shipped MNIST, its new bucket, and the dataset's prefix."""
+    environment = load_environment("dev", ROOT).model_copy(update={"name": "uploaded"})
+    bucket = Names(environment).bucket("data")
+    target.client("s3").create_bucket(Bucket=bucket)
+    return environment, bucket, Names(environment).dataset_uri.removeprefix(f"s3://{bucket}/")
+
+
+def test_an_upload_puts_each_file_in_its_channel_once(target: Target) -> None:
+    environment, bucket, prefix = mnist(target)
+    events: list[Event] = []
+    first, again = (
+        dataset.upload_workload(target, environment, ROOT, events.append) for _ in range(2)
+    )
+    s3 = target.client("s3")
+    keys = {item["Key"] for item in s3.list_objects_v2(Bucket=bucket)["Contents"]}
+    assert (first, again) == (4, 0)
+    assert keys == {
+        f"{prefix}/train/train-images-idx3-ubyte",
+        f"{prefix}/train/train-labels-idx1-ubyte",
+        f"{prefix}/test/t10k-images-idx3-ubyte",
+        f"{prefix}/test/t10k-labels-idx1-ubyte",
+    }
+    assert (
+        max(event.done_bytes for event in events if isinstance(event, Transferred)) == TOTAL_BYTES
+    )
+    assert isinstance(events[-1], Note)
+    # another object in its place is replaced
+    key = f"{prefix}/test/t10k-labels-idx1-ubyte"
+    s3.put_object(Bucket=bucket, Key=key, Body=b"something else")
+    assert dataset.upload_workload(target, environment, ROOT, events.append) == 1
+    assert s3.head_object(Bucket=bucket, Key=key)["ContentLength"] == 10_008
+
+
+def houses() -> Environment:
+    environment = load_environment("dev", ROOT)
+    return environment.model_copy(update={"workload": "houses", "project": "examples"})
+
+
+def test_a_workloads_script_writes_what_is_uploaded(target: Target) -> None:
+    bucket = Names(houses()).bucket("data")
+    target.client("s3").create_bucket(Bucket=bucket)
+    sent = [dataset.upload_workload(target, houses(), ROOT, lambda _: None) for _ in range(2)]
+    keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
+    prefix = Names(houses()).dataset_uri.removeprefix(f"s3://{bucket}/")
+    assert sent == [2, 0]
+    assert keys == {f"{prefix}/{channel}/people.csv" for channel in ("train", "test")}
+
+
+def test_what_was_uploaded_before_and_is_read_too_is_told(target: Target) -> None:
+    bucket, events = Names(houses()).bucket("data"), list[Event]()
+    prefix = Names(houses()).dataset_uri.removeprefix(f"s3://{bucket}/")
+    s3 = target.client("s3")
+    s3.create_bucket(Bucket=bucket)
+    s3.put_object(Bucket=bucket, Key=f"{prefix}/train/more/old.csv", Body=b"1")
+    dataset.upload_workload(target, houses(), ROOT, events.append)
+    s3.delete_object(Bucket=bucket, Key=f"{prefix}/train/more/old.csv")
+    assert events[-1] == Note(
+        f"the job will also read more/old.csv, which was at s3://{bucket}/{prefix}/train/ before:"
+        " delete what it should not read, or name another `data.dataset`"
+    )
+
+
+def test_a_folder_is_uploaded_as_it_is(target: Target, bucket: str, tmp_path: Path) -> None:
+    for name in ("train/a.csv", "train/more/b.csv", "test/c.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1,2\n")
+    (tmp_path / "notes.txt").write_text("not a channel")
+    uri = f"s3://{bucket}/d"
+    assert dataset.upload_folder(target, tmp_path, uri, default_channels(), lambda _: None) == 3
+    keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
+    assert keys == {"d/train/a.csv", "d/train/more/b.csv", "d/test/c.csv"}
+
+
+def test_a_folder_without_a_channel_is_refused(target: Target, bucket: str, tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "a.csv").write_text("1\n")
+    uri = f"s3://{bucket}/d"
+    with pytest.raises(DatasetError, match="has no files in test/"):
+        dataset.upload_folder(target, tmp_path, uri, default_channels(), lambda _: None)
+
+
+def test_an_optional_channel_can_come_later_and_alone(
+    target: Target, bucket: str, tmp_path: Path
+) -> None:
+    channels = {"pages": Channel(), "base_model": Channel(optional=True)}
+    for name in ("data/pages/a.txt", "model/base_model/weights.bin"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("x")
+    events: list[Event] = []
+
+    def upload(folder: str) -> int:
+        uri = f"s3://{bucket}/d"
+        return dataset.upload_folder(target, tmp_path / folder, uri, channels, events.append)
+
+    with pytest.raises(DatasetError, match="has no files in pages/"):
+        upload("model")
+    assert [upload("data"), upload("model")] == [1, 1]
+    (later,) = [event.text for event in events if isinstance(event, Note) and "yet" in event.text]
+    assert later.startswith(f"no files are at s3://{bucket}/d/base_model/ yet")
+    with pytest.raises(DatasetError, match="has no files in pages/ and base_model/"):
+        upload("nothing")
+
+
+def test_a_script_that_fails_is_told_by_its_last_line(target: Target, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "training_code" / "houses", tmp_path / "training_code" / "houses")
+    script = tmp_path / "training_code" / "houses" / "prepare.py"
+    script.write_text("raise SystemExit('no room left')")
+    with pytest.raises(DatasetError, match=r"prepare\.py failed: no room left"):
+        dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
+
+
+def test_a_script_that_writes_nothing_is_named(target: Target, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "training_code" / "houses", tmp_path / "training_code" / "houses")
+    (tmp_path / "training_code" / "houses" / "prepare.py").write_text("def main(): pass")
+    with pytest.raises(
+        DatasetError, match=r"prepare\.py ended well, but wrote no .* train/ and te"
+    ):
+        dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
+
+
+def test_a_workload_without_a_script_needs_a_folder(target: Target, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "training_code" / "houses", tmp_path / "training_code" / "houses")
+    file = tmp_path / "training_code" / "houses" / "workload.yaml"
+    file.write_text(file.read_text().replace("prepare: prepare.py\n", ""))
+    with pytest.raises(DatasetError, match=r"has no `prepare`.* `shoal data upload dev --from FOL"):
+        dataset.upload_workload(target, houses(), tmp_path, lambda _: None)
+
+
+def test_a_channel_that_nobody_writes_is_a_notice(tmp_path: Path) -> None:
+    folder = tmp_path / "training_code" / "letters"
+    folder.mkdir(parents=True)
+    text = (LETTERS / "workload.yaml").read_text().replace("prepare: prepare.py\n", "")
+    (folder / "workload.yaml").write_text(text)
+    (folder / "pytorch").symlink_to(LETTERS / "pytorch")
+    write_environment(tmp_path)
+    (told,) = dataset.upload_notices(load_environment("lab", tmp_path), tmp_path)
+    assert told.startswith("data.dataset letters: workload letters has no script `prepare`")
+    assert told.endswith("--from FOLDER` uploads FOLDER/pages/, FOLDER/holdout/")
+
+
+def deployed(target: Target, declared: dict[str, str] | None = None) -> tuple[Session, str]:
+    """Return an environment whose pipeline declares these parameters, by default its channels'
+    places, and the place of its dataset.
+    """
+    environment = load_environment("dev", ROOT).model_copy(update={"name": f"d{uuid4().hex[:6]}"})
+    names = Names(environment)
+    if declared is None:
+        declared = {uri_parameter(name): f"{names.dataset_uri}/{name}/" for name in CHANNELS}
+    parameters = [
+        {"Name": name, "Type": "String", "DefaultValue": value} for name, value in declared.items()
+    ]
+    fail = {"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "stopped"}}
+    make_pipeline(target, [fail], parameters, name=names.pipeline)
+    return Session(Workspace(ROOT, {}), environment, target), names.dataset_uri
+
+
+def put(session: Session, channel: str) -> None:
+    bucket, _, prefix = Names(session.environment).dataset_uri[5:].partition("/")
+    s3 = session.target.client("s3")
+    s3.create_bucket(Bucket=bucket)
+    s3.put_object(Bucket=bucket, Key=f"{prefix}/{channel}/part-0", Body=b"1")
+
+
+def test_an_execution_needs_data_in_every_channel(target: Target) -> None:
+    session, uri = deployed(target)
+    with pytest.raises(DatasetError) as caught:
+        dataset.require_uploaded(session, {})
+    assert str(caught.value) == (
+        f"there is nothing at {uri}/train/ (channel train) and {uri}/test/ (channel test);"
+        f" type `shoal data upload {session.environment.name} --local`"
+    )
+    put(session, "train")
+    with pytest.raises(DatasetError, match=f"nothing at {uri}/test/ [(]channel test[)];"):
+        dataset.require_uploaded(session, {})
+    put(session, "test")
+    assert dataset.require_uploaded(session, {}) == ""
+
+
+def test_an_execution_may_read_another_place(target: Target) -> None:
+    session, uri = deployed(target)
+    put(session, "test")
+    elsewhere = f"{uri}/elsewhere/"
+    with pytest.raises(DatasetError, match=f"{elsewhere} .*; put the files there, or name another"):
+        dataset.require_uploaded(session, {"TrainDataUri": elsewhere})
+    put(session, "elsewhere")
+    assert dataset.require_uploaded(session, {"TrainDataUri": elsewhere}) == ""
+
+
+def test_a_file_system_shows_what_is_in_the_bucket(target: Target) -> None:
+    session, uri = deployed(target, {path_parameter(name): f"/fs/{name}" for name in CHANNELS})
+    put(session, "train")
+    with pytest.raises(DatasetError, match=f"nothing at {uri}/test/ [(]channel test[)];"):
+        dataset.require_uploaded(session, {})
+    assert dataset.require_uploaded(session, {"TestDataPath": "/fs/other"}) == ""
+
+
+def test_of_a_pipeline_without_channels_no_data_is_asked(target: Target) -> None:
+    session, _ = deployed(target, {"Whom": "Bob"})
+    assert dataset.require_uploaded(session, {}) == ""
+
+
+def test_who_may_not_list_the_bucket_is_told_and_goes_on(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bool:
+        raise ClientError({"Error": {"Code": "AccessDenied"}}, "ListObjectsV2")
+
+    session, _ = deployed(target)
+    monkeypatch.setattr(dataset, "_has_files", refuse)
+    notice = "whether the data is in S3 was not checked: ListObjectsV2 is not allowed"
+    assert dataset.require_uploaded(session, {}) == notice

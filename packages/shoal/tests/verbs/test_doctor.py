@@ -1,0 +1,394 @@
+"""The doctor against shoal-local: every question has an answer, before anything is spent."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from shoal.aws.target import Target
+from shoal.cli.commands.platform.doctor import needs_of
+from shoal.launch import launch_of
+from shoal.settings.loading.loader import load_environment
+from shoal.settings.sections.channels import InputMode
+from shoal.settings.sections.file_system import DeploymentType, FileSystem
+from shoal.settings.settings import Environment
+from shoal.verbs.doctor.doctor import Doctor, Finding, Needs, State
+from shoal.verbs.doctor.image import Image
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT
+
+
+def changed(**sections: dict[str, Any]) -> Environment:
+    """Return the environment dev with other values in its sections."""
+    environment = load_environment("dev", ROOT)
+    return environment.model_copy(
+        update={
+            name: getattr(environment, name).model_copy(update=keys)
+            for name, keys in sections.items()
+        }
+    )
+
+
+def needs_for(environment: Environment) -> Needs:
+    return needs_of(environment, launch_of(environment))
+
+
+def examined(
+    target: Target, environment: Environment, needs: Needs | None = None
+) -> dict[str, Finding]:
+    return {
+        each.question: each
+        for each in Doctor(target, environment, needs or needs_for(environment)).findings()
+    }
+
+
+@contextmanager
+def quota(target: Target, name: str, value: float) -> Iterator[None]:
+    """Change a quota for the time of a test."""
+    client = target.client("service-quotas")
+    pages = client.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
+    (findings,) = [each for page in pages for each in page["Quotas"] if each["QuotaName"] == name]
+    change = {"ServiceCode": "sagemaker", "QuotaCode": findings["QuotaCode"]}
+    client.request_service_quota_increase(**change, DesiredValue=value)
+    try:
+        yield
+    finally:
+        client.request_service_quota_increase(**change, DesiredValue=findings["Value"])
+
+
+def test_an_environment_that_can_run_has_no_failed_finding(target: Target) -> None:
+    findings = examined(target, changed())
+    assert {each.state for each in findings.values()} <= {State.OK, State.WARNING}
+    assert len(findings) >= 13
+
+
+def test_credentials_of_another_account_end_the_examination(target: Target) -> None:
+    environment = changed().model_copy(update={"account": "999988887777"})
+    (only,) = examined(target, environment).values()
+    assert (only.state, "belong to account 111122223333" in only.message) == (State.FAILED, True)
+
+
+def test_a_quota_that_is_too_small_is_said_with_the_command_that_asks_for_more(
+    target: Target,
+) -> None:
+    name = "ml.p4d.24xlarge for training job usage"
+    with quota(target, name, 0):
+        finding = examined(target, changed())[f"quota: {name}"]
+    assert (finding.state, finding.message) == (
+        State.FAILED,
+        "0, and 1 needed; an increase takes hours to days",
+    )
+    assert (
+        "request-service-quota-increase --service-code sagemaker --quota-code L-" in finding.advice
+    )
+
+
+def test_spot_capacity_has_a_quota_of_its_own(target: Target) -> None:
+    environment = changed(training={"spot": True, "max_wait_s": 7200})
+    assert "quota: ml.p4d.24xlarge for spot training job usage" in examined(target, environment)
+
+
+def test_an_instance_type_that_the_zone_does_not_have_is_said_with_those_that_have_it(
+    target: Target,
+) -> None:
+    finding = examined(target, changed(network={"training_az_id": "use1-az5"}))[
+        "ml.p4d.24xlarge in use1-az5"
+    ]
+    assert (finding.state, "EC2 offers it in use1-az" in finding.message) == (State.FAILED, True)
+
+
+def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
+    environment = changed(
+        training={"other_instance_types": ("ml.p3dn.24xlarge",), "instance_count": 2}
+    )
+    with quota(target, "ml.p3dn.24xlarge for training job usage", 1):
+        findings = examined(target, environment)
+    assert findings["quota: ml.p3dn.24xlarge for training job usage"].state is State.WARNING
+    assert (
+        "only executions that choose it"
+        in findings["quota: ml.p3dn.24xlarge for training job usage"].message
+    )
+    assert "ml.p3dn.24xlarge in use1-az4" in findings
+
+
+def test_what_serves_needs_a_quota_for_two_fleets_and_training_only_where_it_trains(
+    target: Target,
+) -> None:
+    staging = load_environment("staging", ROOT).model_copy(update={"account": ACCOUNT})
+    training, hosting = (
+        f"{each} usage"
+        for each in ("ml.p4d.24xlarge for training job", "ml.m5.xlarge for endpoint")
+    )
+    with quota(target, training, 0), quota(target, hosting, 4):
+        findings = examined(target, staging)
+    assert findings[f"quota: {hosting}"].message.startswith("4, and 5 needed; ")
+    assert findings[f"quota: {hosting}"].state is State.FAILED
+    assert findings[f"quota: {training}"].message.endswith(
+        "(only a training needs it; releases come from dev)"
+    )
+    assert findings[f"quota: {training}"].state is State.WARNING
+
+
+def test_the_evaluations_type_is_looked_for_in_the_training_zone(target: Target) -> None:
+    findings = examined(
+        target,
+        changed(
+            evaluation={"instance_type": "ml.p4d.24xlarge"}, network={"training_az_id": "use1-az5"}
+        ),
+    )
+    assert findings["ml.p4d.24xlarge in use1-az5"].state is State.FAILED
+
+
+def test_a_file_system_that_fsx_does_not_have_fails(target: Target) -> None:
+    wrong = FileSystem(
+        deployment_type=DeploymentType.PERSISTENT_2,
+        storage_capacity_gib=3600,
+        throughput_mbps_per_tib=300,
+    )
+    environment = changed(data={"input_mode": InputMode.FSX}).model_copy(
+        update={"file_system": wrong}
+    )
+    lines = [
+        each
+        for each in Doctor(target, environment, needs_for(environment)).findings()
+        if each.question == "file system"
+    ]
+    assert [(each.state, each.advice) for each in lines] == [
+        (State.FAILED, "use 2400 or 4800"),
+        (State.FAILED, "use 250"),
+    ]
+
+
+def test_a_way_of_reading_without_its_file_system_fails(target: Target) -> None:
+    finding = examined(target, changed(data={"input_mode": InputMode.FSX}))["file system"]
+    assert (finding.state, finding.message) == (
+        State.FAILED,
+        "data.input_mode = FSx: needs a file system",
+    )
+
+
+def test_a_file_system_that_fsx_has_is_fine(target: Target) -> None:
+    environment = changed(data={"input_mode": InputMode.FSX}).model_copy(
+        update={"file_system": FileSystem()}
+    )
+    assert examined(target, environment)["file system"].state is State.OK
+
+
+class _RegionThatIsOff(BaseHTTPRequestHandler):
+    """Answers as STS does where the account has not enabled the region: it knows no such
+    credentials.
+    """
+
+    def do_POST(self) -> None:
+        body = (
+            b"<ErrorResponse><Error><Code>InvalidClientTokenId</Code><Message>invalid"
+            b" token</Message></Error></ErrorResponse>"
+        )
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_credentials_that_a_region_does_not_know_may_be_good_elsewhere() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _RegionThatIsOff) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        (only,) = examined(
+            Target("111122223333", "us-east-1", f"http://127.0.0.1:{server.server_port}"), changed()
+        ).values()
+        server.shutdown()
+    assert (only.question, only.state, "InvalidClientTokenId" in only.message) == (
+        "credentials",
+        State.FAILED,
+        True,
+    )
+    assert "us-east-1 may not be enabled for the account" in only.advice
+
+
+def test_a_zone_that_the_account_does_not_have_fails(target: Target) -> None:
+    finding = examined(target, changed(network={"training_az_id": "euc1-az1"}))["network"]
+    assert (finding.state, "is not a zone that account" in finding.message) == (State.FAILED, True)
+
+
+def test_an_image_that_is_not_in_its_registry_fails(target: Target) -> None:
+    needs = needs_for(changed())
+    wrong = Needs(
+        {
+            "training": (
+                needs.images["training"]
+                .replace(":2.3.0", ":2.3.0-none")
+                .replace("-sagemaker", "-nothing")
+            )
+        },
+        needs.addresses,
+    )
+    assert examined(target, changed(), wrong)["image for training"].state is State.FAILED
+
+
+def test_an_image_of_ones_own_is_found_by_its_tag(target: Target) -> None:
+    repository, ecr = f"own-{uuid.uuid4().hex[:8]}", target.client("ecr")
+    ecr.create_repository(repositoryName=repository)
+    uri = f"{target.account}.dkr.ecr.{target.region}.amazonaws.com/{repository}:v1"
+    needs = Needs({"training": uri}, needs_for(changed()).addresses)
+    assert examined(target, changed(), needs)["image for training"].state is State.FAILED
+    manifest = (
+        '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",'
+        ' "layers": []}'
+    )
+    ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag="v1")
+    assert examined(target, changed(), needs)["image for training"].state is State.OK
+
+
+def test_an_image_that_the_account_should_have_built_is_looked_for_in_its_registry(
+    target: Target,
+) -> None:
+    name = f"built-{uuid.uuid4().hex[:8]}"
+    built = Image(target, "pytorch-smddp", f"/shoal/{name}/images/pytorch-smddp/0a", "project")
+    needs = Needs({}, needs_for(changed()).addresses, built)
+    assert (
+        examined(target, changed(), needs)["image for training"].advice
+        == "run `shoal image build dev`"
+    )
+    ecr, uri = (
+        target.client("ecr"),
+        f"{target.account}.dkr.ecr.{target.region}.amazonaws.com/{name}@sha256:{'0' * 64}",
+    )
+    ecr.create_repository(repositoryName=name)
+    target.client("ssm").put_parameter(Name=built.parameter, Type="String", Value=uri)
+    assert (
+        "is not in its registry" in examined(target, changed(), needs)["image for training"].message
+    )
+
+
+def test_an_image_outside_ecr_is_unknown(target: Target) -> None:
+    needs = Needs({"training": "public.example/training:1"}, needs_for(changed()).addresses)
+    assert examined(target, changed(), needs)["image for training"].state is State.UNKNOWN
+
+
+@contextmanager
+def bootstrapped(
+    target: Target, version: str = "30", qualifier: str = "hnb659fds", **encryption: str
+) -> Iterator[None]:
+    """Bootstrap the account as far as the doctor looks; `encryption` is the bucket's default."""
+    ssm, s3 = target.client("ssm"), target.client("s3")
+    name = f"/cdk-bootstrap/{qualifier}/version"
+    bucket = f"cdk-{qualifier}-assets-{target.account}-{target.region}"
+    ssm.put_parameter(Name=name, Value=version, Type="String", Overwrite=True)
+    s3.create_bucket(Bucket=bucket)
+    if encryption:
+        rules = [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", **encryption}}]
+        s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": rules})
+    try:
+        yield
+    finally:
+        ssm.delete_parameter(Name=name)
+        s3.delete_bucket(Bucket=bucket)
+
+
+def key_with_policy(target: Target, *statements: dict[str, Any]) -> str:
+    """Return the ARN of a key that its account may manage, with more statements."""
+    own = {
+        "Effect": "Allow",
+        "Principal": {"AWS": f"arn:aws:iam::{target.account}:root"},
+        "Action": "kms:*",
+        "Resource": "*",
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [own, *statements]})
+    arn: str = target.client("kms").create_key(Policy=policy)["KeyMetadata"]["Arn"]
+    return arn
+
+
+@pytest.mark.parametrize(("version", "state"), [("5", State.FAILED), ("30", State.OK)])
+def test_the_bootstrap_must_be_new_enough(target: Target, version: str, state: State) -> None:
+    with bootstrapped(target, version):
+        assert examined(target, changed())["bootstrap"].state is state
+
+
+def test_a_bootstrap_with_another_qualifier_is_refused_with_the_command_for_a_second_one(
+    target: Target,
+) -> None:
+    with bootstrapped(target, qualifier="team1"):
+        finding = examined(target, changed())["bootstrap"]
+    assert finding.state is State.FAILED
+    assert "with the qualifier team1 only" in finding.message
+    assert "--toolkit-stack-name CDKToolkit-shoal --qualifier hnb659fds" in finding.advice
+
+
+def test_a_bucket_under_a_key_that_only_the_account_may_use_is_refused(target: Target) -> None:
+    key = key_with_policy(target)
+    with bootstrapped(target, KMSMasterKeyID=key):
+        finding = examined(target, changed())["bootstrap"]
+    assert finding.state is State.FAILED
+    assert f"encrypted with {key}" in finding.message
+    assert "role/shoal-mnist-dev-us-east-1-training, " in finding.message
+
+
+def test_the_customer_key_of_the_bootstrap_itself_is_fine(target: Target) -> None:
+    through_s3 = {
+        "kms:CallerAccount": target.account,
+        "kms:ViaService": f"s3.{target.region}.amazonaws.com",
+    }
+    everybody = {
+        "Effect": "Allow",
+        "Principal": {"AWS": "*"},
+        "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey*"],
+        "Resource": "*",
+        "Condition": {"StringEquals": through_s3},
+    }
+    with bootstrapped(target, KMSMasterKeyID=key_with_policy(target, everybody)):
+        assert examined(target, changed())["bootstrap"].state is State.OK
+
+
+def test_a_bootstrap_whose_bucket_has_another_name_is_refused(target: Target) -> None:
+    with bootstrapped(target):
+        bucket = f"cdk-hnb659fds-assets-{target.account}-{target.region}"
+        target.client("s3").delete_bucket(Bucket=bucket)
+        finding = examined(target, changed())["bootstrap"]
+        target.client("s3").create_bucket(Bucket=bucket)
+    assert (finding.state, finding.advice) == (
+        State.FAILED,
+        "bootstrap without --bootstrap-bucket-name",
+    )
+
+
+def test_a_permissions_boundary_must_exist(target: Target) -> None:
+    environment = changed().model_copy(
+        update={"permissions_boundary": f"boundary-{uuid.uuid4().hex[:6]}"}
+    )
+    assert examined(target, environment)["permissions boundary"].state is State.FAILED
+
+
+def test_a_dataset_that_was_uploaded_is_found(target: Target) -> None:
+    bucket, s3 = f"shoal-mnist-dev-data-{target.account}-{target.region}", target.client("s3")
+    before = examined(target, changed())["dataset"].state
+    s3.create_bucket(Bucket=bucket)
+    keys = [f"datasets/mnist/{channel}/images" for channel in ("train", "test")]
+    s3.put_object(Bucket=bucket, Key=keys[0], Body=b"x")
+    half = examined(target, changed())["channel test"]
+    s3.put_object(Bucket=bucket, Key=keys[1], Body=b"x")
+    after = examined(target, changed())["dataset"].state
+    for key in keys:
+        s3.delete_object(Bucket=bucket, Key=key)
+    s3.delete_bucket(Bucket=bucket)
+    assert (before, half.state, after) == (State.WARNING, State.WARNING, State.OK)
+    assert half.message == f"nothing is at s3://{bucket}/datasets/mnist/test/ yet"
+
+
+def test_a_secret_must_be_there(target: Target) -> None:
+    client, names = target.client("secretsmanager"), [f"test-{uuid.uuid4().hex}" for _ in range(3)]
+    for name in names[:2]:
+        client.create_secret(Name=name, SecretString="not looked at")
+    client.delete_secret(SecretId=names[1])
+    secrets = {f"TOKEN_{number}": name for number, name in enumerate(names)}
+    findings = examined(target, changed(training={"secrets": secrets}))
+    answers = [findings[f"secret {name}"] for name in names]
+    assert [each.state for each in answers] == [State.OK, State.FAILED, State.FAILED]
+    assert answers[1].advice == f"aws secretsmanager restore-secret --secret-id {names[1]}"
+    assert answers[2].message == "there is no such secret"

@@ -1,0 +1,116 @@
+"""An environment's own image: is it built, and why did a build fail?"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from shoal.aws.events import Detail, Event
+from shoal.aws.target import Target
+from shoal.errors import ImageBuildError, NotFoundError
+from shoal.verbs.doctor.image import Image, follow, remove_parameters
+
+URI = "111122223333.dkr.ecr.us-east-1.amazonaws.com/shoal@sha256:00"
+
+
+@pytest.fixture
+def image(target: Target) -> Image:
+    return Image(
+        target,
+        "pytorch-smddp",
+        f"/shoal/{uuid.uuid4().hex}/images/pytorch-smddp/0a",
+        "shoal-image-build",
+    )
+
+
+def publish(image: Image) -> None:
+    image.target.client("ssm").put_parameter(Name=image.parameter, Type="String", Value=URI)
+
+
+def test_an_image_that_was_published_is_there(image: Image) -> None:
+    publish(image)
+    image.require("dev")
+    assert image.uri() == URI
+
+
+def test_an_image_that_was_not_built_is_refused_with_the_command_that_builds_it(
+    image: Image,
+) -> None:
+    with pytest.raises(
+        NotFoundError,
+        match=(
+            r"has not been built .*nothing was deployed; run `shoal image build dev --local` first"
+        ),
+    ):
+        image.require("dev --local")
+
+
+def test_what_builds_published_is_removed_below_one_path_only(image: Image) -> None:
+    publish(image)
+    other = Image(image.target, "other", f"/shoal/{uuid.uuid4().hex}/images/other/0a", "project")
+    publish(other)
+    remove_parameters(image.target, image.parameter.rpartition("/")[0])
+    assert (image.uri(), other.uri()) == (None, URI)
+
+
+def test_the_emulator_refuses_to_build_by_name(image: Image) -> None:
+    image.target.client("codebuild").create_project(
+        name=image.project,
+        source={"type": "NO_SOURCE", "buildspec": "version: 0.2"},
+        artifacts={"type": "NO_ARTIFACTS"},
+        environment={
+            "type": "LINUX_CONTAINER",
+            "image": "aws/codebuild/standard:7.0",
+            "computeType": "BUILD_GENERAL1_LARGE",
+        },
+        serviceRole="arn:aws:iam::111122223333:role/build",
+    )
+    with pytest.raises(ClientError, match="emulator builds no container images"):
+        image.build(lambda _event: None, 0.0)
+
+
+class Builds:
+    """A CodeBuild, which shoal-local lacks: the build has ended when it is described a
+    second time.
+    """
+
+    def __init__(self, status: str, group: str) -> None:
+        running = {"buildStatus": "IN_PROGRESS", "buildComplete": False, "logs": {}}
+        ended = {
+            "buildStatus": status,
+            "buildComplete": True,
+            "currentPhase": "COMPLETED",
+            "logs": {"groupName": group, "streamName": "s"},
+        }
+        self._answers = [running, ended]
+
+    def batch_get_builds(self, ids: list[str]) -> dict[str, Any]:
+        assert ids == ["project:1"]
+        return {"builds": [self._answers.pop(0)]}
+
+
+@pytest.fixture
+def log(target: Target) -> str:
+    """Return a log group with one line in the stream `s`."""
+    name = f"/aws/codebuild/{uuid.uuid4().hex}"
+    logs = target.client("logs")
+    logs.create_log_group(logGroupName=name)
+    logs.create_log_stream(logGroupName=name, logStreamName="s")
+    line = {"timestamp": int(time.time() * 1000), "message": "no space left"}
+    logs.put_log_events(logGroupName=name, logStreamName="s", logEvents=[line])
+    return name
+
+
+def test_a_build_that_failed_carries_the_last_lines_of_its_log(target: Target, log: str) -> None:
+    with pytest.raises(ImageBuildError, match=r"ended as FAILED(.|\n)*no space left"):
+        follow(Builds("FAILED", log), target.client("logs"), "project:1", lambda _event: None, 0.0)
+
+
+def test_a_build_that_succeeded_has_told_its_log(target: Target, log: str) -> None:
+    events: list[Event] = []
+    follow(Builds("SUCCEEDED", log), target.client("logs"), "project:1", events.append, 0.0)
+    assert events == [Detail("no space left")]

@@ -1,0 +1,113 @@
+"""Ask an endpoint, against a real HTTP server with the test's answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.aws.target import Target
+from shoal.errors import NotFoundError, ShoalError
+from shoal.settings.sections.smoke_test import Request
+from shoal.verbs.invoke import find_endpoint, model_of, send, stream
+from shoal_local.sagemaker.hosting.streams import event
+
+Answer = Callable[[Any], Any]
+
+
+@contextmanager
+def endpoint(answer: Answer) -> Iterator[Target]:
+    """Start a server that answers each invocation with `answer(request body)`: bytes, or JSON."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            content = answer(body)
+            self.wfile.write(
+                content if isinstance(content, bytes) else json.dumps(content).encode()
+            )
+
+        def log_message(self, *_: Any) -> None:
+            """Print nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield Target("111122223333", "us-east-1", f"http://localhost:{server.server_port}")
+        server.shutdown()
+        thread.join()
+
+
+def test_a_body_is_sent_as_it_is() -> None:
+    with endpoint(lambda body: {"sum": sum(body)}) as target:
+        answer = send(target, "e", b"[1, 2]", "application/json", "application/json")
+    assert json.loads(answer) == {"sum": 3}
+
+
+def test_the_parts_of_a_stream_are_passed_on_one_by_one() -> None:
+    headers = {":event-type": "PayloadPart", ":message-type": "event"}
+    with endpoint(
+        lambda parts: b"".join(event(headers, part.encode()) for part in parts)
+    ) as target:
+        parts = list(stream(target, "e", b'["The ", "shoal"]', "application/json", "*/*"))
+    assert parts == [b"The ", b"shoal"]
+
+
+def test_a_workloads_request_is_answered_with_the_model(tmp_path: Path) -> None:
+    (tmp_path / "row.json").write_text("[1]")
+    request = Request(body="row.json")
+    with endpoint(lambda _: {"model": {"content_sha256": "4f"}}) as target:
+        assert model_of(target, "e", request, tmp_path) == {"content_sha256": "4f"}
+    with endpoint(lambda _: {}) as target:
+        assert model_of(target, "e", request, tmp_path) == {}
+    with endpoint(lambda _: 7) as target, pytest.raises(ShoalError, match="no JSON object: b'7'"):
+        model_of(target, "e", request, tmp_path)
+
+
+def test_without_an_endpoint_in_service_there_is_nothing_to_ask(target: Target) -> None:
+    with pytest.raises(NotFoundError, match="no endpoint shoal-none-dev-\\* is in service"):
+        find_endpoint(target, "shoal-none-dev-")
+
+
+def _in_service(*names: str) -> dict[str, Any]:
+    """Return the answer of ListEndpoints."""
+    common = {
+        "EndpointArn": "arn",
+        "CreationTime": 0,
+        "LastModifiedTime": 0,
+        "EndpointStatus": "InService",
+    }
+    return {"Endpoints": [{"EndpointName": name, **common} for name in names]}
+
+
+@pytest.mark.parametrize(
+    ("there", "asked"),
+    [
+        (("shoal-mnist-prod", "shoal-mnist-prod-abcdefghijkl"), "shoal-mnist-prod-abcdefghijkl"),
+        (("another-shoal-mnist-prod", "shoal-mnist-prod"), "shoal-mnist-prod"),
+    ],
+)
+def test_the_serving_endpoint_is_asked_where_no_execution_has_one(
+    there: tuple[str, ...], asked: str
+) -> None:
+    with endpoint(lambda _: _in_service(*there)) as target:
+        assert find_endpoint(target, "shoal-mnist-prod-", "shoal-mnist-prod") == asked
+
+
+def test_where_nothing_is_served_the_error_names_both(target: Target) -> None:
+    with pytest.raises(
+        NotFoundError,
+        match=(
+            r"no endpoint shoal-none-dev-\* is in service .*, nor shoal-none-dev, which would serve"
+        ),
+    ):
+        find_endpoint(target, "shoal-none-dev-", "shoal-none-dev")

@@ -1,0 +1,232 @@
+"""A run in MLflow's terms, without MLflow; packages/shoal/tests/end_to_end/test_verbs.py has a
+real server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import pytest
+
+from shoal.aws.target import Target
+from shoal.errors import ToolMissingError, UsageError
+from shoal.page.mlflow_run import EXECUTION_TAG, Point, mlflow_run
+from shoal.page.readings.lineage import NOT_KNOWN
+from shoal.settings.loading.loader import load_environment
+from shoal.verbs import mlflow_export
+from shoal.verbs.mlflow_export import Mlflow, connected
+from shoal.verbs.workspace import Session, Workspace
+from tests.repository import ROOT
+
+ARN = "arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev/execution/abc"
+PACKAGE = "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/3"
+SERVER = "arn:aws:sagemaker:us-east-1:111122223333:mlflow-tracking-server/runs"
+BEGAN_MS = 1_795_489_200_000
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    """Return run.json of a run that succeeded, as far as MLflow gets to see it."""
+    curve = {"step": "Train", "name": "train:loss", "rank": None, "unit": "", "direction": "lower"}
+    found: dict[str, Any] = {
+        "observed_at": "2026-11-24T03:01:00.000+00:00",
+        "run": {
+            "id": "abc",
+            "arn": ARN,
+            "pipeline": "shoal-mnist-dev",
+            "environment": "dev",
+            "workload": "mnist",
+            "is_local": True,
+            "status": "Succeeded",
+            "started_at": "2026-11-24T03:00:00.000+00:00",
+            "ended_at": "2026-11-24T03:00:50.000+00:00",
+            "seconds": 50.0,
+            "definition_sha256": "d" * 64,
+        },
+        "verdict": {"step": None, "reason": None},
+        "parameters": {"Epochs": "2"},
+        "steps": [{"name": "Train", "type": "Training"}],
+        "curves": [
+            {**curve, "host": "algo-1", "points": [[1.0, 0.5, 10.0], [2.0, 0.25, 20.5]]},
+            {**curve, "host": "algo-2", "points": [[1.0, 0.6, 11.0]]},
+        ],
+        "metrics": {"values": {"accuracy": 0.99}, "content_sha256": "c" * 64},
+        "gates": [{"metric": "accuracy", "value": 0.99, "limit": "at least 0.98", "passed": True}],
+        "package": {
+            "arn": PACKAGE,
+            "version": 3,
+            "approval": "PendingManualApproval",
+            "archive": "s3://artifacts/models/1/model.tar.gz",
+        },
+        "money": {"usd": 0.5},
+        "lineage": [
+            {"what": "commit", "value": "e" * 40, "holds": True},
+            {"what": "model archive", "value": "a" * 64, "holds": True},
+        ],
+    }
+    return found | changes
+
+
+def test_curves_keep_steps_and_times_and_each_further_host_has_its_own() -> None:
+    metrics = mlflow_run(record()).metrics
+    assert metrics["train:loss"] == (
+        Point(0.5, BEGAN_MS + 10_000, 1),
+        Point(0.25, BEGAN_MS + 20_500, 2),
+    )
+    assert metrics["train:loss/algo-2"] == (Point(0.6, BEGAN_MS + 11_000, 1),)
+
+
+def test_rank_0_has_the_name_and_each_further_rank_its_own() -> None:
+    (curve, _) = record()["curves"]
+    lanes = [(0, "algo-2", 0.5), (1, "algo-2", 0.6), (2, "algo-1", 0.7), (None, "algo-2", 0.8)]
+    curves = [
+        {**curve, "rank": rank, "host": host, "points": [[1.0, loss, 10.0]]}
+        for rank, host, loss in lanes
+    ]
+    found = mlflow_run(record(curves=curves, run=record()["run"] | {"ended_at": None})).metrics
+    assert {name: each[0].value for name, each in found.items()} == {
+        "train:loss": 0.5,
+        "train:loss/rank-1": 0.6,
+        "train:loss/rank-2": 0.7,
+        "train:loss/algo-2": 0.8,
+    }
+
+
+def test_measurements_of_the_whole_run_come_when_it_has_ended() -> None:
+    run = record()["run"]
+    ended, running = (
+        mlflow_run(record(run=run | changes)).metrics
+        for changes in ({}, {"status": "Executing", "ended_at": None})
+    )
+    results = {name: each[0].value for name, each in ended.items() if ":" not in name}
+    assert results == {"evaluation/accuracy": 0.99, "seconds": 50.0, "usd": 0.5}
+    assert running.keys() == {"train:loss", "train:loss/algo-2"}
+
+
+def test_tags_say_where_the_run_and_its_model_come_from() -> None:
+    assert mlflow_run(record()).tags == {
+        EXECUTION_TAG: ARN,
+        "shoal.environment": "dev",
+        "shoal.workload": "mnist",
+        "shoal.is_local": "true",
+        "shoal.status": "Succeeded",
+        "shoal.definition_sha256": "d" * 64,
+        "shoal.content_sha256": "c" * 64,
+        "shoal.usd": "0.5",
+        "shoal.model_package_arn": PACKAGE,
+        "shoal.model_package_version": "3",
+        "shoal.approval": "PendingManualApproval",
+        "shoal.gate.accuracy": "passed: 0.99, at least 0.98",
+        "shoal.lineage.commit": "e" * 40,
+        "shoal.lineage.model_archive": "a" * 64,
+        "mlflow.source.type": "JOB",
+        "mlflow.source.name": "shoal-mnist-dev",
+        "mlflow.source.git.commit": "e" * 40,
+    }
+
+
+def test_a_commit_that_is_not_known_is_no_source_version() -> None:
+    tags = mlflow_run(record(lineage=[{"what": "commit", "value": NOT_KNOWN, "holds": None}])).tags
+    assert "mlflow.source.git.commit" not in tags
+
+
+def test_a_registered_model_becomes_a_version_whose_source_is_the_sealed_archive() -> None:
+    model = mlflow_run(record()).model
+    assert model is not None
+    assert (model.name, model.source) == (
+        "shoal-mnist-dev",
+        "s3://artifacts/models/1/model.tar.gz",
+    )
+    assert mlflow_run(record(package=None)).model is None
+
+
+def test_statuses_are_mlflows() -> None:
+    words = {"Executing": "RUNNING", "Succeeded": "FINISHED", "Stopped": "KILLED"}
+    for ours, theirs in (words | {"Failed": "FAILED"}).items():
+        assert mlflow_run(record(run=record()["run"] | {"status": ours})).status == theirs
+
+
+def test_names_have_only_characters_that_mlflow_takes() -> None:
+    gates = [{"metric": "top-1 (%)", "value": None, "limit": "at least 1", "passed": None}]
+    tags = mlflow_run(record(gates=gates)).tags
+    assert tags["shoal.gate.top-1 ___"] == "not measured: None, at least 1"
+
+
+@pytest.mark.parametrize(
+    ("uri", "package"),
+    [
+        ("http://localhost:5000", "mlflow-skinny"),
+        ("arn:aws:sagemaker:us-east-1:111122223333:mlflow-tracking-server/x", "sagemaker-mlflow"),
+    ],
+)
+def test_without_mlflow_the_export_says_what_to_install(
+    uri: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("mlflow", "sagemaker_mlflow"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ToolMissingError, match=f"run `.venv/bin/pip install {package}`"):
+        Mlflow(uri)
+
+
+def test_an_error_names_the_server_without_user_and_password() -> None:
+    client = object.__new__(Mlflow)
+    client._uri = "http://somebody:p@ss@127.0.0.1:5000/sub"
+    error = ValueError(f"API request to {client._uri}/api/2.0/mlflow/x failed")
+    assert str(client._failure(error)) == (
+        "MLflow at http://127.0.0.1:5000/sub:"
+        " API request to http://127.0.0.1:5000/sub/api/2.0/mlflow/x failed"
+    )
+
+
+USERS = {
+    "PATH": "/usr/bin",
+    "AWS_PROFILE": "production",
+    "AWS_ACCESS_KEY_ID": "AKIAOFTHEUSER",
+    "SAGEMAKER_MLFLOW_ASSUME_ROLE_ARN": "arn:aws:iam::444455556666:role/production",
+    "MLFLOW_S3_ENDPOINT_URL": "https://s3.amazonaws.com",
+    "MLFLOW_TRACKING_TOKEN": "of-the-server",
+}
+
+
+def session_at(target: Target) -> Session:
+    return Session(Workspace(ROOT, USERS), load_environment("dev", ROOT, workload="mnist"), target)
+
+
+def test_a_local_export_has_the_local_targets_environment_and_nothing_of_the_users_aws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    endpoint, before = "http://localhost:4566", dict(os.environ)
+    monkeypatch.setattr(mlflow_export, "Mlflow", lambda _: None)
+    session = session_at(Target("111122223333", "us-east-1", endpoint, "secret"))
+    with connected(session, SERVER):
+        seen = dict(os.environ)
+    kept = {name: value for name, value in USERS.items() if seen.get(name) == value}
+    assert kept.keys() == {"PATH", "MLFLOW_TRACKING_TOKEN"}
+    assert {seen[name] for name in seen if "ENDPOINT" in name} == {endpoint}
+    assert seen["SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT"] == endpoint
+    assert seen["AWS_CONFIG_FILE"] == seen["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
+    assert dict(os.environ) == before
+
+
+def test_an_export_to_aws_has_the_users_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow_export, "Mlflow", lambda _: None)
+    with connected(session_at(Target("111122223333", "us-east-1")), SERVER):
+        seen = dict(os.environ)
+    assert seen == USERS | {"AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.mark.parametrize(
+    "arn",
+    [
+        SERVER.replace("111122223333", "444455556666"),
+        SERVER.replace("us-east-1", "eu-west-1"),
+        SERVER.removesuffix("/runs"),
+    ],
+    ids=["account", "region", "no name"],
+)
+@pytest.mark.parametrize("endpoint", [None, "http://localhost:4566"], ids=["aws", "local"])
+def test_an_arn_of_another_account_or_region_is_refused(arn: str, endpoint: str | None) -> None:
+    session = session_at(Target("111122223333", "us-east-1", endpoint, "secret"))
+    says = f"{arn} is no tracking server of dev, .* name arn:aws:sagemaker:us-east-1:111122223333:"
+    with pytest.raises(UsageError, match=says), connected(session, arn):
+        pass

@@ -1,0 +1,282 @@
+"""Facts that only the API knows of a network, asked of shoal-local's EC2."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from shoal.aws.target import Target
+from shoal.settings.parsing.errors import ConfigError
+from shoal.settings.sections.network import ExistingNetwork, Network
+from shoal.settings.settings import Environment, Strategy, Training
+from shoal.verbs.doctor.network_check import Demand, check_network, require_fit
+from tests.verbs.conftest import ACCOUNT, REGION
+
+ZONES = ("use1-az4", "use1-az1", "use1-az2")
+DEMAND = Demand(training=200, hosting=2)
+HTTPS_OUT = {
+    "IpProtocol": "tcp",
+    "FromPort": 443,
+    "ToPort": 443,
+    "IpRanges": [{"CidrIp": "0.0.0.0/0"}],
+}
+RANGES = count(100)
+REFUSAL = {
+    "Error": {
+        "Code": "UnauthorizedOperation",
+        "Message": "You are not authorized to perform this operation.",
+    }
+}
+EVERYTHING = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
+
+
+@pytest.fixture(scope="module")
+def ids(target: Target) -> ExistingNetwork:
+    """Make a correct VPC: three subnets in the zones, an S3 endpoint on their route table, a group
+    that names itself.
+    """
+    ec2 = target.client("ec2")
+    vpc_id = ec2.create_vpc(CidrBlock="10.40.0.0/16")["Vpc"]["VpcId"]
+    table = ec2.create_route_table(VpcId=vpc_id)["RouteTable"]["RouteTableId"]
+    subnets = []
+    for number, zone in enumerate(ZONES):
+        subnet = ec2.create_subnet(
+            VpcId=vpc_id, CidrBlock=f"10.40.{number}.0/24", AvailabilityZoneId=zone
+        )["Subnet"]["SubnetId"]
+        ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
+        subnets.append(subnet)
+    ec2.create_vpc_endpoint(
+        VpcId=vpc_id, ServiceName=f"com.amazonaws.{REGION}.s3", RouteTableIds=[table]
+    )
+    training, *hosting = subnets
+    group = _group(target, vpc_id, "good")
+    return ExistingNetwork(
+        vpc_id=vpc_id,
+        training_subnet_id=training,
+        hosting_subnet_ids=tuple(hosting),
+        training_security_group_id=group,
+    )
+
+
+def _group(
+    target: Target,
+    vpc_id: str,
+    name: str,
+    *,
+    inbound: bool = True,
+    outbound: bool = True,
+    https: bool = True,
+) -> str:
+    ec2 = target.client("ec2")
+    group_id = str(
+        ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc_id)["GroupId"]
+    )
+    itself = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group_id}]}
+    ec2.revoke_security_group_egress(GroupId=group_id, IpPermissions=[EVERYTHING])
+    if inbound:
+        ec2.authorize_security_group_ingress(GroupId=group_id, IpPermissions=[itself])
+    for rule, wanted in ((itself, outbound), (HTTPS_OUT, https)):
+        if wanted:
+            ec2.authorize_security_group_egress(GroupId=group_id, IpPermissions=[rule])
+    return group_id
+
+
+def _environment(ids: ExistingNetwork | None, **network: Any) -> Environment:
+    zones = {"training_az_id": ZONES[0], "hosting_az_ids": ZONES[1:]} | network
+    return Environment(
+        name="dev",
+        workload="churn",
+        account=ACCOUNT,
+        region=REGION,
+        network=Network(existing=ids, **zones),
+    )
+
+
+def _lines(
+    target: Target, ids: ExistingNetwork | None, demand: Demand = DEMAND, **network: Any
+) -> list[str]:
+    return [
+        problem.line("") for problem in check_network(target, _environment(ids, **network), demand)
+    ]
+
+
+def test_a_network_as_it_should_be_has_no_problems(target: Target, ids: ExistingNetwork) -> None:
+    assert _lines(target, ids) == []
+
+
+def test_a_network_to_be_made_needs_zones_that_the_account_has(target: Target) -> None:
+    (line,) = _lines(target, None, training_az_id="use1-az9")
+    assert line.startswith(
+        'network.training_az_id = "use1-az9": is not a zone that account 111122223333 has in'
+        " us-east-1; use one of use1-az1"
+    )
+    assert _lines(target, None) == []
+
+
+def test_a_subnet_in_another_zone_than_the_settings_say_is_found(
+    target: Target, ids: ExistingNetwork
+) -> None:
+    (line,) = _lines(target, ids, training_az_id="use1-az6")
+    assert (
+        f'training_subnet_id = "{ids.training_subnet_id}": lies in use1-az4, and the settings say'
+        " use1-az6" in line
+    )
+
+
+def test_a_subnet_without_enough_free_addresses_is_found(
+    target: Target, ids: ExistingNetwork
+) -> None:
+    (line,) = _lines(target, ids, Demand(training=320, hosting=2))
+    assert (
+        "has 251 free addresses, and 320 are needed; use a larger subnet or fewer instances" in line
+    )
+
+
+def test_ids_that_are_not_there_are_found(target: Target, ids: ExistingNetwork) -> None:
+    wrong = ids.model_copy(
+        update={"vpc_id": "vpc-00000000000000000", "training_subnet_id": "subnet-00000000000000000"}
+    )
+    lines = _lines(target, wrong)
+    assert (
+        'vpc_id = "vpc-00000000000000000": is no VPC of account 111122223333 in us-east-1'
+        in lines[0]
+    )
+    assert "is no subnet of account" in lines[1]
+
+
+def test_a_subnet_and_a_group_of_another_vpc_are_found(
+    target: Target, ids: ExistingNetwork
+) -> None:
+    other = target.client("ec2").create_vpc(CidrBlock="10.41.0.0/16")["Vpc"]["VpcId"]
+    lines = _lines(target, ids.model_copy(update={"vpc_id": other}))
+    assert [f"lies in {ids.vpc_id}, not in {other}" in line for line in lines] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert f"belongs to {ids.vpc_id}, not to {other}" in lines[-1]
+
+
+def test_a_vpc_of_its_own_hardware_is_found(target: Target, ids: ExistingNetwork) -> None:
+    vpc = target.client("ec2").create_vpc(CidrBlock="10.42.0.0/16", InstanceTenancy="dedicated")[
+        "Vpc"
+    ]["VpcId"]
+    assert (
+        "has the tenancy dedicated, and SageMaker needs default"
+        in _lines(target, ids.model_copy(update={"vpc_id": vpc}))[0]
+    )
+
+
+@pytest.fixture
+def cut_off(target: Target, ids: ExistingNetwork) -> tuple[ExistingNetwork, str]:
+    """Return the same network with an empty route table for the training subnet, and that table."""
+    ec2 = target.client("ec2")
+    subnet = ec2.create_subnet(
+        VpcId=ids.vpc_id, CidrBlock=f"10.40.{next(RANGES)}.0/24", AvailabilityZoneId=ZONES[0]
+    )["Subnet"]["SubnetId"]
+    table = ec2.create_route_table(VpcId=ids.vpc_id)["RouteTable"]["RouteTableId"]
+    ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
+    return ids.model_copy(update={"training_subnet_id": subnet}), table
+
+
+def test_a_subnet_without_a_way_to_s3_is_found(
+    target: Target, cut_off: tuple[ExistingNetwork, str]
+) -> None:
+    (line,) = _lines(target, cut_off[0])
+    assert f"has no way to S3: no endpoint for it, and no default route in {cut_off[1]}" in line
+
+
+def test_a_nat_gateway_is_a_way_to_s3(target: Target, cut_off: tuple[ExistingNetwork, str]) -> None:
+    ec2, (ids, table) = target.client("ec2"), cut_off
+    gateway = ec2.create_nat_gateway(SubnetId=ids.training_subnet_id, ConnectivityType="private")[
+        "NatGateway"
+    ]["NatGatewayId"]
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=gateway)
+    assert _lines(target, ids) == []
+
+
+def test_an_internet_gateway_is_no_way_because_sagemakers_interfaces_have_no_public_address(
+    target: Target, cut_off: tuple[ExistingNetwork, str]
+) -> None:
+    ec2, (ids, table) = target.client("ec2"), cut_off
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=ids.vpc_id)
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    assert len(_lines(target, ids)) == 1
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (
+            "inbound",
+            (
+                "has no inbound rule for all traffic that names the group itself; 0.0.0.0/0 does"
+                " not cover EFA"
+            ),
+        ),
+        ("outbound", "has no outbound rule for all traffic that names the group itself"),
+        ("https", "lets no HTTPS (443) out, and S3 is reached by it"),
+    ],
+)
+def test_a_security_group_that_lacks_a_rule_is_found(
+    target: Target, ids: ExistingNetwork, missing: str, message: str
+) -> None:
+    group = _group(target, ids.vpc_id, f"without-{missing}", **{missing: False})
+    (line,) = _lines(target, ids.model_copy(update={"training_security_group_id": group}))
+    assert message in line
+
+
+def test_a_deployment_into_a_network_that_cannot_work_is_refused_with_the_line_of_the_file(
+    target: Target, ids: ExistingNetwork
+) -> None:
+    wrong = _environment(ids, training_az_id="use1-az6")
+    with pytest.raises(
+        ConfigError,
+        match=(
+            r"^environments/dev\.yaml:7: network\.existing\.training_subnet_id = .* lies in"
+            r" use1-az4"
+        ),
+    ):
+        require_fit(
+            target, wrong, {"network.existing.training_subnet_id": "environments/dev.yaml:7"}
+        )
+
+
+def test_a_deployment_does_not_count_addresses_because_a_job_may_have_them(
+    target: Target, ids: ExistingNetwork
+) -> None:
+    training = Training(
+        strategy=Strategy.TORCHRUN, instance_type="ml.p5.48xlarge", instance_count=128
+    )
+    assert require_fit(target, _environment(ids).model_copy(update={"training": training})) == ""
+
+
+def test_a_network_to_be_made_is_not_asked_about_before_a_deployment() -> None:
+    nobody = Target(ACCOUNT, REGION, "http://127.0.0.1:9")  # nothing listens there
+    assert require_fit(nobody, _environment(None)) == ""
+
+
+class _Forbidden(Target):
+    """A target whose EC2 refuses everything, as for somebody who may only assume the CDK's
+    roles.
+    """
+
+    def client(self, service: str, patience_s: float | None = None) -> Any:
+        client = super().client(service, patience_s)
+        client.meta.events.register("before-call", lambda **_: (_Response(), REFUSAL))
+        return client
+
+
+class _Response:
+    status_code = 403
+
+
+def test_without_permission_to_ask_the_deployment_goes_on_with_a_notice(
+    ids: ExistingNetwork,
+) -> None:
+    notice = require_fit(_Forbidden(ACCOUNT, REGION, "http://127.0.0.1:9"), _environment(ids))
+    assert notice == f"whether {ids.vpc_id} fits was not checked: DescribeVpcs is not allowed"

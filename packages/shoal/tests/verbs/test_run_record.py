@@ -1,0 +1,233 @@
+"""What run.json says of a run of which not all can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from botocore.exceptions import ClientError
+
+from shoal.aws.execution import Execution, Step
+from shoal.costs import prices
+from shoal.page import history
+from shoal.page.readings.cleanups import Cleanup
+from shoal.page.readings.gates import GateResult
+from shoal.page.readings.lineage import lineage_of
+from shoal.page.readings.money import Use, money_of
+from shoal.page.record import Look, _made, _uses, _verdict
+
+if TYPE_CHECKING:
+    from shoal.page.place import Place
+
+BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
+HERE = "arn:aws:sagemaker:us-east-1:111122223333"
+DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "List")
+
+
+price_of = partial(prices.instance, region="us-east-1")
+
+
+class Account(SimpleNamespace):
+    """A target, by which answers may be kept."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def at(seconds: int) -> datetime:
+    return BEGAN + timedelta(seconds=seconds)
+
+
+def made_step(name: str, kind: str, **more: Any) -> Step:
+    """Return a step that ended well and made `kind`/a."""
+    arn = {kind: {"Arn": f"{HERE}:{kind.lower()}/a"}}
+    return Step(name, kind, "Succeeded", at(0), at(60), metadata=arn, **more)
+
+
+def look_at(*steps: Step, status: str = "Failed", client: Any = None, **more: Any) -> Look:
+    """Return a look, an hour after its start, at an execution with these steps."""
+    place = SimpleNamespace(
+        target=Account(client=lambda _: client), arguments="dev", price_of=price_of
+    )
+    execution = Execution(f"{HERE}:pipeline/p/execution/abc", status, "", at(0), steps)
+    given: dict[str, Any] = {"definition": {}, "parameters": {}, "now": at(3600)} | more
+    return Look(cast("Place", place), execution, **given)
+
+
+class Lists:
+    """A client of SageMaker whose lists hold these endpoints; every other list is refused."""
+
+    def __init__(self, *endpoints: dict[str, str]) -> None:
+        self.endpoints = list(endpoints)
+
+    def get_paginator(self, operation: str) -> SimpleNamespace:
+        def paginate(**_: object) -> Iterator[dict[str, Any]]:
+            if operation != "list_endpoints":
+                raise DENIED
+            yield {"Endpoints": self.endpoints}
+
+        return SimpleNamespace(paginate=paginate)
+
+
+def test_what_could_not_be_asked_is_neither_gone_nor_there() -> None:
+    steps = (
+        made_step("Train", "TrainingJob"),
+        made_step("CreateModel", "Model"),
+        made_step("CreateEndpoint", "Endpoint"),
+    )
+    look = look_at(*steps, client=Lists())
+    found = [(each["kind"], each["state"], each["gone"]) for each in _made(look, {"Train": None})]
+    assert found == [
+        ("TrainingJob", "not known", None),
+        ("Model", "not known", None),
+        ("Endpoint", "deleted", True),
+    ]
+    assert look.unread == ["Model a: List was refused: AccessDenied: no"]
+
+
+def test_a_job_that_could_not_be_read_leaves_the_cost_unknown() -> None:
+    look = look_at(made_step("Train", "TrainingJob"))
+    money = money_of(_uses(look, {"Train": None}, ()), price_of).to_dict()
+    assert (money["usd"], [each["step"] for each in money["items"]]) == (None, ["Train"])
+
+
+class Attempts:
+    """A client of SageMaker with a step's jobs, of which one has another step's longer name."""
+
+    names = ("p-abc-Train-Xy1", "p-abc-Train-Again-Xy2", "p-abc-Train-Xy3", "p-abc-Train-Xy4")
+
+    def get_paginator(self, _: str) -> SimpleNamespace:
+        def paginate(**wanted: Any) -> Iterator[dict[str, Any]]:
+            assert (wanted["NameContains"], wanted["SortOrder"]) == ("p-abc-Train-", "Ascending")
+            yield {"TrainingJobSummaries": [{"TrainingJobName": each} for each in self.names]}
+
+        return SimpleNamespace(paginate=paginate)
+
+    def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:  # noqa: N803
+        if TrainingJobName.endswith("Xy3"):
+            raise DENIED
+        return trained(10)
+
+
+def trained(seconds: int) -> dict[str, Any]:
+    place = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2}
+    times = {"TrainingStartTime": at(0), "TrainingEndTime": at(seconds)}
+    return {"ResourceConfig": place, "BillableTimeInSeconds": seconds, **times}
+
+
+def test_the_attempts_before_a_steps_last_one_cost_too() -> None:
+    step = replace(made_step("Train", "TrainingJob"), attempts=3)
+    last = {**trained(60), "kind": "TrainingJob", "name": "p-abc-Train-Xy4"}
+    look = look_at(step, client=Attempts())
+    uses = list(_uses(look, {"Train": last}, ()))
+    assert [(each.step, each.seconds) for each in uses] == [
+        ("Train", 10.0),
+        ("Train", None),
+        ("Train", 60.0),
+    ]
+    assert look.unread == ["p-abc-Train-Xy3: List was refused: AccessDenied: no"]
+
+
+def test_attempts_that_cannot_be_listed_leave_the_cost_unknown() -> None:
+    step = replace(made_step("Train", "TrainingJob"), attempts=2)
+    last = {**trained(60), "kind": "TrainingJob", "name": "p-abc-Train-Xy4"}
+    money = money_of(_uses(look_at(step, client=Lists()), {"Train": last}, ()), price_of)
+    assert [item["usd"] is None for item in money.items] == [True, False]
+
+
+VARIANT = {"InstanceType": {"Get": "Parameters.Kind"}, "InitialInstanceCount": 2}
+CONFIG = {
+    "Name": "Config",
+    "Type": "EndpointConfig",
+    "Arguments": {"ProductionVariants": [VARIANT]},
+}
+ENDPOINT = {"EndpointName": "a", "EndpointConfigName": {"Get": "Steps.Config.EndpointConfigName"}}
+HOSTING = {"Steps": [CONFIG, {"Name": "Host", "Type": "Endpoint", "Arguments": ENDPOINT}]}
+
+
+@pytest.mark.parametrize(("is_gone", "seconds"), [(True, 60.0), (False, 3600.0), (None, None)])
+def test_an_endpoint_costs_what_the_run_had_made_for_as_long_as_it_is_there(
+    is_gone: bool | None, seconds: float | None
+) -> None:
+    step = made_step("Host", "Endpoint")
+    look = look_at(step, definition=HOSTING, parameters={"Kind": "ml.m5.xlarge"})
+    made = [{"kind": "Endpoint", "name": "A", "gone": is_gone}]
+    (use,) = _uses(look, {}, made)
+    assert use == Use("Host", "ml.m5.xlarge", 2, seconds, runs=is_gone is False)
+
+
+def test_an_endpoint_that_outlived_its_run_costs_until_it_was_deleted() -> None:
+    made = [{"kind": "Endpoint", "name": "a", "gone": True}]
+    swept = [Cleanup("sweep", at(900), "left what runs or is young")]
+    swept.append(Cleanup("sweep", at(1800), "deleted endpoint/A"))
+    look = look_at(made_step("Host", "Endpoint"), definition=HOSTING)
+    assert [use.seconds for use in _uses(look, {}, made, swept)] == [1800.0]
+
+
+def test_the_cost_of_an_endpoint_with_a_configuration_from_elsewhere_is_unknown() -> None:
+    made = [{"kind": "Endpoint", "name": "a", "gone": True}]
+    (use,) = _uses(look_at(made_step("Host", "Endpoint")), {}, made)
+    assert (use.instance_type, use.seconds) == (None, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("failed", "reason"),
+    [("GateFailed", "rmse 9, must be at most 5"), ("Seal", "Access Denied")],
+)
+def test_a_missed_gate_is_the_reason_where_the_gates_own_step_failed(
+    failed: str, reason: str
+) -> None:
+    gate = {"ElseSteps": [{"Name": "GateFailed", "Type": "Fail"}]}
+    definition = {"Steps": [{"Name": "Gate", "Type": "Condition", "Arguments": gate}]}
+    step = Step(failed, "", "Failed", ended_at=at(60), failure_reason="Access Denied")
+    missed = GateResult("rmse", "at most 5", 9, passed=False)
+    verdict = _verdict(look_at(step, definition=definition), [missed], {}, None)
+    assert (verdict["step"], verdict["reason"]) == (failed, reason)
+
+
+@pytest.mark.parametrize(
+    ("commit", "how"), [("", "no commit here has"), (None, "could not be compared")]
+)
+def test_a_commit_that_was_not_looked_for_is_told_from_one_that_was_not_found(
+    commit: str | None, how: str
+) -> None:
+    training = {
+        "TrainingJobName": "t",
+        "HyperParameters": {"sagemaker_submit_directory": "s3://b/code.tar.gz"},
+    }
+    link = next(lineage_of(look_at().execution, training, None, None, commit))
+    assert (link.what, link.value, link.holds) == ("commit", "not known", None)
+    assert how in link.how
+
+
+def test_runs_that_cannot_be_read_are_noted_on_the_page_of_another() -> None:
+    listed = [{"PipelineExecutionArn": f"p/{name}"} for name in ("new", "old")]
+    place = SimpleNamespace(
+        target=SimpleNamespace(client=lambda _: Lists()),
+        model_package_group="p",
+        arguments="dev",
+        pipeline=SimpleNamespace(executions=lambda: listed),
+    )
+
+    def read(_: Place, arn: str) -> dict[str, Any]:
+        if arn == "p/old":
+            raise DENIED
+        return {"unread": ["gates: no"]}
+
+    found = history.with_others(cast("Place", place), "p/new", read)
+    assert found["others"] == []
+    assert found["unread"] == [
+        "gates: no",
+        "the approved version: List was refused: AccessDenied: no",
+        "the run before: List was refused: AccessDenied: no",
+    ]
+
+
+@pytest.mark.parametrize(("status", "verb"), [("Executing", "stop"), ("Stopping", "status")])
+def test_a_run_that_is_stopping_needs_no_stop(status: str, verb: str) -> None:
+    verdict = _verdict(look_at(status=status), [], {}, None)
+    assert verdict["next"] == f"shoal {verb} dev abc"

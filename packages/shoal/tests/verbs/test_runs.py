@@ -1,0 +1,343 @@
+"""What a run's page says of a failure, and what it lets run."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from shoal.aws.execution import Execution, Step
+from shoal.aws.logs import LogLine
+from shoal.cli.commands.models.executions import keep_page
+from shoal.errors import ToolMissingError
+from shoal.page import history
+from shoal.page.page import page
+from shoal.page.readings.calls import calls_in
+from shoal.page.readings.cause import Cause, cause_in, rank_of
+from shoal.page.readings.curves import curves_of
+from shoal.page.readings.report import answers_of
+from shoal.page.record import Look, parts_of
+from shoal.settings.sections.gates import Metric
+from tests.repository import ROOT
+
+if TYPE_CHECKING:
+    from shoal.verbs.workspace import Session
+
+BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
+SECOND_HOST = "job/algo-2-1795489693"
+OPEN_MPI_4 = (
+    "mpirun noticed that process rank 1 with PID 0 on node algo-2 exited on signal 9 (Killed)."
+)
+
+
+def line(text: str, seconds: int, stream: str = "job/algo-1-1795489693") -> LogLine:
+    return LogLine(stream, BEGAN + timedelta(seconds=seconds), text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (
+            [
+                line("[rank0]: torch.distributed.DistBackendError: connection closed", 3),
+                line("[rank3]: Traceback (most recent call last):", 2, SECOND_HOST),
+                line("[rank3]: ValueError: the loss is nan", 2, SECOND_HOST),
+            ],
+            Cause("ValueError: the loss is nan", "algo-2", 3),
+        ),
+        (
+            [line("[1,mpirank:1,algo-2]<stderr>: [rank1]: KeyError: 'x'", 1)],
+            Cause("KeyError: 'x'", "algo-2", 1),
+        ),
+        (
+            [
+                line("[1,mpirank:0,algo-1]<stderr>:RuntimeError: Connection closed by peer", 1),
+                line("prterun noticed that process rank 3 with PID 55 on node algo-2 exited on", 2),
+                line("signal 9 (Killed).", 2),
+            ],
+            Cause(
+                "prterun noticed that process rank 3 with PID 55 on node algo-2 exited on"
+                " signal 9 (Killed).",
+                "algo-2",
+                3,
+            ),
+        ),
+        ([line(OPEN_MPI_4, 1)], Cause(OPEN_MPI_4, "algo-2", 1)),
+        (
+            [
+                line("SM_HP_NAME=killed", 0),
+                line("[rank0]: RuntimeError: Connection reset by peer", 1),
+                line("  rank      : 0 (local_rank: 0)", 2, SECOND_HOST),
+                line("  exitcode  : -6 (pid: 50)", 2, SECOND_HOST),
+                line("Root Cause (first observed failure):", 2, SECOND_HOST),
+                line("[0]:", 2, SECOND_HOST),
+                line("  time      : 2026-11-25_00:47:40", 2, SECOND_HOST),
+                line("  host      : algo-2", 2, SECOND_HOST),
+                line("  rank      : 1 (local_rank: 0)", 2, SECOND_HOST),
+                line("  exitcode  : -9 (pid: 51)", 2, SECOND_HOST),
+            ],
+            Cause("rank : 1 (local_rank: 0) exitcode : -9 (pid: 51)", "algo-2", 1),
+        ),
+        (
+            [
+                line("  rank      : 0 (local_rank: 0)", 1),
+                line("  exitcode  : -15 (pid: 50)", 1),
+                line("ExitCode -9", 2, SECOND_HOST),
+            ],
+            Cause("ExitCode -9", "algo-2"),
+        ),
+        (
+            [line("[1,mpirank:3,algo-2]<stderr>:Out of memory: Killed process 7 (python)", 1)],
+            Cause(
+                "[1,mpirank:3,algo-2]<stderr>:Out of memory: Killed process 7 (python)", "algo-2", 3
+            ),
+        ),
+        (
+            [line("ConnectionError: Connection reset by peer", 1)],
+            Cause("ConnectionError: Connection reset by peer", "algo-1"),
+        ),
+        (
+            [line("[default1]:[rank3]: ValueError: process rank 0 on node algo-1 is silent", 1)],
+            Cause("ValueError: process rank 0 on node algo-1 is silent", "algo-1", 3),
+        ),
+        (
+            [
+                line("  File train.py, line 3", 1),
+                line("[rank1]: ValueError", 1),
+                line("another host's line", 1, SECOND_HOST),
+                line(": the loss is nan", 2),
+            ],
+            Cause("ValueError: the loss is nan", "algo-1", 1),
+        ),
+        (
+            [line("ValueError:", 1), line("the loss is nan", 1)],
+            Cause("ValueError: the loss is nan", "algo-1"),
+        ),
+        ([line("KeyboardInterrupt", 1), line("Done", 1)], Cause("KeyboardInterrupt", "algo-1")),
+        ([line("step=3/10 train_loss=0.5 no Error here", 1)], None),
+        ([line("Allocator ran out of memory; this is not a failure", 1)], None),
+    ],
+    ids=[
+        "first-of-two-hosts",
+        "mpirun",
+        "killed-under-mpirun-5",
+        "killed-under-mpirun-4",
+        "root-cause-of-torchrun",
+        "killed-without-a-launcher",
+        "killed-by-the-kernel",
+        "only-a-peer-is-named",
+        "words-of-the-error-itself",
+        "cut-before-the-colon",
+        "cut-behind-the-colon",
+        "without-a-message",
+        "nothing-said",
+        "memory-that-was-not-needed",
+    ],
+)
+def test_the_cause_is_the_first_line_that_says_why(
+    lines: list[LogLine], cause: Cause | None
+) -> None:
+    assert cause_in(lines) == cause
+
+
+def test_of_the_errors_of_two_runs_the_one_that_the_step_failed_with_is_the_cause() -> None:
+    lines = [
+        line("[ERROR] SmokeTestError: 2 of 10 requests passed", 1, "of-another-run"),
+        line("[ERROR] SmokeTestError: 3 of 10 requests passed", 2, "of-this-run"),
+    ]
+    reason = "ClientError: Lambda function f failed. SmokeTestError: 3 of 10 requests passed"
+    assert cause_in(lines, reason) == Cause("SmokeTestError: 3 of 10 requests passed")
+    killed = "ClientError: Lambda function f failed. Runtime.ExitError: signal: SIGKILL"
+    assert cause_in(lines, killed) is None
+
+
+def test_text_from_outside_stays_in_the_data_of_the_page() -> None:
+    hostile = "</script><script>alert(1)</script><!--"
+    text = page({"logs": {"Train": {"cut": 0, "lines": [["", hostile, None, hostile]]}}}, ROOT)
+    assert hostile not in text
+    assert text.count("</script>") == 2
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy
+    assert re.fullmatch(
+        r"default-src 'none'; script-src 'sha256-[\w+/=]+'; style-src 'sha256-[\w+/=]+'", policy[1]
+    )
+    assert "://" not in text.replace("http://www.w3.org/2000/svg", "").replace(
+        "https://github.com/leeoniya/uPlot", ""
+    )
+
+
+def test_a_page_holds_what_json_and_utf_8_cannot_say() -> None:
+    answer = {"shown": [math.nan, math.inf, "\ud800"]}
+    text = page(answer, ROOT)
+    assert text.encode()
+    data = re.search(r'id="run">(.*?)</script>', text)
+    assert data
+    assert json.loads(data[1], parse_constant=pytest.fail) == {"shown": [None, None, "\ud800"]}
+    assert json.loads(history.json_of(answer)) == {"shown": [None, None, "\ud800"]}
+
+
+def test_a_page_without_its_library_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ToolMissingError, match="run `make install`"):
+        page({}, tmp_path)
+
+
+def row(run: str, *passed: bool | None, **parameters: str) -> dict[str, Any]:
+    """Return the row of a run."""
+    return {
+        "run": run,
+        "status": "Succeeded",
+        "started_at": BEGAN.isoformat(),
+        "seconds": 60.0,
+        "metrics": {},
+        "passed": list(passed),
+        "parameters": parameters,
+        "commit": None,
+        "usd": 0.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("passed", "word"),
+    [
+        ([], ""),
+        ([True, True], "passed"),
+        ([True, None], "unknown"),
+        ([None, False], "missed"),
+    ],
+)
+def test_a_list_says_in_a_word_how_the_gate_went(passed: list[bool | None], word: str) -> None:
+    assert history.gate_of(row("a", *passed)) == word
+
+
+def test_a_list_has_only_the_parameters_that_differ() -> None:
+    rows = [
+        row("a", Epochs="1", Seed="1", Data="s3://bucket/datasets/mnist/train"),
+        row("b", Epochs="2", Seed="1"),
+    ]
+    assert history.differing_parameters(rows) == {
+        "Epochs": {"a": "1", "b": "2"},
+        "Data": {"a": ".../datasets/mnist/train", "b": ""},
+    }
+    assert history.differing_parameters(rows[:1]) == {}
+
+
+def test_a_run_is_over_when_all_it_made_is_known_to_be_gone() -> None:
+    run = {"ended_at": BEGAN.isoformat()}
+    over = [
+        bool(history.is_over({"run": run, "made": [{"gone": gone}]}))
+        for gone in (True, False, None)
+    ]
+    assert over == [True, False, False]
+
+
+def test_calls_are_counted_by_role_while_the_run_went_on_the_denied_first(tmp_path: Path) -> None:
+    def entry(second: int, role: str, operation: str, **more: str) -> str:
+        caller = f"arn:aws:sts::111122223333:assumed-role/{role}/session"
+        time = (BEGAN + timedelta(seconds=second)).isoformat()
+        call = {"time": time, "service": "s3", "operation": operation, "caller": caller}
+        return json.dumps(call | more)
+
+    log = tmp_path / "requests.jsonl"
+    entries = [
+        entry(0, "shoal-dev-train", "TooEarly"),
+        entry(2, "shoal-dev-train", "GetObject"),
+        entry(3, "shoal-dev-train", "GetObject"),
+        entry(4, "shoal-dev-train", "PutObject", error="AccessDenied"),
+        entry(4, "shoal-prod-train", "PutObject", error="AccessDenied"),
+        entry(9, "shoal-dev-train", "TooLate"),
+    ]
+    log.write_text("".join(f"{each}\n" for each in entries))
+    span = (BEGAN + timedelta(seconds=1), BEGAN + timedelta(seconds=5))
+    assert calls_in(log, "shoal-dev-", *span) == [
+        {"role": "shoal-dev-train", "call": "s3:PutObject", "count": 1, "denied": True},
+        {"role": "shoal-dev-train", "call": "s3:GetObject", "count": 2, "denied": False},
+    ]
+
+
+def test_a_curve_is_of_the_rank_that_a_launcher_puts_in_front() -> None:
+    lines = [
+        line("[1,0]<stdout>:epoch=1 step=0/20 train_loss=0.9", 0),
+        line("[1,0]<stdout>:epoch=1 step=10/20 train_loss=0.5", 1),
+        line("[1,1]<stdout>:epoch=1 step=10/20 train_loss=0.7", 1),
+        line("[1,0]<stdout>:epoch=1 train_loss=0.4", 2),
+        line("[1,mpirank:2,algo-2]<stdout>:epoch=2 step=5/20 train_loss=0.3", 3),
+    ]
+    metrics = {"train:loss": Metric(regex="train_loss=([0-9.]+)")}
+    assert [
+        (each["host"], each["rank"], each["points"]) for each in curves_of(lines, metrics, BEGAN)
+    ] == [
+        ("algo-1", 0, [[0.0, 0.9, 0.0], [10.0, 0.5, 1.0], [20.0, 0.4, 2.0]]),
+        ("algo-1", 1, [[10.0, 0.7, 1.0]]),
+        ("algo-2", 2, [[25.0, 0.3, 3.0]]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"milliseconds of a step: 1{'=111' * 20}!",
+        "milliseconds of a step: forward=1.2.3",
+        f"milliseconds of a step: forward={'1' * 400}",
+        f"mpirank:{'1' * 5000}",
+        f"[{'[' * 5000}",
+        "A." * 5000,
+        f"loss=1 step={'1' * 400}/1",
+        f"loss=1 epoch=1 step={'1' * 400}/1",
+    ],
+    ids=[
+        "repeated",
+        "two-points",
+        "long-time",
+        "long-rank",
+        "brackets",
+        "dots",
+        "long-step",
+        "long-step-of-an-epoch",
+    ],
+)
+def test_a_line_that_looks_like_progress_and_is_none_is_passed_over(text: str) -> None:
+    lines = [line(text, 1)]
+    metrics = {"train:loss": Metric(regex="loss=([0-9.]+)")}
+    points = [each["points"] for each in curves_of(lines, metrics, BEGAN)]
+    assert points in ([], [[[1.0, 1.0, 1.0]]])
+    assert (rank_of(text), cause_in(lines), list(parts_of({"Train": lines}))) == (None, None, [])
+
+
+def test_the_parts_of_a_step_are_of_the_last_line_of_each_host() -> None:
+    text = "milliseconds of a step of rank 0, mean of 5: data=1.2 forward=20.5 whole=21.70"
+    (parts,) = parts_of({"Train": [line(text.replace("20.5", "9"), 1), line(text, 2)]})
+    assert parts == {
+        "step": "Train",
+        "host": "algo-1",
+        "milliseconds": {"data": 1.2, "forward": 20.5},
+    }
+
+
+def test_a_part_of_a_run_that_cannot_be_read_is_left_out_with_a_note() -> None:
+    def overflow() -> list[float]:
+        return [float(10**400)]
+
+    nothing: Any = None
+    look = Look(nothing, nothing, {}, {}, BEGAN)
+    smoke_test = {"OutputParameters": [{"Name": "answers", "Value": "5"}]}
+    step = Step("SmokeTest", "Lambda", "Succeeded", metadata={"Lambda": smoke_test})
+    execution = Execution("arn", "Succeeded", "", BEGAN, (step,))
+    assert look.read("curves", overflow) is None
+    assert look.read("answers", lambda: answers_of(execution)) is None
+    assert look.unread == [
+        "curves: int too large to convert to float",
+        "answers: 'int' object is not iterable",
+    ]
+
+
+def test_a_page_that_cannot_be_made_is_one_line_and_no_failure_of_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    keep_page(cast("Session", object()), "arn")
+    (notice,) = capsys.readouterr().err.splitlines()
+    assert notice.startswith("the page of the run is not kept: AttributeError: ")

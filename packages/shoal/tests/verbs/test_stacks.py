@@ -1,0 +1,296 @@
+"""The deletion of an environment's stacks, against shoal-local: what stays, what blocks, what `cdk
+destroy` misses.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from local_kit.control import eventually
+from shoal.aws.events import Event, Note
+from shoal.aws.inventory import Resource
+from shoal.aws.stacks import Stacks
+from shoal.aws.target import Target
+from shoal.errors import CommandError, LeftBehindError
+from shoal.settings.names import Names
+from shoal.settings.settings import Environment
+from shoal.verbs.destroy.teardown import Teardown
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT
+
+NETWORK = {
+    "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.44.0.0/16"}},
+    "Subnet": {
+        "Type": "AWS::EC2::Subnet",
+        "Properties": {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "10.44.1.0/24"},
+    },
+}
+
+
+PROGRAM = """
+import os, signal, sys
+from shoal.cli.interrupts import interrupted_once
+from shoal.settings.names import Names
+from shoal.settings.settings import Environment
+from shoal.aws.target import Target
+from shoal.verbs.destroy.teardown import Teardown
+
+endpoint, secret, project, account, region, until = sys.argv[1:]
+
+def said(text):
+    print(text, flush=True)
+    if until and text.startswith(until):
+        os.kill(os.getpid(), signal.SIGINT)
+
+class Cdk:
+    def destroy(self, target, environment):
+        said("cdk")
+
+names = Names(Environment(name="dev", workload=project, account=account, protect=False))
+target = Target(account, region, endpoint, secret=secret)
+teardown = Teardown(target, names, lambda event: said(event.text), 0.05)
+try:
+    with interrupted_once():
+        destroyed = teardown.destroy(Cdk())
+except KeyboardInterrupt:
+    sys.exit(130)
+print("left", len(destroyed.left), flush=True)
+"""
+
+
+class Cdk:
+    """A stand-in for `cdk destroy` of a checkout that describes no stack, or that fails."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.fails = fails
+
+    def destroy(self, target: Target, environment: str) -> None:
+        if self.fails:
+            raise CommandError("cdk destroy", 1, (), ROOT / "cdk-destroy.log")
+
+
+class Place:
+    """An environment of its own, with short ways to give it stacks."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.names = Names(
+            Environment(
+                name="dev",
+                workload=f"s{time.monotonic_ns() % 10**9}",
+                account=ACCOUNT,
+                protect=False,
+            )
+        )
+        self.events: list[Event] = []
+        self.stacks = Stacks(target, self.names, self.events.append, poll_s=0.05)
+        self.cloudformation = target.client("cloudformation")
+
+    def create(self, part: str, resources: dict[str, Any], **more: Any) -> str:
+        """Create a stack of the environment; return its name."""
+        name = self.names.stack(part)
+        outputs = more.pop("Outputs", {})
+        self.cloudformation.create_stack(
+            StackName=name,
+            TemplateBody=json.dumps(
+                {"Resources": resources, **({"Outputs": outputs} if outputs else {})}
+            ),
+            **more,
+        )
+        self.cloudformation.get_waiter("stack_create_complete").wait(
+            StackName=name, WaiterConfig={"Delay": 1}
+        )
+        return name
+
+    def teardown(self) -> Teardown:
+        return Teardown(self.target, self.names, self.events.append, poll_s=0.05)
+
+    @property
+    def notes(self) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, Note)]
+
+    def id_of(self, part: str, logical: str) -> str:
+        resource = self.cloudformation.describe_stack_resource(
+            StackName=self.names.stack(part), LogicalResourceId=logical
+        )
+        return str(resource["StackResourceDetail"]["PhysicalResourceId"])
+
+
+@pytest.fixture
+def place(target: Target) -> Iterator[Place]:
+    place = Place(target)
+    yield place
+    for name in place.stacks.left():
+        place.cloudformation.update_termination_protection(
+            StackName=name, EnableTerminationProtection=False
+        )
+    place.stacks.delete_rest()
+
+
+def queue(name: str) -> dict[str, Any]:
+    return {"Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}}}
+
+
+def test_stacks_that_the_checkout_does_not_describe_are_deleted_users_first(place: Place) -> None:
+    export = f"{place.names.prefix}-vpc"
+    place.create(
+        "network", NETWORK, Outputs={"Id": {"Value": {"Ref": "Vpc"}, "Export": {"Name": export}}}
+    )
+    user = {
+        "Queue": {
+            "Type": "AWS::SQS::Queue",
+            "Properties": {"Tags": [{"Key": "vpc", "Value": {"Fn::ImportValue": export}}]},
+        }
+    }
+    place.create("pipeline", user)
+    place.create("of-an-earlier-version", queue(f"{place.names.prefix}-old"))
+    destroyed = place.teardown().destroy(Cdk())
+    assert (place.stacks.left(), destroyed.left) == ([], ())
+    parts = [note.removeprefix(f"deleting stack {place.names.prefix}-") for note in place.notes]
+    assert parts == ["of-an-earlier-version", "pipeline", "network"]
+
+
+def test_what_could_not_be_deleted_is_named_and_the_rest_goes_all_the_same(place: Place) -> None:
+    held = place.create(
+        "data", queue(f"{place.names.prefix}-held"), EnableTerminationProtection=True
+    )
+    place.create("pipeline", queue(f"{place.names.prefix}-free"))
+    destroyed = place.teardown().destroy(Cdk(fails=True))
+    assert destroyed.left == (
+        Resource("queue", f"{place.names.prefix}-held"),
+        Resource("stack", held),
+    )
+    with pytest.raises(
+        LeftBehindError, match=f"could not be deleted: queue .*, stack {held}; run it again"
+    ):
+        destroyed.raise_if_left()
+    assert any(held in note and "could not be deleted" in note for note in place.notes)
+
+
+def test_it_goes_on_where_it_was_when_it_is_run_again(place: Place) -> None:
+    held = place.create(
+        "data", queue(f"{place.names.prefix}-held"), EnableTerminationProtection=True
+    )
+    assert place.teardown().destroy(Cdk(fails=True)).left
+    place.cloudformation.update_termination_protection(
+        StackName=held, EnableTerminationProtection=False
+    )
+    again = place.teardown().destroy(Cdk(fails=True))
+    assert (again.left, again.failure) == ((), None)
+
+
+def destroy_in_a_process(place: Place, until: str = "") -> tuple[int, list[str]]:
+    """Return exit code and lines of a destruction that gets Ctrl-C at the first line that begins
+    with `until`.
+
+    The process sends itself the signal, so that it comes at that point, however busy the machine
+    is.
+    """
+    variables = (
+        str(place.target.endpoint_url),
+        place.target.secret,
+        place.names.environment.project,
+        ACCOUNT,
+        place.target.region,
+        until,
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *variables],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return result.returncode, result.stdout.splitlines()
+
+
+def test_ctrl_c_at_several_points_loses_nothing_and_the_last_run_ends_it(place: Place) -> None:
+    """Each time before the stack of that line is deleted, so that the next run still has to delete
+    it.
+    """
+    parts = ("pipeline", "network", "data")
+    for part in parts:
+        place.create(part, queue(f"{place.names.prefix}-of-{part}"))
+    points = ("cdk", *(f"deleting stack {place.names.stack(part)}" for part in parts))
+    interrupted = {point: destroy_in_a_process(place, point) for point in points}
+    assert {point: code for point, (code, _) in interrupted.items()} == dict.fromkeys(points, 130)
+    assert [lines[-1] for _, lines in interrupted.values()] == list(points)
+    assert place.stacks.left() == [place.names.stack("data")]
+    code, lines = destroy_in_a_process(place)
+    assert (code, lines[-1], place.stacks.left()) == (0, "left 0", [])
+
+
+def test_what_a_template_keeps_is_said_to_be_kept_on_purpose(place: Place) -> None:
+    bucket = f"{place.names.prefix}-kept"
+    lines = {
+        "Kept": {
+            "Type": "AWS::S3::Bucket",
+            "DeletionPolicy": "Retain",
+            "Properties": {"BucketName": bucket},
+        }
+    }
+    stack = place.create(
+        "data",
+        {
+            **lines,
+            **queue(f"{place.names.prefix}-gone"),
+            "Key": {"Type": "AWS::KMS::Key", "Properties": {}},
+        },
+    )
+    key = place.id_of("data", "Key")
+    destroyed = place.teardown().destroy(Cdk())
+    place.target.client("s3").delete_bucket(Bucket=bucket)
+    assert f"AWS::S3::Bucket {bucket} of stack {stack} (DeletionPolicy Retain)" in destroyed.kept
+    assert (
+        f"key {key}: KMS deletes it after its waiting period, and until then it can be had back"
+        in destroyed.kept
+    )
+    assert any(line.startswith("stack CDKToolkit, with its bucket") for line in destroyed.kept)
+
+
+def test_the_network_waits_for_the_interfaces_of_jobs(place: Place) -> None:
+    place.create("network", NETWORK)
+    ec2 = place.target.client("ec2")
+    interface = ec2.create_network_interface(SubnetId=place.id_of("network", "Subnet"))[
+        "NetworkInterface"
+    ]["NetworkInterfaceId"]
+
+    def delete_once_it_is_waited_for() -> None:
+        eventually(lambda: place.notes)
+        ec2.delete_network_interface(NetworkInterfaceId=interface)
+
+    with ThreadPoolExecutor(1) as pool:
+        deletion = pool.submit(delete_once_it_is_waited_for)
+        place.stacks.wait_for_interfaces(timeout_s=60)
+        own = [{"Name": "network-interface-id", "Values": [interface]}]
+        assert ec2.describe_network_interfaces(Filters=own)["NetworkInterfaces"] == []
+        deletion.result()
+    assert place.notes == [f"waiting for network interfaces to go: {interface}"]
+
+
+def test_interfaces_that_do_not_go_are_named(place: Place) -> None:
+    place.create("network", NETWORK)
+    ec2 = place.target.client("ec2")
+    interface = ec2.create_network_interface(SubnetId=place.id_of("network", "Subnet"))[
+        "NetworkInterface"
+    ]["NetworkInterfaceId"]
+    place.stacks.wait_for_interfaces(timeout_s=0.2)
+    ec2.delete_network_interface(NetworkInterfaceId=interface)
+    assert (
+        place.notes[-1]
+        == f"still there after 0 s: network interfaces {interface}; the network's deletion may fail"
+    )
+
+
+def test_an_environment_without_a_network_waits_for_none(place: Place) -> None:
+    place.stacks.wait_for_interfaces(timeout_s=0)
+    assert place.notes == []

@@ -1,0 +1,65 @@
+"""The runtime, and one run of each probe script for all tests that read it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.runtime import ROOT, Runtime, find_runtime
+
+SOURCE = ROOT / "packages" / "stand-ins" / "smddp" / "src"
+SCRIPTS = Path(__file__).with_name("scripts")
+
+# The launcher module needs no torch: its tests import it from the checkout.
+sys.path.append(str(SOURCE))
+
+# What the TensorFlow images of the time had; Keras 3 is TensorFlow's default since 2.16.
+LEGACY_KERAS = {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+Probe = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def runtime() -> Runtime:
+    """Return the Python environment that stands in for the training image."""
+    return find_runtime()
+
+
+@pytest.fixture(scope="session")
+def probe(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Probe:
+    """Run a script of `scripts/` as ranks.
+
+    Return the JSON object that its rank 0 writes to the path it is given.
+    """
+
+    def run(script: str, launcher: str, ranks: int = 2, **environment: str) -> dict[str, Any]:
+        folder = tmp_path_factory.mktemp(script)
+        command = getattr(runtime, launcher)(
+            ranks, SCRIPTS / f"{script}.py", folder / "answer.json"
+        )
+        return runtime.answer(command, folder, environment)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def tensorflow_runtime() -> Runtime:
+    """Return the Python environment that stands in for the TensorFlow training image."""
+    return find_runtime("tensorflow")
+
+
+@pytest.fixture(scope="session")
+def tensorflow_probe(
+    tensorflow_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory
+) -> Probe:
+    """As `probe`, under mpirun, with legacy Keras."""
+
+    def run(script: str, ranks: int = 2, **environment: str) -> dict[str, Any]:
+        folder = tmp_path_factory.mktemp(script)
+        command = tensorflow_runtime.mpirun(ranks, SCRIPTS / f"{script}.py", folder / "answer.json")
+        return tensorflow_runtime.answer(command, folder, LEGACY_KERAS | environment)
+
+    return run

@@ -1,1 +1,0 @@
-"""Demonstrations of the whole product on shoal-local: the main job, and releases through git."""

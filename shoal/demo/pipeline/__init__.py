@@ -1,1 +1,0 @@
-"""`shoal demo`: deploy one environment, train, evaluate, register, serve, and tear it down."""

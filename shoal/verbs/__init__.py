@@ -1,4 +1,0 @@
-"""The verbs of Shoal: deploy, upload, run, watch, invoke, tear down.
-
-They are the same code for AWS and for shoal-local; see `shoal.verbs.target`.
-"""

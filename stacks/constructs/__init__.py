@@ -1,1 +1,0 @@
-"""CDK constructs, one file per capability, with least-privilege policies."""

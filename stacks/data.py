@@ -1,0 +1,36 @@
+"""The stack of what one environment keeps: data, artifacts and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from constructs import Construct
+
+from shoal.constructs.data.empty_on_delete import EmptyOnDelete
+from shoal.constructs.data.storage import Storage
+from shoal.constructs.shoal_stack import ShoalStack
+from shoal.settings.loading.consumers import Consumer
+from shoal.settings.names import Names
+
+
+class DataStack(ShoalStack):
+    """Key and buckets; `consumers` bring sealed archives from here.
+
+    In a protected environment all of them outlive the stack.
+    """
+
+    def __init__(
+        self, scope: Construct, *, names: Names, consumers: Sequence[Consumer] = ()
+    ) -> None:
+        super().__init__(scope, "data", names=names)
+        storage = Storage(self, "Storage", names=names, consumers=consumers)
+        self.key = storage.key
+        if not names.environment.protect:
+            EmptyOnDelete(self, "EmptyOnDelete", names=names).buckets(
+                {"data": storage.data, "artifacts": storage.artifacts, "logs": storage.logs}
+            )
+        self.add_outputs(
+            DataBucketName=storage.data.bucket_name,
+            ArtifactBucketName=storage.artifacts.bucket_name,
+            KeyArn=storage.key.key_arn,
+        )

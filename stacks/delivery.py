@@ -1,0 +1,39 @@
+"""Lets GitHub's workflows deploy without a secret: an account's identity provider, and roles for
+each of its environments.
+
+There is one stack per account and project, outside the stages, because it must exist before any
+workflow can deploy. A person deploys it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from shoal.constructs.roles.delivery_roles import DeliveryRoles
+from shoal.constructs.roles.github_role import identity_provider
+from shoal.settings.names import Names
+from shoal.settings.settings import Environment
+
+
+class DeliveryStack(cdk.Stack):
+    """`environments` lie in one account and have a section `delivery` each."""
+
+    def __init__(self, scope: Construct, *, environments: Sequence[Environment]) -> None:
+        first = environments[0]
+        super().__init__(
+            scope,
+            f"delivery-{first.account}",
+            stack_name=f"shoal-{first.project}-delivery",
+            env=cdk.Environment(account=first.account, region=first.region),
+            termination_protection=any(each.protect for each in environments),
+        )
+        provider = identity_provider(self, "GitHub", environments)
+        for environment in environments:
+            roles = DeliveryRoles(self, names=Names(environment).shared, provider=provider)
+            roles.add_deploy_role()
+            roles.add_look_role()
+            if environment.promoted_from is None:
+                roles.add_promotion_role()

@@ -1,0 +1,123 @@
+"""The pipeline of one workload with its roles, its functions and the teardown guard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from constructs import Construct
+
+from shoal.constructs.data.seal import Seal
+from shoal.constructs.network.security_groups import own_training_place
+from shoal.constructs.pipeline.code_archive import CodeArchive
+from shoal.constructs.pipeline.compare import Compare
+from shoal.constructs.pipeline.infrastructure import StepFunctions, infrastructure
+from shoal.constructs.pipeline.job_roles import JobRoles
+from shoal.constructs.pipeline.model_registry import ModelRegistry
+from shoal.constructs.pipeline.pipeline_role import PipelineRole
+from shoal.constructs.pipeline.smoke_test import SmokeTest
+from shoal.constructs.pipeline.training_pipeline import TrainingPipeline, step_names
+from shoal.constructs.schedules.schedules import Schedules
+from shoal.constructs.shoal_stack import ShoalStack
+from shoal.constructs.teardown.teardown_guard import TeardownGuard
+from shoal.launch import Launch
+from shoal.pipelines.own_pipeline import definition_of
+from shoal.settings.loading.consumers import Consumer
+from shoal.settings.names import Names
+from stacks.data import DataStack
+from stacks.file_system import FileSystemStack
+from stacks.images import ImageStack
+from stacks.network import NetworkStack
+
+
+class PipelineStack(ShoalStack):
+    """Registry -> code -> functions of steps -> roles -> definition -> pipeline -> schedules.
+
+    The registry outlives the stack of a protected environment; `consumers` serve what is in it.
+    `requests` is what the smoke test sends; None where there is no endpoint.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        names: Names,
+        launch: Launch,
+        root: Path,
+        requests: bytes | None,
+        network: NetworkStack,
+        data: DataStack,
+        file_system: FileSystemStack | None = None,
+        image: ImageStack | None = None,
+        consumers: Sequence[Consumer] = (),
+    ) -> None:
+        super().__init__(scope, "pipeline", names=names)
+        environment, key = names.environment, data.key
+        image_uri = image.uri_in(self) if image else None
+        mounted = file_system.mounted_in(self) if file_system else None
+        registry = ModelRegistry(self, "Registry", names=names, consumers=consumers)
+        code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
+
+        seal = Seal(self, "Seal", names=names, key=key)
+        smoke_test, guard, compare = None, None, None
+        if requests is not None:
+            smoke_test = SmokeTest(self, "SmokeTest", names=names, requests=requests)
+            guard = TeardownGuard(self, "TeardownGuard", names=names)
+        if environment.compared_metrics:
+            compare = Compare(self, "Compare", names=names)
+        functions = StepFunctions(
+            seal=seal.sealer,
+            smoke_test=smoke_test.caller if smoke_test else None,
+            teardown=guard.deleter if guard else None,
+            compare=compare.comparer if compare else None,
+        )
+
+        training, hosting = own_training_place(self, names, network.training), network.hosting
+        jobs = JobRoles(self, "JobRoles", names=names, key=key, training=training, hosting=hosting)
+        refers_to = infrastructure(
+            names,
+            code=code,
+            key=key,
+            training=training,
+            hosting=hosting,
+            functions=functions,
+            image_uri=image_uri,
+            file_system=mounted,
+        )
+        definition = definition_of(environment, refers_to, launch, root)
+        jobs.allow_definition(definition, image_uri)
+        role = PipelineRole(
+            self,
+            "PipelineRole",
+            names=names,
+            definition=definition,
+            training=training,
+            hosting=hosting,
+            key=key,
+            jobs=jobs.all,
+            functions=functions.all,
+        )
+        pipeline = TrainingPipeline(
+            self, "TrainingPipeline", names=names, definition=definition, role=role
+        )
+        parts = (jobs, seal, smoke_test, guard, compare, registry)
+        pipeline.node.add_dependency(*filter(None, parts))
+
+        self.step_functions = [each.purpose for each in functions.all]
+        self.step_names = step_names(definition)
+        self.functions = functions.all
+        self.schedules: Schedules | None = None
+        if environment.schedules or environment.data.on_manifest:
+            parameters = [each["Name"] for each in definition.get("Parameters", [])]
+            self.schedules = Schedules(self, "Schedules", names=names, parameters=parameters)
+            self.schedules.node.add_dependency(pipeline)
+            self.functions.append(self.schedules.starter)
+
+        self.add_outputs(
+            PipelineName=names.pipeline,
+            PipelineArn=names.pipeline_arn,
+            ModelPackageGroupName=names.model_package_group,
+            CodeUri=code.uri,
+        )
+        if guard:
+            self.add_outputs(TeardownDeadLetterQueueUrl=guard.dead_letters.queue_url)

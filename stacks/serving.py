@@ -1,0 +1,107 @@
+"""The endpoint that serves a pinned release, deployed blue/green and proven."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from shoal.constructs.roles.guard_rails import Place
+from shoal.constructs.serving.brought_archive import BroughtArchive
+from shoal.constructs.serving.served_model import VARIANT, ServedModel
+from shoal.constructs.serving.serving_alarms import ServingAlarms
+from shoal.constructs.serving.serving_endpoint import ServingEndpoint
+from shoal.constructs.serving.serving_proof import ServingProof
+from shoal.constructs.serving.serving_role import ServingRole
+from shoal.constructs.shoal_stack import ShoalStack
+from shoal.settings.names import Names
+from shoal.settings.sections.release import Release
+from shoal.settings.sections.serving import Serving
+from stacks.data import DataStack
+from stacks.network import NetworkStack
+
+
+class ServingStack(ShoalStack):
+    """Archive -> role -> model -> configuration -> alarms -> endpoint -> proof.
+
+    A new release is an update of this stack; `git revert` is another.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        names: Names,
+        settings: Serving,
+        release: Release,
+        requests: bytes,
+        network: NetworkStack,
+        data: DataStack,
+        topic: sns.ITopic,
+    ) -> None:
+        super().__init__(scope, "serving", names=names)
+        place = network.hosting
+        self.archive = BroughtArchive(self, "Archive", names=names, release=release, key=data.key)
+        self._role = ServingRole(self, "Role", names=names, release=release, key=data.key)
+        # While the archive is brought, IAM has time to apply the role's policy: each archive has
+        # another role.
+        self.archive.resource.node.add_dependency(self._role)
+        self.served = ServedModel(
+            self,
+            "Served",
+            names=names,
+            settings=settings,
+            release=release,
+            archive=self.archive,
+            role=self._role,
+            place=place,
+            key=data.key,
+        )
+        config_name = self.served.config.attr_endpoint_config_name
+        self.alarms = ServingAlarms(
+            self,
+            "Alarms",
+            names=names,
+            limits=settings.alarms,
+            variant=VARIANT,
+            config_name=config_name,
+            topic=topic,
+        )
+        self._allow(names, settings, place, data)
+        self.serving = ServingEndpoint(
+            self,
+            "Serving",
+            names=names,
+            settings=settings,
+            config_name=config_name,
+            alarms=self.alarms.names,
+        )
+        # UpdateEndpoint refuses a deployment whose alarms do not exist.
+        self.serving.endpoint.node.add_dependency(self.alarms, self._role)
+        self.proof = ServingProof(
+            self,
+            "Proof",
+            names=names,
+            requests=requests,
+            release=release,
+            served=self.served,
+            key=data.key,
+        )
+        self.proof.resource.node.add_dependency(self.serving.endpoint)
+        for resource in (self.served.model, self.served.config, self.serving.endpoint):
+            cdk.Tags.of(resource).add("shoal:release", release.version)
+        self.add_outputs(
+            EndpointName=names.serving_endpoint,
+            EndpointArn=names.serving_endpoint_arn,
+            ModelPackageArn=release.model_package_arn,
+        )
+
+    def _allow(self, names: Names, settings: Serving, place: Place, data: DataStack) -> None:
+        """Allow the role what it needs in addition to its archive and image."""
+        self._role.allow_alarms(names, self.alarms.names)
+        if settings.serverless is None:
+            self._role.allow_place(place)
+        if self.served.has_encrypted_volumes:
+            self._role.allow_volumes(data.key)
+        if settings.data_capture:
+            self._role.allow_capture(names, data.key)
