@@ -1,0 +1,38 @@
+"""Every template passes all gates, and what would be deployed is what somebody reviewed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.pipelines.checks.check import check
+from shoal.settings.loading.loader import environment_names, load_workloads
+from shoal.settings.settings import Environment
+from tests.conftest import ROOT, require_snapshot
+
+WORKLOADS = [each for name in environment_names(ROOT) for each in load_workloads(name, ROOT)]
+
+
+def test_every_environment_is_synthesised_and_passes_the_gates(
+    templates: dict[str, dict[str, Any]],
+) -> None:
+    assert all(template["Resources"] for template in templates.values())
+    for name in environment_names(ROOT):
+        assert [stack for stack in templates if stack.startswith(f"{name}network")]
+
+
+def test_the_resources_are_those_of_the_snapshot(templates: dict[str, dict[str, Any]]) -> None:
+    """A logical id that changes is a resource that CloudFormation deletes and creates again."""
+    resources = {
+        stack: {name: each["Type"] for name, each in template["Resources"].items()}
+        for stack, template in templates.items()
+    }
+    require_snapshot("resources", resources)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=[each.title for each in WORKLOADS])
+def test_the_pipeline_is_that_of_the_snapshot(workload: Environment) -> None:
+    """The check also proves the workload's contract: scripts, options, channels, gates, images."""
+    definition = check(workload, ROOT).definition
+    require_snapshot(f"pipeline-{workload.title.replace(' ', '-')}", definition)
