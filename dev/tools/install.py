@@ -139,14 +139,14 @@ def make_venv() -> None:
 
 def install_packages(for_tests: bool) -> None:
     """Installs the locked packages that changed since then, and our own in place."""
-    name = TESTS_LOCK if for_tests else LOCK
     names = ("requirements.txt", LOCK, TESTS_LOCK) if for_tests else ("requirements.txt", LOCK)
-    stamp = VENV / f".stamp-{name}"
-    identity = _digest(*((ROOT / each).read_bytes() for each in names))
+    stamp, identity = VENV / f".stamp-{names[-1]}", _digest(*map(_content, names))
     if not _is_current(stamp, identity):
         # no setup.py runs
-        options = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / name)]
-        _install(f"{name} (about 200 MB)", PYTHON, options)
+        options = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / names[-1])]
+        _install(f"{names[-1]} (about 200 MB)", PYTHON, options)
+        # with the packages of the tests those of the programs are there, too
+        (VENV / f".stamp-{LOCK}").write_text(_digest(*map(_content, names[:2])))
         stamp.write_text(identity)
     own = [ROOT / "packages" / name for name in ("shoal", "shoal-local")]
     stamp = VENV / ".stamp-own"
@@ -282,6 +282,10 @@ def _run(
         raise InstallError(f"{what} failed (exit code {result.returncode}); {hint}\n{last}")
     if not is_quiet:
         print(f"{what}: done in {time.monotonic() - started_at:.0f} s", flush=True)
+
+
+def _content(name: str) -> bytes:
+    return (ROOT / name).read_bytes()
 
 
 def _digest(*parts: bytes) -> str:
