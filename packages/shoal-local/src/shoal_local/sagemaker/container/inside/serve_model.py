@@ -40,6 +40,9 @@ class Context:
     """
 
     def __init__(self, model_dir: str) -> None:
+        # as AWS's torchserve.py names it (DEFAULT_TS_MODEL_NAME); the wheel of sagemaker-inference
+        # 1.10.1 logs it when a handler raises, its source archive of that version does not
+        self.model_name = "model"
         self.system_properties = {"model_dir": model_dir, "gpu_id": None}
         self.begin({}, lambda _part: None)
 
