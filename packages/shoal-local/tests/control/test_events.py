@@ -249,7 +249,7 @@ def test_changes_of_a_mapping_at_the_same_time_leave_no_poller(account: Account)
     """A client asks again when an answer takes long, as while the function has a batch."""
     url, arn = account.queue(VisibilityTimeout="60")
     source = "import time\ndef handler(event, context):\n    time.sleep(2)\n"
-    name = account.function(source, Timeout=5, Role=account.consumer_role())
+    name = account.function(source, Timeout=50, Role=account.consumer_role())
     client = account.client("lambda", Config(retries={"total_max_attempts": 1}))
     mapping = client.create_event_source_mapping(FunctionName=name, EventSourceArn=arn)["UUID"]
     account.client("sqs").send_message(QueueUrl=url, MessageBody="long")
