@@ -31,7 +31,9 @@ NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
     "dev/": {SHOAL: ("tests/dev", "tests/docs")},
 }
 """Start of a path -> package -> its folders of tests; the first row that fits counts."""
-EVERYTHING = dict.fromkeys((SHOAL, SHOAL_LOCAL, STAND_INS, TEAM), ("tests",))
+EVERYTHING: dict[str, tuple[str, ...]] = dict.fromkeys(
+    (SHOAL, SHOAL_LOCAL, STAND_INS, TEAM), ("tests",)
+)
 ALWAYS = "tests/test_architecture.py"
 
 

@@ -122,12 +122,12 @@ def pytest_gate(
     return Gate(name, (*command, *arguments), variables, shows_progress=True, folder=package)
 
 
-def registry_gates(marks: str) -> tuple[Gate, ...]:
+def registry_gates(marks: str, packages: Iterable[str] = WITH_PACKAGES) -> tuple[Gate, ...]:
     """Return the runs of the tests that install packages, on a machine with a network."""
     command = (PYTHON, "-m", "pytest", "-rsEf", "-m", marks)
     return tuple(
-        Gate(f"pytest of {package}, package registry", (*command, *tests), folder=package)
-        for package, tests in WITH_PACKAGES.items()
+        Gate(f"pytest of {each}, package registry", (*command, *WITH_PACKAGES[each]), folder=each)
+        for each in packages
     )
 
 
@@ -141,7 +141,8 @@ def gates_of(tier: str, arguments: Sequence[str]) -> list[Sequence[Gate]]:
         print(f"tests of what changed: {tests or 'none'}", flush=True)
         return [LINT, [pytest_gate(each, daily, *names) for each, names in tests.items()]]
     if tier == "test":
-        registry = registry_gates("registry and not nightly")
+        # those of the library are nightly
+        registry = registry_gates("registry and not nightly", [SHOAL_LOCAL])
         return [
             (*LINT, PAGES, *registry),
             [pytest_gate(each, daily, *arguments) for each in PACKAGES],
