@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,32 +57,47 @@ def test_efa_variables_are_set_on_types_with_efa_only(
     assert fabric.variables(instance_type) == expected
 
 
-def test_what_the_environment_file_says_wins_and_is_told() -> None:
-    training = Training(environment={"FI_PROVIDER": "tcp", "MINE": "1"})
-    assert fabric.environment(training) == EFA | {"FI_PROVIDER": "tcp", "MINE": "1"}
-    (notice,) = fabric.notices(training)
-    assert "FI_PROVIDER = tcp replaces efa, which ml.p4d.24xlarge needs" in notice
+@pytest.mark.parametrize(
+    ("keys", "notices"),
+    [
+        ({"environment": {"FI_PROVIDER": "efa"}}, []),
+        (
+            {"environment": {"FI_PROVIDER": "tcp"}},
+            [
+                "training.environment.FI_PROVIDER = tcp replaces efa, which ml.p4d.24xlarge needs"
+                " for its traffic to go over EFA"
+            ],
+        ),
+        (
+            {"instance_type": "ml.g5.xlarge", "environment": {"FI_PROVIDER": "efa"}},
+            [
+                "training.environment.FI_PROVIDER = efa: ml.g5.xlarge has no EFA, so libfabric"
+                " would find no provider"
+            ],
+        ),
+    ],
+)
+def test_what_contradicts_efa_is_told(keys: dict[str, Any], notices: list[str]) -> None:
+    assert list(fabric.notices(Training(**keys))) == notices
 
 
-def test_the_same_value_is_no_news() -> None:
-    assert list(fabric.notices(Training(environment={"FI_PROVIDER": "efa"}))) == []
-
-
-def test_asking_for_efa_where_there_is_none_is_told() -> None:
-    (notice,) = fabric.notices(
-        Training(instance_type="ml.g5.xlarge", environment={"FI_PROVIDER": "efa"})
-    )
-    assert "ml.g5.xlarge has no EFA" in notice
-
-
-def test_a_job_that_requires_efa_is_told_so_and_no_other() -> None:
-    assert fabric.environment(Training(require_efa=True)) == EFA | {"SHOAL_REQUIRE_EFA": "1"}
-    assert fabric.environment(Training()) == EFA
-
-
-def test_what_is_required_cannot_be_switched_off_by_a_variable() -> None:
-    training = Training(require_efa=True, environment={"SHOAL_REQUIRE_EFA": "0"})
-    assert fabric.environment(training)["SHOAL_REQUIRE_EFA"] == "1"
+@pytest.mark.parametrize(
+    ("keys", "variables"),
+    [
+        ({}, EFA),
+        (
+            {"environment": {"FI_PROVIDER": "tcp", "MINE": "1"}},
+            EFA | {"FI_PROVIDER": "tcp", "MINE": "1"},
+        ),
+        ({"require_efa": True}, EFA | {"SHOAL_REQUIRE_EFA": "1"}),
+        (
+            {"require_efa": True, "environment": {"SHOAL_REQUIRE_EFA": "0"}},
+            EFA | {"SHOAL_REQUIRE_EFA": "1"},
+        ),
+    ],
+)
+def test_the_containers_environment(keys: dict[str, Any], variables: dict[str, str]) -> None:
+    assert fabric.environment(Training(**keys)) == variables
 
 
 @pytest.mark.parametrize(
@@ -120,33 +136,30 @@ def test_what_is_told_is_what_the_script_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("training", "named"),
+    ("keys", "message"),
     [
+        ({"instance_type": "ml.m5.xlarge", "strategy": "none"}, "ml.m5.xlarge has no EFA"),
         (
-            Training(require_efa=True, instance_type="ml.m5.xlarge", strategy=Strategy.NONE),
-            "ml.m5.xlarge has no EFA",
-        ),
-        (
-            Training(require_efa=True, environment={"FI_PROVIDER": "tcp"}),
+            {"environment": {"FI_PROVIDER": "tcp"}},
             "training.environment.FI_PROVIDER = tcp keeps the traffic off EFA",
         ),
         (
-            Training(require_efa=True, custom_mpi_options="-verbose -x FI_PROVIDER=tcp"),
+            {"custom_mpi_options": "-verbose -x FI_PROVIDER=tcp"},
             "training.custom_mpi_options -x FI_PROVIDER=tcp keeps the traffic off EFA",
         ),
         (
-            Training(require_efa=True, environment={"NCCL_NET": "Socket"}),
+            {"environment": {"NCCL_NET": "Socket"}},
             "training.environment.NCCL_NET = Socket keeps the traffic off EFA",
         ),
         (
-            Training(require_efa=True, environment={"NCCL_DEBUG_FILE": "/dev/stdout"}),
+            {"environment": {"NCCL_DEBUG_FILE": "/dev/stdout"}},
             "training.environment.NCCL_DEBUG_FILE = /dev/stdout is the same for all processes",
         ),
     ],
 )
-def test_efa_is_not_required_where_it_cannot_be(training: Training, named: str) -> None:
-    (problem,) = fabric.problems(training, SourceCode())
-    assert problem.message.startswith(named)
+def test_efa_is_not_required_where_it_cannot_be(keys: dict[str, Any], message: str) -> None:
+    (problem,) = fabric.problems(Training(require_efa=True, **keys), SourceCode())
+    assert problem.message.startswith(message)
 
 
 def test_nothing_is_wrong_where_efa_is_not_required() -> None:

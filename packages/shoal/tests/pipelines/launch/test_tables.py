@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import datetime
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -21,35 +22,20 @@ FULL = re.compile(
 PATCHED_FOR = datetime.timedelta(days=60)
 
 
-def _minor(version: str) -> list[str]:
-    return version.split("-")[0].split(".")[:2]
-
-
 def test_every_region_of_the_project_has_a_registry() -> None:
     assert [region for region in az_id_prefixes() if tables.registry(region) is None] == []
 
 
 @pytest.mark.parametrize("framework", list(Framework))
-def test_every_smddp_release_has_an_image_and_a_source(framework: Framework) -> None:
+def test_every_release_of_smddp_has_an_image_and_a_source(framework: Framework) -> None:
+    """Of former ones, which are before them, AWS's page of that time is the source."""
     releases = tables.smddp_releases(framework)
+    former, first = tables.former_smddp_releases(framework), next(iter(releases))
     assert set(releases) <= set(tables.image_tags(framework))
-    assert all(
-        re.search(r"\[(support|release|dlc)\]", release.source) for release in releases.values()
-    )
-
-
-@pytest.mark.parametrize("framework", list(Framework))
-def test_every_former_release_of_smddp_is_before_the_first_row_and_has_its_page(
-    framework: Framework,
-) -> None:
-    former, first = (
-        tables.former_smddp_releases(framework),
-        next(iter(tables.smddp_releases(framework))),
-    )
-    assert [version for version in former if tables.ordered(version) >= tables.ordered(first)] == []
-    assert all(
-        re.fullmatch(r"AWS's guide of 2023: version [\d.]+", source) for source in former.values()
-    )
+    assert all(re.search(r"\[(support|release|dlc)\]", each.source) for each in releases.values())
+    assert all(tables.is_older(version, first) for version in former)
+    page = re.compile(r"AWS's guide of 2023: version [\d.]+")
+    assert all(page.fullmatch(source) for source in former.values())
 
 
 def test_every_type_whose_gpus_are_counted_has_gpus() -> None:
@@ -59,57 +45,30 @@ def test_every_type_whose_gpus_are_counted_has_gpus() -> None:
     assert all(tables.has_gpus(name) for name in counted)
 
 
-@pytest.mark.parametrize("framework", list(Framework))
-def test_training_tags_name_their_own_version_and_are_full(framework: Framework) -> None:
-    tags = [
-        (version, tag)
-        for version, row in tables.image_tags(framework).items()
-        for tag in (row.training_gpu, row.training_cpu)
-    ]
-    assert [
-        tag for version, tag in tags if not FULL.match(tag) or not tag.startswith(f"{version}-")
-    ] == []
+def _faults(version: str, row: tables.ImageTags) -> Iterator[str]:
+    training = (row.training_gpu, row.training_cpu)
+    if not all(FULL.match(tag) for tag in (*training, row.inference_gpu, row.inference_cpu)):
+        yield "a tag is not full"
+    if not all(tag.startswith(f"{version}-") for tag in training):
+        yield "a training tag is of another version"
+    answers = row.inference_cpu.split("-")[0]
+    if answers.split(".")[:2] != version.split(".")[:2] and answers not in row.notice:
+        yield "no notice says which version answers"
+    if row.inference_gpu.split("-gpu-py")[0] != row.inference_cpu.split("-cpu-py")[0]:
+        yield "the images that answer have two versions"
+    if not row.python or tables.python_in(row.training_gpu) not in (row.python, None):
+        yield "the Python is unknown, or two"
+    if row.end_of_patch is None:
+        yield "nothing says until when it is patched"
+    if not re.match(r"\[(images|support|data)\]", row.source):
+        yield "it has no source"
 
 
 @pytest.mark.parametrize("framework", list(Framework))
-def test_the_image_that_answers_has_the_same_minor_version_or_the_row_says_which_one_it_has(
-    framework: Framework,
-) -> None:
-    rows = tables.image_tags(framework).items()
-    others = [
-        row
-        for version, row in rows
-        if not FULL.match(row.inference_cpu) or _minor(row.inference_cpu) != _minor(version)
-    ]
-    assert [row for row in others if row.inference_cpu.split("-")[0] not in row.notice] == []
-
-
-@pytest.mark.parametrize("framework", list(Framework))
-def test_both_images_that_answer_have_the_same_version(framework: Framework) -> None:
-    rows = tables.image_tags(framework).values()
-    assert [
-        row
-        for row in rows
-        if not FULL.match(row.inference_gpu)
-        or row.inference_gpu.split("-gpu-py")[0] != row.inference_cpu.split("-cpu-py")[0]
-    ] == []
-
-
-@pytest.mark.parametrize("framework", list(Framework))
-def test_every_row_says_its_images_python_and_they_agree(framework: Framework) -> None:
-    rows = tables.image_tags(framework).values()
-    assert [
-        row
-        for row in rows
-        if not row.python or tables.python_in(row.training_gpu) not in (row.python, None)
-    ] == []
-
-
-@pytest.mark.parametrize("framework", list(Framework))
-def test_every_row_says_until_when_it_is_patched(framework: Framework) -> None:
-    assert [
-        version for version, row in tables.image_tags(framework).items() if row.end_of_patch is None
-    ] == []
+def test_every_row_of_images_is_right(framework: Framework) -> None:
+    rows = tables.image_tags(framework)
+    faults = {version: list(_faults(version, row)) for version, row in rows.items()}
+    assert faults == {version: [] for version in rows}
 
 
 @pytest.mark.parametrize("framework", list(Framework))
@@ -155,15 +114,6 @@ def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework:
     ]
     assert all(ast.parse(source, feature_version=(major, minor)) for source in sources)
     assert sources
-
-
-@pytest.mark.parametrize("framework", list(Framework))
-def test_every_image_names_its_sources(framework: Framework) -> None:
-    assert [
-        row
-        for row in tables.image_tags(framework).values()
-        if not re.match(r"\[(images|support|data)\]", row.source)
-    ] == []
 
 
 def test_every_strategy_has_a_row_with_a_source() -> None:

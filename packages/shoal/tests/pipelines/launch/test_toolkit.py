@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from shoal.launch import resolve, tables
 from shoal.settings.loading.loader import load_environment, strategy_names
 from shoal.settings.sections.hyperparameters import HyperparameterValue
+from shoal.settings.settings import Training
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from tests.repository import ROOT
@@ -136,6 +138,16 @@ def test_a_page_prints_the_command_line_that_the_toolkit_builds(
 ) -> None:
     (printed,) = blocks(name, "")
     assert " ".join(printed.split()) == shown(built[name]["command"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pages_line_of_configuration_starts_what_its_overlay_starts(name: str) -> None:
+    (block,) = blocks(name, "yaml")
+    page, overlay = yaml.safe_load(block)["training"], load_environment("dev", ROOT, name).training
+    hosts = tables.strategy(Training(**page).strategy).hosts
+    shown = Training(**{"instance_count": hosts.min, **page})
+    contracts = [type(resolve(each, "us-east-1").contract) for each in (shown, overlay)]
+    assert (shown.framework, contracts[0]) == (overlay.framework, contracts[1])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,198 @@
+"""What does not go together is refused with the reason, and with what would run instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.launch import tables
+from shoal.settings.sections.strategies import strategies_of
+from shoal.settings.settings import Framework, Strategy
+from tests.pipelines.launch.shipped import launch, refusals
+from tests.tables import table
+
+REFUSED = table(__file__, "refused.yaml")
+ROWS = [(code, row["keys"], row["line"]) for code, rows in REFUSED.items() for row in rows]
+TENSORFLOW: dict[str, Any] = {"framework": "tensorflow"}
+BY_MPIRUN: dict[str, Any] = {"collective": "allgather", "launcher": "mpirun"}
+COMBINATIONS = [(framework, name) for framework in Framework for name in strategies_of(framework)]
+
+
+@pytest.mark.parametrize(("code", "keys", "line"), ROWS, ids=[line[:60] for _, _, line in ROWS])
+def test_what_cannot_run_is_one_line(code: str, keys: dict[str, Any], line: str) -> None:
+    (refusal,) = refusals(code, **keys)
+    assert line in refusal
+
+
+@pytest.mark.parametrize(
+    ("length", "keys", "characters"), [(2494, {}, 2501), (2460, BY_MPIRUN, 2503)]
+)
+def test_options_are_no_longer_than_a_hyperparameter(
+    length: int, keys: dict[str, Any], characters: int
+) -> None:
+    (line,) = refusals(custom_mpi_options=f"-x A={'b' * length}", **keys)
+    assert (
+        f"is sent as {characters} characters, quotes and what Shoal adds included; SageMaker allows"
+        " 2500" in line
+    )
+
+
+@pytest.mark.parametrize(("framework", "name"), COMBINATIONS)
+def test_every_strategy_runs_with_its_defaults(framework: Framework, name: str) -> None:
+    row = tables.strategy(name)
+    launched = launch(
+        "shipped_code", framework=framework, strategy=name, instance_count=row.hosts.min
+    )
+    assert launched.contract.launcher == row.launcher
+    repository = tables.image_tags(framework)[launched.case.version].repository
+    assert f"/{repository}:" in launched.image_uri
+
+
+@pytest.mark.parametrize("fallback", [{}, {"fallback": "torchrun"}])
+@pytest.mark.parametrize(
+    ("framework", "name"), sorted({*product(Framework, Strategy)} - {*COMBINATIONS})
+)
+def test_a_strategy_of_the_other_framework_is_one_line(
+    framework: Framework, name: Strategy, fallback: dict[str, Any]
+) -> None:
+    (line,) = refusals("shipped_code", framework=framework, strategy=name, **fallback)
+    assert (
+        f'training.strategy = "{name}": is not a strategy of {framework}; these are: smddp' in line
+    )
+
+
+def test_multi_worker_mirrored_before_2_9_is_refused_as_sdk_v2_does() -> None:
+    sdk, python = refusals(
+        "shipped_code",
+        **TENSORFLOW,
+        strategy="multi_worker_mirrored",
+        framework_version="2.7.1",
+    )
+    assert "SDK v2 refuses multi_worker_mirrored before TensorFlow 2.9.0, and so does Shoal" in sdk
+    assert "AWS's image of it has Python 3.8" in python
+
+
+def test_what_the_image_lacks_for_our_scripts_it_lacks_for_a_fallback_too() -> None:
+    keys: dict[str, Any] = {**TENSORFLOW, "framework_version": "2.21.0", "fallback": "horovod"}
+    horovod, keras = refusals("shipped_code", instance_count=2, **keys)
+    assert "does not contain Horovod" in horovod
+    assert "lacks tf_keras~=2.21.0" in keras
+
+
+def source_dir(root: Path, **files: str) -> Path:
+    """Return a repository whose folder `mine` has these files; `_` stands for the point."""
+    (root / "mine").mkdir()
+    for name, text in files.items():
+        (root / "mine" / ".".join(name.rsplit("_", 1))).write_text(text, encoding="utf-8")
+    return root
+
+
+HOROVOD: dict[str, Any] = {
+    "strategy": "horovod",
+    "framework_version": "2.3.0",
+    "source_dir": "mine",
+}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "horovod",
+        "Horovod[pytorch]==0.28.1  # compiled",
+        "git+https://example.com/horovod#egg=horovod",
+    ],
+)
+def test_a_requirement_brings_horovod_and_its_price_is_a_notice(tmp_path: Path, line: str) -> None:
+    root = source_dir(tmp_path, requirements_txt=f"# what we need\nnumpy\n{line}\n")
+    assert launch(root=root, **HOROVOD).notices == (
+        "horovod in requirements.txt is compiled on every instance at the start: that needs a"
+        " compiler and a way to a package index",
+    )
+
+
+def test_another_requirement_does_not(tmp_path: Path) -> None:
+    root = source_dir(tmp_path, requirements_txt="# horovod\nhorovod-like\n-r horovod\n")
+    (line,) = refusals(root=root, **HOROVOD)
+    assert "does not contain Horovod" in line
+
+
+def test_a_requirement_brings_legacy_keras(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {**TENSORFLOW, "strategy": "mirrored", "framework_version": "2.21.0"}
+    root = source_dir(tmp_path, train_py="TF_USE_LEGACY_KERAS = 1\n", requirements_txt="")
+    (line,) = refusals(root=root, source_dir="mine", **keys)
+    assert "lacks tf_keras~=2.21.0, which mine needs" in line
+    (root / "mine" / "requirements.txt").write_text("tf-keras>=2.21\n", encoding="utf-8")
+    assert refusals(root=root, source_dir="mine", **keys) == []
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"strategy": "torchrun"},
+        {"collective": "allgather"},
+        {"instance_type": "ml.p5.48xlarge", "fallback": "torchrun"},
+    ],
+)
+def test_torchrun_cannot_start_a_package(tmp_path: Path, keys: dict[str, Any]) -> None:
+    (line,) = refusals(root=source_dir(tmp_path, setup_py=""), source_dir="mine", **keys)
+    assert (
+        "contains setup.py: the training toolkit then installs it as a package, which torchrun"
+        " cannot start" in line
+    )
+
+
+def test_mpirun_can_start_a_package(tmp_path: Path) -> None:
+    root = source_dir(tmp_path, setup_py="")
+    assert launch(root=root, source_dir="mine").contract.launcher == "mpirun"
+
+
+def test_a_script_of_another_strategy_beside_the_right_one_is_refused_in_any_folder(
+    tmp_path: Path,
+) -> None:
+    keys: dict[str, Any] = {
+        "source_dir": "mine",
+        "strategy": "torchrun",
+        "entry_point": "train_horovod.py",
+    }
+    root = source_dir(tmp_path)
+    assert launch(root=root, **keys).entry_point == "train_horovod.py"
+    (root / "mine" / "train.py").touch()
+    (line,) = refusals(root=root, **keys)
+    assert "is mine's script for horovod; for torchrun it is" in line
+
+
+def _offers(lines: list[str]) -> Iterator[dict[str, str]]:
+    """Yield the keys that the lines offer instead."""
+    text = " ".join(lines)
+    versions = re.findall(r"framework_version: ([\d.]+) with training\.strategy: (\w+)", text)
+    for version, name in versions:
+        yield {"framework_version": version, "strategy": name}
+    for kind, names in (
+        [] if versions else re.findall(r"training\.(strategy|fallback): (\w+(?: or \w+)*)", text)
+    ):
+        yield from ({kind: name} for name in names.split(" or "))
+
+
+GRID: dict[str, dict[str, tuple[Any, ...]]] = table(__file__, "grid.yaml")
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_every_offer_of_a_grid_is_accepted(framework: Framework) -> None:
+    """Who follows an offer is not refused for it; what has nothing to do with it may stay."""
+    offer_count = 0
+    for values in product(*({**GRID["any"], **GRID[framework]}).values()):
+        instance_type, more, version, strategy = values
+        keys = {"framework": framework, "framework_version": version, "strategy": strategy, **more}
+        keys["instance_type"] = instance_type
+        lines = refusals(**keys, instance_count=1 if strategy == "mirrored" else 2)
+        others = [line for line in lines if not list(_offers([line]))]
+        for change in _offers(lines):
+            offer_count += 1
+            again = refusals(**{**keys, "instance_count": 2, **change})
+            assert [line for line in again if line not in others] == [], (keys, change)
+    assert offer_count > 100
