@@ -14,7 +14,7 @@ from shoal.settings.loading.loader import environment_names, load, load_environm
 from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Strategy
 from tests.repository import ROOT
-from tests.settings.environment_file import lines_of, lines_with, write
+from tests.settings.environment_file import lines_of, write
 
 HEAD = 'name: test\nworkload: mnist\naccount: "111122223333"\n'
 
@@ -83,31 +83,6 @@ def test_a_rule_is_silent_when_a_key_it_reads_is_itself_wrong(tmp_path: Path) ->
     assert "must be a whole number" in lines[0]
 
 
-def test_an_account_without_quotes_is_told_to_use_them(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"account": 111122223333})
-    assert "account = 111122223333: must be text (in quotes)" in line
-
-
-def test_numbers_in_quotes_are_not_numbers(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"training": {"instance_count": "2"}})
-    assert 'training.instance_count = "2": must be a whole number without quotes' in line
-
-
-def test_an_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"training": {"instance_typ": "ml.m5.large"}})
-    assert line.endswith("did you mean `instance_type`?")
-
-
-def test_a_key_in_the_wrong_section_names_the_right_one(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"training": {"ttl_minutes": 60}})
-    assert line.endswith("did you mean `endpoint.ttl_minutes`?")
-
-
-def test_an_unknown_key_like_no_other_lists_what_is_allowed(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"data": {"xyz": 1}})
-    assert "allowed: dataset, input_mode, channels, on_manifest; remove it" in line
-
-
 def test_a_missing_key_says_what_it_is_for(tmp_path: Path) -> None:
     lines = lines_of(tmp_path, "name: test\nworkload: mnist\n")
     assert lines == [
@@ -115,58 +90,11 @@ def test_a_missing_key_says_what_it_is_for(tmp_path: Path) -> None:
     ]
 
 
-def test_a_number_outside_its_limits_names_the_limit(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"endpoint": {"ttl_minutes": 5}})
-    assert "endpoint.ttl_minutes = 5: must be at least 10" in line
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "evaluation: {gates: [{metric: f1, at_least: .nan}]}",
-            "evaluation.gates[0].at_least = nan: must be a finite number;",
-        ),
-        ("observability: {log_retention_days: 8}", "log_retention_days = 8: must be 7, 14, 30"),
-    ],
-)
-def test_a_value_of_the_wrong_kind_is_refused_in_our_words(
-    tmp_path: Path, text: str, expected: str
-) -> None:
-    (line,) = lines_of(tmp_path, f"{HEAD}{text}\n")
-    assert expected in line
-
-
-def test_what_a_key_is_for_is_said_on_one_line(tmp_path: Path) -> None:
-    (line,) = lines_of(tmp_path, HEAD + "training: {other_instance_types: 1}\n")
-    assert line.endswith("the pipeline's role refuses all others")
-
-
-def test_a_misspelt_region_names_the_nearest_one(tmp_path: Path) -> None:
-    (line,) = lines_of(tmp_path, HEAD + "region: us-eastt-1\n")
-    assert line.endswith("; did you mean us-east-1?")
-
-
-def test_a_section_that_is_no_mapping_is_one_mistake(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"network": 3})
-    assert "network = 3: must be a mapping of keys to values" in line
-
-
 def test_a_section_without_content_is_told_what_it_is_for(tmp_path: Path) -> None:
     assert lines_of(tmp_path, HEAD + "training:\n") == [
         "environments/test.yaml:4: training = null: must be a mapping of keys to values; The"
         " training job"
     ]
-
-
-def test_an_item_of_a_list_is_named_by_its_index(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"network": {"hosting_az_ids": ["use1-az1", "us-east-1a"]}})
-    assert 'network.hosting_az_ids[1] = "us-east-1a": must be an availability zone id' in line
-
-
-def test_a_hyperparameter_that_is_a_list_is_one_mistake(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"training": {"hyperparameters": {"layers": [1, 2]}}})
-    assert "training.hyperparameters.layers = [1, 2]: must be text, a number, true or false" in line
 
 
 def test_an_unknown_environment_lists_those_that_exist() -> None:

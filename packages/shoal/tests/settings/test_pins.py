@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shoal.settings.loading.container_code import foreign_code_variable
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.pins import problems
 from tests.settings.environment_file import VALID, link_workloads, write_settings
@@ -81,3 +82,34 @@ def test_variables_that_name_other_code_are_refused(tmp_path: Path) -> None:
     variables = {"SAGEMAKER_SUBMIT_DIRECTORY": "s3://stranger/code.tar.gz"}
     (line,) = lines(tmp_path, "staging", FOLLOWS, environment=variables)
     assert line.startswith("release.environment: SAGEMAKER_SUBMIT_DIRECTORY=s3://stranger/")
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({}, None),
+        (
+            {
+                "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+                "SAGEMAKER_PROGRAM": "inference.py",
+            },
+            None,
+        ),
+        (
+            {"SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model"},
+            "SAGEMAKER_SUBMIT_DIRECTORY=/opt/ml/model",
+        ),
+        (
+            {"SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/code.tar.gz"},
+            "SAGEMAKER_SUBMIT_DIRECTORY=s3://bucket/code.tar.gz",
+        ),
+        ({"SAGEMAKER_PROGRAM": "../other.py"}, "SAGEMAKER_PROGRAM=../other.py"),
+        ({"PYTHONUNBUFFERED": "1", "BATCH_SIZE": "8"}, None),
+        ({"PYTHONPATH": "/opt/ml/model/extra"}, "PYTHONPATH=/opt/ml/model/extra"),
+        ({"LD_PRELOAD": "/opt/ml/model/hook.so"}, "LD_PRELOAD=/opt/ml/model/hook.so"),
+    ],
+)
+def test_a_container_that_takes_its_code_from_elsewhere_is_found(
+    environment: dict[str, str], message: str | None
+) -> None:
+    assert foreign_code_variable(environment) == message

@@ -51,34 +51,6 @@ def test_a_release_that_lacks_something_is_refused(tmp_path: Path) -> None:
     assert "release.image_digest: the key is missing" in line
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"shared_versions": "every"}, "each environment that serves brings its own copy"),
-        (
-            {
-                "delivery": {
-                    "repository": "team/models",
-                    "connection_arn": "arn:aws:codeconnections",
-                }
-            },
-            "CodePipeline's way is gone; remove it: GitHub's workflows deploy",
-        ),
-    ],
-)
-def test_a_key_that_is_gone_is_refused_by_name(
-    tmp_path: Path, changes: dict[str, Any], says: str
-) -> None:
-    (line,) = lines_with(tmp_path, changes)
-    assert "there is no such key any more" in line
-    assert says in line
-
-
-def test_an_environment_does_not_take_releases_from_itself(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"promoted_from": "test"})
-    assert "cannot take releases from itself" in line
-
-
 def test_odd_texts_survive(tmp_path: Path) -> None:
     odd = Release(
         **CONTENT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +12,22 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from shoal.settings.__main__ import main
+from shoal.settings.loading.loader import (
+    environment_file,
+    environment_names,
+    load_environment,
+)
 from shoal.settings.loading.schema import FILE, WORKLOAD_FILE, schema, schema_texts
 from shoal.settings.loading.workload import Workload, workload_file, workload_names
 from shoal.settings.parsing.base import Settings
+from shoal.settings.parsing.expected import FORMS
+from shoal.settings.sections.release import Release
 from shoal.settings.settings import Environment
 from tests.repository import CHECKOUT, ENVIRONMENTS
 
-FILES = sorted(ENVIRONMENTS.glob("*.yaml"))
+NAMES = environment_names(CHECKOUT)
+OWN = [CHECKOUT / environment_file(name) for name in NAMES]
+"""The files in `environments/` as the user has edited them; other tests read files of their own."""
 
 
 def _descriptions(model: type[Settings]) -> Iterator[tuple[str, str]]:
@@ -47,10 +57,21 @@ def test_unknown_keys_are_errors_in_the_editor_too() -> None:
     assert all(part["additionalProperties"] is False for part in sections)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*sorted(ENVIRONMENTS.glob("*.yaml")), *OWN], ids=str)
 def test_the_schema_accepts_environments(file: Path) -> None:
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert list(Draft202012Validator(schema()).iter_errors(content)) == []
+
+
+def test_the_users_own_environments_load() -> None:
+    assert [load_environment(name, CHECKOUT).name for name in NAMES] == NAMES
+
+
+def test_a_comment_that_points_an_editor_to_a_schema_leads_to_it() -> None:
+    text = "\n".join(file.read_text(encoding="utf-8") for file in OWN)
+    files = re.findall(r"^# yaml-language-server: \$schema=(.*)$", text, re.MULTILINE)
+    folder = (CHECKOUT / FILE).parent
+    assert {(folder / file).resolve() for file in files} <= {CHECKOUT / FILE}
 
 
 @pytest.mark.parametrize("name", workload_names(CHECKOUT))
@@ -92,3 +113,18 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
 
 def test_the_command_refuses_other_arguments(tmp_path: Path) -> None:
     assert main(["scheme"], tmp_path) == 2
+
+
+def test_every_pattern_of_the_settings_has_words_and_no_other_has() -> None:
+    """No user meets a regular expression."""
+    text = json.dumps([schema(Environment), schema(Workload), Release.model_json_schema()])
+    string = r'("(?:[^"\\]|\\.)*")'
+    of_values = {json.loads(each) for each in re.findall(rf'"pattern": {string}', text)}
+    of_names = {json.loads(each) for each in re.findall(rf'"patternProperties": {{{string}', text)}
+    assert of_values <= set(FORMS) <= of_values | of_names
+
+
+@pytest.mark.parametrize("pattern", FORMS)
+def test_the_example_is_of_its_form(pattern: str) -> None:
+    example = FORMS[pattern].partition(" as in ")[2].strip('"')
+    assert re.fullmatch(pattern, example)

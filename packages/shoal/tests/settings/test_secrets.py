@@ -22,21 +22,6 @@ def loaded(folder: Path, **sections: Any) -> Environment:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "hf-token",
-        "teams/nlp/prod/hugging-face-token",
-        "MyTeam/HuggingFaceToken2026",
-        "a",
-        "a" * 256,
-        "123e4567-e89b-12d3-a456-426614174000",
-    ],
-)
-def test_names_of_secrets_are_taken(tmp_path: Path, name: str) -> None:
-    assert lines_with(tmp_path, {"training": {"secrets": {"HF_TOKEN": name}}}) == []
-
-
-@pytest.mark.parametrize(
     ("value", "mistake"),
     [
         (TOKEN, "looks like a secret"),

@@ -12,7 +12,7 @@ from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.sections.strategies import defaults, strategies_of
 from shoal.settings.settings import Framework, Strategy, Training
 from tests.repository import ROOT
-from tests.settings.environment_file import lines_with, link_workloads
+from tests.settings.environment_file import link_workloads
 
 NAMES = strategy_names(ROOT)
 ENVIRONMENT = (
@@ -60,11 +60,6 @@ def test_tensorflow_brings_its_script_and_version() -> None:
 def test_what_the_file_says_wins_over_the_defaults() -> None:
     training = Training(strategy=Strategy.HOROVOD, entry_point="mine.py", framework_version="2.3.0")
     assert (training.entry_point, training.framework_version) == ("mine.py", "2.3.0")
-
-
-def test_a_wrong_strategy_is_one_mistake_although_defaults_rest_on_it(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"training": {"strategy": "horovid"}})
-    assert 'training.strategy = "horovid": must be one of: smddp, pytorchddp, torchrun' in line
 
 
 @pytest.mark.parametrize("name", NAMES)

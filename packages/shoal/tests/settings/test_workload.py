@@ -80,46 +80,55 @@ def test_an_unknown_workload_lists_those_that_exist(tmp_path: Path) -> None:
         ("name: [", f"{FILE}:1: not valid YAML"),
         ("name: a\nname: b", f"{FILE}:1: name: the key is given twice, on lines 1 and 2"),
         ("name: houses\nsmoke_tests: 1", "did you mean `smoke_test`?"),
-        (yaml.safe_dump(VALID | {"name": "barns"}), "differs from the folder's name, houses"),
-        (yaml.safe_dump(VALID | {"gates": [{"metric": "r2"}]}), "gates[0]: lets everything pass"),
-        (yaml.safe_dump(VALID | {"secrets": {"T": "ghp_0123456789"}}), "secrets.T: looks like a"),
-        (yaml.safe_dump(VALID | {"secrets": {"T": "a b"}}), "secrets.T: is no name of a secret"),
-        (yaml.safe_dump(VALID | {"frameworks": {}}), "frameworks = {}: must have at least 1"),
-        (yaml.safe_dump(VALID | {"frameworks": {"jax": {}}}), "pytorch, tensorflow"),
+        (yaml.safe_dump(ONLY_TRAINS | {"content_types": ["text/csv"]}), "content_types: is of an"),
+        (yaml.safe_dump(ONLY_TRAINS | {"endpoint": None}), "or write `endpoint: none` to train"),
+    ],
+)
+def test_a_wrong_text_is_told_line_by_line(tmp_path: Path, text: str, line: str) -> None:
+    assert any(line in each for each in lines_of(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"name": "barns"}, "differs from the folder's name, houses"),
+        ({"gates": [{"metric": "r2"}]}, "gates[0]: lets everything pass"),
+        ({"secrets": {"T": "ghp_0123456789"}}, "secrets.T: looks like a"),
+        ({"secrets": {"T": "a b"}}, "secrets.T: is no name of a secret"),
+        ({"frameworks": {}}, "frameworks = {}: must have at least 1"),
+        ({"frameworks": {"jax": {}}}, "pytorch, tensorflow"),
         (
-            yaml.safe_dump(VALID | {"frameworks": {"tensorflow": {}}}),
+            {"frameworks": {"tensorflow": {}}},
             "frameworks.tensorflow: there is no folder tensorflow in houses",
         ),
         (
-            yaml.safe_dump(VALID | {"metrics": {"loss": {"regex": "loss=([0-9"}}}),
+            {"metrics": {"loss": {"regex": "loss=([0-9"}}},
             'metrics.loss.regex = "loss=([0-9": is no regular expression',
         ),
         (
-            yaml.safe_dump(VALID | {"metrics": {"loss": {"regex": "loss=[0-9]+"}}}),
+            {"metrics": {"loss": {"regex": "loss=[0-9]+"}}},
             "has 0 groups, and the one is the number",
         ),
-        (yaml.safe_dump(VALID | {"metrics": {"Loss": {"regex": "(.)"}}}), "as in train:loss"),
-        (yaml.safe_dump(VALID | {"prepare": "gone.py"}), 'prepare = "gone.py": there is no such'),
+        ({"metrics": {"Loss": {"regex": "(.)"}}}, "as in train:loss"),
+        ({"prepare": "gone.py"}, 'prepare = "gone.py": there is no such'),
         (
-            yaml.safe_dump(VALID | {"evaluation": {"entry_point": "measure.py"}}),
+            {"evaluation": {"entry_point": "measure.py"}},
             'evaluation.entry_point = "measure.py": there is no such file in houses/pytorch',
         ),
         (
-            yaml.safe_dump(VALID | {"evaluation": {"entry_point": "measure.sh"}}),
+            {"evaluation": {"entry_point": "measure.sh"}},
             'evaluation.entry_point = "measure.sh": must be a .py file',
         ),
         (
-            yaml.safe_dump(VALID | {"evaluation": {"instance": "ml.m5.large"}}),
+            {"evaluation": {"instance": "ml.m5.large"}},
             "evaluation.instance: there is no such key here",
         ),
-        (yaml.safe_dump(VALID | {"endpoint": "none"}), "smoke_test: is of an endpoint, and"),
-        (yaml.safe_dump(ONLY_TRAINS | {"content_types": ["text/csv"]}), "content_types: is of an"),
-        (yaml.safe_dump(ONLY_TRAINS | {"endpoint": None}), "or write `endpoint: none` to train"),
-        (yaml.safe_dump(VALID | {"endpoint": {}}), "endpoint = {}: must be 'none'"),
+        ({"endpoint": "none"}, "smoke_test: is of an endpoint, and"),
+        ({"endpoint": {}}, "endpoint = {}: must be 'none'"),
     ],
 )
-def test_a_wrong_file_is_told_line_by_line(tmp_path: Path, text: str, line: str) -> None:
-    assert any(line in each for each in lines_of(tmp_path, text))
+def test_a_wrong_key_is_told(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+    assert any(line in each for each in lines_of(tmp_path, yaml.safe_dump(VALID | changes)))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,186 @@
+"""Sections of an environment file: refused.yaml has their mistakes, accepted.yaml what is right.
+
+What a section works out of its keys (gaps of schedules, subnets, bounds of gates) is tested next to
+this file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cfnlint.schema import PROVIDER_SCHEMA_MANAGER, ResourceNotFoundError
+
+from shoal.settings.loading.loader import load
+from shoal.settings.loading.rules import (
+    EXECUTION_ID_SUFFIX,
+    MAX_ENDPOINT_NAME,
+    is_placeholder_account,
+    problems_between,
+)
+from shoal.settings.names import Names
+from shoal.settings.sections import regions
+from shoal.settings.sections.regions import az_id_prefixes, resource_types_not_in
+from shoal.settings.settings import Environment, Framework
+from tests.settings.environment_file import VALID, lines_with, write
+from tests.settings.releases import CONTENT
+from tests.tables import table
+
+REFUSED: list[dict[str, Any]] = table(__file__, "refused.yaml")
+LONG: list[dict[str, Any]] = [
+    {
+        "line": "must be words of letters and digits joined by - _ or .",
+        "training": {"hyperparameters": {"a" * 257: 1}},
+    },
+    {
+        "line": "has 1025 characters; a pipeline parameter's value ends at 1024",
+        "training": {"hyperparameters": {"text": "x" * 1025}},
+    },
+    {
+        "line": "has 91 entries; SageMaker allows 100 with ours",
+        "training": {"hyperparameters": {f"h{number}": 1 for number in range(91)}},
+    },
+    {
+        "line": "has 101 entries; SageMaker allows 100",
+        "training": {"environment": {f"V{number}": "1" for number in range(101)}},
+    },
+    {
+        "line": "has 513 characters; SageMaker allows 512",
+        "training": {"environment": {"A": "x" * 513}},
+    },
+    {
+        "line": "has 1025 characters; SageMaker allows 1024",
+        "endpoint": {"image_uri": "mine/server:1", "environment": {"A": "x" * 1025}},
+    },
+    {
+        "line": "has 11 entries; at most 10 are allowed",
+        "schedules": [
+            {"name": f"s{number}", "expression": "cron(0 3 * * ? *)"} for number in range(11)
+        ],
+    },
+]
+
+
+@pytest.mark.parametrize("row", REFUSED + LONG, ids=lambda row: row["line"][:60])
+def test_a_mistake_is_one_line(tmp_path: Path, row: dict[str, Any]) -> None:
+    (line,) = lines_with(tmp_path, {key: row[key] for key in row if key != "line"})
+    assert row["line"] in line
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *table(__file__, "accepted.yaml"),
+        {"endpoint": {"image_uri": "mine/server:1", "environment": {"A": "x" * 1024}}},
+    ],
+)
+def test_what_is_right_is_accepted(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert lines_with(tmp_path, changes) == []
+
+
+def loaded(folder: Path, **sections: Any) -> Environment:
+    return load(write(folder, yaml.safe_dump(VALID | sections)))
+
+
+def test_the_word_none_means_that_there_is_no_endpoint(tmp_path: Path) -> None:
+    assert loaded(tmp_path, endpoint="none").endpoint is None
+
+
+def test_a_section_instead_of_the_word_none_is_read(tmp_path: Path) -> None:
+    section = {"teardown_step": "always", "content_types": ["text/csv"]}
+    endpoint = loaded(tmp_path, endpoint=section).endpoint
+    assert endpoint
+    assert (endpoint.teardown_step, endpoint.content_types) == ("always", ("text/csv",))
+
+
+def test_an_image_of_ones_own_is_declared_with_a_framework(tmp_path: Path) -> None:
+    own = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:*"
+    local = loaded(tmp_path, local={"images": {own: "tensorflow"}}).local
+    assert local.images == {own: Framework.TENSORFLOW}
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "advice"),
+    [
+        ({"serving": {}}, "serving", "remove serving and release"),
+        ({"release": CONTENT}, "release", "remove release"),
+        ({"serving": {}, "release": CONTENT}, "serving", "remove serving and release"),
+    ],
+)
+def test_what_only_trains_serves_nothing(
+    tmp_path: Path, changes: dict[str, Any], key: str, advice: str
+) -> None:
+    (line,) = lines_with(tmp_path, {"endpoint": "none", **changes})
+    assert f" {key}: its models are trained and registered only: `endpoint` is none" in line
+    assert line.endswith(advice)
+
+
+def test_a_release_of_another_region_is_refused_where_it_would_be_served(tmp_path: Path) -> None:
+    arn = CONTENT["model_package_arn"].replace("us-east-1", "eu-west-1")
+    elsewhere = CONTENT | {"model_package_arn": arn}
+    (line,) = lines_with(tmp_path, {"serving": {}, "release": elsewhere})
+    assert "release.model_package_arn" in line
+    assert "is in eu-west-1, and SageMaker serves what lies in its own region, us-east-1" in line
+    assert lines_with(tmp_path, {"release": elsewhere}) == []
+
+
+def test_the_longest_name_leaves_room_for_the_suffix_of_an_endpoint_configuration(
+    tmp_path: Path,
+) -> None:
+    """SageMaker appends it, and no page says how long it is (jobs' have 11 or 13 characters)."""
+    assert len(VALID["region"]) == min(map(len, az_id_prefixes()))  # bucket names have it too
+    fitting = [n for n in range(1, 25) if not lines_with(tmp_path, {"project": "a" * n})]
+    assert max(fitting) == 19
+    environment = Environment(**VALID | {"project": "a" * max(fitting)})
+    name = f"{Names(environment).pipeline}-{'x' * (EXECUTION_ID_SUFFIX - 1)}"
+    assert MAX_ENDPOINT_NAME - len(name) >= 20
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [("dev-experimental", ["name"]), ("dev-b-experimental", ["name"]), ("dev-experiment", [])],
+)
+def test_no_environments_name_goes_on_behind_anothers_like_an_executions_endpoint(
+    name: str, keys: list[str]
+) -> None:
+    """The project may have an environment dev too, whose sweeper looks for `shoal-mnist-dev-` and
+    twelve characters.
+    """
+    environment = Environment(name=name, workload="mnist", account="111122223333")
+    assert [problem.key for problem in problems_between(environment, name)] == keys
+
+
+def test_in_a_region_with_a_long_name_the_bucket_and_the_role_are_too_long(tmp_path: Path) -> None:
+    network = {"training_az_id": "apne1-az1", "hosting_az_ids": ["apne1-az1", "apne1-az2"]}
+    changes = {"project": "a" * 24, "region": "ap-northeast-1", "network": network}
+    lines = lines_with(tmp_path, changes)
+    assert any("the bucket name" in line and "by 10" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("account", "is_placeholder"),
+    [("111122223333", True), ("123456789012", True), ("481516234200", False)],
+)
+def test_accounts_of_documentation_are_recognised(account: str, is_placeholder: bool) -> None:
+    assert is_placeholder_account(account) is is_placeholder
+
+
+LACKING = table(regions.__file__, "regions.yaml")["resource_types_not_in"]
+
+
+def _has(region: str, resource_type: str) -> bool:
+    try:
+        PROVIDER_SCHEMA_MANAGER.get_resource_schema(region, resource_type)
+    except ResourceNotFoundError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("resource_type", LACKING)
+def test_the_table_of_regions_is_what_cloudformation_publishes(resource_type: str) -> None:
+    assert LACKING[resource_type] == [
+        region for region in sorted(az_id_prefixes()) if not _has(region, resource_type)
+    ]
+    assert resource_types_not_in("us-east-1") == ()
