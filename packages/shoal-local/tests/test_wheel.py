@@ -59,7 +59,7 @@ def test_every_file_of_the_package_and_of_the_stand_ins_is_inside(installed: Pat
         *(package / path.relative_to(SOURCES) for path in files(SOURCES)),
         *(
             package / "stand_ins" / path.relative_to(STAND_INS)
-            for name in ("smddp", "horovod")
+            for name in ("common", "smddp", "horovod")
             for path in files(STAND_INS / name)
         ),
     ]
@@ -96,7 +96,9 @@ def test_the_runtimes_find_their_locks_and_stand_ins(installed: Path, tmp_path: 
         timeout=60,
     )
     paths = [Path(each) for each in json.loads(process.stdout)]
-    assert {"pytorch.txt", "tensorflow.txt", "smddp", "horovod"} <= {path.name for path in paths}
+    assert {"pytorch.txt", "tensorflow.txt", "common", "smddp", "horovod"} <= {
+        path.name for path in paths
+    }
     assert [path for path in paths if not (path.exists() and installed in path.parents)] == []
 
 

@@ -18,13 +18,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 SHOAL, LOCAL = "packages/shoal/src/shoal", "packages/shoal-local/src/shoal_local"
 INSIDE = f"{LOCAL}/sagemaker/container/inside"
-STAND_IN = {"torch", "tensorflow", "numpy", "mpi4py", "setuptools"}
+STAND_IN = {"torch", "tensorflow", "numpy", "mpi4py", "setuptools", "shoal_stand_ins"}
 ALONE = {
     f"{SHOAL}/functions": {"boto3", "botocore", "jmespath"},  # boto3 needs jmespath
     f"{SHOAL}/functions/pages": {"shoal"},  # packed: tests/functions/test_pages.py
     "training_code/houses": {"torch"},
     "training_code/language": {"torch", "ts"},  # ts is TorchServe, in the image that answers
     "training_code/mnist": {"torch", "tensorflow", "numpy", "smdistributed", "horovod"},
+    "packages/stand-ins/common": STAND_IN,
     "packages/stand-ins/smddp": STAND_IN | {"smdistributed"},
     "packages/stand-ins/horovod": STAND_IN | {"horovod"},
     INSIDE: {

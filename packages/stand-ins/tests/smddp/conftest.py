@@ -12,7 +12,7 @@ import pytest
 from local_kit.runtime import ROOT, Runtime, find_runtime
 
 SOURCE = ROOT / "packages" / "stand-ins" / "smddp" / "src"
-SCRIPTS = Path(__file__).with_name("scripts")
+SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 # The launcher module needs no torch: its tests import it from the checkout.
 sys.path.append(str(SOURCE))
@@ -35,12 +35,13 @@ def probe(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Probe:
     Return the JSON object that its rank 0 writes to the path it is given.
     """
 
-    def run(script: str, launcher: str, ranks: int = 2, **environment: str) -> dict[str, Any]:
+    def run(
+        script: str, launcher: str = "mpirun", ranks: int = 2, **environment: str
+    ) -> dict[str, Any]:
         folder = tmp_path_factory.mktemp(script)
-        command = getattr(runtime, launcher)(
-            ranks, SCRIPTS / f"{script}.py", folder / "answer.json"
-        )
-        return runtime.answer(command, folder, environment)
+        own = find_runtime("tensorflow") if "tensorflow" in script else runtime
+        command = getattr(own, launcher)(ranks, SCRIPTS / f"{script}.py", folder / "answer.json")
+        return own.answer(command, folder, LEGACY_KERAS | environment)
 
     return run
 
@@ -49,17 +50,3 @@ def probe(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Probe:
 def tensorflow_runtime() -> Runtime:
     """Return the Python environment that stands in for the TensorFlow training image."""
     return find_runtime("tensorflow")
-
-
-@pytest.fixture(scope="session")
-def tensorflow_probe(
-    tensorflow_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory
-) -> Probe:
-    """As `probe`, under mpirun, with legacy Keras."""
-
-    def run(script: str, ranks: int = 2, **environment: str) -> dict[str, Any]:
-        folder = tmp_path_factory.mktemp(script)
-        command = tensorflow_runtime.mpirun(ranks, SCRIPTS / f"{script}.py", folder / "answer.json")
-        return tensorflow_runtime.answer(command, folder, LEGACY_KERAS | environment)
-
-    return run

@@ -10,93 +10,48 @@ import pytest
 
 from tests.smddp.conftest import Probe
 
-JOBS = [("mpirun", 1), ("mpirun", 2), ("mpirun", 4), ("torchrun", 2)]
-DAILY = (("mpirun", 2),)
+NIGHTLY = pytest.mark.nightly
+TYPES = ("torch.float16", "torch.bfloat16", "torch.float32", "torch.int64")
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(each, marks=() if each in DAILY else pytest.mark.nightly) for each in JOBS
+@pytest.mark.parametrize(
+    ("launcher", "ranks"),
+    [
+        ("mpirun", 2),
+        pytest.param("mpirun", 1, marks=NIGHTLY),
+        pytest.param("mpirun", 4, marks=NIGHTLY),
+        pytest.param("torchrun", 2, marks=NIGHTLY),
     ],
-    ids=[f"{launcher} {ranks}" for launcher, ranks in JOBS],
 )
-def job(request: pytest.FixtureRequest, probe: Probe) -> dict[str, Any]:
-    launcher, ranks = request.param
-    return probe("conformance", launcher, ranks, SMDDP_LOCAL_STRICT="1") | {"ranks": ranks}
-
-
-@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.nightly)])
-def fully_sharded(request: pytest.FixtureRequest, probe: Probe) -> dict[str, Any]:
-    return probe("fully_sharded", "torchrun", request.param, SMDDP_LOCAL_STRICT="1") | {
-        "ranks": request.param
+def test_training_is_right_in_every_documented_way(probe: Probe, launcher: str, ranks: int) -> None:
+    answer = probe("conformance", launcher, ranks, SMDDP_LOCAL_STRICT="1")
+    total = ranks * (ranks + 1) / 2
+    expected = {
+        # distances to the gradients of one process with the whole batch
+        "gradients": pytest.approx(0, abs=1e-6),
+        "options": pytest.approx(0, abs=1e-6),
+        "bf16": pytest.approx(0, abs=0.03),  # bfloat16 keeps 8 bits
+        "fp16": pytest.approx(0, abs=1e-3),  # 11 bits
+        "no_sync": {"alone": ranks == 1, "error": pytest.approx(0, abs=1e-6)},
+        "ranks equal": True,  # to the bit
+        "uneven inputs": True,
+        "sums": dict.fromkeys(TYPES, total),
+        "extremes": [1.0, ranks],
+        "broadcast": ranks - 1,
+        "reduce": total,
+        "gathered": [*range(ranks)],
+        "tensorflow": False,  # not imported
     }
-
-
-def test_gradients_equal_those_of_the_whole_batch(job: dict[str, Any]) -> None:
-    assert job["gradients"] < 1e-6
-
-
-def test_all_ranks_hold_the_same_weights_to_the_bit(job: dict[str, Any]) -> None:
-    assert job["ranks equal"]
-
-
-def test_ranks_with_uneven_inputs_end_with_the_same_weights(job: dict[str, Any]) -> None:
-    assert job["uneven inputs"]
-
-
-def test_half_precision_gradients_are_averaged(job: dict[str, Any]) -> None:
-    assert job["bf16"] < 0.03  # bfloat16 keeps 8 bits
-    assert job["fp16"] < 1e-3  # 11 bits
-
-
-def test_no_sync_accumulates_alone_and_synchronises_once(job: dict[str, Any]) -> None:
-    assert job["no_sync"]["alone"] is (job["ranks"] == 1)
-    assert job["no_sync"]["error"] < 1e-6
-
-
-def test_the_documented_arguments_of_torchs_wrapper_work(job: dict[str, Any]) -> None:
-    assert job["options"] < 1e-6
-
-
-def test_sums_are_right_in_every_type(job: dict[str, Any]) -> None:
-    total = job["ranks"] * (job["ranks"] + 1) / 2
-    assert job["sums"] == dict.fromkeys(
-        ("torch.float16", "torch.bfloat16", "torch.float32", "torch.int64"), total
-    )
-
-
-def test_the_other_documented_primitives_compute_what_they_say(job: dict[str, Any]) -> None:
-    ranks = job["ranks"]
-    assert (job["extremes"], job["broadcast"], job["reduce"]) == (
-        [1.0, ranks],
-        ranks - 1,
-        ranks * (ranks + 1) / 2,
-    )
-    assert job["gathered"] == list(range(ranks))
-
-
-def test_scripts_find_the_variables_that_torch_reads(job: dict[str, Any]) -> None:
-    ranks = str(job["ranks"])
-    exits = [
-        job["variables"][name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-    ]
-    assert exits == ["0", ranks, "0", ranks]
-    assert job["variables"]["MASTER_ADDR"]
-
-
-def test_the_pytorch_part_does_not_import_tensorflow(job: dict[str, Any]) -> None:
-    assert job["tensorflow"] is False
+    assert {name: answer[name] for name in expected} == expected
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    assert [answer["variables"][name] for name in names] == ["0", str(ranks), "0", str(ranks)]
+    assert answer["variables"]["MASTER_ADDR"]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", ["FullyShardedDataParallel", "fully_shard"])
-def test_fully_sharded_training_equals_one_process_with_the_whole_batch(
-    fully_sharded: dict[str, Any], name: str
-) -> None:
-    assert fully_sharded[name] < 1e-6
-
-
-@pytest.mark.nightly
-def test_fully_sharded_ranks_hold_a_part_of_the_weights(fully_sharded: dict[str, Any]) -> None:
-    assert fully_sharded["shard"] < 1 / fully_sharded["ranks"] + 0.1
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_fully_sharded_training_equals_one_process(probe: Probe, ranks: int) -> None:
+    answer: dict[str, Any] = probe("fully_sharded", "torchrun", ranks, SMDDP_LOCAL_STRICT="1")
+    assert answer["FullyShardedDataParallel"] < 1e-6
+    assert answer["fully_shard"] < 1e-6
+    assert answer["shard"] < 1 / ranks + 0.1  # of the weights

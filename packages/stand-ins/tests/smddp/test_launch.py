@@ -4,8 +4,6 @@ reads.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,34 +25,25 @@ TWO_HOSTS = OPEN_MPI | {
 }
 
 
-def test_open_mpi_tells_rank_and_sizes() -> None:
-    environment = launch.read(OPEN_MPI)
-    assert (environment.launcher, environment.rank, environment.world_size) == (
-        launch.Launcher.MPIRUN,
-        3,
-        4,
-    )
-    assert (environment.local_rank, environment.local_world_size) == (1, 2)
-
-
-def test_torchrun_tells_rank_and_sizes() -> None:
-    environment = launch.read(
-        {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    )
-    assert (environment.launcher, environment.rank, environment.single_host) == (
-        launch.Launcher.TORCHRUN,
-        1,
-        True,
-    )
-
-
-def test_a_plain_process_is_a_world_of_one() -> None:
-    environment = launch.read({})
-    assert (environment.launcher, environment.rank, environment.world_size) == (
-        launch.Launcher.NONE,
-        0,
-        1,
-    )
+@pytest.mark.parametrize(
+    ("variables", "launcher", "place", "single_host"),
+    [
+        (OPEN_MPI, launch.Launcher.MPIRUN, (3, 4, 1, 2), False),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"},
+            launch.Launcher.TORCHRUN,
+            (1, 2, 1, 2),
+            True,
+        ),
+        ({}, launch.Launcher.NONE, (0, 1, 0, 1), True),
+    ],
+)
+def test_launchers_tell_rank_and_sizes(
+    variables: dict[str, str], launcher: str, place: tuple[int, ...], single_host: bool
+) -> None:
+    read = launch.read(variables)
+    assert (read.rank, read.world_size, read.local_rank, read.local_world_size) == place
+    assert (read.launcher, read.single_host) == (launcher, single_host)
 
 
 @pytest.mark.parametrize(
@@ -71,17 +60,22 @@ def test_allreduce_and_allgather_exclude_each_other(
     assert launch.read(variables).accelerates_allgather is allgather
 
 
-def test_ranks_on_several_hosts_meet_two_ports_above_the_toolkits_server() -> None:
+def test_a_rank_gets_the_variables_of_torch_and_transformers() -> None:
+    """Ranks on several hosts meet two ports above the toolkit's server."""
     environ = dict(TWO_HOSTS)
     launch.export(environ)
-    assert (environ["MASTER_ADDR"], environ["MASTER_PORT"]) == ("algo-1", "7594")
-
-
-def test_an_mpi_rank_gets_the_variables_of_torch_and_transformers() -> None:
-    environ = dict(TWO_HOSTS)
-    launch.export(environ)
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SMDATAPARALLEL_LOCAL_RANK")
-    assert [environ[name] for name in names] == ["3", "4", "1", "2", "1"]
+    assert (
+        environ.items()
+        >= {
+            "RANK": "3",
+            "WORLD_SIZE": "4",
+            "LOCAL_RANK": "1",
+            "LOCAL_WORLD_SIZE": "2",
+            "SMDATAPARALLEL_LOCAL_RANK": "1",
+            "MASTER_ADDR": "algo-1",
+            "MASTER_PORT": "7594",
+        }.items()
+    )
 
 
 def test_exporting_twice_keeps_the_first_meeting_point() -> None:
@@ -126,12 +120,8 @@ def test_open_mpi_leaves_the_fabric_out_where_the_toolkit_lets_it_in(
 
 def test_two_jobs_on_one_machine_meet_at_different_ports(runtime: Runtime, tmp_path: Path) -> None:
     def port_of(job: str) -> str:
-        answer = tmp_path / job
-        outcome = runtime.run(
-            runtime.mpirun(2, SCRIPTS / "ports.py", answer), tmp_path, {"MASTER_PORT": "7777"}
-        )
-        assert outcome.returncode == 0, outcome.output
-        return str(json.loads(answer.read_text())["port"])
+        command = runtime.mpirun(2, SCRIPTS / "ports.py", tmp_path / job)
+        return str(runtime.answer(command, tmp_path, {"MASTER_PORT": "7777"})["port"])
 
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(port_of, ["one", "two"])
@@ -139,23 +129,19 @@ def test_two_jobs_on_one_machine_meet_at_different_ports(runtime: Runtime, tmp_p
     assert "7777" not in (first, second)
 
 
-@pytest.fixture
-def smddprun(runtime: Runtime, tmp_path: Path) -> Callable[..., str]:
-    return lambda *arguments: (
-        runtime.run([str(runtime.python.with_name("smddprun")), *arguments], tmp_path).output
-    )
-
-
-def test_smddprun_without_a_command_shows_its_usage(smddprun: Callable[..., str]) -> None:
-    assert smddprun() == "usage: smddprun COMMAND [ARGUMENT...]\n"
-
-
-def test_smddprun_names_a_command_that_does_not_exist(smddprun: Callable[..., str]) -> None:
-    assert (
-        smddprun("no-such-command")
-        == "smddprun: cannot run no-such-command: No such file or directory\n"
-    )
-
-
-def test_smddprun_passes_arguments_on_unchanged(smddprun: Callable[..., str]) -> None:
-    assert smddprun("printf", "%s|", "a b", "--c") == "a b|--c|"
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        ((), "usage: smddprun COMMAND [ARGUMENT...]\n"),
+        (
+            ("no-such-command",),
+            "smddprun: cannot run no-such-command: No such file or directory\n",
+        ),
+        (("printf", "%s|", "a b", "--c"), "a b|--c|"),
+    ],
+)
+def test_smddprun_becomes_the_command(
+    runtime: Runtime, tmp_path: Path, arguments: tuple[str, ...], output: str
+) -> None:
+    command = [str(runtime.python.with_name("smddprun")), *arguments]
+    assert runtime.run(command, tmp_path).output == output

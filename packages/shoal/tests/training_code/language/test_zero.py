@@ -188,7 +188,8 @@ def test_what_zero_does_not_do_is_refused_with_what_does(
 
 @pytest.mark.nightly
 def test_zero_over_smddp_is_refused(peers: Runtime, text: Path, tmp_path: Path) -> None:
-    smddp = {"PYTHONPATH": str(CHECKOUT / "packages" / "stand-ins" / "smddp" / "src")}
+    folders = (CHECKOUT / "packages" / "stand-ins" / name / "src" for name in ("smddp", "common"))
+    smddp = {"PYTHONPATH": ":".join(map(str, folders))}
     words = ("--train-dir", text, "--model-dir", tmp_path, "--sharding", "zero3")
     command = peers.alone(CODE / "train.py", *words, "--context", "8", "--backend", "smddp")
     outcome = peers.run(command, tmp_path, smddp)

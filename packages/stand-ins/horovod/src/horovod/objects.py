@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .job import current_job
+from .job import JOB
 
 
 def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> Any:
@@ -13,12 +13,12 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> A
     `name` is Horovod's and changes nothing.
     """
     del name
-    communicator = current_job().communicator
+    communicator = JOB.communicator
     return obj if communicator is None else communicator.bcast(obj, root=root_rank)
 
 
 def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
     """Return every rank's object, in the order of ranks."""
     del name
-    communicator = current_job().communicator
+    communicator = JOB.communicator
     return [obj] if communicator is None else list(communicator.allgather(obj))

@@ -1,59 +1,14 @@
 """The PyTorch part of the stand-in: `import horovod.torch as hvd`."""
 
-from ..job import (
-    gloo_built,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    nccl_built,
-    rank,
-    shutdown,
-    size,
-)
-from ..objects import allgather_object, broadcast_object
-from ..reduction import Adasum, Average, Max, Min, Sum
-from .collectives import (
-    allgather,
-    allreduce,
-    allreduce_,
-    barrier,
-    broadcast,
-    broadcast_,
-    grouped_allreduce,
-)
-from .compression import Compression
-from .optimizer import DistributedOptimizer
-from .state import broadcast_optimizer_state, broadcast_parameters
-
-__all__ = [
-    "Adasum",
-    "Average",
-    "Compression",
-    "DistributedOptimizer",
-    "Max",
-    "Min",
-    "Sum",
-    "allgather",
-    "allgather_object",
-    "allreduce",
-    "allreduce_",
-    "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_object",
-    "broadcast_optimizer_state",
-    "broadcast_parameters",
-    "gloo_built",
-    "grouped_allreduce",
-    "init",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "nccl_built",
-    "rank",
-    "shutdown",
-    "size",
-]
+from ..common import *  # noqa: F403 - the names of every part
+from .collectives import allgather as allgather
+from .collectives import allreduce as allreduce
+from .collectives import allreduce_ as allreduce_
+from .collectives import barrier as barrier
+from .collectives import broadcast as broadcast
+from .collectives import broadcast_ as broadcast_
+from .collectives import grouped_allreduce as grouped_allreduce
+from .compression import Compression as Compression
+from .optimizer import DistributedOptimizer as DistributedOptimizer
+from .state import broadcast_optimizer_state as broadcast_optimizer_state
+from .state import broadcast_parameters as broadcast_parameters

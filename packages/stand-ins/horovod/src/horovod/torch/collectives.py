@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from shoal_stand_ins import transport
 
-from .. import transport
-from ..errors import HorovodLocalError
-from ..job import current_job
+from ..job import JOB
 from ..reduction import ReduceOp, choose
 from .compression import Compression
 
@@ -57,7 +56,7 @@ def allgather(tensor: Any, name: str | None = None) -> Any:
     They may differ in that dimension.
     """
     del name
-    communicator = current_job().communicator
+    communicator = JOB.communicator
     if communicator is None:
         return tensor.clone()
     return torch.cat(
@@ -82,14 +81,14 @@ def broadcast_(tensor: Any, root_rank: int, name: str | None = None) -> Any:
 
 def barrier() -> None:
     """Wait until every rank is here."""
-    communicator = current_job().communicator
+    communicator = JOB.communicator
     if communicator is not None:
         communicator.Barrier()
 
 
 def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[Any]:
     """Return new tensors, each reduced over all ranks, in one message per type."""
-    communicator = current_job().communicator
+    communicator = JOB.communicator
     if communicator is None or not tensors:
         return [tensor.detach().clone() for tensor in tensors]
     sent = [compression.compress(tensor.detach()) for tensor in tensors]
@@ -102,11 +101,9 @@ def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[A
 
 def broadcast_all(tensors: Iterable[Any], root_rank: int) -> None:
     """Copy rank `root_rank`'s tensors into every rank's, all of them in one message."""
-    job = current_job()
-    if not 0 <= root_rank < job.size:
-        raise HorovodLocalError(f"root_rank={root_rank} is no rank of a job of {job.size}")
-    tensors = list(tensors)
-    if job.communicator is None or not tensors:
+    JOB.require_rank(root_rank)
+    communicator, tensors = JOB.communicator, list(tensors)
+    if communicator is None or not tensors:
         return
     arrays = [
         tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
@@ -114,7 +111,7 @@ def broadcast_all(tensors: Iterable[Any], root_rank: int) -> None:
     ]
     with torch.no_grad():
         for tensor, array in zip(
-            tensors, transport.broadcast(job.communicator, root_rank, arrays), strict=True
+            tensors, transport.broadcast(communicator, root_rank, arrays), strict=True
         ):
             tensor.copy_(torch.from_numpy(array).view(tensor.dtype).reshape(tensor.shape))
 

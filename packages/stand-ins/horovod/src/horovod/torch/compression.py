@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-
-from ..compression import NoneCompressor
+from shoal_stand_ins.compression import NoneCompressor
 
 
 class FP16Compressor:

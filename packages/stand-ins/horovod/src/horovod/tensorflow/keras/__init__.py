@@ -5,50 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+from shoal_stand_ins.tensorflow.compression import Compression as Compression
 
-from ...job import (
-    gloo_built,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    nccl_built,
-    rank,
-    shutdown,
-    size,
-)
-from ...objects import allgather_object, broadcast_object
-from ...reduction import Average, Max, Min, ReduceOp, Sum
+from ...common import *  # noqa: F403 - the names of every part
+from ...reduction import Average, ReduceOp
 from .. import training
-from ..collectives import allreduce, broadcast
-from ..compression import Compression
-from . import callbacks
-
-__all__ = [
-    "Average",
-    "Compression",
-    "DistributedOptimizer",
-    "Max",
-    "Min",
-    "Sum",
-    "allgather_object",
-    "allreduce",
-    "broadcast",
-    "broadcast_object",
-    "callbacks",
-    "gloo_built",
-    "init",
-    "is_initialized",
-    "load_model",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "nccl_built",
-    "rank",
-    "shutdown",
-    "size",
-]
+from ..collectives import allreduce as allreduce
+from ..collectives import broadcast as broadcast
+from . import callbacks as callbacks
 
 
 def DistributedOptimizer(  # noqa: N802 - Horovod's name

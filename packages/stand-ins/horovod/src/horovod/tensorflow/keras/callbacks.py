@@ -7,50 +7,30 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+from shoal_stand_ins.tensorflow.training import BroadcastCallback, MetricCallback
 
 from ...errors import UnsupportedError
-from ...job import size
-from ..collectives import allreduce, broadcast_variables
+from ...job import JOB, size
+from ..collectives import allreduce
 
 
-class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore] # untyped where TensorFlow is not installed
-    """Gives every rank the weights and the optimizer's state of rank `root_rank`, after the first
-    batch: the state exists then.
-    """
+class BroadcastGlobalVariablesCallback(BroadcastCallback):
+    """Gives every rank the model's and the optimizer's variables of rank `root_rank`."""
 
     def __init__(self, root_rank: int, device: str = "") -> None:
-        super().__init__()
+        super().__init__(JOB, root_rank)
         del device
-        self._root_rank = root_rank
-        self._done = False
-
-    def on_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Broadcast once."""
-        if self._done:
-            return
-        state = self.model.optimizer.variables
-        broadcast_variables(self.model.variables, self._root_rank)
-        broadcast_variables(state() if callable(state) else state, self._root_rank)
-        self._done = True
 
 
-class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]
-    """Replaces each metric of an epoch by its average over all ranks.
-
-    Put it before callbacks that read metrics.
-    """
+class MetricAverageCallback(MetricCallback):
+    """Replaces each metric of an epoch by its average over all ranks."""
 
     def __init__(self, device: str = "") -> None:
-        super().__init__()
+        super().__init__(allreduce)
         del device
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Average in the order of the metrics' names, which is the same on every rank."""
-        for name in sorted(logs or {}):
-            logs[name] = float(allreduce(tf.constant(logs[name], dtype=tf.float64)))
 
-
-class LearningRateWarmupCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]
+class LearningRateWarmupCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore] # untyped where TensorFlow is not installed
     """Raises the learning rate from `initial_lr / size` to `initial_lr`, batch by batch, during the
     first epochs (Goyal et al. 2017, "Accurate, Large Minibatch SGD", section 2.2).
     """

@@ -5,39 +5,26 @@ In strict mode, importing it raises SMDDPConfigurationError where the instance t
 
 import os
 
+from shoal_stand_ins.tensorflow.compression import Compression as Compression
+
 from ..instances import check_instance_type
 from ..launch import read
-from .collectives import (
-    allreduce,
-    broadcast,
-    broadcast_global_variables,
-    broadcast_variables,
-    oob_allreduce,
-    overlap,
-)
-from .compression import Compression, ReduceOp
-from .job import get_worker_comm, init, local_rank, local_size, rank, shutdown, size
-from .training import BroadcastGlobalVariablesHook, DistributedGradientTape, DistributedOptimizer
-
-__all__ = [
-    "BroadcastGlobalVariablesHook",
-    "Compression",
-    "DistributedGradientTape",
-    "DistributedOptimizer",
-    "ReduceOp",
-    "allreduce",
-    "broadcast",
-    "broadcast_global_variables",
-    "broadcast_variables",
-    "get_worker_comm",
-    "init",
-    "local_rank",
-    "local_size",
-    "oob_allreduce",
-    "overlap",
-    "rank",
-    "shutdown",
-    "size",
-]
+from .collectives import allreduce as allreduce
+from .collectives import broadcast as broadcast
+from .collectives import broadcast_global_variables as broadcast_global_variables
+from .collectives import broadcast_variables as broadcast_variables
+from .collectives import oob_allreduce as oob_allreduce
+from .collectives import overlap as overlap
+from .job import get_worker_comm as get_worker_comm
+from .job import init as init
+from .job import local_rank as local_rank
+from .job import local_size as local_size
+from .job import rank as rank
+from .job import shutdown as shutdown
+from .job import size as size
+from .reduction import ReduceOp as ReduceOp
+from .training import BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook
+from .training import DistributedGradientTape as DistributedGradientTape
+from .training import DistributedOptimizer as DistributedOptimizer
 
 check_instance_type(read(os.environ))

@@ -1,58 +1,24 @@
-"""The gradient tape, the optimizer and the session hook that a training script wraps."""
+"""The gradient tape, the optimizer and the session hook that a training script wraps, with the
+arguments of AWS's library.
+"""
 
 from __future__ import annotations
 
-from types import TracebackType
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
+from shoal_stand_ins.tensorflow.collectives import assign_broadcast, reduce_all
+from shoal_stand_ins.tensorflow.compression import Compression
+from shoal_stand_ins.tensorflow.training import GradientTape, Reduce, wrap
 
 from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
-from .collectives import allreduce_all, assign_broadcast, require_average
-from .compression import Compression, ReduceOp
+from .collectives import require_average
+from .job import JOB
+from .reduction import ReduceOp
 
 
-class _Reduction:
-    """A way to combine gradients; making one checks the arguments."""
-
-    def __init__(
-        self,
-        caller: str,
-        devices: tuple[str, str],
-        compression: Any,
-        sparse_as_dense: bool,
-        op: ReduceOp | None,
-    ) -> None:
-        if any(devices):
-            raise SMDDPUnsupportedError(
-                f"smddp's {caller} does not support device_dense and device_sparse"
-            )
-        require_average(caller, op)
-        self._compression = compression
-        self._sparse_as_dense = sparse_as_dense
-        self._op = op
-
-    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore] # untyped where TensorFlow is not installed
-    def __call__(self, gradients: Any) -> Any:
-        """Reduce all gradients in one operation; None (not connected) stays None."""
-        leaves = tf.nest.flatten(gradients)
-        present = [index for index, leaf in enumerate(leaves) if leaf is not None]
-        dense = [self._dense(leaves[index]) for index in present]
-        for index, reduced in zip(
-            present, allreduce_all(dense, self._compression, self._op), strict=True
-        ):
-            leaves[index] = reduced
-        return tf.nest.pack_sequence_as(gradients, leaves)
-
-    def _dense(self, gradient: Any) -> Any:
-        if isinstance(gradient, tf.IndexedSlices) and not self._sparse_as_dense:
-            raise SMDDPUnsupportedError(
-                "smddp reduces dense gradients only: this one is sparse, pass sparse_as_dense=True"
-            )
-        return tf.convert_to_tensor(gradient)
-
-
-class DistributedGradientTape:
+class DistributedGradientTape(GradientTape):
     """A tf.GradientTape whose gradient() averages over all ranks."""
 
     def __init__(
@@ -64,38 +30,8 @@ class DistributedGradientTape:
         sparse_as_dense: bool = True,
         op: ReduceOp | None = ReduceOp.AVERAGE,
     ) -> None:
-        self._tape = gradtape
-        self._reduce = _Reduction(
-            "DistributedGradientTape",
-            (device_dense, device_sparse),
-            compression,
-            sparse_as_dense,
-            op,
-        )
-
-    def gradient(
-        self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
-    ) -> Any:
-        """Return the gradient of `target`, averaged over all ranks.
-
-        It has the structure of `sources`.
-        """
-        return self._reduce(self._tape.gradient(target, sources, output_gradients, **options))
-
-    def __enter__(self) -> DistributedGradientTape:
-        self._tape.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._tape.__exit__(kind, error, traceback)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tape, name)
+        caller, devices = "DistributedGradientTape", (device_dense, device_sparse)
+        super().__init__(gradtape, _reduction(caller, devices, compression, sparse_as_dense, op))
 
 
 def DistributedOptimizer(  # noqa: N802 - AWS's name, and its arguments
@@ -120,47 +56,37 @@ def DistributedOptimizer(  # noqa: N802 - AWS's name, and its arguments
         raise SMDDPConfigurationError(
             f"bucket_cap_mb={bucket_cap_mb}: its bytes must be a multiple of 128"
         )
-    reduction = _Reduction(
-        "DistributedOptimizer", (device_dense, device_sparse), compression, sparse_as_dense, op
-    )
-    own = type(optimizer)
-    # The class keeps its name, so a saved model loads where this package is not installed.
-    optimizer.__class__ = type(
-        own.__name__, (own,), {"__module__": own.__module__, **_overrides(own, reduction)}
-    )
-    return optimizer
+    caller, devices = "DistributedOptimizer", (device_dense, device_sparse)
+    return wrap(optimizer, _reduction(caller, devices, compression, sparse_as_dense, op))
 
 
-def _overrides(own: Any, reduction: _Reduction) -> dict[str, Any]:
-    """Return the method that all gradients pass, with the reduction in front."""
-    if issubclass(own, tf.compat.v1.train.Optimizer):
-
-        def compute_gradients(self: Any, *arguments: Any, **options: Any) -> Any:
-            return _reduce_pairs(reduction, own.compute_gradients(self, *arguments, **options))
-
-        return {"compute_gradients": compute_gradients}
-    if hasattr(own, "apply"):  # Keras 3: apply_gradients calls it
-
-        def apply(self: Any, grads: Any, *arguments: Any, **options: Any) -> Any:
-            return own.apply(self, reduction(list(grads)), *arguments, **options)
-
-        return {"apply": apply}
-
-    def apply_gradients(self: Any, grads_and_vars: Any, *arguments: Any, **options: Any) -> Any:
-        return own.apply_gradients(
-            self, _reduce_pairs(reduction, grads_and_vars), *arguments, **options
+def _reduction(
+    caller: str,
+    devices: tuple[str, str],
+    compression: Any,
+    sparse_as_dense: bool,
+    op: ReduceOp | None,
+) -> Reduce:
+    """Check the arguments. Return what combines gradients."""
+    if any(devices):
+        raise SMDDPUnsupportedError(
+            f"smddp's {caller} does not support device_dense and device_sparse"
         )
+    require_average(caller, op)
 
-    return {"apply_gradients": apply_gradients}
+    def reduce(gradients: Sequence[Any]) -> Any:
+        if not sparse_as_dense and any(
+            isinstance(gradient, tf.IndexedSlices) for gradient in gradients
+        ):
+            raise SMDDPUnsupportedError(
+                "smddp reduces dense gradients only: this one is sparse, pass sparse_as_dense=True"
+            )
+        return reduce_all(JOB, gradients, op or ReduceOp.AVERAGE, compression)
+
+    return reduce
 
 
-def _reduce_pairs(reduction: _Reduction, pairs: Any) -> list[Any]:
-    pairs = list(pairs)
-    gradients = reduction([gradient for gradient, _ in pairs])
-    return [(gradient, variable) for gradient, (_, variable) in zip(gradients, pairs, strict=True)]
-
-
-class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc, unused-ignore]
+class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc, unused-ignore] # untyped where TensorFlow is not installed
     """Gives every rank rank `root_rank`'s variables when a MonitoredTrainingSession starts."""
 
     def __init__(self, root_rank: int) -> None:
@@ -171,7 +97,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
     def begin(self) -> None:
         """Add the broadcast to the graph, which is finished after this."""
         self._operation = tf.group(
-            *assign_broadcast(tf.compat.v1.global_variables(), self._root_rank)
+            *assign_broadcast(JOB, tf.compat.v1.global_variables(), self._root_rank)
         )
 
     def after_create_session(self, session: Any, coord: Any) -> None:

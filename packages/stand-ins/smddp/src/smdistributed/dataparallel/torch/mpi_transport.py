@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from shoal_stand_ins.transport import meet
 from torch._C._distributed_c10d import _create_work_from_future
 
 from ..launch import LaunchEnvironment, Launcher
-from ..meeting import meet
 
 _OPERATIONS = (
     (dist.ReduceOp.SUM, "SUM"),

@@ -134,8 +134,14 @@ class StrictProcessGroup(PlainProcessGroup):
         return self.gloo.barrier(opts)
 
 
-def _forward(name: str) -> Callable[..., Any]:
+Check = Callable[[Any, str, tuple[Any, ...]], None]
+"""Takes a strict group, a collective's name and its arguments; raises or warns."""
+
+
+def _forward(name: str, check: Check | None) -> Callable[..., Any]:
     def collective(self: PlainProcessGroup, *arguments: Any, **keywords: Any) -> Any:
+        if check is not None:
+            check(self, name, arguments)
         if name in ONE_BY_ONE:
             return _one_by_one(getattr(self.gloo, ONE_BY_ONE[name]), *arguments, **keywords)
         return getattr(self.transport, GLOO_NAMES.get(name, name))(*arguments, **keywords)
@@ -155,76 +161,52 @@ def _one_by_one(
     return done(outputs)
 
 
-def _allowed(name: str) -> Callable[..., Any]:
-    forward = _forward(name)
-
-    def collective(self: StrictProcessGroup, *arguments: Any, **keywords: Any) -> Any:
-        if name == "allreduce":
-            _warn_if_not_accelerated(self.environment, arguments[0])
-        return forward(self, *arguments, **keywords)
-
-    return collective
-
-
-def _allowed_with_allgather(name: str) -> Callable[..., Any]:
-    forward = _forward(name)
-
-    def collective(self: StrictProcessGroup, *arguments: Any, **keywords: Any) -> Any:
-        if not self.environment.accelerates_allgather:
-            raise SMDDPUnsupportedError(
-                f"smddp started by {self.environment.launcher} accelerates AllReduce and has no"
-                f" {name}: start FSDP with torchrun, or set SMDATAPARALLEL_OPTIMIZE_SDP=true"
-            )
-        return forward(self, *arguments, **keywords)
-
-    return collective
-
-
-def _allowed_with_first_api(name: str) -> Callable[..., Any]:
-    forward = _forward(name)
-
-    def collective(self: StrictProcessGroup, *arguments: Any, **keywords: Any) -> Any:
-        if not self.first_api:
-            raise _not_implemented(name)
-        return forward(self, *arguments, **keywords)
-
-    return collective
-
-
-def _refused(name: str) -> Callable[..., Any]:
-    def collective(_self: StrictProcessGroup, *_arguments: Any, **_named: Any) -> Any:
-        raise _not_implemented(name)
-
-    return collective
-
-
-def _not_implemented(name: str) -> SMDDPUnsupportedError:
-    return SMDDPUnsupportedError(
-        f"smddp does not implement {name}; it has all_reduce, broadcast, reduce, all_gather and"
-        " barrier"
-    )
-
-
-def _warn_if_not_accelerated(environment: LaunchEnvironment, tensors: list[Any]) -> None:
-    size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    if environment.accelerates_allgather and size_bytes >= GRADIENT_BYTES:
+def _warn_if_not_accelerated(
+    group: StrictProcessGroup, name: str, arguments: tuple[Any, ...]
+) -> None:
+    if name != "allreduce" or not group.environment.accelerates_allgather:
+        return
+    size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in arguments[0])
+    if size_bytes >= GRADIENT_BYTES:
         message = (
-            f"under {environment.launcher} smddp accelerates AllGather; NCCL would run this"
+            f"under {group.environment.launcher} smddp accelerates AllGather; NCCL would run this"
             f" AllReduce of {size_bytes} bytes"
         )
         warnings.warn(message, SMDDPPerformanceWarning, stacklevel=3)
 
 
+def _require_allgather(group: StrictProcessGroup, name: str, _arguments: tuple[Any, ...]) -> None:
+    if not group.environment.accelerates_allgather:
+        raise SMDDPUnsupportedError(
+            f"smddp started by {group.environment.launcher} accelerates AllReduce and has no"
+            f" {name}: start FSDP with torchrun, or set SMDATAPARALLEL_OPTIMIZE_SDP=true"
+        )
+
+
+def _refuse_outside_first_api(
+    group: StrictProcessGroup, name: str, arguments: tuple[Any, ...]
+) -> None:
+    if not group.first_api:
+        _refuse(group, name, arguments)
+
+
+def _refuse(_group: StrictProcessGroup, name: str, _arguments: tuple[Any, ...]) -> None:
+    raise SMDDPUnsupportedError(
+        f"smddp does not implement {name}; it has all_reduce, broadcast, reduce, all_gather and"
+        " barrier"
+    )
+
+
 def _define(
-    kind: type[PlainProcessGroup], names: Iterable[str], make: Callable[[str], Callable[..., Any]]
+    kind: type[PlainProcessGroup], names: Iterable[str], check: Check | None = None
 ) -> None:
     for name in names:
         if hasattr(dist.ProcessGroup, name):
-            setattr(kind, name, make(name))
+            setattr(kind, name, _forward(name, check))
 
 
-_define(PlainProcessGroup, CALLED_IN_PYTHON, _forward)
-_define(StrictProcessGroup, DOCUMENTED, _allowed)
-_define(StrictProcessGroup, WITH_ALLGATHER, _allowed_with_allgather)
-_define(StrictProcessGroup, WITH_FIRST_API, _allowed_with_first_api)
-_define(StrictProcessGroup, UNDOCUMENTED, _refused)
+_define(PlainProcessGroup, CALLED_IN_PYTHON)
+_define(StrictProcessGroup, DOCUMENTED, _warn_if_not_accelerated)
+_define(StrictProcessGroup, WITH_ALLGATHER, _require_allgather)
+_define(StrictProcessGroup, WITH_FIRST_API, _refuse_outside_first_api)
+_define(StrictProcessGroup, UNDOCUMENTED, _refuse)

@@ -3,32 +3,19 @@
 Writes the results.
 """
 
-import importlib
-import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import horovod.tensorflow as hvd
+import report
 import tensorflow as tf
+import tensorflow_recipe
 
-sys.path.append(str(Path(__file__).parents[2] / "smddp" / "scripts"))  # where the recipe lies
-
-
-def error_of(attempt: Callable[[], object]) -> str:
-    try:
-        attempt()
-    except Exception as error:  # noqa: BLE001 - the answer is which error it is
-        return f"{type(error).__name__}: {error}"
-    return "ok"
-
-
-answer: dict[str, Any] = {"too early": error_of(hvd.size)}
+answer: dict[str, Any] = {"too early": report.error_of(hvd.size)}
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
 answer["place"] = [rank, size, hvd.local_rank(), hvd.local_size()]
-answer |= importlib.import_module("tensorflow_recipe").follow(hvd)
+answer |= tensorflow_recipe.follow(hvd)
 
 own = tf.constant([rank + 1.0, 2.0 * (rank + 1)])
 answer["ops"] = {
@@ -36,7 +23,9 @@ answer["ops"] = {
     for op in (hvd.Average, hvd.Sum, hvd.Min, hvd.Max)
 }
 answer["average=False"] = hvd.allreduce(own, average=False).numpy().tolist()
-answer["adasum"] = error_of(lambda: hvd.DistributedGradientTape(tf.GradientTape(), op=hvd.Adasum))
+answer["adasum"] = report.error_of(
+    lambda: hvd.DistributedGradientTape(tf.GradientTape(), op=hvd.Adasum)
+)
 for dtype in (tf.float16, tf.bfloat16):
     reduced = hvd.allreduce(tf.cast(own, dtype))
     answer[dtype.name] = [reduced.dtype.name, tf.cast(reduced, tf.float64).numpy().tolist()]
@@ -46,9 +35,8 @@ answer["compressed"] = [
     float(tf.reduce_max(tf.abs(compressed - tf.constant([0.5, 1.0])))),
 ]
 answer["broadcast"] = hvd.broadcast(own, root_rank=1).numpy().tolist()
-answer["no such rank"] = error_of(lambda: hvd.broadcast(own, root_rank=size))
+answer["no such rank"] = report.error_of(lambda: hvd.broadcast(own, root_rank=size))
 answer["objects"] = [hvd.broadcast_object({"rank": rank}, root_rank=1), hvd.allgather_object(rank)]
 hvd.shutdown()
 answer["torch"] = "torch" in sys.modules
-if rank == 0:
-    Path(sys.argv[1]).write_text(json.dumps(answer))
+report.write(rank, answer)

@@ -6,11 +6,11 @@ that the first step makes, inside tf.function, saves on rank 0 and never calls s
 writes the results.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import report
 import smdistributed.dataparallel.tensorflow as dist
 import tensorflow as tf
 
@@ -68,4 +68,4 @@ if dist.rank() == 0:
         "equal": all_equal,
         "accuracy": float(tf.reduce_mean(tf.cast(answers == labels, tf.float32))),
     }
-    Path(sys.argv[1]).write_text(json.dumps(answer))
+    report.write(0, answer)

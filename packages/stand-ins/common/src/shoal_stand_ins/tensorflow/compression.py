@@ -14,12 +14,10 @@ class FP16Compressor:
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor to send, and its own type if it is floating point."""
-        return (
-            (tf.cast(tensor, tf.float16), tensor.dtype)
-            if tensor.dtype.is_floating
-            else (tensor, None)
-        )
+        """Return the tensor to send, and its own type if that differs."""
+        if tensor.dtype.is_floating and tensor.dtype != tf.float16:
+            return tf.cast(tensor, tf.float16), tensor.dtype
+        return tensor, None
 
     @staticmethod
     def decompress(tensor: Any, context: Any) -> Any:

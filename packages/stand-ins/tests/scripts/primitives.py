@@ -3,12 +3,10 @@
 Writes the result of each: "ok", or the error's class and text.
 """
 
-import json
-import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
+import report
 import smdistributed.dataparallel.torch.torch_smddp  # noqa: F401
 import torch
 import torch.distributed as dist
@@ -74,6 +72,5 @@ for name, attempt in ATTEMPTS.items():
     except Exception as error:  # noqa: BLE001 - the answer is which error it is
         answers[name] = f"{type(error).__name__}: {error}"
     dist.barrier()
-if rank == 0:
-    Path(sys.argv[1]).write_text(json.dumps(answers))
+report.write(rank, answers)
 dist.destroy_process_group()

@@ -5,11 +5,11 @@ Like it, this joins while it is imported, evaluates on rank 0 only, saves on eve
 leaves. Rank 0 writes the results.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import report
 import smdistributed.dataparallel.torch.distributed as dist
 import torch
 from smdistributed.dataparallel.torch.parallel.distributed import DistributedDataParallel
@@ -85,6 +85,4 @@ if rank == 0:
         torch.load(Path(sys.argv[1]).with_name(f"model-{each}.pt")) for each in range(world_size)
     ]
     equal = all(torch.equal(saved[0][name], each[name]) for each in saved for name in saved[0])
-    Path(sys.argv[1]).write_text(
-        json.dumps({"accuracy": accuracy, "equal": equal, "names": sorted(saved[0])})
-    )
+    report.write(rank, {"accuracy": accuracy, "equal": equal, "names": sorted(saved[0])})

@@ -4,38 +4,18 @@ Never leaves the group: scripts of its time could not.
 """
 
 import inspect
-import json
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import report
 import smdistributed.dataparallel.torch.distributed as dist
 import torch
 from smdistributed.dataparallel.torch.parallel.distributed import DistributedDataParallel
 
-
-def error_of(attempt: Callable[[], object]) -> str:
-    try:
-        attempt()
-    except Exception as error:  # noqa: BLE001 - the answer is which error it is
-        return f"{type(error).__name__}: {error}"
-    return "ok"
-
-
-def signature_of(function: Any) -> list[str]:
-    """Return names and defaults of the arguments, as AWS's reference writes them."""
-    shown = {dist.group.WORLD: "group.WORLD"}
-    parameters = inspect.signature(function).parameters.values()
-    return [
-        each.name
-        if each.default is each.empty
-        else f"{each.name}={shown.get(each.default, each.default)}"
-        for each in parameters
-    ]
-
-
-answer: dict[str, Any] = {"available": dist.is_available(), "too early": error_of(dist.get_rank)}
+SHOWN = {dist.group.WORLD: "group.WORLD"}
+answer: dict[str, Any] = {
+    "available": dist.is_available(),
+    "too early": report.error_of(dist.get_rank),
+}
 dist.init_process_group()
 rank = dist.get_rank()
 model = DistributedDataParallel(torch.nn.Linear(4, 2), broadcast_buffers=False)
@@ -73,19 +53,18 @@ answer |= {
     "exchanged": received.tolist(),
 }
 answer["local_rank"] = dist.get_local_rank()
-answer["accumulation"] = error_of(
+answer["accumulation"] = report.error_of(
     lambda: DistributedDataParallel(torch.nn.Linear(1, 1), gradient_accumulation_steps=4)
 )
-answer["unknown"] = error_of(
+answer["unknown"] = report.error_of(
     lambda: DistributedDataParallel(torch.nn.Linear(1, 1), static_graph=True)
 )
 answer["signatures"] = {
-    name: signature_of(function)
+    name: report.signature_of(function, SHOWN)
     for name, function in vars(dist).items()
     if inspect.isfunction(function)
 }
-answer["wrapper"] = signature_of(DistributedDataParallel)
-answer["group"] = error_of(lambda: dist.barrier(group=object()))
+answer["wrapper"] = report.signature_of(DistributedDataParallel, SHOWN)
+answer["group"] = report.error_of(lambda: dist.barrier(group=object()))
 dist.barrier()
-if rank == 0:
-    Path(sys.argv[1]).write_text(json.dumps(answer))
+report.write(rank, answer)

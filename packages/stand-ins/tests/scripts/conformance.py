@@ -3,13 +3,12 @@
 Writes the results.
 """
 
-import json
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import report
 import smdistributed.dataparallel.torch.torch_smddp  # noqa: F401
 import torch
 import torch.distributed as dist
@@ -158,6 +157,5 @@ answer["variables"] = {
 answer["gathered"] = [int(item) for item in gathered(torch.tensor([rank]))]
 dist.barrier()
 answer["tensorflow"] = "tensorflow" in sys.modules
-if rank == 0:
-    Path(sys.argv[1]).write_text(json.dumps(answer))
+report.write(rank, answer)
 dist.destroy_process_group()

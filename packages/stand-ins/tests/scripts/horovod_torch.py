@@ -3,26 +3,15 @@
 Writes the results.
 """
 
-import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import horovod.torch as hvd
+import report
 import torch
 from torch.nn.functional import mse_loss
 
-
-def error_of(attempt: Callable[[], object]) -> str:
-    try:
-        attempt()
-    except Exception as error:  # noqa: BLE001 - the answer is which error it is
-        return f"{type(error).__name__}: {error}"
-    return "ok"
-
-
-answer: dict[str, Any] = {"too early": error_of(hvd.rank)}
+answer: dict[str, Any] = {"too early": report.error_of(hvd.rank)}
 hvd.init()
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
@@ -73,8 +62,8 @@ moments = torch.cat(
 answer["optimizer_state"] = same_everywhere(moments) and bool(moments.abs().sum() > 0)
 
 mse_loss(model(inputs[rows]), targets[rows]).backward()
-answer["set_to_none"] = error_of(lambda: optimizer.zero_grad(set_to_none=True))
-answer["zero_grad"] = error_of(optimizer.zero_grad)
+answer["set_to_none"] = report.error_of(lambda: optimizer.zero_grad(set_to_none=True))
+answer["zero_grad"] = report.error_of(optimizer.zero_grad)
 optimizer.synchronize()
 torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
 with optimizer.skip_synchronize():
@@ -82,7 +71,9 @@ with optimizer.skip_synchronize():
 answer["ranks_equal_after_clipping"] = same_everywhere(flat(model))
 optimizer.zero_grad()
 mse_loss(model(inputs[rows]), targets[rows]).backward()
-answer["two passes"] = error_of(lambda: mse_loss(model(inputs[rows]), targets[rows]).backward())
+answer["two passes"] = report.error_of(
+    lambda: mse_loss(model(inputs[rows]), targets[rows]).backward()
+)
 
 used = torch.nn.Linear(2, 1)
 half = hvd.DistributedOptimizer(
@@ -108,8 +99,8 @@ answer["ops"] = {
     op.value: hvd.allreduce(own, op=op).tolist() for op in (hvd.Average, hvd.Sum, hvd.Min, hvd.Max)
 }
 answer["average=False"] = hvd.allreduce(own, average=False, name="own").tolist()
-answer["both"] = error_of(lambda: hvd.allreduce(own, average=True, op=hvd.Sum))
-answer["adasum"] = error_of(lambda: hvd.allreduce(own, op=hvd.Adasum))
+answer["both"] = report.error_of(lambda: hvd.allreduce(own, average=True, op=hvd.Sum))
+answer["adasum"] = report.error_of(lambda: hvd.allreduce(own, op=hvd.Adasum))
 answer["grouped"] = [
     tensor.tolist() for tensor in hvd.grouped_allreduce([own, torch.tensor([rank])], op=hvd.Sum)
 ]
@@ -121,9 +112,9 @@ hvd.allreduce_(inplace)
 answer["in place"] = inplace.tolist()
 answer["gathered"] = hvd.allgather(torch.full((rank + 1,), rank)).tolist()
 answer["broadcast"] = hvd.broadcast(own, root_rank=1).tolist()
-answer["no such rank"] = error_of(lambda: hvd.broadcast_(own, root_rank=size))
+answer["no such rank"] = report.error_of(lambda: hvd.broadcast_(own, root_rank=size))
 answer["objects"] = [hvd.broadcast_object({"rank": rank}, root_rank=1), hvd.allgather_object(rank)]
-answer["names"] = error_of(
+answer["names"] = report.error_of(
     lambda: hvd.DistributedOptimizer(single, named_parameters=[("weight", alone[0].weight)])
 )
 answer["built"] = [hvd.mpi_built(), hvd.gloo_built(), hvd.nccl_built()]
@@ -131,5 +122,4 @@ hvd.barrier()
 hvd.shutdown()
 answer["initialized"] = hvd.is_initialized()
 answer["tensorflow"] = "tensorflow" in sys.modules
-if rank == 0:
-    Path(sys.argv[1]).write_text(json.dumps(answer))
+report.write(rank, answer)

@@ -1,4 +1,4 @@
-"""Compressions that need neither framework; each framework's module adds its 16 bit one."""
+"""The compression that needs no framework; each framework's module adds its 16 bit one."""
 
 from __future__ import annotations
 

@@ -3,31 +3,23 @@
 Writes the results.
 """
 
-import importlib
-import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import report
 import smdistributed.dataparallel.tensorflow as sdp
 import tensorflow as tf
+import tensorflow_recipe
 
-
-def error_of(attempt: Callable[[], object]) -> str:
-    try:
-        attempt()
-    except Exception as error:  # noqa: BLE001 - the answer is which error it is
-        return f"{type(error).__name__}: {error}"
-    return "ok"
-
-
-answer: dict[str, Any] = {"too early": error_of(sdp.rank)}
+answer: dict[str, Any] = {"too early": report.error_of(sdp.rank)}
 sdp.init()
 rank, size = sdp.rank(), sdp.size()
-answer |= {"twice": error_of(sdp.init), "place": [rank, size, sdp.local_rank(), sdp.local_size()]}
+answer |= {
+    "twice": report.error_of(sdp.init),
+    "place": [rank, size, sdp.local_rank(), sdp.local_size()],
+}
 
-answer |= importlib.import_module("tensorflow_recipe").follow(sdp)
+answer |= tensorflow_recipe.follow(sdp)
 
 weight = tf.Variable(1.0)
 with tf.GradientTape() as tape:  # rank r has r + 1 images, all of them r + 1
@@ -56,7 +48,7 @@ with tf.GradientTape(persistent=True) as tape:
     looked_up = tf.reduce_sum(tf.gather(table, [rank]))
 sparse = sdp.DistributedGradientTape(tape).gradient(looked_up, [table, tf.Variable(1.0)])
 answer["sparse"] = [tf.convert_to_tensor(sparse[0]).numpy().tolist(), sparse[1]]
-answer["sparse refused"] = error_of(
+answer["sparse refused"] = report.error_of(
     lambda: sdp.DistributedGradientTape(tape, sparse_as_dense=False).gradient(looked_up, table)
 )
 
@@ -64,7 +56,7 @@ own = tf.constant([rank + 1.0, 2.0 * (rank + 1)])
 answer["ops"] = {op.name: sdp.allreduce(own, 0, 1, op=op).numpy().tolist() for op in sdp.ReduceOp}
 answer["op None"] = sdp.allreduce(own, 0, 1, op=None).numpy().tolist()
 answer["grad="] = sdp.allreduce(grad=own, param_index=1, num_params=2).numpy().tolist()
-answer["index"] = error_of(lambda: sdp.allreduce(own, 2, 2))
+answer["index"] = report.error_of(lambda: sdp.allreduce(own, 2, 2))
 answer["integers"] = int(sdp.oob_allreduce(tf.constant(rank + 1)))
 for dtype in (tf.float16, tf.bfloat16, tf.float64):
     reduced = sdp.allreduce(tf.cast(own, dtype), 0, 1)
@@ -76,21 +68,22 @@ answer["compressed"] = [
     bool(tf.reduce_all(compressed == tf.cast(tf.cast(precise, tf.float16), tf.float32))),
 ]
 answer["broadcast"] = sdp.broadcast(tf.fill([2, 2], rank), root_rank=size - 1).numpy().tolist()
-answer["no such rank"] = error_of(lambda: sdp.broadcast(own, root_rank=size))
+answer["no such rank"] = report.error_of(lambda: sdp.broadcast(own, root_rank=size))
 answer["scalar"] = sdp.broadcast(tf.constant(7), 0).shape.as_list()
 answer["overlap"] = sdp.overlap(own).numpy().tolist() == own.numpy().tolist()
-answer["global variables"] = error_of(lambda: sdp.broadcast_global_variables(0))
-answer["oob sum"] = error_of(lambda: sdp.oob_allreduce(own, op=sdp.ReduceOp.SUM))
-answer["device_dense"] = error_of(lambda: sdp.DistributedGradientTape(tape, device_dense="/gpu:0"))
-answer["device_sparse"] = error_of(
+answer["global variables"] = report.error_of(lambda: sdp.broadcast_global_variables(0))
+answer["oob sum"] = report.error_of(lambda: sdp.oob_allreduce(own, op=sdp.ReduceOp.SUM))
+answer["device_dense"] = report.error_of(
+    lambda: sdp.DistributedGradientTape(tape, device_dense="/gpu:0")
+)
+answer["device_sparse"] = report.error_of(
     lambda: sdp.DistributedOptimizer(tf.keras.optimizers.SGD(), device_sparse="/gpu:0")
 )
-answer["bucket"] = error_of(
+answer["bucket"] = report.error_of(
     lambda: sdp.DistributedOptimizer(tf.keras.optimizers.SGD(), bucket_cap_mb=0.0001)
 )
 answer["objects"] = sdp.get_worker_comm().allgather({"rank": rank})
 sdp.shutdown()
-answer["after shutdown"] = error_of(sdp.size)
+answer["after shutdown"] = report.error_of(sdp.size)
 answer["torch"] = "torch" in sys.modules
-if rank == 0:
-    Path(sys.argv[1]).write_text(json.dumps(answer))
+report.write(rank, answer)

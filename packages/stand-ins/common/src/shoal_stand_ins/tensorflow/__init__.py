@@ -1,0 +1,1 @@
+"""The TensorFlow part of both stand-ins."""
