@@ -44,7 +44,7 @@ chaos: python ## Attacks the pipeline with every fault there is, and looks wheth
 synth: install ## Writes the templates of every environment to cdk.out.
 	@.venv/bin/shoal synth
 
-examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, about 1 GB), and rewrites the notebook's outputs.
+examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, about 1 GB).
 	@$(PYTHON) dev/tools/install.py runtimes
 	@$(RUN) examples/run.py
 

@@ -1,9 +1,9 @@
 """Runs every example for real against a shoal-local of its own: `make examples`.
 
-`python examples/run.py [script] [notebook] [sdk]` runs some of them. The notebook gets new outputs.
-First installs examples/requirements.txt into .shoal/examples/venv (SageMaker's SDK v3 and its
-dependencies: about 1 GB). Works in a checkout of its own, .shoal/examples/checkout, so that it does
-not meet what a person runs in this one. Uses the standard library only.
+`python examples/run.py [script] [sdk]` runs one of them. First installs examples/requirements.txt
+into .shoal/examples/venv (SageMaker's SDK v3 and its dependencies: about 1 GB). Works in a checkout
+of its own, .shoal/examples/checkout, so that it does not meet what a person runs in this one. Uses
+the standard library only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORK = ROOT / ".shoal" / "examples"
 CHECKOUT, PYTHON = WORK / "checkout", WORK / "venv" / "bin" / "python"
 _COPIES = {"app.py", "environments"}  # the app looks for the environments in its own folder
 _NOT_LINKED = {".git", ".shoal", "cdk.out", "demo-out"} | _COPIES
-PARTS = ("script", "notebook", "sdk")
+PARTS = ("script", "sdk")
 
 
 def main(arguments: list[str]) -> int:
@@ -47,13 +47,10 @@ def main(arguments: list[str]) -> int:
 
 def run_examples(names: Sequence[str], variables: dict[str, str]) -> None:
     """Run the chosen examples; what they deploy goes with shoal-local."""
-    if {"script", "notebook"} & set(names):
+    if "script" in names:
         shoal("deploy", "dev", "--local")
         shoal("data", "upload", "dev", "--local")
-    if "script" in names:
         run("the script", [str(PYTHON), str(HERE / "train_without_pipeline.py")], variables)
-    if "notebook" in names:
-        run("the notebook", [str(PYTHON), "-m", "examples.make_notebook"], variables)
     if "sdk" in names:
         shoal("check")
         shoal("deploy", "sdk", "--local")
