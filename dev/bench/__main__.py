@@ -2,8 +2,8 @@
 
 training   images/s of the training loops on MNIST, beside PyTorch's and TensorFlow's
 accuracy   the shipped script's time to 99 %
-local      shoal-local's start, the way to a script's first line, an invocation
-overhead   one execution of dev's pipeline beside its bare processes
+local      shoal-local's start, and the way to a script's first line
+overhead   one execution of dev's pipeline, by what its steps do
 
 Exit codes: 0 measured; 1 a contender failed; 2 wrong usage.
 """
@@ -27,14 +27,14 @@ Parts = dict[str, Callable[[], Comparison]]
 QUICK: Parts = {
     "training": lambda: images_per_s(rounds=1, steps=60, tested=500),
     "accuracy": lambda: time_to_accuracy(seeds=1),
-    "local": lambda: local(rounds=1, requests=100),
+    "local": lambda: local(rounds=1),
     "overhead": lambda: pipeline(rounds=1, epochs=1),
 }
 FULL: Parts = {
     # Almost one epoch on two ranks, so that the accuracies say something.
     "training": lambda: images_per_s(rounds=5, steps=440, tested=10_000),
     "accuracy": lambda: time_to_accuracy(seeds=10),
-    "local": lambda: local(rounds=5, requests=300),
+    "local": lambda: local(rounds=5),
     "overhead": lambda: pipeline(rounds=3, epochs=None),
 }
 

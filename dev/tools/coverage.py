@@ -43,50 +43,40 @@ class Coverage:
         return sorted(name for name, each in self.effects.items() if each == effect)
 
 
-def main() -> None:
-    """Print the tables."""
-    print(tables())
-
-
 def tables() -> str:
     """Return counts by service, then the operations of each service by effect, as Markdown."""
     with tempfile.TemporaryDirectory() as folder, in_process(Path(folder) / "state") as emulator:
         services = list(coverage(emulator))
-    effects = (RUNS, KEPT, REFUSED)
-    lines = ["| service | runs | kept | refused |", "| --- | ---: | ---: | ---: |"]
+    table = ["| service | runs | kept | refused |", "| --- | ---: | ---: | ---: |"]
+    lists: list[str] = []
     for each in services:
-        counts = (f"{len(each.those(effect)):,}" for effect in effects)
-        lines.append(f"| {each.title} | {' | '.join(counts)} |")
-    for each in services:
-        lines += ["", f"## {each.title}"]
-        for effect in effects:
-            if names := each.those(effect):
-                lines += ["", f"**{effect}**: {', '.join(f'`{name}`' for name in names)}"]
-    return "\n".join(lines)
+        names = {effect: each.those(effect) for effect in (RUNS, KEPT, REFUSED)}
+        table.append(f"| {each.title} | {' | '.join(f'{len(n):,}' for n in names.values())} |")
+        lists += ["", f"## {each.title}"]
+        for effect, operations in names.items():
+            if operations:
+                lists += ["", f"**{effect}**: {', '.join(f'`{name}`' for name in operations)}"]
+    return "\n".join([*table, *lists])
 
 
 def coverage(emulator: Emulator) -> Iterator[Coverage]:
     """Yield the services of an emulator by name."""
     account = emulator.home
     own = account.router.services
-    yield from sorted(
-        [
-            *(_of_service(name, own.get(name, Service({}))) for name in own.keys() | MOTO_SERVICES),
-            _complete("sagemaker", account.sagemaker.operations),
-            _complete("sagemaker-runtime", RUNTIME_OPERATIONS.values()),
-        ],
-        key=lambda each: each.service,
-    )
-
-
-def _complete(name: str, operations: Any) -> Coverage:
-    effects = {each: RUNS if each in operations else REFUSED for each in _operations(name)}
-    return Coverage(name, _title(name), effects)
-
-
-def _of_service(name: str, service: Service) -> Coverage:
-    effects = {each: _effect(name, each, service) for each in _operations(name)}
-    return Coverage(name, _title(name), effects)
+    complete = {
+        "sagemaker": account.sagemaker.operations,
+        "sagemaker-runtime": RUNTIME_OPERATIONS.values(),
+    }
+    for name in sorted({*own, *MOTO_SERVICES, *complete}):
+        service = _session().get_service_model(name)
+        title = service.metadata.get("serviceAbbreviation") or service.metadata["serviceFullName"]
+        effects = {
+            each: (RUNS if each in complete[name] else REFUSED)
+            if name in complete
+            else _effect(name, each, own.get(name, Service({})))
+            for each in service.operation_names
+        }
+        yield Coverage(name, str(title), effects)
 
 
 def _effect(name: str, operation: str, service: Service) -> str:
@@ -131,14 +121,5 @@ def _session() -> Any:
     return botocore.session.get_session()
 
 
-def _operations(service: str) -> list[str]:
-    return list(_session().get_service_model(service).operation_names)
-
-
-def _title(service: str) -> str:
-    metadata = _session().get_service_model(service).metadata
-    return str(metadata.get("serviceAbbreviation") or metadata["serviceFullName"])
-
-
 if __name__ == "__main__":
-    main()
+    print(tables())

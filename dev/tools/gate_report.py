@@ -1,4 +1,4 @@
-"""A pytest plugin: the longest files first, failures at once, and at the end the time by folder.
+"""A pytest plugin: the longest files first, and failures at once.
 
 Files are ordered by what they took in the last run (pytest's cache), those without a time first.
 Files that share an expensive fixture stay on one worker.
@@ -28,11 +28,10 @@ TOGETHER = {
         "tests/end_to_end/test_identity.py",
     ),
     "TensorFlow's undisturbed runs": (
-        "tests/training_code/tensorflow/test_evaluate.py",
         "tests/training_code/tensorflow/test_inference.py",
         "tests/training_code/tensorflow/test_resume.py",
         "tests/training_code/tensorflow/test_strategies.py",
-        "tests/training_code/tensorflow/test_train.py",
+        "tests/training_code/tensorflow/test_both.py",
     ),
 }
 """Fixture of a session -> the files that use it."""
@@ -73,7 +72,7 @@ def unit_of(nodeid: str) -> str:
 
 
 class Report:
-    """Which test failed, at once, and what the tests of each file took."""
+    """Says at once which test failed, and keeps what the tests of each file took."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -85,15 +84,9 @@ class Report:
         if report.failed and terminal:
             terminal.write_line(f"\nFAILED in {report.when}: {report.nodeid}", red=True)
 
-    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+    def pytest_terminal_summary(self, config: pytest.Config) -> None:
         if config.cache:
             config.cache.set(_KEY, {**config.cache.get(_KEY, {}), **self.seconds})
-        folders: defaultdict[str, float] = defaultdict(float)
-        for file, seconds in self.seconds.items():
-            folders["/".join(file.split("/")[:-1][:3])] += seconds
-        terminalreporter.section("seconds by folder, of all workers together")
-        for folder, total in sorted(folders.items(), key=lambda each: -each[1]):
-            terminalreporter.write_line(f"{total:7.1f} {folder}")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,7 +8,7 @@ test     every behaviour once
 all      everything: matrices, releases' demo, load, more fuzzing, chaos
 
 The linters run next to pytest, which spreads its files over workers (pytest-xdist). No tier fails
-for taking long; each ends with its slowest tests and with the time by folder.
+for taking long; each ends with its slowest tests.
 """
 
 from __future__ import annotations

@@ -9,13 +9,10 @@ the script with a tiny model and compiles nothing; its figures say nothing.
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,13 +21,8 @@ from typing import Any
 CODE = Path(__file__).resolve().parents[3] / "training_code" / "language" / "pytorch"
 sys.path.insert(0, str(CODE))
 
-try:
-    import torch
-except ModuleNotFoundError as error:
-    raise SystemExit(
-        f"bench-gpu: this Python ({sys.executable}) lacks {error.name}; name one that has PyTorch"
-        " for CUDA: make bench-gpu BENCH_PYTHON=/path/to/python"
-    ) from None
+import gpu
+import torch
 from torch.nn import functional
 
 # by name: for the type checker, these are another workload's
@@ -73,41 +65,28 @@ class Outcome:
 
 def main() -> None:
     """Measure each way in turn; write one JSON file and print a line for each."""
-    parser = argparse.ArgumentParser(description="The language model on one GPU.")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    options = parser.parse_args()
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit(
-            f"bench-gpu: this Python ({sys.executable}) finds no CUDA device; torch is"
-            f" {torch.__version__}"
-        )
-    size = GPU if options.device == "cuda" else CPU
+    options = gpu.parser("The language model on one GPU.").parse_args()
+    device = gpu.device_of(options)
+    size = GPU if device.type == "cuda" else CPU
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
         text = Path(folder) / "train"
         text.mkdir()
         letters = torch.randint(97, 123, (2_000_000,), generator=torch.Generator().manual_seed(1))
         (text / "letters.txt").write_bytes(bytes(letters.tolist()))
         with ranks.joined("auto", {}) as place:
-            outcomes, name = measure(size, text, place)
+            outcomes = measure(size, text, place)
     for outcome in outcomes:
         print(
             f"{outcome.way}: {outcome.tokens_per_s:,.0f} tokens/s, MFU {outcome.mfu:.3f}, first"
             f" step {outcome.first_step_s:.1f} s",
             flush=True,
         )
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    content = {
-        "device": name,
-        "torch": torch.__version__,
-        "size": asdict(size),
-        "ways": [asdict(outcome) for outcome in outcomes],
-    }
-    options.out.write_text(json.dumps(content, indent=1) + "\n")
+    ways = [asdict(outcome) for outcome in outcomes]
+    gpu.write(options.out, device, size=asdict(size), ways=ways)
 
 
-def measure(size: Size, text: Path, place: Any) -> tuple[list[Outcome], str]:
-    """Return the outcome of each way, and the device's name."""
+def measure(size: Size, text: Path, place: Any) -> list[Outcome]:
+    """Return the outcome of each way."""
     device = place.device
     run = shoal(size, text, place, compiled=False)
     compiled = shoal(size, text, place, compiled=device.type == "cuda")
@@ -130,8 +109,7 @@ def measure(size: Size, text: Path, place: Any) -> tuple[list[Outcome], str]:
     for way, each in times.items():
         rate = size.steps * size.batch * size.context / statistics.median(each)
         outcomes.append(Outcome(way, rate, rate * per_token / peak, first_s[way]))
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    return outcomes, name
+    return outcomes
 
 
 def shoal(size: Size, text: Path, place: Any, *, compiled: bool) -> Any:
@@ -172,12 +150,10 @@ def plain_loop(run: Any) -> Step:
 
 def seconds(device: torch.device, step: Step, numbers: range) -> float:
     """Return how long these steps take, on the device too."""
-    started_at = time.perf_counter()
+    started_at = gpu.now(device)
     for number in numbers:
         step(number)
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - started_at
+    return gpu.now(device) - started_at
 
 
 if __name__ == "__main__":

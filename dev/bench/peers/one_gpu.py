@@ -12,24 +12,16 @@ a warm process needs from fresh weights to the last step.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "training_code" / "mnist" / "pytorch"))
 
-try:
-    import torch
-except ModuleNotFoundError as error:
-    raise SystemExit(
-        f"bench-gpu: this Python ({sys.executable}) lacks {error.name}; name one that has PyTorch"
-        " for CUDA: make bench-gpu BENCH_PYTHON=/path/to/python"
-    ) from None
+import gpu
+import torch
 from data import Digits, read_test, read_train
 from model import new_network, prepare
 from torch.nn import functional
@@ -113,9 +105,9 @@ class Trainer:
 
 def measure(train: Digits, test: Digits, seed: int, mode: str, epochs: float) -> Outcome:
     """Train once and test once."""
-    started_at = _now(train.images.device)
+    started_at = gpu.now(train.images.device)
     trainer = Trainer(train, seed, mode)
-    warm_at = _now(train.images.device)
+    warm_at = gpu.now(train.images.device)
     per_epoch = len(train) // BATCH
     total = round(epochs * per_epoch)
     generator = torch.Generator(device=train.images.device).manual_seed(seed)
@@ -124,7 +116,7 @@ def measure(train: Digits, test: Digits, seed: int, mode: str, epochs: float) ->
             order = torch.randperm(len(train), generator=generator, device=train.images.device)
         start = step % per_epoch * BATCH
         trainer.step(order[start : start + BATCH], one_cycle(step / total, PEAK_RATE))
-    seconds = _now(train.images.device) - warm_at
+    seconds = gpu.now(train.images.device) - warm_at
     return Outcome(
         mode,
         seed,
@@ -147,22 +139,15 @@ def accuracy(network: torch.nn.Module, test: Digits) -> float:
 
 def main() -> None:
     """Run every mode with every seed; write one JSON file and print a line for each mode."""
-    parser = argparse.ArgumentParser(description="Training on one GPU.")
+    parser = gpu.parser("Training on one GPU.")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--device", default="cuda")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--epochs", type=float, default=1.5)
     options = parser.parse_args()
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit(
-            f"bench-gpu: this Python ({sys.executable}) finds no CUDA device; torch is"
-            f" {torch.__version__}"
-        )
+    device = gpu.device_of(options)
     if not options.data.is_dir():
         raise SystemExit(f"bench-gpu: MNIST is not in {options.data}; `make install` puts it there")
-    device = torch.device(options.device)
     train, test = read_train(options.data).to(device), read_test(options.data).to(device)
     outcomes = [
         measure(train, test, seed, mode, options.epochs)
@@ -171,26 +156,13 @@ def main() -> None:
     ]
     for mode in options.modes:
         _print_summary(mode, [outcome for outcome in outcomes if outcome.mode == mode])
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    content = {
-        "device": name,
-        "torch": torch.__version__,
-        "epochs": options.epochs,
-        "runs": [asdict(outcome) for outcome in outcomes],
-    }
-    options.out.write_text(json.dumps(content, indent=1) + "\n")
+    runs = [asdict(outcome) for outcome in outcomes]
+    gpu.write(options.out, device, epochs=options.epochs, runs=runs)
 
 
 def _repeat(work: Callable[[], None]) -> None:
     for _ in range(WARM_UP_STEPS):
         work()
-
-
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 def _print_summary(mode: str, outcomes: list[Outcome]) -> None:

@@ -141,20 +141,6 @@ def test_a_missing_or_damaged_archive_is_named(
     assert message in outcome.output.splitlines()[-1]
 
 
-def test_damaged_weights_are_refused(
-    evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path
-) -> None:
-    (tmp_path / "model").mkdir()
-    shutil.copyfile(trained.job.model_dir / "model.json", tmp_path / "model" / "model.json")
-    (tmp_path / "model" / "model.pt").write_bytes(
-        (trained.job.model_dir / "model.pt").read_bytes()[:5000]
-    )
-    pack(tmp_path / "model", tmp_path / "model.tar.gz")
-    outcome = evaluate()
-    assert outcome.returncode == 1
-    assert "holds a damaged model" in outcome.output
-
-
 def test_weights_of_another_version_of_the_network_are_refused(
     evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path
 ) -> None:
@@ -167,12 +153,3 @@ def test_weights_of_another_version_of_the_network_are_refused(
         "holds a model for version 1 of the network, this code has version 2"
         in evaluate().output.splitlines()[-1]
     )
-
-
-def test_an_archive_without_a_model_is_refused(
-    evaluate: Callable[[], Outcome], tmp_path: Path
-) -> None:
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "model.json").write_text("{}")
-    pack(tmp_path / "other", tmp_path / "model.tar.gz")
-    assert "holds no model: model.pt is missing" in evaluate().output.splitlines()[-1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,42 +22,17 @@ from tests.training_code.training import (
 )
 
 
-@dataclass(frozen=True)
-class HorovodRuntime(Runtime):
-    """The same environment; its mpirun starts the ranks as the toolkit does for Horovod.
-
-    That is without smddprun.
-    """
-
-    def mpirun(self, ranks: int, *arguments: str | Path) -> list[str]:
-        return [
-            argument for argument in super().mpirun(ranks, *arguments) if argument != "smddprun"
-        ]
-
-
-@pytest.fixture(scope="module")
-def horovod(runtime: Runtime) -> Runtime:
-    return HorovodRuntime(runtime.python, runtime.framework)
-
-
 def new_job(
     runtime: Runtime, dataset: Path, folder: Path, options: Sequence[str] = Job.options
 ) -> Job:
-    return Job(
-        runtime,
-        dataset,
-        folder,
-        launcher="mpirun",
-        ranks=2,
-        options=options,
-        script="train_horovod.py",
-    )
+    """Return a job that is started as the toolkit does for Horovod, without smddprun."""
+    return Job(runtime, dataset, folder, "mpi", 2, options, script="train_horovod.py")
 
 
 def test_two_horovod_ranks_give_the_loss_curve_and_the_accuracy_of_one(
-    horovod: Runtime, trained: Trained, dataset: Path, tmp_path: Path
+    runtime: Runtime, trained: Trained, dataset: Path, tmp_path: Path
 ) -> None:
-    job = new_job(horovod, dataset, tmp_path)
+    job = new_job(runtime, dataset, tmp_path)
     output = job.run().output
     assert losses(output) == pytest.approx(losses(trained.outcome.output), rel=2e-3, abs=2e-4)
     assert accuracies(output) == pytest.approx(accuracies(trained.outcome.output), abs=0.003)
@@ -67,18 +41,18 @@ def test_two_horovod_ranks_give_the_loss_curve_and_the_accuracy_of_one(
 
 
 @pytest.fixture(scope="module")
-def undisturbed(horovod: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def undisturbed(runtime: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Return the weights of a job that nothing happened to."""
-    job = new_job(horovod, dataset, tmp_path_factory.mktemp("undisturbed"), OPTIONS)
+    job = new_job(runtime, dataset, tmp_path_factory.mktemp("undisturbed"), OPTIONS)
     assert job.run().returncode == 0
     return (job.model_dir / "model.pt").read_bytes()
 
 
 @pytest.mark.nightly
 def test_a_killed_and_resumed_horovod_job_equals_an_undisturbed_one_to_the_bit(
-    horovod: Runtime, dataset: Path, tmp_path: Path, undisturbed: bytes
+    runtime: Runtime, dataset: Path, tmp_path: Path, undisturbed: bytes
 ) -> None:
-    job = new_job(horovod, dataset, tmp_path, OPTIONS)
+    job = new_job(runtime, dataset, tmp_path, OPTIONS)
     job.run_until(f"epoch=2 step=5/{STEPS}", signal.SIGKILL)
     assert (2, 3) <= position_of(job.run().output) < (12, STEPS)
     assert (job.model_dir / "model.pt").read_bytes() == undisturbed
@@ -86,10 +60,10 @@ def test_a_killed_and_resumed_horovod_job_equals_an_undisturbed_one_to_the_bit(
 
 @pytest.mark.nightly
 def test_sigterm_ends_a_horovod_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
-    horovod: Runtime, dataset: Path, tmp_path: Path, undisturbed: bytes
+    runtime: Runtime, dataset: Path, tmp_path: Path, undisturbed: bytes
 ) -> None:
     """Each rank gets the signal, not mpirun, which would kill them about a second later."""
-    job = new_job(horovod, dataset, tmp_path, OPTIONS)
+    job = new_job(runtime, dataset, tmp_path, OPTIONS)
     process = job.start()
     stopped = stop_at(process, f"epoch=2 step=4/{STEPS}", lambda: children(process))
     assert (stopped.returncode, job.model_dir.exists()) == (128 + signal.SIGTERM, False), (

@@ -1,4 +1,6 @@
-"""What `shoal new` writes trains, passes its own gates, and answers as its own smoke test asks."""
+"""The regression, and what `shoal new` writes, trains on two processes, passes its own gates, and
+answers as its own smoke test asks.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,27 @@ import pytest
 from local_kit.runtime import Runtime
 from shoal.aws.model_archive import content_sha256
 from shoal.verbs.new_workload import write_workload
+from tests.repository import CHECKOUT
 from tests.training_code.table_job import fit_constant_column, train
 
+TASKS = ("regression", "classification")
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("task", ["regression", "classification"])
-def test_it_works_at_once(runtime: Runtime, tmp_path: Path, task: str) -> None:
-    write_workload(tmp_path, "fresh", task)
+
+def root_of(workload: str, folder: Path) -> Path:
+    """Return the root of a workload of the checkout, or of one that is written for a task."""
+    if workload not in TASKS:
+        return CHECKOUT
+    write_workload(folder, workload, workload)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "workload", ["houses", *(pytest.param(task, marks=pytest.mark.nightly) for task in TASKS)]
+)
+def test_it_works_at_once(runtime: Runtime, tmp_path: Path, workload: str) -> None:
     (tmp_path / "job").mkdir()
-    trained = train(tmp_path, "fresh", runtime, tmp_path / "job")
+    trained = train(root_of(workload, tmp_path), workload, runtime, tmp_path / "job")
+    assert "world_size=2" in trained.output or workload in TASKS  # which do not say it
     assert trained.failed_gates() == []
     with trained.archive.open("rb") as archive:
         assert trained.evaluation.content_sha256 == content_sha256(archive)
@@ -26,9 +40,9 @@ def test_it_works_at_once(runtime: Runtime, tmp_path: Path, task: str) -> None:
     assert tested.result["status"] == "Passed"
 
 
-@pytest.mark.parametrize("task", ["regression", "classification"])
+@pytest.mark.parametrize("workload", ["houses", *TASKS])
 def test_a_column_that_is_constant_leaves_the_answers_numbers(
-    runtime: Runtime, tmp_path: Path, task: str
+    runtime: Runtime, tmp_path: Path, workload: str
 ) -> None:
-    write_workload(tmp_path, "fresh", task)
-    assert fit_constant_column(tmp_path, "fresh", runtime, tmp_path) == "True True\n"
+    root = root_of(workload, tmp_path)
+    assert fit_constant_column(root, workload, runtime, tmp_path) == "True True\n"

@@ -103,24 +103,6 @@ def test_a_job_that_was_stopped_by_sigterm_resumes_to_the_bits_of_an_undisturbed
     ).read_bytes()
 
 
-def test_a_finished_job_that_is_started_again_only_saves_its_model(
-    trained: Trained, runtime: Runtime, dataset: Path
-) -> None:
-    weights = (trained.job.model_dir / "model.pt").read_bytes()
-    outcome = trained.job.run()
-    assert losses(outcome.output) == {}
-    assert (trained.job.model_dir / "model.pt").read_bytes() == weights
-
-
-def test_a_checkpoint_of_other_settings_is_refused(
-    trained: Trained, runtime: Runtime, dataset: Path, tmp_path: Path
-) -> None:
-    options = ("--epochs", "2", "--seed", "2", "--checkpoint-dir", str(trained.job.checkpoint_dir))
-    outcome = Job(runtime, dataset, tmp_path, options=options).run()
-    assert outcome.returncode == 1
-    assert "is from a run with other settings: seed 1 (now 2)" in outcome.output.splitlines()[-1]
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.nightly), "bf16"])
 def test_a_job_that_chooses_its_precision_keeps_that_of_its_checkpoint(

@@ -16,9 +16,9 @@ import pytest
 from local_kit.runtime import Outcome, Runtime, finish, finish_after
 from tests.training_code.conftest import STEPS
 from tests.training_code.tensorflow.conftest import RUN, START, Trained
-from tests.training_code.tensorflow.job import OPTIONS, Job
+from tests.training_code.tensorflow.job import Job
 from tests.training_code.tensorflow.strategies import none, parameter_server, two_workers
-from tests.training_code.training import accuracies, children, losses, stop_at
+from tests.training_code.training import children, losses, stop_at
 
 LAST_STEP = 2 * STEPS
 STOPPED = 128 + signal.SIGTERM
@@ -146,25 +146,6 @@ def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(
     epoch, step = resumed_at(outcome)
     assert min(losses(outcome.output)) == (epoch, step + 1)
     assert [path.name for path in job.checkpoint_dir.glob("*.index")] == [f"ckpt-{LAST_STEP}.index"]
-
-
-def test_a_finished_job_that_is_started_again_only_saves_its_model(alone: Trained) -> None:
-    weights = alone.job.weights
-    again = alone.job.alone("train.py")
-    assert (losses(again.output), accuracies(again.output)) == (
-        {},
-        accuracies(alone.outcome.output)[-1:],
-    )
-    assert alone.job.weights == weights
-
-
-def test_a_checkpoint_of_other_settings_is_refused(alone: Trained) -> None:
-    outcome = alone.job.alone("train.py", *OPTIONS, "--seed", "2")
-    assert outcome.returncode != 0
-    assert (
-        "is from a run with other settings: seed 1 (now 2); use them or another --checkpoint-dir"
-        in outcome.output.splitlines()[-1]
-    )
 
 
 @pytest.mark.nightly

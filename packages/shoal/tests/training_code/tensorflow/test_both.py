@@ -1,0 +1,312 @@
+"""What the PyTorch and the TensorFlow script of the digits have in common: what a job prints and
+writes, which files, archives and options are refused, and what the model answers.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_kit.runtime import Outcome, Runtime
+from shoal.aws.model_archive import content_sha256
+from tests.training_code import training
+from tests.training_code.conftest import GLOBAL_BATCH, STEPS
+from tests.training_code.conftest import Trained as TorchTrained
+from tests.training_code.mnist import DATA
+from tests.training_code.tensorflow import job
+from tests.training_code.tensorflow.conftest import Trained as TensorFlowTrained
+from tests.training_code.test_evaluate import pack
+from tests.training_code.training import EPOCH, PROGRESS, accuracies, losses
+
+SCRIPTS = Path(training.__file__).with_name("scripts")
+TENSORFLOW_SCRIPTS = Path(__file__).with_name("scripts")
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A framework's script, and its undisturbed job of two epochs in one process."""
+
+    name: str
+    runtime: Runtime
+    code: Path
+    scripts: Path
+    model_dir: Path
+    checkpoint_dir: Path
+    output: str
+    weights: str
+    """The file of the model's weights."""
+    run: Callable[[Path, tuple[str, ...]], Outcome]
+    """Run train.py in a folder, with options."""
+    again: Callable[[], Outcome]
+    """Run the undisturbed job again."""
+
+
+@pytest.fixture(params=["pytorch", "tensorflow"])
+def framework(request: pytest.FixtureRequest, dataset: Path) -> Framework:
+    if request.param == "pytorch":
+        torch: TorchTrained = request.getfixturevalue("trained")
+        return Framework(
+            request.param,
+            torch.job.runtime,
+            training.CODE,
+            SCRIPTS,
+            torch.job.model_dir,
+            torch.job.checkpoint_dir,
+            torch.outcome.output,
+            "model.pt",
+            lambda folder, options: training.Job(
+                torch.job.runtime, dataset, folder, options=options
+            ).run(),
+            torch.job.run,
+        )
+    alone: TensorFlowTrained = request.getfixturevalue("alone")
+    return Framework(
+        request.param,
+        alone.job.runtime,
+        job.CODE,
+        TENSORFLOW_SCRIPTS,
+        alone.job.model_dir,
+        alone.job.checkpoint_dir,
+        alone.outcome.output,
+        "1/variables/variables.data-00000-of-00001",
+        lambda folder, options: job.Job(alone.job.runtime, dataset, folder).alone(
+            "train.py", *options
+        ),
+        lambda: alone.job.alone("train.py"),
+    )
+
+
+def test_metrics_have_the_form_that_the_metric_definitions_look_for(framework: Framework) -> None:
+    lines = [line for line in framework.output.splitlines() if line.startswith("epoch=")]
+    assert len(lines) == 2 * STEPS + 2
+    assert all(PROGRESS.fullmatch(line) or EPOCH.fullmatch(line) for line in lines)
+
+
+def test_the_model_learns(framework: Framework) -> None:
+    """Twenty steps are far from enough for 99 %; guessing gives 0.1."""
+    assert accuracies(framework.output)[-1] > 0.7
+
+
+def test_the_learning_rate_peaks_after_the_warm_up_and_falls_to_zero(framework: Framework) -> None:
+    rates = [float(match[5]) for match in PROGRESS.finditer(framework.output)]
+    assert rates[int(0.3 * len(rates))] == max(rates) == 0.01
+    last = 0.01 / (0.7 * len(rates))  # zero comes after the last step
+    if framework.name == "pytorch":
+        assert rates[-1] == pytest.approx(last, abs=1e-6)
+    else:
+        assert rates[-1] < 0.0002
+
+
+FILES = {
+    "pytorch": {"model.pt", "model.json", "code/inference.py", "code/model.py"},
+    "tensorflow": {  # as TensorFlow Serving looks for them
+        "1/saved_model.pb",
+        "1/fingerprint.pb",
+        "1/variables/variables.index",
+        "1/variables/variables.data-00000-of-00001",
+        "model.json",
+        "code/inference.py",
+    },
+}
+
+
+def test_the_model_folder_holds_weights_metadata_and_serving_code(framework: Framework) -> None:
+    folder = framework.model_dir
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert files == FILES[framework.name]
+    for name in (each for each in files if each.startswith("code/")):
+        assert (folder / name).read_bytes() == (framework.code / Path(name).name).read_bytes()
+    metadata: dict[str, Any] = json.loads((folder / "model.json").read_text())
+    expected = {
+        "training_job_name": job.JOB_NAME,
+        "batch_size": GLOBAL_BATCH,
+        "world_size": 1,
+        "test_accuracy": pytest.approx(accuracies(framework.output)[-1]),
+    }
+    assert {name: metadata[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--batch-size", "5000"),
+            "ValueError: global batch size 5000 is larger than the training set (2560 images)",
+        ),
+        (("--learning-rate", "1e37", "--log-every", "1"), "try a smaller --learning-rate"),
+        (("--epochs", "0"), "train.py: error: argument --epochs: 0 is not a positive number"),
+    ],
+)
+def test_a_wrong_option_is_one_clear_error(
+    framework: Framework, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    outcome = framework.run(tmp_path, options)
+    assert outcome.returncode != 0
+    assert message in outcome.output.splitlines()[-1]
+
+
+def test_weights_that_are_no_numbers_are_not_saved(framework: Framework, tmp_path: Path) -> None:
+    folder, script = tmp_path / "model", framework.scripts / "save_spoilt_weights.py"
+    command = framework.runtime.alone(script, framework.code, folder)
+    outcome = framework.runtime.run(command, tmp_path)
+    assert outcome.output.splitlines()[-1].startswith(
+        "ValueError: the weights are not finite, no model is saved"
+    )
+    assert list(folder.glob("*")) == []
+
+
+def test_a_finished_job_that_is_started_again_only_saves_its_model(framework: Framework) -> None:
+    weights = (framework.model_dir / framework.weights).read_bytes()
+    again = framework.again().output
+    assert (losses(again), accuracies(again)) == ({}, accuracies(framework.output)[-1:])
+    assert (framework.model_dir / framework.weights).read_bytes() == weights
+
+
+def test_a_checkpoint_of_other_settings_is_refused(framework: Framework, tmp_path: Path) -> None:
+    settings = ("--epochs", "2", "--batch-size", str(GLOBAL_BATCH), "--seed", "2")
+    outcome = framework.run(
+        tmp_path, (*settings, "--checkpoint-dir", str(framework.checkpoint_dir))
+    )
+    assert outcome.returncode != 0
+    assert (
+        "is from a run with other settings: seed 1 (now 2); use them or another --checkpoint-dir"
+        in outcome.output.splitlines()[-1]
+    )
+
+
+DAMAGES = {
+    "nothing": "2560 digits",
+    "missing": ("train-labels-idx1-ubyte does not exist; the folder holds train-images-idx3-ubyte"),
+    "empty": "train-images-idx3-ubyte is empty: 0 bytes, the header alone has 16",
+    "no entries": "train-labels-idx1-ubyte is empty: it holds 0 entries",
+    "truncated": "train-images-idx3-ubyte is truncated: 2007039 bytes for shape (2560, 28, 28)",
+    "too long": "train-images-idx3-ubyte is too long: 2007041 bytes",
+    "wrong magic": "is not the expected idx file: magic number 0x00000801, not 0x00000803",
+    "gzip": "(it is gzip-compressed: unpack it first)",
+    "label": "label 10 is outside 0..9",
+    "fewer labels": "2560 images but 7 labels",
+    "other size": "images are 14x28 pixels, not 28x28",
+}
+
+
+def test_damaged_files_are_refused_by_name(
+    framework: Framework, dataset: Path, tmp_path: Path
+) -> None:
+    answer = tmp_path / "answer.json"
+    script = (SCRIPTS / "bad_files.py", framework.code)
+    command = framework.runtime.alone(*script, dataset / "train", tmp_path, answer)
+    errors = framework.runtime.answer(command, tmp_path)
+    assert [text for damage, text in DAMAGES.items() if text not in errors[damage]] == []
+
+
+def evaluate(framework: Framework, dataset: Path, folder: Path) -> Outcome:
+    """Run evaluate.py on `folder/model.tar.gz`."""
+    options = ("--model-dir", folder, "--test-dir", dataset / "test", "--output-dir", folder)
+    command = framework.runtime.alone(framework.code / "evaluate.py", *options)
+    return framework.runtime.run(command, folder)
+
+
+def test_the_report_holds_the_accuracy_that_training_measured(
+    framework: Framework, dataset: Path, tmp_path: Path
+) -> None:
+    pack(framework.model_dir, tmp_path / "model.tar.gz")
+    assert evaluate(framework, dataset, tmp_path).returncode == 0
+    report: dict[str, Any] = json.loads((tmp_path / "evaluation.json").read_text())
+    values = {name: each["value"] for name, each in report["metrics"].items()}
+    assert values["accuracy"] == pytest.approx(accuracies(framework.output)[-1])
+    assert values["images"] == 1000
+    assert report["model"]["training_job_name"] == job.JOB_NAME
+    assert len(report["predictions_sample"]) == 10
+
+
+def test_a_damaged_model_is_refused(framework: Framework, dataset: Path, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(framework.model_dir, tmp_path / "model"))
+    for path in model.rglob("*"):
+        if path.is_file() and path.suffix not in (".json", ".py"):
+            size = 5000 if framework.name == "pytorch" else 200
+            path.write_bytes(path.read_bytes()[:size])
+    pack(model, tmp_path / "model.tar.gz")
+    outcome = evaluate(framework, dataset, tmp_path)
+    assert outcome.returncode == 1
+    assert "holds a damaged model" in outcome.output
+
+
+def test_an_archive_without_a_model_is_refused(
+    framework: Framework, dataset: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "model.json").write_text("{}")
+    pack(tmp_path / "other", tmp_path / "model.tar.gz")
+    missing = {"pytorch": "model.pt", "tensorflow": "1/saved_model.pb"}[framework.name]
+    last = evaluate(framework, dataset, tmp_path).output.splitlines()[-1]
+    assert f"holds no model: {missing} is missing" in last
+
+
+SHAPE = "images must have shape (N, 28, 28) with N >= 1"
+REFUSED = {
+    "content type": (
+        "content type 'text/csv' is not supported; send application/json or application/x-npy"
+    ),
+    "accept": "accept 'image/png' is not supported",
+    "not json": "the request is not JSON",
+    "no instances": 'the request has no "instances"',
+    "not npy": "the request is not an npy file",
+    "text": "pixels must be integers",
+    "range": "pixels must be 0..255",
+}
+OWN_REFUSED = {
+    "pytorch": {
+        "pickle": "the request is not an npy file: Object arrays cannot be loaded",
+        "one image": f"{SHAPE}, not (28, 28)",
+        "none": f"{SHAPE}, not (0,)",
+        "ragged": "the rows of an image have different lengths",
+        "fractions": "pixels must be integers, not float64",
+    },
+    "tensorflow": {
+        "no content type": "content type None is not supported",
+        "not npy": "the request is not an npy file of version 1",
+        "other npy": "an npy request must be uint8 (N, 28, 28) in C order, not <f4 (10, 28, 28)",
+        "columns first": "an npy request must be uint8 (N, 28, 28) in C order",
+        "truncated npy": "7839 bytes for shape (10, 28, 28)",
+        "pickle": "an npy request must be uint8 (N, 28, 28) in C order, not |O (1,)",
+        "one image": SHAPE,
+        "none": SHAPE,
+        "ragged": f"{SHAPE}; image 0 has not",
+        "fractions": "pixels must be integers, not 0.0",
+        "text": "pixels must be integers, not 'a'",
+        "range": "pixels must be 0..255, not 300",
+        "serving fails": "TensorFlow Serving answered 400: no such signature",
+    },
+}
+"""Request -> the reason for which it is refused."""
+
+
+def test_the_endpoint_answers_and_refuses(
+    framework: Framework, dataset: Path, tmp_path: Path
+) -> None:
+    pack(framework.model_dir, tmp_path / "model.tar.gz")
+    with (tmp_path / "model.tar.gz").open("rb") as archive:
+        digest = content_sha256(archive)
+    images, answer = dataset / "test" / "t10k-images-idx3-ubyte", tmp_path / "answer.json"
+    script = framework.scripts / "send_requests.py"
+    command = framework.runtime.alone(script, framework.model_dir, images, answer)
+    answers = framework.runtime.answer(command, tmp_path)
+    predictions = answers["json"]["predictions"]
+    labels = list((DATA / "t10k-labels-idx1-ubyte").read_bytes()[8:18])
+    right = [each["digit"] == label for each, label in zip(predictions, labels, strict=True)]
+    assert sum(right) >= 8
+    assert [sum(each["probabilities"]) for each in predictions] == pytest.approx([1.0] * 10)
+    assert answers["json"]["model"] == {
+        "training_job_name": job.JOB_NAME,
+        "content_sha256": digest,
+    }
+    assert answers["same"]  # npy and JSON give the same probabilities
+    assert (answers["npy"]["dtype"], answers["npy"]["shape"]) == ("float32", [10, 10])
+    expected = REFUSED | OWN_REFUSED[framework.name]
+    assert [text for name, text in expected.items() if text not in answers[name]] == []
