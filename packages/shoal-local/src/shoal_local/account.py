@@ -19,7 +19,6 @@ from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.simulation import Simulator
 from shoal_local.control.cloudformation.service import CloudFormation
 from shoal_local.control.events.events import Events
-from shoal_local.control.fsx.filesystems import FileSystems
 from shoal_local.control.fsx.service import Fsx
 from shoal_local.control.functions.invoker import Invoker
 from shoal_local.control.functions.mappings import EventSources
@@ -126,7 +125,7 @@ class Account:
             number, shared.region, shared.settings.hosting_speed, shared.schedule_speed
         )
         self.autoscaling = AutoScaling(self.identity, self.clients)
-        self.fsx = Fsx(FileSystems(self.identity, self.clients, folder / "fsx"))
+        self.fsx = Fsx(self.identity, self.clients, folder / "fsx")
         self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
         self.state = self._state()
         self.authorizer: Authorizer = Authorizer(

@@ -4,15 +4,14 @@ what a mounted directory shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.control import Account, unique
+from local_kit.control import Account, template, unique
 from shoal_local.errors import AwsError
 from shoal_local.server import Emulator
 from shoal_local.testing import in_process
@@ -20,7 +19,19 @@ from shoal_local.testing import in_process
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 ACCOUNT_ID = "123456789012"
 """moto's own, which an emulator inside this process has."""
-SCRATCH = {"DeploymentType": "SCRATCH_2"}
+IMPORT_ALL = {"AutoImportPolicy": {"Events": ["NEW", "CHANGED", "DELETED"]}}
+OBJECTS = {
+    "datasets/mnist/train/one": b"1",
+    "datasets/mnist/test/two": b"2",
+    "datasets/clash/one": b"",
+    "datasets/clash/one/two": b"",
+    "elsewhere/three": b"3",
+}
+OUTPUTS = {
+    "Id": {"Value": {"Ref": "FileSystem"}},
+    "MountName": {"Value": {"Fn::GetAtt": ["FileSystem", "LustreMountName"]}},
+    "AssociationId": {"Value": {"Fn::GetAtt": ["Association", "AssociationId"]}},
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,34 +59,13 @@ def network(account: Account) -> dict[str, Any]:
         for name in ("lustre", "closed")
     ]
     for first, last in LUSTRE_PORTS:
-        ec2.authorize_security_group_ingress(
-            GroupId=groups[0],
-            IpPermissions=[
-                {
-                    "IpProtocol": "tcp",
-                    "FromPort": first,
-                    "ToPort": last,
-                    "UserIdGroupPairs": [{"GroupId": groups[0]}],
-                }
-            ],
-        )
-    return {"vpc": vpc, "subnet": subnet, "open": groups[0], "closed": groups[1]}
+        rule = {"IpProtocol": "tcp", "FromPort": first, "ToPort": last}
+        rule |= {"UserIdGroupPairs": [{"GroupId": groups[0]}]}
+        ec2.authorize_security_group_ingress(GroupId=groups[0], IpPermissions=[rule])
+    return {"subnet": subnet, "open": groups[0], "closed": groups[1]}
 
 
-@pytest.fixture(scope="module")
-def bucket(account: Account) -> str:
-    name = unique("fsx-data")
-    account.client("s3").create_bucket(Bucket=name)
-    for key, body in {
-        "datasets/mnist/train/one": b"1",
-        "datasets/mnist/test/two": b"2",
-        "elsewhere/three": b"3",
-    }.items():
-        account.client("s3").put_object(Bucket=name, Key=key, Body=body)
-    return name
-
-
-def request(network: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def request(network: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     """Return a valid CreateFileSystem request with `changes`."""
     return {
         "FileSystemType": "LUSTRE",
@@ -83,348 +73,245 @@ def request(network: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "StorageCapacity": 1200,
         "SubnetIds": [network["subnet"]],
         "SecurityGroupIds": [network["open"]],
-        "LustreConfiguration": SCRATCH,
+        "LustreConfiguration": {"DeploymentType": "SCRATCH_2"},
     } | changes
 
 
-def resources(
-    network: dict[str, Any], bucket: str, events: tuple[str, ...] = (), **association: Any
-) -> dict[str, Any]:
-    """Return a file system and an association for a template."""
-    properties = {
-        "FileSystemId": {"Ref": "FileSystem"},
-        "FileSystemPath": "/datasets",
-        "DataRepositoryPath": f"s3://{bucket}/datasets",
-        "BatchImportMetaDataOnCreate": True,
-        "S3": {"AutoImportPolicy": {"Events": list(events)}},
-    }
-    return {
-        "FileSystem": {"Type": "AWS::FSx::FileSystem", "Properties": request(network)},
-        "Association": {
-            "Type": "AWS::FSx::DataRepositoryAssociation",
-            "Properties": properties | association,
-        },
-    }
+class Deployed:
+    """A stack of a file system and an association with a bucket of its own."""
 
+    def __init__(self, emulator: Emulator, network: dict[str, Any]) -> None:
+        self.account, self.name, self.bucket = Account.of(emulator), unique("stack"), unique("fsx")
+        self._emulator, self._network = emulator, network
+        self.account.client("s3").create_bucket(Bucket=self.bucket)
+        self.put(OBJECTS)
+        stack = self.account.stack(self.resources(), self.name, Outputs=OUTPUTS)
+        assert stack["StackStatus"] == "CREATE_COMPLETE", self.account.failures(self.name)
+        self.stack_id = stack["StackId"]
+        outputs = {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
+        self.id, self.mount_name = outputs["Id"], outputs["MountName"]
+        self.association_id = outputs["AssociationId"]
+        self.folder = self.account.state_dir / "fsx" / self.id
 
-OUTPUTS = {
-    "Id": {"Value": {"Ref": "FileSystem"}},
-    "MountName": {"Value": {"Fn::GetAtt": ["FileSystem", "LustreMountName"]}},
-    "AssociationId": {"Value": {"Fn::GetAtt": ["Association", "AssociationId"]}},
-}
+    def resources(self, s3: Any = IMPORT_ALL, **file_system: Any) -> dict[str, Any]:
+        """Return a file system and an association for a template."""
+        association = {
+            "FileSystemId": {"Ref": "FileSystem"},
+            "FileSystemPath": "/datasets",
+            "DataRepositoryPath": f"s3://{self.bucket}/datasets",
+            "BatchImportMetaDataOnCreate": True,
+            "S3": s3,
+        }
+        properties = request(self._network, **file_system)
+        return {
+            "FileSystem": {"Type": "AWS::FSx::FileSystem", "Properties": properties},
+            "Association": {
+                "Type": "AWS::FSx::DataRepositoryAssociation",
+                "Properties": association,
+            },
+        }
 
+    def put(self, objects: Mapping[str, bytes]) -> None:
+        for key, body in objects.items():
+            self.account.client("s3").put_object(Bucket=self.bucket, Key=key, Body=body)
 
-@contextmanager
-def deployed(account: Account, template: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """Yield the outputs of a stack and its name; the stack is deleted at the end."""
-    name = unique("stack")
-    stack = account.stack(template, name, Outputs=OUTPUTS)
-    assert stack["StackStatus"] == "CREATE_COMPLETE", account.failures(name)
-    yield {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]} | {
-        "Stack": name
-    }
-    account.client("cloudformation").delete_stack(StackName=name)
-    account.settled(stack["StackId"])
+    def mount(self, path: str, group: str = "open") -> Path:
+        """Mount a path of all that the emulator's file systems have."""
+        subnets, groups = [self._network["subnet"]], [self._network[group]]
+        return self._emulator.home.fsx.mount(self.id, path, subnets, groups)
 
-
-def mounted(
-    emulator: Emulator, network: dict[str, Any], outputs: dict[str, str], path: str
-) -> Path:
-    return emulator.home.fsx.mount(
-        outputs["Id"], f"/{outputs['MountName']}{path}", [network["subnet"]], [network["open"]]
-    )
+    def files(self, path: str) -> set[str]:
+        """Return the files of a directory of the file system once it is mounted."""
+        return files(self.mount(f"/{self.mount_name}{path}"))
 
 
 def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_mounted_directory_shows_the_associations_prefix(
-    emulator: Emulator, account: Account, network: dict[str, Any], bucket: str
-) -> None:
-    with deployed(account, resources(network, bucket)) as outputs:
-        assert files(mounted(emulator, network, outputs, "/datasets/mnist/train")) == {"one"}
-        assert files(mounted(emulator, network, outputs, "/datasets/mnist")) == {
-            "train/one",
-            "test/two",
-        }
+@pytest.fixture(scope="module")
+def deployed(emulator: Emulator, network: dict[str, Any]) -> Deployed:
+    return Deployed(emulator, network)
 
 
-def test_content_is_fetched_when_it_is_mounted_and_not_before(
-    emulator: Emulator, account: Account, network: dict[str, Any], bucket: str
-) -> None:
-    with deployed(account, resources(network, bucket)) as outputs:
-        folder = account.state_dir / "fsx" / outputs["Id"]
-        before = files(folder)
-        mounted(emulator, network, outputs, "/datasets/mnist/test")
-        assert (before, files(folder)) == (set(), {"datasets/mnist/test/two"})
+def test_content_is_fetched_when_its_directory_is_mounted(deployed: Deployed) -> None:
+    before = files(deployed.folder)
+    assert deployed.files("/datasets/mnist/train") == {"one"}
+    assert (before, files(deployed.folder)) == (set(), {"datasets/mnist/train/one"})
+    assert deployed.files("/datasets/mnist") == {"train/one", "test/two"}
 
 
-def test_what_changes_in_the_bucket_shows_where_the_import_policy_names_it(
-    emulator: Emulator, account: Account, network: dict[str, Any], bucket: str
-) -> None:
-    s3, prefix = account.client("s3"), "datasets/changing/"
-    s3.put_object(Bucket=bucket, Key=f"{prefix}old", Body=b"before")
-    s3.put_object(Bucket=bucket, Key=f"{prefix}goes", Body=b"")
-    with deployed(account, resources(network, bucket, ("NEW", "CHANGED", "DELETED"))) as outputs:
-        mounted(emulator, network, outputs, "/datasets/changing")
-        s3.put_object(Bucket=bucket, Key=f"{prefix}old", Body=b"after")
-        s3.put_object(Bucket=bucket, Key=f"{prefix}new", Body=b"")
-        s3.delete_object(Bucket=bucket, Key=f"{prefix}goes")
-        folder = mounted(emulator, network, outputs, "/datasets/changing")
-        assert (files(folder), (folder / "old").read_bytes()) == ({"old", "new"}, b"after")
+def test_what_changes_in_the_bucket_shows_at_the_next_mount(deployed: Deployed) -> None:
+    prefix = "datasets/changing/"
+    deployed.put({f"{prefix}old": b"before", f"{prefix}goes": b""})
+    assert deployed.files("/datasets/changing") == {"old", "goes"}
+    deployed.put({f"{prefix}old": b"after", f"{prefix}new": b""})
+    deployed.account.client("s3").delete_object(Bucket=deployed.bucket, Key=f"{prefix}goes")
+    assert deployed.files("/datasets/changing") == {"old", "new"}
+    assert (deployed.folder / prefix / "old").read_bytes() == b"after"
 
 
-def test_an_object_that_is_named_like_a_folder_of_others_is_left_out(
-    emulator: Emulator, account: Account, network: dict[str, Any], bucket: str
-) -> None:
-    for key in ("datasets/clash/one", "datasets/clash/one/two"):
-        account.client("s3").put_object(Bucket=bucket, Key=key, Body=b"")
-    with deployed(account, resources(network, bucket)) as outputs:
-        assert files(mounted(emulator, network, outputs, "/datasets/clash")) == {"one/two"}
+def test_an_object_that_is_named_like_a_folder_is_left_out(deployed: Deployed) -> None:
+    assert deployed.files("/datasets/clash") == {"one/two"}
 
 
-def test_what_changes_in_the_bucket_stays_unseen_without_an_import_policy(
-    emulator: Emulator, account: Account, network: dict[str, Any], bucket: str
-) -> None:
-    with deployed(account, resources(network, bucket)) as outputs:
-        account.client("s3").put_object(Bucket=bucket, Key="datasets/late/new", Body=b"")
-        with pytest.raises(AwsError, match="no such directory"):
-            mounted(emulator, network, outputs, "/datasets/late")
-
-
-def test_without_the_import_at_its_creation_an_association_shows_nothing_that_was_there(
-    emulator: Emulator, account: Account, network: dict[str, Any], bucket: str
-) -> None:
-    with deployed(
-        account, resources(network, bucket, BatchImportMetaDataOnCreate=False)
-    ) as outputs:
-        assert files(mounted(emulator, network, outputs, "/datasets")) == set()
-
-
-def test_the_bucket_is_read_with_the_file_systems_own_role(
-    emulator: Emulator, account: Account, network: dict[str, Any], bucket: str
-) -> None:
-    with deployed(account, resources(network, bucket)) as outputs:
-        mounted(emulator, network, outputs, "/datasets/mnist/train")
-        callers = {
-            each["caller"]
-            for each in account.requests("GetObject")
-            if outputs["Id"] in each["caller"]
-        }
-    assert callers == {
-        f"arn:aws:sts::{ACCOUNT_ID}:assumed-role/AWSServiceRoleForFSxS3Access_{outputs['Id']}/FSx"
-    }
-
-
-def test_a_deleted_stack_leaves_no_file_system_no_folder_and_no_role(
-    account: Account, network: dict[str, Any], bucket: str, emulator: Emulator
-) -> None:
-    with deployed(account, resources(network, bucket)) as outputs:
-        mounted(emulator, network, outputs, "/datasets")
-    assert not (account.state_dir / "fsx" / outputs["Id"]).exists()
-    assert account.client("fsx").describe_file_systems()["FileSystems"] == []
-    assert outputs["Id"] not in str(account.client("iam").list_roles()["Roles"])
+def test_the_bucket_is_read_with_the_file_systems_own_role(deployed: Deployed) -> None:
+    deployed.put({"datasets/own/role": b""})
+    deployed.files("/datasets/own")
+    callers = {each["caller"] for each in deployed.account.requests("GetObject")}
+    role = f"AWSServiceRoleForFSxS3Access_{deployed.id}"
+    assert callers == {f"arn:aws:sts::{ACCOUNT_ID}:assumed-role/{role}/FSx"}
 
 
 @pytest.mark.parametrize(
-    ("directory", "reason"),
+    ("directory", "group", "reason"),
     [
-        ("/datasets", "does not start with the file system's mount name"),
-        ("/{MountName}/none", "there is no such directory"),
+        ("/datasets", "open", "does not start with the file system's mount name"),
+        ("/{0}/none", "open", "there is no such directory"),
+        ("/{0}/datasets/../..", "open", "has \\.\\."),
+        ("/{0}/", "closed", "lets TCP 988 in from the client"),
     ],
 )
-def test_a_directory_that_is_not_there_cannot_be_mounted(
-    emulator: Emulator,
-    account: Account,
-    network: dict[str, Any],
-    bucket: str,
-    directory: str,
-    reason: str,
+def test_a_directory_that_cannot_be_mounted(
+    deployed: Deployed, directory: str, group: str, reason: str
 ) -> None:
-    with (
-        deployed(account, resources(network, bucket)) as outputs,
-        pytest.raises(AwsError, match=reason),
-    ):
-        emulator.home.fsx.mount(
-            outputs["Id"], directory.format(**outputs), [network["subnet"]], [network["open"]]
-        )
+    with pytest.raises(AwsError, match=reason):
+        deployed.mount(directory.format(deployed.mount_name), group)
 
 
-def test_a_host_whose_security_group_does_not_let_lustre_through_cannot_mount(
-    emulator: Emulator, account: Account, network: dict[str, Any], bucket: str
+def test_a_stack_changes_its_file_system_in_place_and_leaves_nothing(
+    emulator: Emulator, network: dict[str, Any]
 ) -> None:
-    with (
-        deployed(account, resources(network, bucket)) as outputs,
-        pytest.raises(AwsError, match="lets TCP 988 in from the client"),
-    ):
-        emulator.home.fsx.mount(
-            outputs["Id"], f"/{outputs['MountName']}/", [network["subnet"]], [network["closed"]]
-        )
+    """Neither a file system nor a folder nor a role."""
+    own = Deployed(emulator, network)
+    own.files("/datasets")
+    fsx, policy = own.account.client("fsx"), IMPORT_ALL | {"AutoExportPolicy": {"Events": ["NEW"]}}
+    changed = own.resources(
+        policy,
+        StorageCapacity="2400",
+        LustreConfiguration={"DeploymentType": "SCRATCH_2", "DataCompressionType": "LZ4"},
+        Tags=[{"Key": "team", "Value": "a"}],
+    )
+    assert own.account.update(own.name, changed)["StackStatus"] == "UPDATE_COMPLETE"
+    (after,) = fsx.describe_file_systems(FileSystemIds=[own.id])["FileSystems"]
+    assert (after["StorageCapacity"], after["LustreConfiguration"]["DataCompressionType"]) == (
+        2400,
+        "LZ4",
+    )
+    (association,) = fsx.describe_data_repository_associations(AssociationIds=[own.association_id])[
+        "Associations"
+    ]
+    assert association["S3"] == policy
+    arn = after["ResourceARN"]
+    assert fsx.list_tags_for_resource(ResourceARN=arn)["Tags"] == [{"Key": "team", "Value": "a"}]
+    fsx.untag_resource(ResourceARN=arn, TagKeys=["team"])
+    assert "Tags" not in fsx.list_tags_for_resource(ResourceARN=arn)
+    own.account.client("cloudformation").delete_stack(StackName=own.name)
+    assert own.account.settled(own.stack_id)["StackStatus"] == "DELETE_COMPLETE"
+    ids = [each["FileSystemId"] for each in fsx.describe_file_systems()["FileSystems"]]
+    assert (own.id in ids, own.folder.exists()) == (False, False)
+    assert own.id not in str(own.account.client("iam").list_roles()["Roles"])
 
 
-def test_an_update_grows_the_file_system_in_place(
-    account: Account, network: dict[str, Any], bucket: str
-) -> None:
-    template = resources(network, bucket)
-    with deployed(account, template) as outputs:
-        grown = {
-            **template,
-            "FileSystem": {
-                "Type": "AWS::FSx::FileSystem",
-                "Properties": request(network, StorageCapacity=2400),
-            },
-        }
-        account.update(outputs["Stack"], grown, Outputs=OUTPUTS)
-        (file_system,) = account.client("fsx").describe_file_systems(FileSystemIds=[outputs["Id"]])[
-            "FileSystems"
-        ]
-    assert file_system["StorageCapacity"] == 2400
-
-
-def test_an_update_of_the_import_policy_keeps_the_association(
-    account: Account, network: dict[str, Any], bucket: str
-) -> None:
-    with deployed(account, resources(network, bucket)) as outputs:
-        account.update(outputs["Stack"], resources(network, bucket, ("NEW",)), Outputs=OUTPUTS)
-        associations = account.client("fsx").describe_data_repository_associations(
-            AssociationIds=[outputs["AssociationId"]]
-        )["Associations"][0]
-    assert associations["S3"]["AutoImportPolicy"] == {"Events": ["NEW"]}
+def test_another_deployment_type_makes_another_file_system(deployed: Deployed) -> None:
+    cloudformation = deployed.account.client("cloudformation")
+    persistent = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125}
+    body = template(deployed.resources(LustreConfiguration=persistent))
+    cloudformation.create_change_set(
+        StackName=deployed.name, ChangeSetName="type", TemplateBody=body
+    )
+    changes = cloudformation.describe_change_set(StackName=deployed.name, ChangeSetName="type")
+    replaced = {
+        each["ResourceChange"]["LogicalResourceId"]: each["ResourceChange"]["Replacement"]
+        for each in changes["Changes"]
+    }
+    assert replaced["FileSystem"] == "True"
 
 
 def test_an_association_with_a_bucket_that_is_not_there_fails_its_stack(
-    account: Account, network: dict[str, Any]
+    account: Account, deployed: Deployed
 ) -> None:
-    name = unique("stack")
-    assert (
-        account.stack(resources(network, "no-such-bucket-of-anyone"), name)["StackStatus"]
-        == "ROLLBACK_COMPLETE"
-    )
+    name, resources = unique("stack"), deployed.resources()
+    resources["Association"]["Properties"]["DataRepositoryPath"] = "s3://no-such-bucket/x"
+    assert account.stack(resources, name)["StackStatus"] == "ROLLBACK_COMPLETE"
     assert "MISCONFIGURED" in account.failures(name)["Association"]
 
 
-PERSISTENT = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125}
-REFUSED = {
-    "StorageCapacity 3600 is not valid": {"StorageCapacity": 3600},
-    "PerUnitStorageThroughput 300 is not valid": {
-        "LustreConfiguration": PERSISTENT | {"PerUnitStorageThroughput": 300}
-    },
-    "PerUnitStorageThroughput None is not valid": {
-        "LustreConfiguration": {"DeploymentType": "PERSISTENT_2"}
-    },
-    "PerUnitStorageThroughput is for PERSISTENT": {
-        "LustreConfiguration": SCRATCH | {"PerUnitStorageThroughput": 125}
-    },
-    "FileSystemTypeVersion 2.14 is not one of": {"FileSystemTypeVersion": "2.14"},
-    "FileSystemTypeVersion 2.10 is not one of": {
-        "FileSystemTypeVersion": "2.10",
-        "LustreConfiguration": PERSISTENT,
-    },
-    "KmsKeyId is for PERSISTENT_1 and PERSISTENT_2 only": {"KmsKeyId": "alias/any"},
-    "does not emulate FileSystemType ONTAP": {"FileSystemType": "ONTAP"},
-    "does not emulate StorageType INTELLIGENT_TIERING": {"StorageType": "INTELLIGENT_TIERING"},
-    "does not emulate LustreConfiguration.ImportPath": {
-        "LustreConfiguration": SCRATCH | {"ImportPath": "s3://bucket"}
-    },
-    "exactly one subnet": {"SubnetIds": ["subnet-00000001", "subnet-00000002"]},
-    "subnet-00000001": {"SubnetIds": ["subnet-00000001"]},
-}
-
-
-@pytest.mark.parametrize(("reason", "change"), REFUSED.items())
-def test_what_fsx_refuses_or_the_emulator_lacks_is_refused_by_name(
+@pytest.mark.parametrize(
+    ("reason", "change"),
+    [
+        ("does not emulate FileSystemType ONTAP", {"FileSystemType": "ONTAP"}),
+        ("does not emulate StorageType HDD", {"StorageType": "HDD"}),
+        (
+            "does not emulate ImportPath in LustreConfiguration",
+            {"LustreConfiguration": {"ImportPath": "s3://bucket"}},
+        ),
+        ("exactly one subnet", {"SubnetIds": ["subnet-00000001", "subnet-00000002"]}),
+        ("InvalidNetworkSettings.*subnet-00000001", {"SubnetIds": ["subnet-00000001"]}),
+        ("BadRequest.*alias/none", {"KmsKeyId": "alias/none"}),
+        (
+            "InvalidNetworkSettings.*do not permit Lustre LNET network traffic",
+            {"SecurityGroupIds": ["closed"]},
+        ),
+    ],
+)
+def test_a_file_system_is_refused_with_the_reason(
     account: Account, network: dict[str, Any], reason: str, change: dict[str, Any]
 ) -> None:
+    if change.get("SecurityGroupIds"):
+        change = {"SecurityGroupIds": [network["closed"]]}
     with pytest.raises(ClientError, match=reason):
         account.client("fsx").create_file_system(**request(network, **change))
 
 
-def test_a_persistent_file_system_has_the_throughput_and_key_it_was_made_with(
-    account: Account, network: dict[str, Any]
-) -> None:
-    fsx, key = account.client("fsx"), account.client("kms").create_key()["KeyMetadata"]["Arn"]
-    file_system_id = fsx.create_file_system(
-        **request(network, LustreConfiguration=PERSISTENT, KmsKeyId=key)
-    )["FileSystem"]["FileSystemId"]
-    (file_system,) = fsx.describe_file_systems(FileSystemIds=[file_system_id])["FileSystems"]
-    assert (
-        file_system["KmsKeyId"],
-        file_system["LustreConfiguration"]["PerUnitStorageThroughput"],
-    ) == (
-        key,
-        125,
-    )
-    fsx.delete_file_system(FileSystemId=file_system_id)
-
-
-def test_tags_are_those_that_were_put_and_not_taken_away(
-    account: Account, network: dict[str, Any]
+@pytest.mark.parametrize(
+    ("reason", "version", "change"),
+    [
+        ("UnsupportedOperation.*not 2.10", "2.10", {}),
+        ("is not of the form s3://", "2.15", {"DataRepositoryPath": "nfs://there/"}),
+        ("BatchImportMetaDataOnCreate", "2.15", {"BatchImportMetaDataOnCreate": False}),
+        ("NEW, CHANGED and DELETED", "2.15", {"S3": {}}),
+        ("ImportedFileChunkSize", "2.15", {"ImportedFileChunkSize": 1024}),
+    ],
+)
+def test_an_association_is_refused_with_the_reason(
+    account: Account, network: dict[str, Any], reason: str, version: str, change: dict[str, Any]
 ) -> None:
     fsx = account.client("fsx")
-    file_system = fsx.create_file_system(**request(network), Tags=[{"Key": "a", "Value": "1"}])[
-        "FileSystem"
-    ]
-    fsx.tag_resource(ResourceARN=file_system["ResourceARN"], Tags=[{"Key": "b", "Value": "2"}])
-    fsx.untag_resource(ResourceARN=file_system["ResourceARN"], TagKeys=["a"])
-    assert fsx.list_tags_for_resource(ResourceARN=file_system["ResourceARN"])["Tags"] == [
-        {"Key": "b", "Value": "2"}
-    ]
-    fsx.delete_file_system(FileSystemId=file_system["FileSystemId"])
-
-
-def test_security_groups_that_keep_lustre_out_are_refused(
-    account: Account, network: dict[str, Any]
-) -> None:
-    with pytest.raises(
-        ClientError, match=r"InvalidNetworkSettings.*do not permit Lustre LNET network traffic"
-    ):
-        account.client("fsx").create_file_system(
-            **request(network, SecurityGroupIds=[network["closed"]])
-        )
-
-
-def test_a_property_that_is_not_emulated_fails_the_stack_by_name(
-    account: Account, network: dict[str, Any]
-) -> None:
-    name = unique("stack")
-    efa = {
-        "Type": "AWS::FSx::FileSystem",
-        "Properties": request(network, LustreConfiguration=PERSISTENT | {"EfaEnabled": True}),
+    made = fsx.create_file_system(**request(network, FileSystemTypeVersion=version))
+    file_system = {"FileSystemId": made["FileSystem"]["FileSystemId"]}
+    base = {
+        **file_system,
+        "FileSystemPath": "/x",
+        "DataRepositoryPath": "s3://bucket/x",
+        "BatchImportMetaDataOnCreate": True,
+        "S3": IMPORT_ALL,
     }
-    account.stack({"FileSystem": efa}, name)
-    assert (
-        "the property LustreConfiguration.EfaEnabled of AWS::FSx::FileSystem"
-        in account.failures(name)["FileSystem"]
-    )
+    with pytest.raises(ClientError, match=reason):
+        fsx.create_data_repository_association(**base | change)
+    fsx.delete_file_system(**file_system)
 
 
-def test_lustre_2_10_has_no_associations(
-    account: Account, network: dict[str, Any], bucket: str
+@pytest.mark.parametrize(
+    ("operation", "arguments", "reason"),
+    [
+        ("update_file_system", {"StorageCapacity": 600}, "can only grow; it is 1200 GiB"),
+        ("update_file_system", {"StorageType": "HDD"}, "another StorageType"),
+        (
+            "create_data_repository_association",
+            {
+                "FileSystemPath": "/y",
+                "DataRepositoryPath": "s3://bucket/y",
+                "BatchImportMetaDataOnCreate": True,
+                "S3": IMPORT_ALL,
+            },
+            "a second data repository association",
+        ),
+    ],
+)
+def test_a_change_is_refused_with_the_reason(
+    deployed: Deployed, operation: str, arguments: dict[str, Any], reason: str
 ) -> None:
-    fsx = account.client("fsx")
-    file_system_id = fsx.create_file_system(**request(network, FileSystemTypeVersion="2.10"))[
-        "FileSystem"
-    ]["FileSystemId"]
-    with pytest.raises(ClientError, match="UnsupportedOperation"):
-        fsx.create_data_repository_association(
-            FileSystemId=file_system_id, FileSystemPath="/x", DataRepositoryPath=f"s3://{bucket}/x"
-        )
-    fsx.delete_file_system(FileSystemId=file_system_id)
-
-
-def test_associations_do_not_overlap(
-    account: Account, network: dict[str, Any], bucket: str
-) -> None:
-    fsx = account.client("fsx")
-    file_system_id = fsx.create_file_system(**request(network))["FileSystem"]["FileSystemId"]
-    fsx.create_data_repository_association(
-        FileSystemId=file_system_id, FileSystemPath="/ns1/", DataRepositoryPath=f"s3://{bucket}/x"
-    )
-    with pytest.raises(ClientError, match="/ns1/ns2/ overlaps with /ns1/"):
-        fsx.create_data_repository_association(
-            FileSystemId=file_system_id,
-            FileSystemPath="/ns1/ns2",
-            DataRepositoryPath=f"s3://{bucket}/y",
-        )
-    fsx.delete_file_system(FileSystemId=file_system_id)
+    act = getattr(deployed.account.client("fsx"), operation)
+    with pytest.raises(ClientError, match=reason):
+        act(FileSystemId=deployed.id, **arguments)

@@ -70,6 +70,7 @@ def source(account: Account, network: dict[str, Any]) -> dict[str, str]:
         FileSystemPath="/data",
         DataRepositoryPath=f"s3://{BUCKET}/data",
         BatchImportMetaDataOnCreate=True,
+        S3={"AutoImportPolicy": {"Events": ["NEW", "CHANGED", "DELETED"]}},
     )
     return {
         "FileSystemId": file_system["FileSystemId"],

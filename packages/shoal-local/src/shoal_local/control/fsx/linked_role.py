@@ -16,7 +16,7 @@ from shoal_local.control.identity.identity import Identity
 
 SERVICE = "s3.data-source.lustre.fsx.amazonaws.com"
 PATH = f"/aws-service-role/{SERVICE}/"
-_SESSION = "FSx"
+_POLICY = "S3"
 _ACTIONS = (
     "AbortMultipartUpload",
     "DeleteObject",
@@ -27,57 +27,44 @@ _ACTIONS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class LinkedRole:
-    """The role of one file system."""
+    """The role of one file system. It exists once the file system has an association."""
 
     identity: Identity
     clients: Clients
     file_system_id: str
+    exists: bool = False
 
     @property
     def name(self) -> str:
         return f"AWSServiceRoleForFSxS3Access_{self.file_system_id}"
 
-    @property
-    def arn(self) -> str:
-        return f"arn:aws:iam::{self.identity.account}:role{PATH}{self.name}"
-
     def allow(self, bucket: str) -> None:
         """Let the file system use `bucket`, and create the role where it is missing."""
         iam = self.clients("iam")
-        if not self._exists():
-            trust = {
-                "Effect": "Allow",
-                "Principal": {"Service": SERVICE},
-                "Action": "sts:AssumeRole",
-            }
-            iam.create_role(Path=PATH, RoleName=self.name, AssumeRolePolicyDocument=_policy(trust))
-        resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
+        if not self.exists:
+            principal = {"Principal": {"Service": SERVICE}}
+            trust = _policy({"Effect": "Allow", **principal, "Action": "sts:AssumeRole"})
+            iam.create_role(Path=PATH, RoleName=self.name, AssumeRolePolicyDocument=trust)
+            self.exists = True
         access = {
             "Effect": "Allow",
             "Action": [f"s3:{action}" for action in _ACTIONS],
-            "Resource": resources,
+            "Resource": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"],
         }
-        iam.put_role_policy(RoleName=self.name, PolicyName=bucket, PolicyDocument=_policy(access))
+        iam.put_role_policy(RoleName=self.name, PolicyName=_POLICY, PolicyDocument=_policy(access))
 
     def s3(self) -> Any:
         """Return an S3 client that acts as this role."""
-        return self.clients("s3", self.identity.service_credentials(self.arn, _SESSION, SERVICE))
+        arn = f"arn:aws:iam::{self.identity.account}:role{PATH}{self.name}"
+        return self.clients("s3", self.identity.service_credentials(arn, "FSx", SERVICE))
 
     def delete(self) -> None:
-        if not self._exists():
-            return
-        iam = self.clients("iam")
-        for policy in iam.list_role_policies(RoleName=self.name)["PolicyNames"]:
-            iam.delete_role_policy(RoleName=self.name, PolicyName=policy)
-        iam.delete_role(RoleName=self.name)
-
-    def _exists(self) -> bool:
-        return any(
-            role["RoleName"] == self.name
-            for role in self.clients("iam").list_roles(PathPrefix=PATH)["Roles"]
-        )
+        if self.exists:
+            iam = self.clients("iam")
+            iam.delete_role_policy(RoleName=self.name, PolicyName=_POLICY)
+            iam.delete_role(RoleName=self.name)
 
 
 def _policy(statement: Mapping[str, Any]) -> str:

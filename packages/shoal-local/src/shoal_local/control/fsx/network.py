@@ -6,7 +6,7 @@ Source: FSx for Lustre user guide, "File system access control with Amazon VPC":
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 PORTS = ((988, 988), (1018, 1023))
@@ -20,32 +20,23 @@ def closed_between(clients: Sequence[Group], servers: Sequence[Group]) -> str | 
     """Return the first direction and port that no rule opens; None when everything that Lustre
     needs is open.
     """
-    for sender, receiver, names in (
-        (clients, servers, ("client", "file system")),
-        (servers, clients, ("file system", "client")),
-    ):
+    ends = ((clients, "client"), (servers, "file system"))
+    for (sender, from_), (receiver, to) in (ends, ends[::-1]):
         for first, last in PORTS:
             ports = str(first) if first == last else f"{first}-{last}"
-            if not any(
-                _opens(rule, first, last, receiver)
-                for rule in _rules(sender, "IpPermissionsEgress")
-            ):
-                return (
-                    f"no egress rule of the {names[0]}'s security groups lets TCP {ports} out to"
-                    f" the {names[1]}"
-                )
-            if not any(
-                _opens(rule, first, last, sender) for rule in _rules(receiver, "IpPermissions")
-            ):
-                return (
-                    f"no ingress rule of the {names[1]}'s security groups lets TCP {ports} in from"
-                    f" the {names[0]}"
-                )
+            if not _any_opens(sender, "IpPermissionsEgress", (first, last), receiver):
+                rule = f"no egress rule of the {from_}'s security groups lets TCP {ports} out"
+                return f"{rule} to the {to}"
+            if not _any_opens(receiver, "IpPermissions", (first, last), sender):
+                rule = f"no ingress rule of the {to}'s security groups lets TCP {ports} in"
+                return f"{rule} from the {from_}"
     return None
 
 
-def _rules(groups: Sequence[Group], kind: str) -> Iterator[Mapping[str, Any]]:
-    return (rule for group in groups for rule in group[kind])
+def _any_opens(
+    groups: Sequence[Group], kind: str, ports: tuple[int, int], peers: Sequence[Group]
+) -> bool:
+    return any(_opens(rule, *ports, peers) for group in groups for rule in group[kind])
 
 
 def _opens(rule: Mapping[str, Any], first: int, last: int, peers: Sequence[Group]) -> bool:

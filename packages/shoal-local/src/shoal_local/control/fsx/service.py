@@ -1,31 +1,81 @@
-"""The FSx API for file systems and data repository associations. Everything else of FSx is refused
-by name.
+"""The FSx API: Lustre file systems on SSD, each with at most one data repository association.
+
+What a stack of Shoal, or a client that looks at it, does not send is refused by name. Source:
+Amazon FSx API reference. The codes are documented; where it gives no wording, the message is ours.
 """
 
 from __future__ import annotations
 
+import secrets
+import shutil
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from shoal_local.control.fsx.checks import LUSTRE_MEMBERS, bad_request, not_emulated
-from shoal_local.control.fsx.filesystems import Document, FileSystems, Mount
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shoal_local.control.fsx.linked_prefix import LinkedPrefix
+from shoal_local.control.fsx.linked_role import LinkedRole
+from shoal_local.control.fsx.network import closed_between
 from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.identity.clients import Clients
+from shoal_local.control.identity.identity import Identity, error_of
 from shoal_local.errors import AwsError
 
-MAX_RESULTS = 100
-_UPDATES = LUSTRE_MEMBERS - {"DeploymentType"}
+Document = dict[str, Any]
+_LUSTRE = {"DeploymentType", "PerUnitStorageThroughput", "DataCompressionType"}
+_FILE_SYSTEM = {
+    "FileSystemType",
+    "FileSystemTypeVersion",
+    "StorageCapacity",
+    "StorageType",
+    "SubnetIds",
+    "SecurityGroupIds",
+    "KmsKeyId",
+    "LustreConfiguration",
+    "ClientRequestToken",
+    "Tags",
+}
+_ASSOCIATION = {
+    "FileSystemId",
+    "FileSystemPath",
+    "DataRepositoryPath",
+    "BatchImportMetaDataOnCreate",
+    "S3",
+    "ClientRequestToken",
+    "Tags",
+}
+_IMPORTED = {"NEW", "CHANGED", "DELETED"}
+_OLD_LUSTRE = "2.10"
 
 
-@dataclass(frozen=True)
+@dataclass
+class FileSystem:
+    """A file system, its association, and the descriptions of both as the API answers them."""
+
+    document: Document
+    security_group_ids: Sequence[str]
+    role: LinkedRole
+    association: Document | None = None
+    link: LinkedPrefix | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass
 class Fsx:
-    """The service. `mount` is no part of the API: SageMaker's hosts call it."""
+    """The account's file systems. Each is a folder below `folder`, which is deleted with it."""
 
-    file_systems: FileSystems
+    identity: Identity
+    clients: Clients
+    folder: Path
+    _all: dict[str, FileSystem] = field(default_factory=dict)
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        """Return the handlers by operation; every other operation is refused."""
         return {
             "CreateFileSystem": self._create,
             "DescribeFileSystems": self._describe,
@@ -37,7 +87,166 @@ class Fsx:
             "DeleteDataRepositoryAssociation": self._dissociate,
             "TagResource": self._tag,
             "UntagResource": self._untag,
-            "ListTagsForResource": self._tags,
+            "ListTagsForResource": lambda call: _answer({"Tags": self._tagged(call)["Tags"]}),
+        }
+
+    def _create(self, call: ApiCall) -> Mapping[str, Any]:
+        request = call.parameters
+        _refuse_others(request, _FILE_SYSTEM, "CreateFileSystem")
+        for name, emulated in (("FileSystemType", "LUSTRE"), ("StorageType", "SSD")):
+            if request.get(name, emulated) != emulated:
+                raise _not_emulated(f"{name} {request[name]}")
+        lustre = request.get("LustreConfiguration") or {}
+        _refuse_others(lustre, _LUSTRE, "LustreConfiguration")
+        id_ = f"fs-{secrets.token_hex(9)[:17]}"
+        document = {
+            **{name: value for name, value in request.items() if name in _FILE_SYSTEM},
+            "OwnerId": self.identity.account,
+            "CreationTime": datetime.now(UTC),
+            "FileSystemId": id_,
+            "FileSystemTypeVersion": request.get("FileSystemTypeVersion", _OLD_LUSTRE),
+            "Lifecycle": "AVAILABLE",
+            "StorageType": "SSD",
+            "VpcId": self._checked_vpc(request),
+            "DNSName": f"{id_}.fsx.{self.identity.region}.amazonaws.com",
+            "ResourceARN": self._arn(f"file-system/{id_}"),
+            "Tags": list(request.get("Tags") or []),
+            "LustreConfiguration": {"MountName": secrets.token_hex(4), **lustre},
+        }
+        groups = document.pop("SecurityGroupIds", [])
+        document.pop("ClientRequestToken", None)
+        (self.folder / id_).mkdir(parents=True)
+        role = LinkedRole(self.identity, self.clients, id_)
+        self._all[id_] = FileSystem(document, groups, role)
+        return {"FileSystem": _answer(document, Lifecycle="CREATING")}
+
+    def _checked_vpc(self, request: Mapping[str, Any]) -> str:
+        """Return the VPC; raise AwsError unless subnet, groups and key exist and let Lustre in."""
+        if len(request["SubnetIds"]) != 1:
+            message = "provide exactly one subnet ID for a Lustre file system"
+            raise AwsError("InvalidNetworkSettings", message)
+        try:
+            answer = self.clients("ec2").describe_subnets(SubnetIds=request["SubnetIds"])
+            groups = self._groups(request.get("SecurityGroupIds") or [])
+            if request.get("KmsKeyId"):
+                self.clients("kms").describe_key(KeyId=request["KmsKeyId"])
+        except ClientError as error:
+            is_key = error.operation_name == "DescribeKey"
+            code = "BadRequest" if is_key else "InvalidNetworkSettings"
+            raise AwsError(code, error_of(error).message) from error
+        if groups and (closed := closed_between(groups, groups)):
+            message = (
+                "The file system cannot be created because the provided security groups do not"
+                " permit Lustre LNET network traffic"
+            )
+            raise AwsError("InvalidNetworkSettings", f"{message} ({closed})")
+        return str(answer["Subnets"][0]["VpcId"])
+
+    def _describe(self, call: ApiCall) -> Mapping[str, Any]:
+        ids = call.parameters.get("FileSystemIds") or list(self._all)
+        return {"FileSystems": [_answer(self._get(each).document) for each in ids]}
+
+    def _get(self, id_: str) -> FileSystem:
+        if id_ not in self._all:
+            raise AwsError("FileSystemNotFound", f"File system '{id_}' does not exist.")
+        return self._all[id_]
+
+    def _update(self, call: ApiCall) -> Mapping[str, Any]:
+        """Let a file system grow, or change its throughput or compression."""
+        document = self._get(call.parameters["FileSystemId"]).document
+        fixed = {"FileSystemTypeVersion", "StorageType"}
+        can_change = {"FileSystemId", "ClientRequestToken", "StorageCapacity"}
+        _refuse_others(
+            call.parameters, can_change | {"LustreConfiguration"} | fixed, "UpdateFileSystem"
+        )
+        for name in fixed & call.parameters.keys():
+            if call.parameters[name] != document[name]:
+                raise _not_emulated(f"another {name} in UpdateFileSystem")
+        lustre = call.parameters.get("LustreConfiguration") or {}
+        _refuse_others(lustre, _LUSTRE, "UpdateFileSystem's LustreConfiguration")
+        current = document["StorageCapacity"]
+        capacity = call.parameters.get("StorageCapacity", current)
+        if capacity < current:
+            raise _bad_request(f"StorageCapacity can only grow; it is {current} GiB")
+        document["StorageCapacity"] = capacity
+        document["LustreConfiguration"].update(lustre)
+        return {"FileSystem": _answer(document)}
+
+    def _delete(self, call: ApiCall) -> Mapping[str, Any]:
+        file_system = self._get(call.parameters["FileSystemId"])
+        id_ = file_system.document["FileSystemId"]
+        with file_system.lock:
+            file_system.role.delete()
+            shutil.rmtree(self.folder / id_, ignore_errors=True)
+            del self._all[id_]
+        return {"FileSystemId": id_, "Lifecycle": "DELETING"}
+
+    def _associate(self, call: ApiCall) -> Mapping[str, Any]:
+        """Link a bucket's prefix to a path. AWS checks later whether the bucket can be read."""
+        request = call.parameters
+        file_system = self._get(request["FileSystemId"])
+        _check_association(request, file_system)
+        bucket, _, prefix = request["DataRepositoryPath"].removeprefix("s3://").partition("/")
+        id_, path = f"dra-{secrets.token_hex(9)[:17]}", _folder_of(request["FileSystemPath"])
+        folder = self.folder / request["FileSystemId"] / path.strip("/")
+        staging = self.folder / ".loading" / id_
+        link = LinkedPrefix(bucket, _folder_of(prefix).lstrip("/"), folder, staging)
+        try:
+            file_system.role.allow(bucket)
+            link.objects(file_system.role.s3())
+        except (ClientError, BotoCoreError) as error:
+            message = f"the data repository association would be MISCONFIGURED: {error}"
+            raise _bad_request(message) from error
+        folder.mkdir(parents=True, exist_ok=True)
+        file_system.link = link
+        file_system.association = {
+            **{name: value for name, value in request.items() if name in _ASSOCIATION},
+            "AssociationId": id_,
+            "ResourceARN": self._arn(f"association/{request['FileSystemId']}/{id_}"),
+            "Lifecycle": "AVAILABLE",
+            "FileSystemPath": path,
+            "Tags": list(request.get("Tags") or []),
+            "CreationTime": datetime.now(UTC),
+        }
+        file_system.association.pop("ClientRequestToken", None)
+        return {"Association": _answer(file_system.association, Lifecycle="CREATING")}
+
+    def _associations(self) -> list[FileSystem]:
+        return [each for each in self._all.values() if each.association]
+
+    def _associated(self, id_: str) -> FileSystem:
+        for each in self._associations():
+            if each.association and each.association["AssociationId"] == id_:
+                return each
+        message = f"No data repository association {id_} was found."
+        raise AwsError("DataRepositoryAssociationNotFound", message)
+
+    def _describe_associations(self, call: ApiCall) -> Mapping[str, Any]:
+        if call.parameters.get("Filters"):
+            raise _not_emulated("Filters in DescribeDataRepositoryAssociations")
+        ids = call.parameters.get("AssociationIds")
+        file_systems = [self._associated(each) for each in ids] if ids else self._associations()
+        return {"Associations": [_answer(each.association or {}) for each in file_systems]}
+
+    def _update_association(self, call: ApiCall) -> Mapping[str, Any]:
+        association = self._associated(call.parameters["AssociationId"]).association or {}
+        taken = {"AssociationId", "ClientRequestToken", "S3"}
+        _refuse_others(call.parameters, taken, "UpdateDataRepositoryAssociation")
+        _check_events(call.parameters)
+        association["S3"] = call.parameters["S3"]
+        return {"Association": _answer(association)}
+
+    def _dissociate(self, call: ApiCall) -> Mapping[str, Any]:
+        id_ = call.parameters["AssociationId"]
+        file_system = self._associated(id_)
+        if call.parameters.get("DeleteDataInFileSystem"):
+            raise _not_emulated("DeleteDataInFileSystem")
+        with file_system.lock:
+            file_system.association = file_system.link = None
+        return {
+            "AssociationId": id_,
+            "Lifecycle": "DELETING",
+            "DeleteDataInFileSystem": False,
         }
 
     def mount(
@@ -48,127 +257,128 @@ class Fsx:
         security_group_ids: Sequence[str],
     ) -> Path:
         """Return the folder that shows `directory` (`/<mount name>/...`) to a client in these
-        subnets and groups.
+        subnets and groups. It is no part of the API: SageMaker's hosts call it.
 
-        Raises AwsError when the client could not mount it.
+        Raise AwsError, which says why the client cannot mount it.
         """
-        return self.file_systems.mount(
-            Mount(file_system_id, directory, subnet_ids, security_group_ids)
-        )
+        file_system = self._get(file_system_id)
+        self._check_reachable(file_system, subnet_ids, security_group_ids)
+        start = f"/{file_system.document['LustreConfiguration']['MountName']}/"
+        inside = _folder_of(directory)
+        if not inside.startswith(start):
+            message = "the path does not start with the file system's mount name"
+            raise _bad_request(f"{message}, {start.rstrip('/')}")
+        inside = inside.removeprefix(start.rstrip("/"))
+        with file_system.lock:
+            self._bring(file_system, inside)
+        folder = self.folder / file_system_id / inside.strip("/")
+        if not folder.is_dir():
+            raise _bad_request("there is no such directory on the file system")
+        return folder
 
-    def _create(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"FileSystem": _response(self.file_systems.create(call.parameters))}
+    def _bring(self, file_system: FileSystem, inside: str) -> None:
+        """Bring what the association shows in a directory, or below it."""
+        association, link = file_system.association, file_system.link
+        if association is None or link is None:
+            return
+        path = association["FileSystemPath"]
+        if inside.startswith(path) or path.startswith(inside):
+            below = inside.removeprefix(path) if inside.startswith(path) else ""
+            try:
+                link.bring(file_system.role.s3(), below)
+            except (ClientError, BotoCoreError) as error:
+                repository = association["DataRepositoryPath"]
+                raise _bad_request(f"{repository} cannot be read: {error}") from error
 
-    def _describe(self, call: ApiCall) -> Mapping[str, Any]:
-        ids = call.parameters.get("FileSystemIds")
-        file_systems = (
-            [self.file_systems.get(each) for each in ids] if ids else self.file_systems.all()
-        )
-        return _page("FileSystems", [each.document for each in file_systems], call.parameters)
+    def _check_reachable(
+        self, file_system: FileSystem, subnet_ids: Sequence[str], group_ids: Sequence[str]
+    ) -> None:
+        vpc = file_system.document["VpcId"]
+        answer = self.clients("ec2").describe_subnets(SubnetIds=list(subnet_ids))
+        if {subnet["VpcId"] for subnet in answer["Subnets"]} != {vpc}:
+            raise _bad_request(f"it is in {vpc}, and the client is not")
+        own_ids = file_system.security_group_ids
+        closed = closed_between(self._groups(group_ids), self._groups(own_ids))
+        if own_ids and closed:
+            raise _bad_request(closed)
 
-    def _update(self, call: ApiCall) -> Mapping[str, Any]:
-        _refuse_others(
-            call.parameters,
-            {"FileSystemId", "ClientRequestToken", "StorageCapacity", "LustreConfiguration"},
-            "UpdateFileSystem",
-        )
-        _refuse_others(
-            call.parameters.get("LustreConfiguration") or {},
-            _UPDATES,
-            "UpdateFileSystem's LustreConfiguration",
-        )
-        return {"FileSystem": _response(self.file_systems.update(call.parameters))}
-
-    def _delete(self, call: ApiCall) -> Mapping[str, Any]:
-        return self.file_systems.delete(call.parameters["FileSystemId"])
-
-    def _associate(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"Association": _response(self.file_systems.associate(call.parameters))}
-
-    def _describe_associations(self, call: ApiCall) -> Mapping[str, Any]:
-        ids, filters = call.parameters.get("AssociationIds"), call.parameters.get("Filters") or []
-        associations = [
-            each
-            for file_system in self.file_systems.all()
-            for each in file_system.associations.values()
-        ]
-        if ids:
-            associations = [self.file_systems.association(each)[1] for each in ids]
-        for condition in filters:
-            if condition["Name"] != "file-system-id":
-                raise not_emulated(f"the filter {condition['Name']}")
-            associations = [
-                each
-                for each in associations
-                if each.document["FileSystemId"] in condition["Values"]
-            ]
-        return _page("Associations", [each.document for each in associations], call.parameters)
-
-    def _update_association(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"Association": _response(self.file_systems.update_association(call.parameters))}
-
-    def _dissociate(self, call: ApiCall) -> Mapping[str, Any]:
-        delete_data = bool(call.parameters.get("DeleteDataInFileSystem"))
-        return self.file_systems.dissociate(
-            call.parameters["AssociationId"], delete_data=delete_data
-        )
-
-    def _tags(self, call: ApiCall) -> Mapping[str, Any]:
-        return _response({"Tags": self._resource(call.parameters["ResourceARN"])["Tags"]})
+    def _groups(self, ids: Sequence[str]) -> list[Mapping[str, Any]]:
+        if not ids:
+            return []
+        answer = self.clients("ec2").describe_security_groups(GroupIds=list(ids))
+        return list(answer["SecurityGroups"])
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
-        document, tags = (
-            self._resource(call.parameters["ResourceARN"]),
-            list(call.parameters["Tags"]),
-        )
-        document["Tags"] = [*_without(document["Tags"], [tag["Key"] for tag in tags]), *tags]
+        tags = list(call.parameters["Tags"])
+        document = self._without_tags(call, {tag["Key"] for tag in tags})
+        document["Tags"] += tags
         return {}
 
     def _untag(self, call: ApiCall) -> Mapping[str, Any]:
-        document = self._resource(call.parameters["ResourceARN"])
-        document["Tags"] = _without(document["Tags"], call.parameters["TagKeys"])
+        self._without_tags(call, set(call.parameters["TagKeys"]))
         return {}
 
-    def _resource(self, arn: str) -> Document:
-        _, _, resource = arn.rpartition(":")
-        kind, _, rest = resource.partition("/")
-        if kind == "file-system":
-            return self.file_systems.get(rest).document
-        if kind == "association":
-            return self.file_systems.association(rest.rpartition("/")[2])[1].document
-        raise AwsError(
-            "ResourceNotFound",
-            f"The resource specified by the Amazon Resource Name (ARN) can't be found: {arn}",
-        )
+    def _without_tags(self, call: ApiCall, keys: set[str]) -> Document:
+        document = self._tagged(call)
+        document["Tags"] = [tag for tag in document["Tags"] if tag["Key"] not in keys]
+        return document
+
+    def _tagged(self, call: ApiCall) -> Document:
+        arn = call.parameters["ResourceARN"]
+        for file_system in self._all.values():
+            for document in (file_system.document, file_system.association):
+                if document and document["ResourceARN"] == arn:
+                    return document
+        message = "The resource specified by the Amazon Resource Name (ARN) can't be found"
+        raise AwsError("ResourceNotFound", f"{message}: {arn}")
+
+    def _arn(self, resource: str) -> str:
+        return f"arn:aws:fsx:{self.identity.region}:{self.identity.account}:{resource}"
 
 
-def _response(document: Mapping[str, Any]) -> Document:
+def _answer(document: Mapping[str, Any], **changes: Any) -> Document:
     """Leave out an empty list of tags, as FSx does."""
-    return {key: value for key, value in document.items() if key != "Tags" or value}
+    return {key: value for key, value in document.items() if key != "Tags" or value} | changes
 
 
-def _without(tags: Sequence[Mapping[str, str]], keys: Sequence[str]) -> list[Mapping[str, str]]:
-    return [tag for tag in tags if tag["Key"] not in keys]
+def _bad_request(message: str) -> AwsError:
+    return AwsError("BadRequest", message)
 
 
-def _refuse_others(
-    parameters: Mapping[str, Any], emulated: set[str] | frozenset[str], what: str
-) -> None:
-    unknown = sorted(
-        key for key, value in parameters.items() if value is not None and key not in emulated
-    )
-    if unknown:
-        raise not_emulated(f"{unknown[0]} in {what}")
+def _not_emulated(what: str) -> AwsError:
+    return _bad_request(f"Shoal's emulator does not emulate {what} of FSx")
 
 
-def _page(
-    name: str, documents: Sequence[Document], parameters: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    size, token = parameters.get("MaxResults") or MAX_RESULTS, parameters.get("NextToken") or "0"
-    if not token.isdecimal():
-        raise bad_request(f"NextToken {token} is none of this operation's")
-    first, end = int(token), int(token) + size
-    return {
-        name: [_response(each) for each in documents[first:end]],
-        **({"NextToken": str(end)} if end < len(documents) else {}),
-    }
+def _refuse_others(parameters: Mapping[str, Any], emulated: set[str], where: str) -> None:
+    for name in sorted(parameters.keys() - emulated):
+        if parameters[name] is not None:
+            raise _not_emulated(f"{name} in {where}")
+
+
+def _check_association(request: Mapping[str, Any], file_system: FileSystem) -> None:
+    _refuse_others(request, _ASSOCIATION, "CreateDataRepositoryAssociation")
+    if file_system.document["FileSystemTypeVersion"] == _OLD_LUSTRE:
+        message = f"data repository associations need Lustre 2.12 or 2.15, not {_OLD_LUSTRE}"
+        raise AwsError("UnsupportedOperation", message)
+    if file_system.association:
+        raise _not_emulated("a second data repository association of a file system")
+    if not request["DataRepositoryPath"].startswith("s3://"):
+        path = request["DataRepositoryPath"]
+        raise _bad_request(f"DataRepositoryPath {path} is not of the form s3://bucket-name/prefix/")
+    if not request.get("BatchImportMetaDataOnCreate"):
+        raise _not_emulated("an association without BatchImportMetaDataOnCreate")
+    _check_events(request)
+
+
+def _check_events(request: Mapping[str, Any]) -> None:
+    """Raise AwsError unless all that happens in the bucket is imported."""
+    policy = (request.get("S3") or {}).get("AutoImportPolicy") or {}
+    if set(policy.get("Events") or []) != _IMPORTED:
+        raise _not_emulated("an AutoImportPolicy without NEW, CHANGED and DELETED")
+
+
+def _folder_of(path: str) -> str:
+    """Return `ns1`, `/ns1` and `/ns1/` as `/ns1/`; raise AwsError for a path that goes up."""
+    if ".." in path.split("/"):
+        raise _bad_request(f"the path {path} has ..")
+    return "/" + "".join(f"{part}/" for part in path.split("/") if part)
