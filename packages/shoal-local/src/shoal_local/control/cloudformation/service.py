@@ -14,7 +14,7 @@ from shoal_local.control.cloudformation.engine import Deployment
 from shoal_local.control.cloudformation.parameters import resolved_parameters
 from shoal_local.control.cloudformation.resources import TYPES
 from shoal_local.control.cloudformation.resources.base import ResourceType
-from shoal_local.control.cloudformation.resources.compute.custom import CustomResource, is_custom
+from shoal_local.control.cloudformation.resources.custom import CustomResource, is_custom
 from shoal_local.control.cloudformation.stack import Resource, Stack, StackOptions
 from shoal_local.control.cloudformation.stacks import Stacks, check_capabilities, check_updatable
 from shoal_local.control.cloudformation.template import Template, invalid, parse

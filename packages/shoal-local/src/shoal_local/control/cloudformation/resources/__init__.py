@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from shoal_local.control.cloudformation.resources.access import iam
-from shoal_local.control.cloudformation.resources.base import ResourceType
-from shoal_local.control.cloudformation.resources.compute import codebuild, lambda_functions
-from shoal_local.control.cloudformation.resources.data import ecr, kms, s3
-from shoal_local.control.cloudformation.resources.messages import events, scheduler, sns, sqs
-from shoal_local.control.cloudformation.resources.network import ec2, fsx, security_groups
-from shoal_local.control.cloudformation.resources.serving import (
-    autoscaling,
-    budgets,
-    cdk_metadata,
-    cloudwatch,
-    sagemaker,
-    ssm,
-)
+from pathlib import Path
 
-MODULES = (
-    iam,
-    s3,
-    ec2,
-    security_groups,
-    kms,
-    sqs,
-    sns,
-    events,
-    cloudwatch,
-    ssm,
-    ecr,
-    cdk_metadata,
-    lambda_functions,
-    codebuild,
-    fsx,
-    budgets,
-    scheduler,
-    sagemaker,
-    autoscaling,
+from shoal_local.control.cloudformation.resources import ec2, endpoint, events, iam, security_groups
+from shoal_local.control.cloudformation.resources.base import ResourceType
+from shoal_local.control.cloudformation.resources.converted import CONVERTED
+from shoal_local.control.cloudformation.resources.plain import EachType, PlainType
+from shoal_local.tables import read_table
+
+
+def _plain_types() -> dict[str, ResourceType]:
+    types: dict[str, ResourceType] = {}
+    for name, row in read_table(Path(__file__).with_name("types.yaml")).items():
+        kind = EachType if "each" in row else CONVERTED.get(name, PlainType)
+        types[name] = kind(name, row)
+    return types
+
+
+SPECIAL = (
+    *iam.TYPES,
+    *ec2.TYPES,
+    *security_groups.TYPES,
+    *events.TYPES,
+    *endpoint.TYPES,
 )
-TYPES: dict[str, ResourceType] = {
-    kind.type_name: kind for module in MODULES for kind in module.TYPES
-}
+TYPES: dict[str, ResourceType] = {**_plain_types(), **{each.type_name: each for each in SPECIAL}}

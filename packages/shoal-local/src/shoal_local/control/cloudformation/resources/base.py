@@ -11,9 +11,11 @@ import string
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from botocore.exceptions import ClientError
+
+from shoal_local.control.cloudformation.resources import api_calls
 
 SUFFIX_LENGTH = 12
 NOT_FOUND = re.compile(
@@ -87,36 +89,40 @@ class Request:
         name = f"{stem}-{suffix}"
         return name.lower() if lower else name
 
-    def tags(self, name: str = "Tags") -> list[dict[str, str]]:
+    def tags(self) -> list[dict[str, str]]:
         """Return the resource's and the stack's tags as a list of Key and Value."""
-        return [{"Key": key, "Value": value} for key, value in self.tag_map(name).items()]
+        return [{"Key": key, "Value": value} for key, value in self.tag_map().items()]
 
-    def tag_map(self, name: str = "Tags") -> dict[str, str]:
-        return _tag_map(self.stack_tags, self.properties.get(name))
+    def tag_map(self) -> dict[str, str]:
+        return _tag_map(self.stack_tags, self.properties.get("Tags"))
 
-    def dropped_tags(self) -> list[str]:
-        """Return the keys of tags that the resource no longer has."""
+    def retag(self, service: str, resource: str) -> None:
+        """Remove dropped tags and set the others, where any changed."""
+        client, tags = self.client(service), self.tag_map()
         old_tags = _tag_map(self.old_stack_tags, self.old.get("Tags"))
-        return [key for key in old_tags if key not in self.tag_map()]
+        dropped = old_tags.keys() - tags.keys()
+        if dropped:
+            api_calls.untag(client, service, resource, sorted(dropped))
+        if tags and tags != old_tags:
+            api_calls.tag(client, service, resource, tags)
 
-    def retag(self, add: Callable[[], object], remove: Callable[[list[str]], object]) -> None:
-        """Remove dropped tags and set the others."""
-        if self.dropped_tags():
-            remove(self.dropped_tags())
-        if self.tags():
-            add()
-
-    def retag_resource(self, service: str, **resource: str) -> None:
-        """Retag by the service's TagResource and UntagResource; `resource` is what they call it."""
-        client = self.client(service)
-        self.retag(
-            lambda: client.tag_resource(**resource, Tags=self.tags()),
-            lambda keys: client.untag_resource(**resource, TagKeys=keys),
-        )
+    def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Call an operation with arguments as templates write them; None is left out."""
+        return api_calls.call(self.client(service), operation, arguments)
 
     def changed(self, *names: str) -> bool:
-        """Return whether any of the properties differs from its old value."""
-        return any(self.properties.get(name) != self.old.get(name) for name in names)
+        """Return whether any of the properties differs from its old value.
+
+        `A.B` is the member B of the property A.
+        """
+        return any(_member(self.properties, name) != _member(self.old, name) for name in names)
+
+
+def _member(properties: Mapping[str, Any], path: str) -> Any:
+    value: Any = properties
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 def _tag_map(stack_tags: Mapping[str, str], own: Any) -> dict[str, str]:
@@ -140,10 +146,10 @@ class ResourceType:
     to be deleted.
     """
 
-    type_name: ClassVar[str]
-    properties: ClassVar[frozenset[str]]
-    replaced_by: ClassVar[frozenset[str]] = frozenset()
-    new_id_means_replaced: ClassVar[bool] = False
+    type_name: str
+    properties: frozenset[str]
+    replaced_by: frozenset[str] = frozenset()
+    new_id_means_replaced = False
 
     def create(self, request: Request) -> Created:
         raise ResourceError(f"Shoal's emulator cannot create {request.type_name}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from shoal_local.control.cloudformation.resources.base import (
@@ -34,38 +33,27 @@ class EventRule(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        events, name = request.client("events"), request.physical_id
-        targets = [target["Id"] for target in request.get("Targets", [])]
-        if targets:
-            ignore_missing(lambda: events.remove_targets(Rule=name, Ids=targets))
-        events.delete_rule(Name=name)
+        self._remove_targets(request, [target["Id"] for target in request.get("Targets", [])])
+        request.call("events", "DeleteRule", Name=request.physical_id)
 
     def _put(self, request: Request, name: str) -> str:
-        events = request.client("events")
-        pattern = (
-            {"EventPattern": json.dumps(request["EventPattern"])}
-            if request.get("EventPattern")
-            else {}
-        )
-        settings = request.only(
-            "Description", "State", "EventBusName", "RoleArn", "ScheduleExpression"
-        )
-        arn = events.put_rule(Name=name, **pattern, **settings)["RuleArn"]
-        request.retag_resource("events", ResourceARN=arn)
-        targets = request.get("Targets", [])
-        target_ids = {target["Id"] for target in targets}
-        removed = [
-            target["Id"]
-            for target in request.old.get("Targets", [])
-            if target["Id"] not in target_ids
-        ]
-        if removed:
-            events.remove_targets(Rule=name, Ids=removed)
+        settings = request.only(*self.properties - {"Name", "Targets", "Tags"})
+        arn = str(request.call("events", "PutRule", Name=name, **settings)["RuleArn"])
+        request.retag("events", arn)
+        targets, old_targets = request.get("Targets", []), request.old.get("Targets", [])
+        ids = {target["Id"] for target in targets}
+        dropped = [target["Id"] for target in old_targets if target["Id"] not in ids]
+        self._remove_targets(request, dropped)
         if targets:
-            response = events.put_targets(Rule=name, Targets=targets)
+            response = request.call("events", "PutTargets", Rule=name, Targets=targets)
             if response["FailedEntryCount"]:
                 raise ResourceError(response["FailedEntries"][0]["ErrorMessage"])
-        return str(arn)
+        return arn
+
+    def _remove_targets(self, request: Request, ids: list[str]) -> None:
+        rule = request.physical_id
+        if ids:
+            ignore_missing(lambda: request.call("events", "RemoveTargets", Rule=rule, Ids=ids))
 
 
 TYPES: tuple[ResourceType, ...] = (EventRule(),)

@@ -1,0 +1,191 @@
+"""Plain types whose properties the API has in another form."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+from moto.s3.models import s3_backends
+
+from shoal_local.control.cloudformation.resources.api_calls import as_bool
+from shoal_local.control.cloudformation.resources.base import Request, ResourceError, names
+from shoal_local.control.cloudformation.resources.plain import Facts, PlainType
+
+Properties = Mapping[str, Any]
+_RULE_MEMBERS = names(
+    "Id Status Prefix ExpirationInDays NoncurrentVersionExpirationInDays"
+    " NoncurrentVersionExpiration AbortIncompleteMultipartUpload ExpiredObjectDeleteMarker"
+    " Transitions"
+)
+
+
+class Bucket(PlainType):
+    """AWS::S3::Bucket."""
+
+    def facts(self, request: Request) -> Facts:
+        facts = super().facts(request)
+        if request.region != "us-east-1":
+            facts["Location"] = {"LocationConstraint": request.region}
+        return facts
+
+    def converted(self, properties: Properties) -> Properties:
+        convert: dict[str, Callable[[Any], Any]] = {
+            "BucketEncryption": _encryption,
+            "LifecycleConfiguration": _lifecycle,
+            "LoggingConfiguration": _logging,
+            "NotificationConfiguration": _notifications,
+            "AccessControl": _canned,
+        }
+        values = {
+            name: convert[name](value) if name in convert else value
+            for name, value in properties.items()
+        }
+        return {name: value for name, value in values.items() if value != "private"}
+
+    def set_one(self, request: Request, name: str) -> None:
+        """Set a property, and the target of logs also before its policy allows the log service.
+
+        AWS takes the setting then. moto needs the policy first.
+        """
+        try:
+            super().set_one(request, name)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "InvalidTargetBucketForLogging":
+                raise
+            buckets = s3_backends[request.account]["aws"].buckets
+            if request[name]["TargetBucket"] not in buckets:
+                raise
+            buckets[request.physical_id].logging = request[name]
+
+    def _retag(self, request: Request) -> None:
+        if request.tags():
+            tagging = {"TagSet": request.tags()}
+            request.call("s3", "PutBucketTagging", Bucket=request.physical_id, Tagging=tagging)
+
+
+def _encryption(configuration: Properties) -> Any:
+    return {
+        "Rules": [
+            {
+                "ApplyServerSideEncryptionByDefault": rule["ServerSideEncryptionByDefault"],
+                **{key: rule[key] for key in ("BucketKeyEnabled",) if key in rule},
+            }
+            for rule in configuration["ServerSideEncryptionConfiguration"]
+        ]
+    }
+
+
+def _lifecycle(configuration: Properties) -> Any:
+    return {"Rules": [_rule(rule, number) for number, rule in enumerate(configuration["Rules"])]}
+
+
+def _rule(rule: Properties, number: int) -> dict[str, Any]:
+    unknown = sorted(set(rule) - _RULE_MEMBERS)
+    if unknown:
+        raise ResourceError(
+            f"Shoal's emulator does not emulate {unknown[0]} in lifecycle rules of buckets"
+        )
+    s3_rule = {
+        "ID": rule.get("Id", f"rule-{number}"),
+        "Status": rule["Status"],
+        "Filter": {"Prefix": rule.get("Prefix", "")},
+        "AbortIncompleteMultipartUpload": rule.get("AbortIncompleteMultipartUpload"),
+        "NoncurrentVersionExpiration": rule.get("NoncurrentVersionExpiration"),
+    }
+    if "ExpirationInDays" in rule:
+        s3_rule["Expiration"] = {"Days": rule["ExpirationInDays"]}
+    if "ExpiredObjectDeleteMarker" in rule:
+        s3_rule["Expiration"] = {"ExpiredObjectDeleteMarker": rule["ExpiredObjectDeleteMarker"]}
+    if "NoncurrentVersionExpirationInDays" in rule:
+        days = rule["NoncurrentVersionExpirationInDays"]
+        s3_rule["NoncurrentVersionExpiration"] = {"NoncurrentDays": days}
+    if "Transitions" in rule:
+        s3_rule["Transitions"] = [
+            {"StorageClass": each["StorageClass"], "Days": each["TransitionInDays"]}
+            for each in rule["Transitions"]
+        ]
+    return {key: value for key, value in s3_rule.items() if value is not None}
+
+
+def _logging(configuration: Properties) -> Any:
+    return {
+        "TargetBucket": configuration.get("DestinationBucketName"),
+        "TargetPrefix": configuration.get("LogFilePrefix", ""),
+    }
+
+
+def _notifications(configuration: Properties) -> Any:
+    """Turn EventBridge on or off.
+
+    Queues, topics and functions are refused, because nothing would be delivered to them.
+    """
+    unknown = sorted(set(configuration) - {"EventBridgeConfiguration"})
+    if unknown:
+        raise ResourceError(
+            f"Shoal's emulator does not emulate {unknown[0]} of buckets; EventBridgeConfiguration"
+            " it does"
+        )
+    bridge = configuration.get("EventBridgeConfiguration", {"EventBridgeEnabled": False})
+    is_on = as_bool(bridge.get("EventBridgeEnabled", True))
+    return {"EventBridgeConfiguration": {}} if is_on else {}
+
+
+def _canned(access_control: str) -> str:
+    """Return `LogDeliveryWrite` as `log-delivery-write`."""
+    return "".join(
+        f"-{letter.lower()}" if letter.isupper() else letter for letter in access_control
+    ).lstrip("-")
+
+
+class Function(PlainType):
+    """AWS::Lambda::Function. Inline source is zipped as `index.py`."""
+
+    def converted(self, properties: Properties) -> Properties:
+        code = properties.get("Code", {})
+        if not isinstance(code.get("ZipFile"), str):
+            return properties
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            archive.writestr(zipfile.ZipInfo("index.py"), code["ZipFile"])
+        return {**properties, "Code": {"ZipFile": buffer.getvalue()}}
+
+
+class ScalingPolicy(PlainType):
+    """AWS::ApplicationAutoScaling::ScalingPolicy. ScalingTargetId joins a target's parts by `|`."""
+
+    def converted(self, properties: Properties) -> Properties:
+        if "ScalingTargetId" not in properties:
+            return properties
+        scope = ("ResourceId", "ScalableDimension", "ServiceNamespace")
+        return {
+            **properties,
+            **dict(zip(scope, str(properties["ScalingTargetId"]).split("|"), strict=True)),
+        }
+
+
+class Pipeline(PlainType):
+    """AWS::SageMaker::Pipeline. CloudFormation has Key and Version for ObjectKey and VersionId."""
+
+    def converted(self, properties: Properties) -> Properties:
+        definition = properties.get("PipelineDefinition", {})
+        if not isinstance(definition, Mapping):
+            return properties
+        location = definition.get("PipelineDefinitionS3Location")
+        renamed = {"Key": "ObjectKey", "Version": "VersionId"}
+        return {
+            **properties,
+            "PipelineDefinition": definition.get("PipelineDefinitionBody"),
+            "PipelineDefinitionS3Location": location
+            and {renamed.get(key, key): each for key, each in location.items() if key != "ETag"},
+        }
+
+
+CONVERTED: Mapping[str, type[PlainType]] = {
+    "AWS::S3::Bucket": Bucket,
+    "AWS::Lambda::Function": Function,
+    "AWS::ApplicationAutoScaling::ScalingPolicy": ScalingPolicy,
+    "AWS::SageMaker::Pipeline": Pipeline,
+}

@@ -1,1 +1,0 @@
-"""Types of buckets, keys and repositories."""

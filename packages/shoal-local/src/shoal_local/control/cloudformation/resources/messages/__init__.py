@@ -1,1 +1,0 @@
-"""Types of topics, queues, rules and schedules."""

@@ -1,1 +1,0 @@
-"""Types of networks and file systems."""

@@ -1,1 +1,0 @@
-"""Types of models, endpoints, alarms and parameters."""
