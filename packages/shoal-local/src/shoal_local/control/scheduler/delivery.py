@@ -19,7 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shoal_local.context import RoleCredentials
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity, error_of
-from shoal_local.control.scheduler.store import Schedule
+from shoal_local.control.scheduler.schedules import Schedule
 from shoal_local.errors import AwsError
 from shoal_local.metrics import Measure, Measurement
 
@@ -45,13 +45,8 @@ class Deliveries:
         now: Callable[[], datetime],
         speed: float,
     ) -> None:
-        self._identity, self._clients, self._measure, self._now, self._speed = (
-            identity,
-            clients,
-            measure,
-            now,
-            speed,
-        )
+        self._identity, self._clients, self._measure = identity, clients, measure
+        self._now, self._speed = now, speed
         self._pool = ThreadPoolExecutor(MAX_THREADS, "scheduler")
         self._closing = threading.Event()
 
@@ -66,7 +61,7 @@ class Deliveries:
 
     def _deliver(self, schedule: Schedule) -> None:
         """Try as often and as long as the schedule's retry policy says."""
-        policy = schedule.settings["Target"]["RetryPolicy"]
+        policy = schedule.target["RetryPolicy"]
         began, attempt = self._now(), 0
         while True:
             attempt += 1
@@ -109,7 +104,7 @@ class Deliveries:
 
     def _give_up(self, schedule: Schedule, attempts: int, error: AwsError) -> None:
         self._count(schedule, "InvocationDroppedCount")
-        queue = (schedule.settings["Target"].get("DeadLetterConfig") or {}).get("Arn")
+        queue = (schedule.target.get("DeadLetterConfig") or {}).get("Arn")
         if not queue:
             return
         reasons = {
@@ -144,7 +139,7 @@ class Deliveries:
         )
 
     def _credentials(self, schedule: Schedule) -> RoleCredentials:
-        role, session = schedule.settings["Target"]["RoleArn"], f"scheduler-{uuid.uuid4().hex}"
+        role, session = schedule.target["RoleArn"], f"scheduler-{uuid.uuid4().hex}"
         return self._identity.service_credentials(role, session, SCHEDULER, schedule.group_arn)
 
     def _count(self, schedule: Schedule, metric: str) -> None:
@@ -163,7 +158,7 @@ def render_input(schedule: Schedule, attempt: int) -> str:
     """Return the target's input with the context attributes filled in (user guide, "Adding context
     attributes").
     """
-    text = str(schedule.settings["Target"].get("Input") or "{}")
+    text = str(schedule.target.get("Input") or "{}")
     due_at = schedule.due_at.strftime("%Y-%m-%dT%H:%M:%SZ") if schedule.due_at else ""
     context = {
         "schedule-arn": schedule.arn,
@@ -180,7 +175,7 @@ def call_target(
     clients: Clients, credentials: RoleCredentials, schedule: Schedule, payload: str
 ) -> None:
     """Start the pipeline, or invoke the function without waiting for it."""
-    target = schedule.settings["Target"]
+    target = schedule.target
     if target["Arn"].startswith("arn:aws:lambda:"):
         clients("lambda", credentials).invoke(
             FunctionName=target["Arn"], InvocationType="Event", Payload=payload

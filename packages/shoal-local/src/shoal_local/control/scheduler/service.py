@@ -17,13 +17,14 @@ from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.clients import Clients
 from shoal_local.control.identity.identity import Identity
 from shoal_local.control.scheduler.delivery import SCHEDULER, Deliveries
-from shoal_local.control.scheduler.store import Group, Schedule, Store, times_of
+from shoal_local.control.scheduler.schedules import Schedule, new_schedule, times_of
 from shoal_local.errors import AwsError
 from shoal_local.metrics import Measure
 
 POLL_S = 0.25
-PAGE_SIZE = 100
+DEFAULT = "default"
 TARGET = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sagemaker:[\w-]+:\d{12}:pipeline/)")
+Document = dict[str, Any]
 
 
 class Scheduler:
@@ -36,7 +37,11 @@ class Scheduler:
     ) -> None:
         self._identity = identity
         self._began_at, self._began_s, self._speed = datetime.now(UTC), time.monotonic(), speed
-        self.store = Store(identity.account, identity.region, self.now)
+        self._groups: dict[str, Document] = {}
+        self._tags: dict[str, dict[str, str]] = {}
+        self._schedules: dict[tuple[str, str], Schedule] = {}
+        self._lock = threading.RLock()
+        self._add_group(DEFAULT)
         self._deliveries = Deliveries(identity, clients, measure, self.now, speed)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="scheduler")
@@ -55,37 +60,55 @@ class Scheduler:
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
         """Return the handlers by operation; every other operation is refused."""
-        return {
+        handlers = {
             "CreateSchedule": self._create,
             "UpdateSchedule": self._update,
-            "GetSchedule": lambda call: describe(
-                self.store.get(call.parameters.get("GroupName"), call.parameters["Name"])
-            ),
+            "GetSchedule": lambda request: self._schedule(request).document,
             "DeleteSchedule": self._delete,
             "ListSchedules": self._list,
             "CreateScheduleGroup": self._create_group,
-            "GetScheduleGroup": lambda call: describe_group(
-                self.store.group(call.parameters["Name"])
-            ),
+            "GetScheduleGroup": lambda request: self._group(request["Name"]),
             "DeleteScheduleGroup": self._delete_group,
             "ListScheduleGroups": self._list_groups,
             "TagResource": self._tag,
             "UntagResource": self._untag,
-            "ListTagsForResource": lambda call: {"Tags": _tag_list(self._tagged(call).tags)},
+            "ListTagsForResource": self._list_tags,
         }
+        return {name: _locked(self._lock, handle) for name, handle in handlers.items()}
 
     def _run(self) -> None:
         while not self._closing.wait(POLL_S):
-            for schedule in self.store.take_due():
+            for schedule in self._take_due():
                 self._deliveries.start(schedule)
 
-    def _create(self, call: ApiCall) -> Mapping[str, Any]:
-        self._check_target(call.parameters)
-        return {"ScheduleArn": self.store.create(call.parameters).arn}
+    def _take_due(self) -> list[Schedule]:
+        """Return the enabled schedules that are due, as they were, and let each wait for its next
+        time. A disabled schedule skips its times.
+        """
+        with self._lock:
+            now = self.now()
+            due = {
+                key: schedule
+                for key, schedule in self._schedules.items()
+                if schedule.due_at and schedule.due_at <= now
+            }
+            self._schedules |= {key: schedule.fired(now) for key, schedule in due.items()}
+        return [each for each in due.values() if each.document["State"] == "ENABLED"]
 
-    def _update(self, call: ApiCall) -> Mapping[str, Any]:
-        self._check_target(call.parameters)
-        return {"ScheduleArn": self.store.update(call.parameters).arn}
+    def _create(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._check_target(request)
+        group, name = self._group(request.get("GroupName"))["Name"], request["Name"]
+        if (group, name) in self._schedules:
+            raise AwsError("ConflictException", f"Schedule {name} already exists.", 409)
+        arn = self._arn("schedule", f"{group}/{name}")
+        self._schedules[group, name] = new_schedule(arn, group, request, self.now())
+        return {"ScheduleArn": arn}
+
+    def _update(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._check_target(request)
+        changed = self._schedule(request).changed(request, self.now())
+        self._schedules[changed.group, request["Name"]] = changed
+        return {"ScheduleArn": changed.arn}
 
     def _check_target(self, request: Mapping[str, Any]) -> None:
         """Raise AwsError for a wrong expression, for a target that is not emulated, and for a role
@@ -95,7 +118,7 @@ class Scheduler:
         (recorded by LocalStack, test_scheduler.snapshot.json).
         """
         times_of(request)
-        target, group = request["Target"], self.store.group(request.get("GroupName") or "default")
+        target, group = request["Target"], self._group(request.get("GroupName"))
         if not TARGET.match(target["Arn"]):
             raise AwsError(
                 "ValidationException",
@@ -103,9 +126,8 @@ class Scheduler:
                 f" {target['Arn']}",
             )
         try:
-            self._identity.service_credentials(
-                target["RoleArn"], "scheduler-check", SCHEDULER, group.arn
-            )
+            role, session = target["RoleArn"], "scheduler-check"
+            self._identity.service_credentials(role, session, SCHEDULER, group["Arn"])
         except AwsError as error:
             message = (
                 "The execution role you provide must allow AWS EventBridge Scheduler to assume the"
@@ -113,113 +135,103 @@ class Scheduler:
             )
             raise AwsError("ValidationException", f"{message} ({error.message})") from error
 
-    def _delete(self, call: ApiCall) -> Mapping[str, Any]:
-        self.store.delete(call.parameters.get("GroupName"), call.parameters["Name"])
+    def _schedule(self, request: Mapping[str, Any]) -> Schedule:
+        group, name = self._group(request.get("GroupName"))["Name"], request["Name"]
+        if (group, name) not in self._schedules:
+            raise AwsError("ResourceNotFoundException", f"Schedule {name} does not exist.", 404)
+        return self._schedules[group, name]
+
+    def _delete(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        del self._schedules[self._schedule(request).group, request["Name"]]
         return {}
 
-    def _list(self, call: ApiCall) -> Mapping[str, Any]:
-        request = call.parameters
+    def _list(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if request.get("GroupName"):
-            self.store.group(request["GroupName"])
-        schedules = [
-            summary(schedule)
-            for schedule in self.store.all()
-            if request.get("GroupName") in (None, schedule.group)
-            and schedule.name.startswith(request.get("NamePrefix") or "")
-            and request.get("State") in (None, schedule.settings["State"])
+            self._group(request["GroupName"])
+        summaries = [
+            self._schedules[key].summary
+            for key in sorted(self._schedules)
+            if request.get("GroupName") in (None, key[0])
         ]
-        return _page("Schedules", schedules, request)
-
-    def _create_group(self, call: ApiCall) -> Mapping[str, Any]:
         return {
-            "ScheduleGroupArn": (
-                self.store.create_group(call.parameters["Name"], _tag_map(call.parameters)).arn
-            )
+            "Schedules": [
+                each
+                for each in summaries
+                if each["Name"].startswith(request.get("NamePrefix") or "")
+                and request.get("State") in (None, each["State"])
+            ]
         }
 
-    def _delete_group(self, call: ApiCall) -> Mapping[str, Any]:
-        self.store.delete_group(call.parameters["Name"])
+    def _create_group(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        name = request["Name"]
+        if name in self._groups:
+            raise AwsError("ConflictException", f"Schedule group {name} already exists.", 409)
+        arn = self._add_group(name)
+        self._tags[arn] = _tag_map(request)
+        return {"ScheduleGroupArn": arn}
+
+    def _add_group(self, name: str) -> str:
+        now, arn = datetime.now(UTC), self._arn("schedule-group", name)
+        times = {"CreationDate": now, "LastModificationDate": now}
+        self._groups[name] = {"Arn": arn, "Name": name, "State": "ACTIVE", **times}
+        return arn
+
+    def _group(self, name: str | None) -> Document:
+        group = self._groups.get(name or DEFAULT)
+        if group is None:
+            message = f"Schedule group {name} does not exist."
+            raise AwsError("ResourceNotFoundException", message, 404)
+        return group
+
+    def _delete_group(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Delete a group with its schedules, at once; AWS takes a while."""
+        name = self._group(request["Name"])["Name"]
+        if name == DEFAULT:
+            message = "The default schedule group cannot be deleted."
+            raise AwsError("ValidationException", message)
+        self._tags.pop(self._groups.pop(name)["Arn"], None)
+        for key in [key for key in self._schedules if key[0] == name]:
+            del self._schedules[key]
         return {}
 
-    def _list_groups(self, call: ApiCall) -> Mapping[str, Any]:
-        prefix = call.parameters.get("NamePrefix") or ""
-        groups = [
-            describe_group(group) for group in self.store.groups() if group.name.startswith(prefix)
-        ]
-        return _page("ScheduleGroups", groups, call.parameters)
+    def _list_groups(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        prefix = request.get("NamePrefix") or ""
+        groups = [group for name, group in self._groups.items() if name.startswith(prefix)]
+        return {"ScheduleGroups": groups}
 
-    def _tag(self, call: ApiCall) -> Mapping[str, Any]:
-        group = self._tagged(call)
-        self.store.retag(group, {**group.tags, **_tag_map(call.parameters)})
+    def _tag(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._tags_of(request).update(_tag_map(request))
         return {}
 
-    def _untag(self, call: ApiCall) -> Mapping[str, Any]:
-        group = self._tagged(call)
-        self.store.retag(
-            group,
-            {
-                key: value
-                for key, value in group.tags.items()
-                if key not in call.parameters["TagKeys"]
-            },
-        )
+    def _untag(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        for key in request["TagKeys"]:
+            self._tags_of(request).pop(key, None)
         return {}
 
-    def _tagged(self, call: ApiCall) -> Group:
-        """Return the group of an ARN. Groups have tags, schedules do not (API reference,
-        TagResource).
-        """
-        return self.store.group(
-            str(call.parameters["ResourceArn"]).rpartition(":schedule-group/")[2]
-        )
+    def _list_tags(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        tags = self._tags_of(request)
+        return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+
+    def _tags_of(self, request: Mapping[str, Any]) -> dict[str, str]:
+        """Return the tags of a group. Schedules have none (API reference, TagResource)."""
+        group = self._group(str(request["ResourceArn"]).rpartition(":schedule-group/")[2])
+        return self._tags.setdefault(group["Arn"], {})
+
+    def _arn(self, kind: str, name: str) -> str:
+        return f"arn:aws:scheduler:{self._identity.region}:{self._identity.account}:{kind}/{name}"
 
 
-def describe(schedule: Schedule) -> dict[str, Any]:
-    """Return the answer of GetSchedule."""
-    times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
-    return {
-        "Arn": schedule.arn,
-        "GroupName": schedule.group,
-        "Name": schedule.name,
-        **schedule.settings,
-        **times,
-    }
+def _locked(
+    lock: threading.RLock, handle: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Callable[[ApiCall], Mapping[str, Any]]:
+    """Return a handler of which one request runs at a time."""
 
+    def handle_call(call: ApiCall) -> Mapping[str, Any]:
+        with lock:
+            return handle(call.parameters)
 
-def summary(schedule: Schedule) -> dict[str, Any]:
-    """Return an entry of ListSchedules."""
-    times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
-    identity = {
-        "Arn": schedule.arn,
-        "GroupName": schedule.group,
-        "Name": schedule.name,
-        "State": schedule.settings["State"],
-    }
-    return {**identity, "Target": {"Arn": schedule.settings["Target"]["Arn"]}, **times}
-
-
-def describe_group(group: Group) -> dict[str, Any]:
-    return {
-        "Arn": group.arn,
-        "Name": group.name,
-        "State": "ACTIVE",
-        "CreationDate": group.created_at,
-        "LastModificationDate": group.created_at,
-    }
-
-
-def _page(name: str, items: list[dict[str, Any]], request: Mapping[str, Any]) -> dict[str, Any]:
-    token = request.get("NextToken") or "0"
-    if not token.isdecimal():
-        raise AwsError("ValidationException", "Invalid NextToken.")
-    start, size = int(token), int(request.get("MaxResults") or PAGE_SIZE)
-    next_page = {"NextToken": str(start + size)} if start + size < len(items) else {}
-    return {name: items[start : start + size], **next_page}
+    return handle_call
 
 
 def _tag_map(request: Mapping[str, Any]) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
-
-
-def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in tags.items()]

@@ -36,6 +36,8 @@ _SUSPENDED_STATE = {
     "DynamicScalingOutSuspended": False,
     "ScheduledScalingSuspended": False,
 }
+_TRACKING = "TargetTrackingScaling"
+_CONFIGURATION = "TargetTrackingScalingPolicyConfiguration"
 Document = dict[str, Any]
 
 
@@ -44,7 +46,7 @@ class Target:
     """A scalable target and its policies by name, as the Describe operations answer them."""
 
     document: Document
-    tags: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str]
     policies: dict[str, Document] = field(default_factory=dict)
 
 
@@ -53,7 +55,6 @@ class AutoScaling:
 
     def __init__(self, identity: Identity, clients: Clients) -> None:
         self._identity, self._clients = identity, clients
-        self._where = f"{identity.region}:{identity.account}"
         self._targets: dict[str, Target] = {}
         self._lock = threading.RLock()
 
@@ -70,7 +71,7 @@ class AutoScaling:
             "DescribeScalingActivities": lambda _call: {"ScalingActivities": []},
             "TagResource": self._tag,
             "UntagResource": self._untag,
-            "ListTagsForResource": lambda call: {"Tags": dict(self._tagged(call).tags)},
+            "ListTagsForResource": lambda call: {"Tags": dict(self._tags(call))},
         }
 
     def has_target(self, endpoint: str) -> bool:
@@ -86,50 +87,50 @@ class AutoScaling:
         Source: SageMaker developer guide, "Delete endpoints configured for auto scaling". Whether
         the caller of DeleteEndpoint may do so is checked before.
         """
-        detail = entry["detail"]
-        if (
-            entry["detail-type"] != "SageMaker Endpoint State Change"
-            or detail.get("EndpointStatus") != "DELETING"
-        ):
-            return
-        with self._lock:
-            for resource_id in list(self._targets):
-                if _is_of(detail["EndpointName"], resource_id):
-                    del self._targets[resource_id]
+        detail, kind = entry["detail"], "SageMaker Endpoint State Change"
+        if entry["detail-type"] == kind and detail.get("EndpointStatus") == "DELETING":
+            with self._lock:
+                self._targets = {
+                    resource_id: target
+                    for resource_id, target in self._targets.items()
+                    if not _is_of(detail["EndpointName"], resource_id)
+                }
 
     def _register(self, call: ApiCall) -> Mapping[str, Any]:
         """Keep a new target, or change an old one: what the request leaves out stays as it is."""
-        request = call.parameters
+        request, resource_id = call.parameters, call.parameters["ResourceId"]
         _check_scope(request)
         with self._lock:
-            target = self._targets.get(request["ResourceId"]) or self._new_target(request)
-            bounds = {
-                name: request.get(name, target.document.get(name))
-                for name in ("MinCapacity", "MaxCapacity")
-            }
-            _check_capacities(**bounds)
-            self._check_variant(request["ResourceId"])
+            target = self._targets.get(resource_id) or self._new_target(resource_id)
+            names = ("MinCapacity", "MaxCapacity")
+            bounds = {name: request.get(name, target.document.get(name)) for name in names}
+            if None in bounds.values():
+                raise _invalid(f"{' and '.join(names)} are required to register a scalable target")
+            if bounds["MinCapacity"] > bounds["MaxCapacity"]:
+                raise _invalid(f"Maximum capacity cannot be less than minimum capacity ({bounds})")
+            self._check_variant(resource_id)
             target.document |= bounds
             target.document["SuspendedState"] |= request.get("SuspendedState", {})
             target.tags |= request.get("Tags") or {}
-            self._targets[request["ResourceId"]] = target
+            self._targets[resource_id] = target
         return {"ScalableTargetARN": target.document["ScalableTargetARN"]}
 
-    def _new_target(self, request: Mapping[str, Any]) -> Target:
-        id_ = uuid.uuid4().hex[:24]
-        return Target(
-            {
-                "ServiceNamespace": NAMESPACE,
-                "ResourceId": request["ResourceId"],
-                "ScalableDimension": DIMENSION,
-                "RoleARN": f"arn:aws:iam::{self._identity.account}:role/{ROLE}",
-                "CreationTime": datetime.now(UTC),
-                "SuspendedState": dict(_SUSPENDED_STATE),
-                "ScalableTargetARN": (
-                    f"arn:aws:application-autoscaling:{self._where}:scalable-target/{id_}"
-                ),
-            }
-        )
+    def _new_target(self, resource_id: str) -> Target:
+        document = {
+            "ServiceNamespace": NAMESPACE,
+            "ResourceId": resource_id,
+            "ScalableDimension": DIMENSION,
+            "RoleARN": f"arn:aws:iam::{self._identity.account}:role/{ROLE}",
+            "CreationTime": datetime.now(UTC),
+            "SuspendedState": dict(_SUSPENDED_STATE),
+            "ScalableTargetARN": self._arn(
+                "application-autoscaling", f"scalable-target/{uuid.uuid4().hex[:24]}"
+            ),
+        }
+        return Target(document, {})
+
+    def _arn(self, service: str, resource: str) -> str:
+        return f"arn:aws:{service}:{self._identity.region}:{self._identity.account}:{resource}"
 
     def _check_variant(self, resource_id: str) -> None:
         """Raise ValidationException unless the endpoint has the variant, with instances."""
@@ -168,34 +169,26 @@ class AutoScaling:
         return self._targets[resource_id]
 
     def _describe_targets(self, call: ApiCall) -> Mapping[str, Any]:
-        ids = call.parameters.get("ResourceIds")
-        documents = (each.document for each in self._all(call))
-        return {
-            "ScalableTargets": [
-                dict(each) for each in documents if not ids or each["ResourceId"] in ids
-            ]
-        }
-
-    def _all(self, call: ApiCall) -> list[Target]:
-        is_ours = call.parameters["ServiceNamespace"] == NAMESPACE
-        return list(self._targets.values()) if is_ours else []
+        documents = [dict(target.document) for target in self._targets.copy().values()]
+        return {"ScalableTargets": _selected(call, documents, ResourceId="ResourceIds")}
 
     def _put_policy(self, call: ApiCall) -> Mapping[str, Any]:
         request = call.parameters
-        _check_policy(request)
+        if request.get("PolicyType", _TRACKING) != _TRACKING or not request.get(_CONFIGURATION):
+            raise _invalid(f"Shoal's emulator has policies of the type {_TRACKING} only")
         name, resource_id = request["PolicyName"], request["ResourceId"]
         of = f"{uuid.uuid4()}:resource/{NAMESPACE}/{resource_id}:policyName/{name}"
         with self._lock:
             policies = self._target(call).policies
             policies[name] = {
-                "PolicyARN": f"arn:aws:autoscaling:{self._where}:scalingPolicy:{of}",
+                "PolicyARN": self._arn("autoscaling", f"scalingPolicy:{of}"),
                 "CreationTime": datetime.now(UTC),
                 **policies.get(name, {}),
                 "PolicyName": name,
                 "ServiceNamespace": NAMESPACE,
                 "ResourceId": resource_id,
                 "ScalableDimension": DIMENSION,
-                "PolicyType": "TargetTrackingScaling",
+                "PolicyType": _TRACKING,
                 _CONFIGURATION: request[_CONFIGURATION],
                 "Alarms": [],
             }
@@ -212,35 +205,38 @@ class AutoScaling:
         return {}
 
     def _describe_policies(self, call: ApiCall) -> Mapping[str, Any]:
-        names, resource_id = (call.parameters.get(key) for key in ("PolicyNames", "ResourceId"))
-        return {
-            "ScalingPolicies": [
-                policy
-                for target in self._all(call)
-                for policy in target.policies.values()
-                if resource_id in {None, policy["ResourceId"]}
-                and (not names or policy["PolicyName"] in names)
-            ]
-        }
+        targets, resource_id = self._targets.copy().values(), call.parameters.get("ResourceId")
+        policies = [
+            policy
+            for target in targets
+            for policy in target.policies.values()
+            if resource_id in {None, policy["ResourceId"]}
+        ]
+        return {"ScalingPolicies": _selected(call, policies, PolicyName="PolicyNames")}
 
-    def _tagged(self, call: ApiCall) -> Target:
+    def _tags(self, call: ApiCall) -> dict[str, str]:
         arn = call.parameters["ResourceARN"]
-        for target in self._targets.values():
+        for target in self._targets.copy().values():
             if target.document["ScalableTargetARN"] == arn:
-                return target
+                return target.tags
         raise AwsError("ResourceNotFoundException", f"There is no scalable target {arn}")
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
-        self._tagged(call).tags.update(call.parameters["Tags"])
+        self._tags(call).update(call.parameters["Tags"])
         return {}
 
     def _untag(self, call: ApiCall) -> Mapping[str, Any]:
         for key in call.parameters["TagKeys"]:
-            self._tagged(call).tags.pop(key, None)
+            self._tags(call).pop(key, None)
         return {}
 
 
-_CONFIGURATION = "TargetTrackingScalingPolicyConfiguration"
+def _selected(call: ApiCall, documents: list[Document], **filters: str) -> list[Document]:
+    """Return the documents that the request names; all where it names none."""
+    ((member, parameter),) = filters.items()
+    chosen = call.parameters.get(parameter)
+    is_ours = call.parameters["ServiceNamespace"] == NAMESPACE
+    return [each for each in documents if is_ours and (not chosen or each[member] in chosen)]
 
 
 def _is_of(endpoint: str, resource_id: str) -> bool:
@@ -259,24 +255,3 @@ def _check_scope(request: Mapping[str, Any]) -> None:
         raise _invalid(
             f"Shoal's emulator keeps targets of {NAMESPACE} {DIMENSION} only, not {what}"
         )
-
-
-def _check_capacities(MinCapacity: int | None, MaxCapacity: int | None) -> None:  # noqa: N803
-    if MinCapacity is None or MaxCapacity is None:
-        raise _invalid("MinCapacity and MaxCapacity are required to register a scalable target")
-    if MinCapacity < 1:
-        raise _invalid(f"MinCapacity must be at least 1 for {DIMENSION} of a variant with a model")
-    if MinCapacity > MaxCapacity:
-        raise _invalid(
-            f"Maximum capacity cannot be less than minimum capacity ({MaxCapacity} < {MinCapacity})"
-        )
-
-
-def _check_policy(request: Mapping[str, Any]) -> None:
-    """Refuse every policy but target tracking, by name."""
-    configuration = request.get(_CONFIGURATION)
-    kind = request.get("PolicyType", "TargetTrackingScaling")
-    if kind != "TargetTrackingScaling" or not configuration:
-        raise _invalid("Shoal's emulator has policies of the type TargetTrackingScaling only")
-    if configuration["TargetValue"] <= 0:
-        raise _invalid("TargetValue must be above 0")
