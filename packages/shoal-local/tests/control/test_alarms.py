@@ -75,6 +75,21 @@ def test_a_value_of_an_earlier_time_hides_no_other(account: Account) -> None:
     assert state(account, name) == "OK"
 
 
+def test_metric_math_is_not_evaluated(account: Account) -> None:
+    name, cloudwatch = unique("alarm"), account.client("cloudwatch")
+    query = {"Id": "a", "Expression": "1 > 0", "ReturnData": True}
+    cloudwatch.put_metric_alarm(
+        AlarmName=name,
+        Metrics=[query],
+        EvaluationPeriods=1,
+        Threshold=1,
+        ComparisonOperator="LessThanThreshold",
+    )
+    (alarm,) = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"]
+    assert alarm["StateValue"] == "INSUFFICIENT_DATA"
+    assert alarm["StateReason"].endswith("cannot evaluate this alarm: it is on metric math")
+
+
 def test_alarms_on_aws_s_other_services_keep_what_was_set(account: Account) -> None:
     name = alarm(account, "ApproximateNumberOfMessagesVisible", Namespace="AWS/SQS")
     account.client("cloudwatch").set_alarm_state(

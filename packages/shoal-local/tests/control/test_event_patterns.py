@@ -9,7 +9,6 @@ import pytest
 from moto.events.models import EventPattern
 
 from shoal_local.control.events.event_patterns import check, matches
-from shoal_local.control.events.events import size_bytes
 from shoal_local.errors import AwsError
 
 MISTAKES = {
@@ -66,11 +65,6 @@ def test_a_pattern_that_is_none_is_refused_with_the_reason(pattern: str, reason:
 )
 def test_a_pattern_of_every_operator_is_taken(pattern: dict[str, Any]) -> None:
     check(json.dumps(pattern))
-
-
-def test_an_entry_has_the_size_that_eventbridge_counts_also_with_half_a_character() -> None:
-    entry = {"Source": "ä", "DetailType": "\ud800", "Detail": "{}", "Resources": ["ab"], "Time": 1}
-    assert size_bytes(entry) == 2 + 3 + 2 + 2 + 14
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,14 @@ TRUST = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazon
 ROLE = {"Role": {"Type": "AWS::IAM::Role", "Properties": TRUST}}
 NAMED = {"Role": {"Type": "AWS::IAM::Role", "Properties": {**TRUST, "RoleName": "shoal-named"}}}
 QUEUE = {"Type": "AWS::SQS::Queue"}
-NEVER = {"Conditions": {"Never": {"Fn::Equals": ["a", "b"]}}}
+NEVER: dict[str, Any] = {"Conditions": {"Never": {"Fn::Equals": ["a", "b"]}}}
 ABSENT = {"Absent": {**QUEUE, "Condition": "Never"}, "Queue": QUEUE}
-SPARE = {"Fn::If": ["Never", {"Ref": "Absent"}, "spare"]}
+OF_ABSENT = {**QUEUE, "Properties": {"QueueName": {"Ref": "Absent"}}}
+CIRCLE = {"Conditions": {"Here": {"Condition": "There"}, "There": {"Condition": "Here"}}}
+
+
+def parameter(**changes: str) -> dict[str, Any]:
+    return {"Parameters": {"P": {"Type": "String", **changes}}}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +76,13 @@ def test_a_role_without_a_name_needs_the_lesser_capability(account: Account) -> 
             "Unresolved resource dependencies [Absent] in the Outputs block of the template",
         ),
         (
-            {**ABSENT, "Tagged": {**QUEUE, "Properties": {"QueueName": {"Ref": "Absent"}}}},
+            {**ABSENT, "Tagged": OF_ABSENT},
+            {},
+            "Template format error: Unresolved resource dependencies [Absent] in the Resources"
+            " block of the template",
+        ),
+        (
+            {"A": OF_ABSENT},
             {},
             "Template format error: Unresolved resource dependencies [Absent] in the Resources"
             " block of the template",
@@ -91,6 +102,30 @@ def test_a_role_without_a_name_needs_the_lesser_capability(account: Account) -> 
             {"Parameters": {"AWS::NoValue": {"Type": "String"}}},
             "Template format error: Parameter name AWS::NoValue is non alphanumeric.",
         ),
+        ({}, {}, "Template format error: At least one Resources member must be defined."),
+        (
+            {"A": {**QUEUE, "DependsOn": "B"}, "B": {**QUEUE, "DependsOn": "A"}},
+            {},
+            "Circular dependency between resources: [A, B]",
+        ),
+        (
+            {"Queue": QUEUE},
+            {"Transform": "AWS::Serverless-2016-10-31"},
+            "Invalid template property or properties [Transform] (Shoal's emulator has no"
+            " transforms)",
+        ),
+        ({"Queue": QUEUE}, parameter(), "Parameters: [P] must have values"),
+        (
+            {"Queue": QUEUE},
+            parameter(AllowedPattern=r"\p{Alpha}+"),
+            "Template format error: [/Parameters/P] AllowedPattern must be a regular expression.",
+        ),
+        (
+            {"Queue": {**QUEUE, "Condition": "Here"}},
+            CIRCLE,
+            "Template error: Condition cannot be resolved: RecursionError('maximum recursion depth"
+            " exceeded')",
+        ),
     ],
 )
 def test_a_template_is_refused_before_there_is_a_stack(
@@ -104,14 +139,14 @@ def test_a_template_is_refused_before_there_is_a_stack(
 
 
 def test_a_branch_that_its_condition_leaves_out_may_name_anything(account: Account) -> None:
-    outputs = {"Name": {"Value": SPARE}}
-    stack = account.stack(ABSENT, Conditions=NEVER["Conditions"], Outputs=outputs)
+    outputs = {"Name": {"Value": {"Fn::If": ["Never", {"Ref": "Absent"}, "spare"]}}}
+    stack = account.stack(ABSENT, **NEVER, Outputs=outputs)
     assert stack["Outputs"][0]["OutputValue"] == "spare"
 
 
 def test_the_second_stack_with_an_export_fails(account: Account) -> None:
     export, first, second = unique("export"), unique("stack"), unique("stack")
-    outputs = {"Outputs": {"Name": {"Value": "text", "Export": {"Name": export}}}}
+    outputs: dict[str, Any] = {"Outputs": {"Name": {"Value": "text", "Export": {"Name": export}}}}
     assert account.stack({"Queue": QUEUE}, first, **outputs)["StackStatus"] == "CREATE_COMPLETE"
     assert account.stack({"Queue": QUEUE}, second, **outputs)["StackStatus"] == "ROLLBACK_COMPLETE"
     events = account.client("cloudformation").describe_stack_events(StackName=second)
@@ -123,13 +158,11 @@ def test_the_second_stack_with_an_export_fails(account: Account) -> None:
 
 
 def test_a_stack_that_was_rolled_back_takes_no_change_set(account: Account) -> None:
-    broken = {"Queue": {**QUEUE, "Properties": {"QueueName": "not a name"}}}
-    stack = account.stack(broken)
+    stack = account.stack({"Queue": {**QUEUE, "Properties": {"QueueName": "not a name"}}})
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
     request = {"StackName": stack["StackName"], "TemplateBody": template({"Queue": QUEUE})}
-    assert refused(
-        account.client("cloudformation").create_change_set, **request, ChangeSetName="c"
-    ) == (
+    create = account.client("cloudformation").create_change_set
+    assert refused(create, **request, ChangeSetName="c") == (
         "ValidationError",
         f"Stack:{stack['StackId']} is in ROLLBACK_COMPLETE state and can not be updated.",
     )

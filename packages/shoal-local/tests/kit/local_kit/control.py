@@ -159,22 +159,34 @@ class Account(LocalAccount):
         )
         return [json.loads(message["Body"]) for message in messages or []]
 
-    def stack(self, resources: Mapping[str, Any], name: str = "", **options: Any) -> dict[str, Any]:
+    def stack(
+        self,
+        resources: Mapping[str, Any],
+        name: str = "",
+        tags: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
         """Create a stack, wait until it is settled, and return its description."""
-        stack_name = name or unique("stack")
-        self.client("cloudformation").create_stack(
-            StackName=stack_name,
-            TemplateBody=template(resources, **options),
-            Capabilities=["CAPABILITY_NAMED_IAM"],
-        )
-        return self.settled(stack_name)
+        name = name or unique("stack")
+        return self._deployed("create_stack", name, template(resources, **options), tags)
 
-    def update(self, name: str, resources: Mapping[str, Any], **options: Any) -> dict[str, Any]:
-        self.client("cloudformation").update_stack(
-            StackName=name,
-            TemplateBody=template(resources, **options),
-            Capabilities=["CAPABILITY_NAMED_IAM"],
-        )
+    def update(
+        self,
+        name: str,
+        resources: Mapping[str, Any],
+        tags: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Update a stack; it keeps its tags unless there are others."""
+        return self._deployed("update_stack", name, template(resources, **options), tags)
+
+    def _deployed(
+        self, operation: str, name: str, body: str, tags: Mapping[str, str] | None
+    ) -> dict[str, Any]:
+        pairs = [{"Key": key, "Value": value} for key, value in (tags or {}).items()]
+        request = {"StackName": name, "TemplateBody": body, **({"Tags": pairs} if tags else {})}
+        deploy = getattr(self.client("cloudformation"), operation)
+        deploy(**request, Capabilities=["CAPABILITY_NAMED_IAM"])
         return self.settled(name)
 
     def settled(self, name: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -20,7 +19,6 @@ UNRESOLVED = (
     IndexError,
     KeyError,
     AttributeError,
-    StopIteration,
     RecursionError,
 )
 """Errors of functions with arguments of another form, or that lead back to themselves."""
@@ -133,13 +131,8 @@ class Resolver:
         return SUBSTITUTION.sub(value_of, text).replace("${!", "${")
 
     def find_in_map(self, argument: list[Any]) -> Any:
-        mapping, first, second, *options = [self(item) for item in argument]
-        try:
-            return self(self.template.section("Mappings")[mapping][first][second])
-        except KeyError:
-            if options and "DefaultValue" in options[0]:
-                return options[0]["DefaultValue"]
-            raise
+        mapping, first, second = [self(item) for item in argument]
+        return self(self.template.section("Mappings")[mapping][first][second])
 
     def _dynamic(self, text: str) -> str:
         def value_of(match: re.Match[str]) -> str:
@@ -150,14 +143,6 @@ class Resolver:
             return self.parameter_store(match.group(2).split(":")[0])
 
         return DYNAMIC.sub(value_of, text) if "{{resolve:" in text else text
-
-
-def _cidr(resolver: Resolver, argument: list[Any]) -> list[str]:
-    block, count, *bits = [resolver(item) for item in argument]
-    network = ipaddress.ip_network(block)
-    prefix = network.max_prefixlen - int(bits[0] if bits else 8)
-    subnets = network.subnets(new_prefix=prefix)
-    return [str(next(subnets)) for _ in range(int(count))]
 
 
 def _join(resolver: Resolver, argument: list[Any]) -> str:
@@ -187,9 +172,6 @@ FUNCTIONS: dict[str, Callable[[Resolver, Any], Any]] = {
     ).decode(),
     "Fn::GetAZs": _zones,
     "Fn::ImportValue": lambda resolver, argument: resolver.import_value(str(resolver(argument))),
-    "Fn::Cidr": _cidr,
-    "Fn::ToJsonString": lambda resolver, argument: json.dumps(resolver(argument)),
-    "Fn::Length": lambda resolver, argument: len(resolver(argument)),
 }
 
 TESTS: dict[str, Callable[[Resolver, Any], bool]] = {

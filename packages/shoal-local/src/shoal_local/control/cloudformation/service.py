@@ -59,8 +59,6 @@ class CloudFormation:
             "DescribeStackResource": self._describe_resource,
             "ListStackResources": self._list_resources,
             "GetTemplate": self._get_template,
-            "GetTemplateSummary": self._get_template_summary,
-            "ValidateTemplate": self._validate_template,
             "UpdateTerminationProtection": self._update_termination_protection,
             "ListExports": lambda _wanted: {"Exports": self.stacks.exports()},
             "ListImports": self._list_imports,
@@ -135,17 +133,7 @@ class CloudFormation:
         return {"StackEvents": event_shapes}
 
     def _describe_resources(self, request: Request) -> Mapping[str, Any]:
-        if not request.get("StackName"):
-            stacks = [
-                stack
-                for stack in self.stacks.existing()
-                if request.get("PhysicalResourceId") in physical_ids(stack)
-            ]
-            stack = (
-                stacks[0] if stacks else self.stacks.find(str(request.get("PhysicalResourceId")))
-            )
-        else:
-            stack = self.stacks.find(request["StackName"])
+        stack = self.stacks.find(request.get("StackName") or "")
         only = request.get("LogicalResourceId")
         resources = [
             resource for resource in stack.resources.values() if only in (None, resource.logical_id)
@@ -190,32 +178,6 @@ class CloudFormation:
             "TemplateBody": template.body if template else "{}",
             "StagesAvailable": ["Original", "Processed"],
         }
-
-    def _get_template_summary(self, request: Request) -> Mapping[str, Any]:
-        stack = self.stacks.find(request["StackName"]) if request.get("StackName") else None
-        template = stack.template if stack and stack.template else self._template(request)
-        return {
-            "Parameters": [
-                parameter_shape(name, parameter)
-                for name, parameter in template.section("Parameters").items()
-            ],
-            **description_of(template),
-            "ResourceTypes": sorted({resource["Type"] for resource in template.resources.values()}),
-            "Capabilities": [template.capability] if template.capability else [],
-            "ResourceIdentifierSummaries": [],
-        }
-
-    def _validate_template(self, request: Request) -> Mapping[str, Any]:
-        template = self._template(request)
-        parameters = [
-            parameter_shape(name, parameter)
-            for name, parameter in template.section("Parameters").items()
-        ]
-        without_types = [
-            {key: value for key, value in item.items() if key != "ParameterType"}
-            for item in parameters
-        ]
-        return {"Parameters": without_types, **description_of(template)}
 
     def _update_termination_protection(self, request: Request) -> Mapping[str, Any]:
         stack = self.stacks.find(request["StackName"])
@@ -401,10 +363,6 @@ def options_of(request: Request, stack: Stack | None = None) -> StackOptions:
     )
 
 
-def physical_ids(stack: Stack) -> set[str]:
-    return {resource.physical_id for resource in stack.resources.values()}
-
-
 def stack_names(stack: Stack) -> dict[str, str]:
     return {"StackName": stack.name, "StackId": stack.id}
 
@@ -433,27 +391,3 @@ def stack_summary(stack: Stack) -> dict[str, Any]:
         "StackStatusReason",
     )
     return {key: description[key] for key in keys if key in description}
-
-
-def description_of(template: Template) -> dict[str, str]:
-    """Return the description of a template; the API has no empty one."""
-    return (
-        {"Description": str(template.document["Description"])}
-        if template.document.get("Description")
-        else {}
-    )
-
-
-def parameter_shape(name: str, parameter: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ParameterDeclaration of the API."""
-    shape = {
-        "ParameterKey": name,
-        "ParameterType": parameter["Type"],
-        "NoEcho": str(parameter.get("NoEcho", "")).lower() == "true",
-    }
-    default = {"DefaultValue": str(parameter["Default"])} if "Default" in parameter else {}
-    return {
-        **shape,
-        **default,
-        **({"Description": parameter["Description"]} if parameter.get("Description") else {}),
-    }

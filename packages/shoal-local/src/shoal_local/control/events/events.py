@@ -39,12 +39,6 @@ TARGET_MEMBERS = frozenset(
 )
 DELIVERABLE = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sqs:)")
 MAX_THREADS = 8
-MAX_ENTRIES = 10
-MAX_ENTRIES_BYTES = 1024 * 1024
-"""Of one request (API reference, PutEvents; it was 256 KB until 2026)."""
-MAX_TARGETS = 5
-"""Of one rule (API reference, PutTargets)."""
-_TIME_BYTES = 14
 
 log = logging.getLogger(__name__)
 
@@ -140,19 +134,7 @@ class Events:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _put_events(self, call: ApiCall) -> Mapping[str, Any]:
-        entries = call.parameters["Entries"]
-        if len(entries) > MAX_ENTRIES:
-            raise AwsError(
-                "ValidationException",
-                "1 validation error detected: Value at 'entries' failed to satisfy constraint:"
-                f" Member must have length less than or equal to {MAX_ENTRIES}",
-            )
-        if sum(map(size_bytes, entries)) > MAX_ENTRIES_BYTES:
-            raise AwsError(
-                "ValidationException",
-                "Total size of the entries in the request is over the limit.",
-            )
-        results = [self._put_one(entry) for entry in entries]
+        results = [self._put_one(entry) for entry in call.parameters["Entries"]]
         return {
             "FailedEntryCount": sum("ErrorCode" in result for result in results),
             "Entries": results,
@@ -281,19 +263,6 @@ class Events:
                 log.warning("dead letter of %s not delivered: %s", rule_arn, error)
 
 
-def size_bytes(entry: Mapping[str, Any]) -> int:
-    """Return the size of an entry of PutEvents (user guide, "Calculating PutEvents event entry
-    size").
-    """
-    texts = [entry.get(name) or "" for name in ("Source", "DetailType", "Detail")]
-    # JSON can have half a surrogate pair, which is no UTF-8
-    lengths = [
-        len(text.encode(errors="surrogatepass"))
-        for text in (*texts, *(entry.get("Resources") or []))
-    ]
-    return sum(lengths) + (_TIME_BYTES if entry.get("Time") else 0)
-
-
 def matches(rule: Rule, event: dict[str, Any]) -> bool:
     """Return whether the event matches the rule's pattern; a rule without one matches nothing."""
     pattern = rule.event_pattern
@@ -327,16 +296,8 @@ def test_pattern(call: ApiCall) -> Mapping[str, Any]:
 
 
 def check_targets(call: ApiCall) -> None:
-    """Raise AwsError for a target that could not be delivered to, or too many of them."""
-    bus = events_backends[call.account][call.region].event_buses[DEFAULT_BUS]
-    rule = bus.rules.get(call.parameters["Rule"])
-    ids = {target["Id"] for target in (*(rule.targets if rule else ()), *_targets(call))}
-    if len(ids) > MAX_TARGETS:
-        raise AwsError(
-            "LimitExceededException",
-            "The requested resource exceeds the maximum number allowed.",
-        )
-    for target in _targets(call):
+    """Raise AwsError for a target that could not be delivered to."""
+    for target in call.parameters.get("Targets") or []:
         unknown = sorted(
             key for key, value in target.items() if value is not None and key not in TARGET_MEMBERS
         )
@@ -351,10 +312,6 @@ def check_targets(call: ApiCall) -> None:
                 f"Shoal's emulator delivers events to Lambda and SQS only, not {target['Arn']}",
             )
         _check_input(target)
-
-
-def _targets(call: ApiCall) -> list[Mapping[str, Any]]:
-    return call.parameters.get("Targets") or []
 
 
 def _check_input(target: Mapping[str, Any]) -> None:

@@ -12,7 +12,6 @@ AWS's other services keep the state that was set. Nobody is notified of any alar
 
 from __future__ import annotations
 
-import ast
 import operator
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,20 +42,10 @@ STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "Maximum": max,
     "SampleCount": len,
 }
-_OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-}
 
 
 class UnreadableError(Exception):
-    """The alarm has an expression or statistic that is not emulated."""
+    """The alarm has a statistic or metric math, which is not emulated."""
 
 
 @dataclass(frozen=True)
@@ -94,15 +83,12 @@ class Alarms:
                     self._evaluate(alarm)
 
     def _evaluate(self, alarm: Alarm) -> None:
-        metrics = _metrics(alarm)
-        if (
-            not metrics
-            or not all(map(_is_evaluated, metrics.values()))
-            or alarm.comparison_operator not in COMPARISONS
+        if alarm.comparison_operator not in COMPARISONS or (
+            alarm.metric_name and not _is_evaluated(alarm.namespace)
         ):
             return
         try:
-            values = self._values(alarm, metrics)
+            values = self._values(_metric(alarm), int(alarm.evaluation_periods))
         except UnreadableError as unreadable:
             _set(
                 alarm,
@@ -113,24 +99,7 @@ class Alarms:
         state, reason = evaluate(alarm, values)
         _set(alarm, state, reason)
 
-    def _values(self, alarm: Alarm, metrics: Mapping[str, Metric]) -> Values:
-        """Return the alarm's value in each of its periods, the latest first."""
-        count = int(alarm.evaluation_periods)
-        series_by_id = {id_: self.series(metric, count) for id_, metric in metrics.items()}
-        if not alarm.metric_data_queries:
-            return series_by_id[""]
-        expressions = [each for each in alarm.metric_data_queries if each.expression]
-        if not expressions:
-            return next(iter(series_by_id.values()))
-        if len(expressions) > 1:
-            raise UnreadableError("it has more than one expression")
-        tree = _parse(str(expressions[0].expression))
-        return [
-            _calculate(tree, {id_: series[position] for id_, series in series_by_id.items()})
-            for position in range(count)
-        ]
-
-    def series(self, metric: Metric, count: int) -> Values:
+    def _values(self, metric: Metric, count: int) -> Values:
         """Return the metric in each of its last `count` periods, the latest first; None where it
         has no data.
         """
@@ -161,39 +130,20 @@ class Alarms:
                 yield measured_at, float(datum.value)
 
 
-def _is_evaluated(metric: Metric) -> bool:
-    return metric.namespace == ENDPOINTS or not metric.namespace.startswith(RESERVED)
+def _is_evaluated(namespace: str) -> bool:
+    return namespace == ENDPOINTS or not namespace.startswith(RESERVED)
 
 
 def _dimensions(dimensions: Any) -> frozenset[tuple[str, str]]:
     return frozenset((each.name, each.value) for each in dimensions)
 
 
-def _metrics(alarm: Alarm) -> dict[str, Metric]:
-    """Return the metrics by their ids in the alarm's expression; the id is "" where there is no
-    expression.
-    """
-    if alarm.metric_name:
-        name, statistic = (
-            alarm.metric_name,
-            alarm.statistic or alarm.extended_statistic or "Average",
-        )
-        return {
-            "": Metric(
-                alarm.namespace, name, _dimensions(alarm.dimensions), statistic, float(alarm.period)
-            )
-        }
-    return {
-        each.id: Metric(
-            each.metric_stat.metric.namespace,
-            each.metric_stat.metric.metric_name,
-            _dimensions(each.metric_stat.metric.dimensions),
-            each.metric_stat.stat,
-            float(each.metric_stat.period),
-        )
-        for each in alarm.metric_data_queries
-        if each.metric_stat
-    }
+def _metric(alarm: Alarm) -> Metric:
+    if not alarm.metric_name:
+        raise UnreadableError("it is on metric math")
+    statistic = alarm.statistic or alarm.extended_statistic or "Average"
+    dimensions, period_s = _dimensions(alarm.dimensions), float(alarm.period)
+    return Metric(alarm.namespace, alarm.metric_name, dimensions, statistic, period_s)
 
 
 def _statistic(name: str, values: Sequence[float]) -> float:
@@ -203,50 +153,6 @@ def _statistic(name: str, values: Sequence[float]) -> float:
     if percentile is None:
         raise UnreadableError(f"the statistic {name}")
     return percentile
-
-
-def _parse(expression: str) -> ast.expr:
-    try:
-        return ast.parse(expression, mode="eval").body
-    except SyntaxError as error:
-        raise UnreadableError(f"the expression {expression}") from error
-
-
-def _calculate(tree: ast.AST, values: Mapping[str, float | None]) -> float | None:
-    """Return the metric math of one period: arithmetic, comparisons, IF and FILL.
-
-    None where a metric has no data, or is divided by 0.
-    """
-    if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float):
-        return float(tree.value)
-    if isinstance(tree, ast.Name) and tree.id in values:
-        return values[tree.id]
-    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
-        return _call(tree.func.id, [_calculate(each, values) for each in tree.args])
-    if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
-        return _apply(type(tree.op), _calculate(tree.left, values), _calculate(tree.right, values))
-    if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _OPERATORS:
-        return _apply(
-            type(tree.ops[0]),
-            _calculate(tree.left, values),
-            _calculate(tree.comparators[0], values),
-        )
-    raise UnreadableError(f"the expression {ast.unparse(tree)}")
-
-
-def _apply(kind: type[ast.AST], left: float | None, right: float | None) -> float | None:
-    if left is None or right is None or (kind is ast.Div and right == 0):
-        return None
-    return float(_OPERATORS[kind](left, right))
-
-
-def _call(name: str, arguments: Values) -> float | None:
-    if name == "FILL" and len(arguments) == 2:
-        return arguments[1] if arguments[0] is None else arguments[0]
-    if name == "IF" and len(arguments) in {2, 3}:
-        otherwise = arguments[2] if len(arguments) == 3 else None
-        return None if arguments[0] is None else arguments[1] if arguments[0] else otherwise
-    raise UnreadableError(f"the function {name} of {len(arguments)} arguments")
 
 
 def evaluate(alarm: Alarm, values: Values) -> tuple[str, str]:
