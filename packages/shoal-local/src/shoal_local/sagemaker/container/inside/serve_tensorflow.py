@@ -7,8 +7,8 @@ that (aws/sagemaker-tensorflow-serving-container). Here both are ours: the REST 
 over TensorFlow itself, and `/ping` and `/invocations` with the documented contract of
 `input_handler` and `output_handler`, or `handler`.
 
-Not here: gRPC, `:classify` and `:regress`, batching, several models of one endpoint by request,
-requirements.txt, CSV and JSON lines without an inference.py.
+Not here: gRPC, `:classify` and `:regress`, batching, models and versions chosen by request, the
+models' status, requirements.txt, CSV and JSON lines without an inference.py.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ MODEL_FAILED = 3
 """Exit code when a model or the user's code could not be loaded."""
 _JSON = "application/json"
 _ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
-_PREDICT = re.compile(r"/v1/models/(?P<name>[^/:]+)(/versions/(?P<version>\d+))?:(?P<method>\w+)")
-_STATUS = re.compile(r"/v1/models/(?P<name>[^/:]+)")
+_PREDICT = re.compile(r"/v1/models/(?P<name>[^/:]+):predict")
 _IN_FORM = re.compile(rb'"(instances|inputs|examples)"\s*:')
 _LISTS = re.compile(rb"\s*\[\s*\[")
 Answer = tuple[int, str, bytes]
@@ -67,72 +66,43 @@ class RefusedError(Exception):
         self.status = status
 
 
-class Models:
-    """Every version of every SavedModel below a folder.
-
-    A model's name is that of the folder with its numbered versions.
+def load_models(folder: Path) -> dict[str, Any]:
+    """Return the latest version of every SavedModel below a folder, by the name of the folder that
+    has its numbered versions.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._loaded: dict[str, dict[int, Any]] = {}
-        for file in sorted(folder.rglob("saved_model.pb")):
-            version = file.parent
-            if version.name.isdecimal():
-                self._loaded.setdefault(version.parent.name, {})[int(version.name)] = (
-                    tf.saved_model.load(str(version))
-                )
-        if not self._loaded:
-            raise FileNotFoundError(
-                f"no SavedModel in a numbered folder below {folder}, such as"
-                f" {folder}/1/saved_model.pb"
-            )
-        self.default = os.environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME") or next(
-            iter(self._loaded)
+    versions = [
+        file.parent
+        for file in sorted(folder.rglob("saved_model.pb"))
+        if file.parent.name.isdecimal()
+    ]
+    if not versions:
+        raise FileNotFoundError(
+            f"no SavedModel in a numbered folder below {folder}, such as {folder}/1/saved_model.pb"
         )
+    latest = {each.parent.name: each for each in sorted(versions, key=lambda each: int(each.name))}
+    return {name: tf.saved_model.load(str(path)) for name, path in latest.items()}
 
-    def status(self, name: str) -> dict[str, Any]:
-        versions = [
-            {"version": str(number), "state": "AVAILABLE"}
-            for number in sorted(self._versions(name), reverse=True)
-        ]
-        return {"model_version_status": versions}
 
-    def predict(self, name: str, version: str | None, request: Any) -> dict[str, Any]:
-        """Answer TensorFlow Serving's predict.
+def predict(models: dict[str, Any], model_name: str, request: Any) -> dict[str, Any]:
+    """Answer TensorFlow Serving's predict.
 
-        `instances` gives `predictions`, one for each; `inputs` gives `outputs`.
-        """
-        versions = self._versions(name)
-        number = int(version) if version else max(versions)
-        if number not in versions:
-            raise RefusedError(f"Servable not found for request: Specific({name}, {number})", 404)
-        if not isinstance(request, dict) or ("instances" in request) == ("inputs" in request):
-            raise RefusedError(
-                "Failed to process element: a request is an object with either 'instances' or"
-                " 'inputs'"
-            )
-        signature = self._signature(
-            versions[number], request.get("signature_name", "serving_default")
+    `instances` gives `predictions`, one for each; `inputs` gives `outputs`.
+    """
+    if model_name not in models:
+        raise RefusedError(f"Servable not found for request: Latest({model_name})", 404)
+    if not isinstance(request, dict) or ("instances" in request) == ("inputs" in request):
+        raise RefusedError(
+            "Failed to process element: a request is an object with either 'instances' or 'inputs'"
         )
-        by_row = "instances" in request
-        outputs = call(signature, in_columns(request["instances"]) if by_row else request["inputs"])
-        return {"predictions": in_rows(outputs)} if by_row else {"outputs": in_one(outputs)}
-
-    def _versions(self, name: str) -> dict[int, Any]:
-        if name not in self._loaded:
-            raise RefusedError(f"Servable not found for request: Latest({name})", 404)
-        return self._loaded[name]
-
-    @staticmethod
-    def _signature(model: Any, name: str) -> Any:
-        if name not in model.signatures:
-            raise RefusedError(f'Serving signature name: "{name}" not found in signature def')
-        return model.signatures[name]
-
-
-def inputs_of(signature: Any) -> dict[str, Any]:
-    """Return name and TensorSpec of each input."""
-    return dict(signature.structured_input_signature[1])
+    signatures = models[model_name].signatures
+    name = request.get("signature_name", "serving_default")
+    if name not in signatures:
+        raise RefusedError(f'Serving signature name: "{name}" not found in signature def')
+    if "instances" in request:
+        outputs = call(signatures[name], in_columns(request["instances"]))
+        return {"predictions": in_rows(outputs)}
+    outputs = call(signatures[name], request["inputs"])
+    return {"outputs": in_one(outputs)}
 
 
 def in_instances(body: bytes) -> bytes:
@@ -162,7 +132,7 @@ def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Return the signature's outputs for `values`: one per input by name, or a bare one for the
     only input.
     """
-    inputs = inputs_of(signature)
+    inputs = dict(signature.structured_input_signature[1])  # the TensorSpec of each, by name
     if not isinstance(values, dict) or set(values) == {"b64"}:
         if len(inputs) != 1:
             raise RefusedError(
@@ -215,10 +185,14 @@ def in_one(outputs: dict[str, np.ndarray[Any, Any]]) -> Any:
     return {name: encode(value) for name, value in outputs.items()}
 
 
-def serving_answer(models: Models, method: str, path: str, body: bytes) -> Answer:
+def serving_answer(models: dict[str, Any], method: str, path: str, body: bytes) -> Answer:
     """Return the answer of TensorFlow Serving's REST API."""
+    match = _PREDICT.fullmatch(path)
+    if method != "POST" or not match:
+        message = f"Malformed request: {method} {path} (this stand-in answers :predict)"
+        return 404, _JSON, json.dumps({"error": message}).encode()
     try:
-        document = _serving_document(models, method, path, body)
+        document = predict(models, match["name"], json.loads(body))
     except RefusedError as error:
         return error.status, _JSON, json.dumps({"error": str(error)}).encode()
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
@@ -226,25 +200,13 @@ def serving_answer(models: Models, method: str, path: str, body: bytes) -> Answe
     return 200, _JSON, json.dumps(document).encode()
 
 
-def _serving_document(models: Models, method: str, path: str, body: bytes) -> dict[str, Any]:
-    if method == "GET" and (match := _STATUS.fullmatch(path)):
-        return models.status(match["name"])
-    if method == "POST" and (match := _PREDICT.fullmatch(path)) and match["method"] == "predict":
-        return models.predict(match["name"], match["version"], json.loads(body))
-    raise RefusedError(
-        f"Malformed request: {method} {path} (this stand-in answers :predict and the models'"
-        " status)",
-        404,
-    )
-
-
 class PythonService:
     """`/invocations`: the user's handlers around TensorFlow Serving, or its own answer without
     them.
     """
 
-    def __init__(self, script: Path, default_model: str, rest_port: int) -> None:
-        self._default_model, self._rest_port = default_model, rest_port
+    def __init__(self, script: Path, rest_uri: str) -> None:
+        self._rest_uri = rest_uri
         self._handler = self._load(script) if script.exists() else None
 
     def _load(self, script: Path) -> Callable[[Any, Context], tuple[Any, str]]:
@@ -263,9 +225,8 @@ class PythonService:
             )
 
         def between(data: Any, context: Context) -> tuple[Any, str]:
-            answer = requests.post(
-                context.rest_uri, data=module.input_handler(data, context), timeout=60
-            )
+            content = module.input_handler(data, context)
+            answer = requests.post(context.rest_uri, data=content, timeout=60)
             return module.output_handler(answer, context)  # type: ignore[no-any-return]
 
         return between
@@ -284,27 +245,18 @@ class PythonService:
         except Exception as error:  # noqa: BLE001 (the user's code may raise anything)
             traceback.print_exc()
             return 500, _JSON, json.dumps({"error": str(error)}).encode()
-        return (
-            200,
-            content_type,
-            answer_body if isinstance(answer_body, bytes) else str(answer_body).encode(),
-        )
+        is_bytes = isinstance(answer_body, bytes)
+        return 200, content_type, answer_body if is_bytes else str(answer_body).encode()
 
     def _context(self, headers: Any, length: int) -> Context:
-        attributes = headers.get(_ATTRIBUTES)
-        tfs = dict(
-            each.split("=", 1) for each in re.findall(r"tfs-[a-z\-]+=[^,]+", attributes or "")
-        )
-        version = f"/versions/{tfs['tfs-model-version']}" if "tfs-model-version" in tfs else ""
-        path = f"{tfs.get('tfs-model-name', self._default_model)}{version}:{tfs.get('tfs-method', 'predict')}"  # noqa: E501
         return Context(
-            tfs.get("tfs-model-name"),
-            tfs.get("tfs-model-version"),
-            tfs.get("tfs-method"),
-            f"http://localhost:{self._rest_port}/v1/models/{path}",
             None,
             None,
-            attributes,
+            None,
+            self._rest_uri,
+            None,
+            None,
+            headers.get(_ATTRIBUTES),
             headers.get("Content-Type") or _JSON,
             headers.get("Accept") or _JSON,
             length,
@@ -326,12 +278,8 @@ def server(port: int, answer: Callable[[str, str, Any, bytes], Answer]) -> Threa
             self._respond("POST")
 
         def _respond(self, method: str) -> None:
-            status, content_type, body = answer(
-                method,
-                self.path,
-                self.headers,
-                self.rfile.read(int(self.headers.get("Content-Length", 0))),
-            )
+            request = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, content_type, body = answer(method, self.path, self.headers, request)
             self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
@@ -346,16 +294,6 @@ def server(port: int, answer: Callable[[str, str, Any, bytes], Answer]) -> Threa
     return ThreadingHTTPServer(("127.0.0.1", port), Handler)
 
 
-def front_answer(
-    service: PythonService, method: str, path: str, headers: Any, body: bytes
-) -> Answer:
-    if (method, path) == ("GET", "/ping"):
-        return 200, _JSON, b""
-    if (method, path) != ("POST", "/invocations"):
-        return 404, "text/plain", b"only /ping and /invocations"
-    return service.answer(headers, body)
-
-
 def main() -> int:
     folder = Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")) / "model"
     if (folder / "code" / "requirements.txt").exists():
@@ -364,21 +302,27 @@ def main() -> int:
             " runtime\n"
         )
     try:
-        models = Models(folder)
+        models = load_models(folder)
         serving = server(
             0, lambda method, path, _headers, body: serving_answer(models, method, path, body)
         )
-        service = PythonService(
-            folder / "code" / "inference.py", models.default, serving.server_port
-        )
+        default = os.environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME") or next(iter(models))
+        rest_uri = f"http://localhost:{serving.server_port}/v1/models/{default}:predict"
+        service = PythonService(folder / "code" / "inference.py", rest_uri)
     except Exception:  # noqa: BLE001 (whatever is wrong with the model or the user's code goes to the log, and the container ends)
         traceback.print_exc()
         return MODEL_FAILED
+
+    def front_answer(method: str, path: str, headers: Any, body: bytes) -> Answer:
+        if (method, path) == ("GET", "/ping"):
+            return 200, _JSON, b""
+        if (method, path) != ("POST", "/invocations"):
+            return 404, "text/plain", b"only /ping and /invocations"
+        return service.answer(headers, body)
+
     threading.Thread(target=serving.serve_forever, daemon=True).start()
     port = int(os.environ.get("SAGEMAKER_BIND_TO_PORT", "8080"))
-    with server(
-        port, lambda method, path, headers, body: front_answer(service, method, path, headers, body)
-    ) as front:
+    with server(port, front_answer) as front:
         sys.stderr.write(f"Model loaded from {folder}; serving on port {port}\n")
         front.serve_forever()
     return 0
