@@ -24,96 +24,62 @@ def definition(*steps: dict[str, Any], **parts: Any) -> str:
     )
 
 
-def with_arguments(**arguments: Any) -> dict[str, Any]:
-    return shell_step("Step", "true", Arguments=arguments)
+def step(kind: str, **arguments: Any) -> dict[str, Any]:
+    return {"Name": "S", "Type": kind, "Arguments": arguments}
+
+
+def with_value(value: Any) -> str:
+    """Return a definition whose only step has a value in its environment."""
+    return definition(shell_step("Step", "true", Arguments={"Environment": {"A": value}}))
 
 
 CONDITION = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
+A = shell_step("A", "true")
+INTEGER = {"Name": "P", "Type": "Integer", "DefaultValue": "1"}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (definition(step("QualityCheck")), "does not emulate the step type 'QualityCheck'"),
+        (with_value({"Std:Split": "a"}), "does not emulate the expression"),
+        (with_value({"Get": "Execution.JobName"}), "not emulate the execution variable JobName"),
+        (with_value({"Get": "Parameters.No"}), "the parameter No, which is not defined"),
+        (with_value({"Get": "Steps.Nothing.X"}), "depends on Nothing"),
+        (definition(shell_step("A", "", Arguments={"RoleAn": "x"})), "Unknown field"),
         (
-            definition({"Name": "Check", "Type": "QualityCheck", "Arguments": {}}),
-            "does not emulate the step type 'QualityCheck'",
-        ),
-        (
-            definition(with_arguments(Environment={"A": {"Std:Split": "a"}})),
-            "does not emulate the expression",
-        ),
-        (
-            definition(with_arguments(Environment={"A": {"Get": "Execution.TrainingJobName"}})),
-            "the execution variable TrainingJobName",
-        ),
-        (
-            definition(with_arguments(Environment={"A": {"Get": "Parameters.Nothing"}})),
-            "the parameter Nothing, which is not defined",
-        ),
-        (
-            definition(with_arguments(Environment={"A": {"Get": "Steps.Nothing.X"}})),
-            "depends on Nothing",
-        ),
-        (definition(with_arguments(RoleAn="x")), "Unknown field"),
-        (
-            definition(with_arguments(AppSpecification={})),
+            definition(shell_step("A", "", Arguments={"AppSpecification": {}})),
             "'appSpecification.imageUri' failed to satisfy constraint: Member must not be null",
         ),
-        (
-            definition(shell_step("A", "true"), shell_step("A", "true")),
-            "The step name A is used twice",
-        ),
+        (definition(A, A), "The step name A is used twice"),
         (
             definition(shell_step("A", "", DependsOn=["B"]), shell_step("B", "", DependsOn=["A"])),
             "depend on each other: A -> B -> A",
         ),
         (
-            definition(shell_step("A", "true", CacheConfig={"Enabled": True})),
-            "CacheConfig of step A needs ExpireAfter",
+            definition(A | {"CacheConfig": {"Enabled": True, "ExpireAfter": "P1D"}}),
+            "does not emulate step caching (CacheConfig of step A)",
         ),
+        (definition(A | {"Colour": "red"}), "Unknown property 'Colour' in step A"),
+        (definition(step("Condition", Conditions=[{"Type": "Like"}])), "the condition type 'Like'"),
         (
             definition(
-                shell_step("A", "true", CacheConfig={"Enabled": True, "ExpireAfter": "1 day"})
-            ),
-            "ExpireAfter '1 day' is not an ISO 8601 duration",
-        ),
-        (
-            definition(
-                {
-                    "Name": "F",
-                    "Type": "Fail",
-                    "Arguments": {"ErrorMessage": "no"},
-                    "CacheConfig": {"Enabled": True, "ExpireAfter": "P1D"},
-                }
-            ),
-            "step caching of Fail steps",
-        ),
-        (definition(shell_step("A", "true", Colour="red")), "Unknown property 'Colour' in step A"),
-        (
-            definition(
-                {"Name": "C", "Type": "Condition", "Arguments": {"Conditions": [{"Type": "Like"}]}}
-            ),
-            "the condition type 'Like'",
-        ),
-        (
-            definition(
-                {"Name": "C", "Type": "Condition", "Arguments": {"Conditions": [CONDITION]}},
-                shell_step("A", "", DependsOn=["C"]),
+                step("Condition", Conditions=[CONDITION]), shell_step("A", "", DependsOn=["S"])
             ),
             "put it into a branch",
         ),
         (
-            definition(shell_step("A", "true"), PipelineExperimentConfig={"ExperimentName": "x"}),
+            definition(A, PipelineExperimentConfig={"ExperimentName": "x"}),
             "PipelineExperimentConfig",
         ),
-        (
-            definition(
-                shell_step("A", "true"),
-                Parameters=[{"Name": "P", "Type": "Integer", "DefaultValue": "1"}],
-            ),
-            "is not of type Integer",
-        ),
+        (definition(A, Parameters=[INTEGER]), "is not of type Integer"),
         ("{", "Unable to parse pipeline definition"),
+        (definition(A | {"Name": "A B"}), "A step needs a Name of 1 to 64 characters"),
+        (definition(A | {"Name": 7}), "the definition.Steps[0].Name must be text, not 7"),
+        (definition(A | {"DependsOn": [{"Step": "B"}]}), "DependsOn[0].Trigger must be there"),
+        (definition(step("Fail")), "Fail step S needs ErrorMessage"),
+        (definition(step("Lambda")), "Lambda step S needs FunctionArn"),
+        (definition(step("Callback")), "Callback step S needs SqsQueueUrl"),
     ],
 )
 def test_what_is_wrong_or_not_emulated_is_refused_by_name(text: str, message: str) -> None:
@@ -133,14 +99,18 @@ def test_the_experiment_that_the_sdk_writes_into_each_definition_is_accepted() -
     assert [*parsed.steps] == ["A"]
 
 
-def scope(parameters: dict[str, Any]) -> Scope:
+def scope() -> Scope:
     outputs = {"Outputs": [{"OutputName": "report", "S3Uri": "s3://b/k"}], "Sizes": [1, 2]}
     return Scope(
-        parameters,
+        {"P": 7},
         lambda name: f"<{name}>",
         lambda _step: outputs,
         lambda _step, _name: {"a": {"b": [0.5]}},
     )
+
+
+JOIN = {"On": "-", "Values": ["a", {"Get": "Parameters.P"}, 0.5, True]}
+JSON_GET = {"PropertyFile": {"Get": "Steps.S.PropertyFiles.F"}, "Path": "a.b[0]"}
 
 
 @pytest.mark.parametrize(
@@ -150,18 +120,12 @@ def scope(parameters: dict[str, Any]) -> Scope:
         ({"Get": "Execution.PipelineExecutionId"}, "<PipelineExecutionId>"),
         ({"Get": "Steps.S.Outputs['report'].S3Uri"}, "s3://b/k"),
         ({"Get": "Steps.S.Sizes[1]"}, 2),
-        (
-            {"Std:Join": {"On": "-", "Values": ["a", {"Get": "Parameters.P"}, 0.5, True]}},
-            "a-7-0.5-true",
-        ),
-        (
-            {"Std:JsonGet": {"PropertyFile": {"Get": "Steps.S.PropertyFiles.F"}, "Path": "a.b[0]"}},
-            0.5,
-        ),
+        ({"Std:Join": JOIN}, "a-7-0.5-true"),
+        ({"Std:JsonGet": JSON_GET}, 0.5),
     ],
 )
 def test_an_expression_has_its_value(expression: dict[str, Any], value: Any) -> None:
-    assert scope({"P": 7}).resolve({"deep": [expression]}) == {"deep": [value]}
+    assert scope().resolve({"deep": [expression]}) == {"deep": [value]}
 
 
 def test_a_path_that_leads_nowhere_is_an_error_with_its_name() -> None:
@@ -179,13 +143,8 @@ def test_a_path_that_leads_nowhere_is_an_error_with_its_name() -> None:
         ({"Type": "LessThanOrEqualTo", "LeftValue": 3, "RightValue": 2}, False),
         ({"Type": "In", "QueryValue": "a", "Values": ["b", "a"]}, True),
         ({"Type": "Not", "Expression": {"Type": "In", "QueryValue": "a", "Values": ["b"]}}, True),
-        (
-            {
-                "Type": "Or",
-                "Conditions": [{"Type": "Equals", "LeftValue": 1, "RightValue": 2}, CONDITION],
-            },
-            True,
-        ),
+        ({"Type": "Or", "Conditions": [CONDITION | {"LeftValue": 2}, CONDITION]}, True),
+        ({"Type": "Or", "Conditions": [CONDITION | {"LeftValue": 2}]}, False),
     ],
 )
 def test_a_condition_holds_or_not(condition: dict[str, Any], true: bool) -> None:
@@ -222,36 +181,22 @@ def test_a_failure_that_nothing_took_up_is_a_failed_execution() -> None:
     assert final_status(steps, {"A": "Failed", "B": "Succeeded"}, stopped=False) == "Failed"
 
 
-def test_what_the_service_got_wrong_itself_is_tried_again_without_a_policy_and_with_one_as_that_says() -> (  # noqa: E501
-    None
-):
-    assert Retries([]).pause_s("Step.THROTTLING") == 1.0
-    assert Retries([]).pause_s("SageMaker.CAPACITY_ERROR") is None
-    own = Retries([{"ExceptionType": ["Step.THROTTLING"], "IntervalSeconds": 7, "MaxAttempts": 1}])
-    assert [
-        own.pause_s("Step.THROTTLING"),
-        own.pause_s("Step.THROTTLING"),
-        own.pause_s("Step.SERVICE_FAULT"),
-    ] == [7.0, None, 1.0]
+THROTTLING, FAULT = "Step.THROTTLING", "Step.SERVICE_FAULT"
+ONCE = {"ExceptionType": [THROTTLING], "IntervalSeconds": 7, "MaxAttempts": 1}
+LONGER = {"ExceptionType": [FAULT], "IntervalSeconds": 2, "BackoffRate": 3.0, "MaxAttempts": 2}
 
 
-def test_retries_pause_longer_each_time_and_end_after_max_attempts() -> None:
-    retries = Retries(
-        [
-            {
-                "ExceptionType": ["Step.SERVICE_FAULT"],
-                "IntervalSeconds": 2,
-                "BackoffRate": 3.0,
-                "MaxAttempts": 2,
-            }
-        ]
-    )
-    assert [
-        retries.pause_s(cause)
-        for cause in ("", "Step.SERVICE_FAULT", "Step.SERVICE_FAULT", "Step.SERVICE_FAULT")
-    ] == [
-        None,
-        2.0,
-        6.0,
-        None,
-    ]
+@pytest.mark.parametrize(
+    ("policies", "causes", "pauses_s"),
+    [
+        # what the service got wrong itself is tried again without a policy
+        ([], [THROTTLING, "SageMaker.CAPACITY_ERROR"], [1.0, None]),
+        ([ONCE], [THROTTLING, THROTTLING, FAULT], [7.0, None, 1.0]),
+        ([LONGER], ["", FAULT, FAULT, FAULT], [None, 2.0, 6.0, None]),
+    ],
+)
+def test_a_failure_is_tried_again_as_its_policies_say(
+    policies: list[dict[str, Any]], causes: list[str], pauses_s: list[float | None]
+) -> None:
+    retries = Retries(policies)
+    assert [retries.pause_s(cause) for cause in causes] == pauses_s

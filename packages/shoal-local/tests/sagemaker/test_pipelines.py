@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local_kit.control import allow, trust
 from local_kit.sagemaker_account import ACCOUNT_ID, BUCKET, Account, channel, shell_step, until
 from shoal_local.sagemaker.pipelines.execution.executions import Executions
 
+ID = 12 * "a"
 REPORT = "/opt/ml/processing/report"
 FAIL = {
     "Name": "TooLow",
@@ -27,6 +29,12 @@ FAIL = {
 }
 STOP = {"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "no"}}
 LEAST = {"Name": "Least", "Type": "Float", "DefaultValue": 0.9}
+
+
+def begun(account: Account, pipeline: str) -> str:
+    """Start an execution; return its ARN."""
+    answer = account.sagemaker.start_pipeline_execution(PipelineName=pipeline)
+    return str(answer["PipelineExecutionArn"])
 
 
 def report_step(accuracy: str) -> dict[str, Any]:
@@ -160,65 +168,61 @@ def test_parameters_of_an_execution_can_be_read_back(account: Account, gated: st
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("members", "message"),
     [
-        ([{"Name": "Most", "Value": "1"}], "Unknown parameters"),
-        ([{"Name": "Least", "Value": "much"}], "is not of type Float"),
+        ({"PipelineParameters": [{"Name": "Most", "Value": "1"}]}, "Unknown parameters"),
+        ({"PipelineParameters": [{"Name": "Least", "Value": "much"}]}, "is not of type Float"),
+        ({"PipelineVersionAlias": "live"}, r"StartPipelineExecution\.PipelineVersionAlias"),
+        ({"RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/jobs"}, r"StartPipelineExecution\.RoleArn"),
+        (
+            {"SelectiveExecutionConfig": {"SelectedSteps": [{"StepName": "Gate"}]}},
+            r"not emulate StartPipelineExecution\.SelectiveExecutionConfig",
+        ),
     ],
 )
-def test_a_start_with_wrong_parameters_is_refused(
-    account: Account, gated: str, parameters: list[dict[str, str]], message: str
+def test_a_start_that_cannot_be_is_refused(
+    account: Account, gated: str, members: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ClientError, match=message):
-        account.sagemaker.start_pipeline_execution(
-            PipelineName=gated, PipelineParameters=parameters
+        account.sagemaker.start_pipeline_execution(PipelineName=gated, **members)
+
+
+def test_a_retry_of_an_execution_is_refused_by_name(account: Account, gated: str) -> None:
+    arn = account.sagemaker.describe_pipeline(PipelineName=gated)["PipelineArn"]
+    with pytest.raises(ClientError, match="not emulate the operation RetryPipelineExecution"):
+        account.sagemaker.retry_pipeline_execution(
+            PipelineExecutionArn=f"{arn}/execution/{12 * 'a'}"
         )
 
 
-@pytest.mark.parametrize(
-    "member",
-    [{"PipelineVersionAlias": "live"}, {"RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/jobs"}],
-)
-def test_versions_and_another_role_of_a_start_are_refused_by_name(
-    account: Account, gated: str, member: dict[str, str]
-) -> None:
-    with pytest.raises(ClientError, match=rf"StartPipelineExecution\.{next(iter(member))}"):
-        account.sagemaker.start_pipeline_execution(PipelineName=gated, **member)
+def create_from_s3(account: Account, name: str, content: bytes) -> None:
+    account.put("definitions/it.json", content)
+    account.sagemaker.create_pipeline(
+        PipelineName=name,
+        PipelineDefinitionS3Location={"Bucket": BUCKET, "ObjectKey": "definitions/it.json"},
+        RoleArn=account.role,
+    )
 
 
 def test_a_definition_in_s3_is_deployed(account: Account) -> None:
-    account.put(
-        "definitions/stop.json", json.dumps({"Version": "2020-12-01", "Steps": [STOP]}).encode()
-    )
-    place = {"Bucket": BUCKET, "ObjectKey": "definitions/stop.json"}
-    account.sagemaker.create_pipeline(
-        PipelineName="from-s3", PipelineDefinitionS3Location=place, RoleArn=account.role
-    )
-    assert json.loads(
-        account.sagemaker.describe_pipeline(PipelineName="from-s3")["PipelineDefinition"]
-    )["Steps"] == [STOP]
+    text = json.dumps({"Version": "2020-12-01", "Steps": [STOP]})
+    create_from_s3(account, "from-s3", text.encode())
+    described = account.sagemaker.describe_pipeline(PipelineName="from-s3")
+    assert described["PipelineDefinition"] == text
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            '{"Version": "2020-12-01", "Metadata": {"Author": "José"}}'.encode("latin-1"),
-            "can't decode byte",
-        ),
+        ('{"Author": "José"}'.encode("latin-1"), "can't decode byte"),
         (b" " * 1_048_577, "it has 1048577 bytes; at most 1048576 are allowed"),
     ],
 )
 def test_a_definition_in_s3_that_is_no_text_or_too_large_is_refused(
     account: Account, content: bytes, message: str
 ) -> None:
-    account.put("definitions/unusable.json", content)
-    place = {"Bucket": BUCKET, "ObjectKey": "definitions/unusable.json"}
-    with pytest.raises(ClientError, match=message) as caught:
-        account.sagemaker.create_pipeline(
-            PipelineName="unusable", PipelineDefinitionS3Location=place, RoleArn=account.role
-        )
-    assert caught.value.response["Error"]["Code"] == "ValidationException"
+    with pytest.raises(ClientError, match=f"ValidationException.*{message}"):
+        create_from_s3(account, "unusable", content)
 
 
 def test_a_token_starts_one_execution_only(account: Account, gated: str) -> None:
@@ -299,7 +303,7 @@ def test_stopping_an_execution_stops_its_job(account: Account) -> None:
     account.deploy_pipeline(
         "stopped", [shell_step("Long", "sleep 600"), shell_step("Next", "true", DependsOn=["Long"])]
     )
-    arn = account.sagemaker.start_pipeline_execution(PipelineName="stopped")["PipelineExecutionArn"]
+    arn = begun(account, "stopped")
     until(
         lambda: account.steps({"PipelineExecutionArn": arn}),
         lambda steps: "Metadata" in steps.get("Long", {}),
@@ -323,38 +327,28 @@ def test_an_execution_that_ends_while_it_is_told_to_stop_has_ended(
     """Otherwise it would be Stopping for ever: in the way of the next one, and running, to those
     who clean up after it.
     """
-    account.deploy_pipeline(
-        "just-ended", [{"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "no"}}]
-    )
-    arn = account.sagemaker.start_pipeline_execution(PipelineName="just-ended")[
-        "PipelineExecutionArn"
-    ]
-    find = Executions._find
+    account.deploy_pipeline("just-ended", [STOP])
+    arn = begun(account, "just-ended")
+    describe = Executions.describe
 
-    def a_moment_before_it_ends(executions: Executions, name: str) -> dict[str, Any]:
+    def a_moment_before_it_ends(executions: Executions, request: dict[str, Any]) -> dict[str, Any]:
         execution = until(
-            lambda: find(executions, name),
+            lambda: describe(executions, request),
             lambda each: each["PipelineExecutionStatus"] == "Failed",
         )
         return dict(execution) | {"PipelineExecutionStatus": "Executing"}
 
-    monkeypatch.setattr(Executions, "_find", a_moment_before_it_ends)
-    with pytest.raises(
-        account.sagemaker.exceptions.ConflictException, match="ended with status Failed"
-    ):
+    monkeypatch.setattr(Executions, "describe", a_moment_before_it_ends)
+    conflict = account.sagemaker.exceptions.ConflictException
+    with pytest.raises(conflict, match="ended with status Failed"):
         account.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn)
     monkeypatch.undo()
-    assert (
-        account.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)[
-            "PipelineExecutionStatus"
-        ]
-        == "Failed"
-    )
+    assert account.execution_ended(arn)["PipelineExecutionStatus"] == "Failed"
 
 
 def test_a_pipeline_cannot_be_deleted_while_it_executes(account: Account) -> None:
     account.deploy_pipeline("busy", [shell_step("Long", "sleep 600")])
-    arn = account.sagemaker.start_pipeline_execution(PipelineName="busy")["PipelineExecutionArn"]
+    arn = begun(account, "busy")
     with pytest.raises(account.sagemaker.exceptions.ConflictException):
         account.sagemaker.delete_pipeline(PipelineName="busy")
     account.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn)
@@ -387,23 +381,13 @@ def test_jobs_are_called_with_the_pipelines_role_and_named_by_the_execution(
 
 
 def function(account: Account, name: str, code: str) -> str:
-    """A Lambda function with `code` as its module; its ARN."""
+    """A Lambda function whose handler is `code`; its ARN."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("app.py", code)
-    trust = json.dumps(
-        {
-            "Version": "2012-10-17",
-            "Statement": [
-                {
-                    "Effect": "Allow",
-                    "Principal": {"Service": "lambda.amazonaws.com"},
-                    "Action": "sts:AssumeRole",
-                }
-            ],
-        }
+        archive.writestr("app.py", f"def handler(event, context):\n    {code}\n")
+    account.client("iam").create_role(
+        RoleName=name, AssumeRolePolicyDocument=trust({"Service": "lambda.amazonaws.com"})
     )
-    account.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=trust)
     created = account.client("lambda").create_function(
         FunctionName=name,
         Runtime="python3.12",
@@ -426,53 +410,31 @@ def lambda_step(name: str, arn: str, arguments: dict[str, Any], *outputs: str) -
 
 
 def test_a_lambda_step_passes_its_outputs_on(account: Account) -> None:
-    arn = function(
-        account,
-        "doubles",
-        "def handler(event, context):\n    return {'twice': event['word'] * 2}\n",
-    )
-    use = shell_step(
-        "Use",
-        'test "$WORD" = gogo',
-        Arguments={"Environment": {"WORD": {"Get": "Steps.Double.OutputParameters['twice']"}}},
-    )
-    account.deploy_pipeline(
-        "with-lambda", [lambda_step("Double", arn, {"word": "go"}, "twice"), use]
-    )
+    arn = function(account, "doubles", "return {'twice': event['word'] * 2}")
+    word = {"WORD": {"Get": "Steps.Double.OutputParameters['twice']"}}
+    use = shell_step("Use", 'test "$WORD" = gogo', Arguments={"Environment": word})
+    double = lambda_step("Double", arn, {"word": "go"}, "twice")
+    account.deploy_pipeline("with-lambda", [double, use])
     execution = account.execute("with-lambda")
     assert execution["PipelineExecutionStatus"] == "Succeeded", account.steps(execution)
-    assert account.steps(execution)["Double"]["Metadata"]["Lambda"]["OutputParameters"] == [
-        {"Name": "twice", "Value": "gogo"}
-    ]
+    metadata = account.steps(execution)["Double"]["Metadata"]["Lambda"]
+    assert metadata["OutputParameters"] == [{"Name": "twice", "Value": "gogo"}]
 
 
-def test_a_function_that_raises_fails_its_step(account: Account) -> None:
-    arn = function(
-        account, "raises", "def handler(event, context):\n    raise RuntimeError('out of order')\n"
-    )
-    account.deploy_pipeline("raising", [lambda_step("Raise", arn, {})])
-    execution = account.execute("raising")
-    assert "RuntimeError: out of order" in account.steps(execution)["Raise"]["FailureReason"]
-
-
-def test_a_reason_of_any_length_is_cut_to_what_a_step_may_have(account: Account) -> None:
-    code = "def handler(event, context):\n    raise RuntimeError('out of order\\n' + 'x' * 5000)\n"
+def test_a_step_fails_with_its_functions_reason_cut_to_what_it_may_have(account: Account) -> None:
+    raises = function(account, "raises", "raise RuntimeError('out of order\\n' + 'x' * 5000)")
+    answers = function(account, "answers-much", "return {'much': 'x' * 1025}")
     steps = [
-        lambda_step("Raise", function(account, "raises-much", code), {}),
+        lambda_step("Raise", raises, {}),
+        lambda_step("Ask", answers, {}, "much"),
         {"Name": "Say", "Type": "Fail", "Arguments": {"ErrorMessage": "y" * 5000}},
     ]
     account.deploy_pipeline("long-reasons", steps)
     ended = account.steps(account.execute("long-reasons"))
-    assert [len(ended[name]["FailureReason"]) for name in ("Raise", "Say")] == [1024, 1024]
-    assert "RuntimeError: out of order\nxxx" in ended["Raise"]["FailureReason"]
-
-
-def test_an_output_that_is_longer_than_a_step_may_report_fails_the_step(account: Account) -> None:
-    code = "def handler(event, context):\n    return {'much': 'x' * 1025}\n"
-    arn = function(account, "answers-much", code)
-    account.deploy_pipeline("long-output", [lambda_step("Ask", arn, {}, "much")])
-    reason = account.steps(account.execute("long-output"))["Ask"]["FailureReason"]
-    assert "cannot report, of [1025] characters" in reason
+    reasons = {name: each["FailureReason"] for name, each in ended.items()}
+    assert [len(reasons[name]) for name in ("Raise", "Say")] == [1024, 1024]
+    assert "RuntimeError: out of order\nxxx" in reasons["Raise"]
+    assert "cannot report, of [1025] characters" in reasons["Ask"]
 
 
 def test_state_changes_are_events_with_the_documented_fields(account: Account) -> None:
@@ -480,13 +442,9 @@ def test_state_changes_are_events_with_the_documented_fields(account: Account) -
     arn = account.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])[
         "Attributes"
     ]["QueueArn"]
-    allow = {
-        "Effect": "Allow",
-        "Principal": {"Service": "events.amazonaws.com"},
-        "Action": "sqs:SendMessage",
-        "Resource": arn,
-    }
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [allow]})
+    policy = json.dumps(
+        allow("sqs:SendMessage", arn, Principal={"Service": "events.amazonaws.com"})
+    )
     account.client("sqs").set_queue_attributes(QueueUrl=queue, Attributes={"Policy": policy})
     pattern = {
         "source": ["aws.sagemaker"],

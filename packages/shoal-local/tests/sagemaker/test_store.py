@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from local_kit.counting import calls_of
-from shoal_local.sagemaker.hosting.models import KIND as MODEL
 from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.pipelines.execution.executions import Executions
 from shoal_local.sagemaker.pipelines.execution.records import KIND
@@ -53,7 +52,7 @@ def looks(folder: Path, count: int) -> tuple[int, int]:
     store = Store(folder)
     for number in range(count):
         model = {"ModelName": f"m-{number}", "CreationTime": number, "Containers": [{}]}
-        store.create(MODEL, f"m-{number}", model, ValueError)
+        store.create("model", f"m-{number}", model, ValueError)
     models = Models(Core(store))  # type: ignore[arg-type]
     calls = calls_of(lambda: models.list({"MaxResults": 5}))
     return calls["listing.py:_matches"], calls["copy.py:deepcopy"]

@@ -1,4 +1,4 @@
-"""Production variants: their weights, instances and concurrency."""
+"""The production variant of an endpoint: its instances, its concurrency, and what it cannot be."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from botocore.exceptions import ClientError
 from local_kit.hosted import call_many, configure, invoke, model_of, remove, servers_of, settled
 from local_kit.sagemaker_account import BUCKET, Account, until
 from shoal_local.processes import started_at
-from tests.sagemaker.test_deployments import share_is
 
-TWO = "two-variants"
+NAME = "pair"
 AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
 CAPTURE = {
     "InitialSamplingPercentage": 100,
@@ -23,154 +22,84 @@ CAPTURE = {
     "CaptureOptions": [{"CaptureMode": "InputAndOutput"}],
     "CaptureContentTypeHeader": {"JsonContentTypes": ["application/json"]},
 }
+ON_MACHINES = {"InstanceType": "ml.m5.xlarge"}
+SMALL = {"MemorySizeInMB": 1024, "MaxConcurrency": 2}
 
 
-def variant(name: str, weight: float, count: int = 1, **more: Any) -> dict[str, Any]:
-    on = {
-        "InstanceType": "ml.m5.xlarge",
-        "InitialInstanceCount": count,
-        "InitialVariantWeight": weight,
-    }
-    return {"VariantName": name, "ModelName": name, **on, **more}
+def describe(account: Account, name: str) -> dict[str, Any]:
+    answer: dict[str, Any] = account.sagemaker.describe_endpoint(EndpointName=name)
+    return answer
 
 
-def configure_two(account: Account, name: str, **more: Any) -> None:
-    variants = [variant("three", 1, InferenceAmiVersion=AMI), variant("five", 3)]
-    account.sagemaker.create_endpoint_config(
-        EndpointConfigName=name, ProductionVariants=variants, **more
-    )
-
-
-def now(account: Account) -> dict[str, tuple[float, int]]:
-    """Weight and instance count of the variants."""
-    variants = account.sagemaker.describe_endpoint(EndpointName=TWO)["ProductionVariants"]
-    return {
-        each["VariantName"]: (each["CurrentWeight"], each["CurrentInstanceCount"])
-        for each in variants
-    }
-
-
-def change(account: Account, **desired: Any) -> None:
-    account.sagemaker.update_endpoint_weights_and_capacities(
-        EndpointName=TWO, DesiredWeightsAndCapacities=[desired]
-    )
-    settled(account, TWO)
+def instances(account: Account, name: str) -> int:
+    return int(describe(account, name)["ProductionVariants"][0]["CurrentInstanceCount"])
 
 
 @pytest.fixture(scope="module")
-def two(account: Account) -> Iterator[str]:
-    """Deploy an endpoint with two variants and a data capture configuration."""
-    configure(account, "three", model_of("3"))
-    configure(account, "five", model_of("5"))
-    configure_two(account, TWO, DataCaptureConfig=CAPTURE)
-    account.sagemaker.create_endpoint(EndpointName=TWO, EndpointConfigName=TWO)
-    assert settled(account, TWO)["EndpointStatus"] == "InService"
-    yield TWO
-    remove(account, TWO)
+def pair(account: Account) -> Iterator[str]:
+    """An endpoint of two instances with a data capture configuration."""
+    variant = {"InitialInstanceCount": 2, "InferenceAmiVersion": AMI}
+    configure(account, NAME, model_of("3"), variant, DataCaptureConfig=CAPTURE)
+    account.sagemaker.create_endpoint(EndpointName=NAME, EndpointConfigName=NAME)
+    assert settled(account, NAME)["EndpointStatus"] == "InService"
+    yield NAME
+    remove(account, NAME)
 
 
-def test_invocations_go_to_the_variants_by_their_weights(account: Account, two: str) -> None:
-    calls = call_many(account, two, 200)
-    assert calls.failed == []
-    assert share_is(calls.factors[5.0], 200, 0.75), calls.factors
+def test_a_caller_may_name_the_variant(account: Account, pair: str) -> None:
+    assert invoke(account, pair, {"x": 1}, TargetVariant="AllTraffic") == {"y": 3.0}
+    with pytest.raises(ClientError, match="Variant four of endpoint pair not found"):
+        invoke(account, pair, {"x": 1}, TargetVariant="four")
 
 
-def test_a_caller_may_choose_the_variant(account: Account, two: str) -> None:
-    assert {invoke(account, two, {"x": 1}, TargetVariant="three")["y"] for _ in range(10)} == {3.0}
-    with pytest.raises(ClientError, match="Variant four of endpoint two-variants not found"):
-        invoke(account, two, {"x": 1}, TargetVariant="four")
-
-
-def test_data_capture_is_described_and_nothing_is_captured(account: Account, two: str) -> None:
-    assert invoke(account, two, {"x": 14}, TargetVariant="three") == {"y": 42.0}
-    described = account.sagemaker.describe_endpoint(EndpointName=two)["DataCaptureConfig"]
-    assert described["DestinationS3Uri"] == CAPTURE["DestinationS3Uri"]
-    assert (described["CaptureStatus"], described["CurrentSamplingPercentage"]) == ("Stopped", 100)
-    kept = account.sagemaker.describe_endpoint_config(EndpointConfigName=two)["DataCaptureConfig"]
-    assert kept == CAPTURE
+def test_what_is_only_kept_is_described_and_nothing_is_captured(
+    account: Account, pair: str
+) -> None:
+    assert invoke(account, pair, {"x": 14}) == {"y": 42.0}
+    capture = describe(account, pair)["DataCaptureConfig"]
+    assert capture["DestinationS3Uri"] == CAPTURE["DestinationS3Uri"]
+    assert (capture["CaptureStatus"], capture["CurrentSamplingPercentage"]) == ("Stopped", 100)
+    kept = account.sagemaker.describe_endpoint_config(EndpointConfigName=pair)
+    assert kept["DataCaptureConfig"] == CAPTURE
+    assert kept["ProductionVariants"][0]["InferenceAmiVersion"] == AMI
     assert account.keys("captured/") == []
 
 
-def test_the_image_of_the_instances_is_kept(account: Account, two: str) -> None:
-    kept = account.sagemaker.describe_endpoint_config(EndpointConfigName=two)
-    assert [each.get("InferenceAmiVersion") for each in kept["ProductionVariants"]] == [AMI, None]
-
-
-def test_weights_and_instances_change_without_a_failed_invocation_and_outlive_an_update(
-    account: Account, two: str
-) -> None:
-    assert len(servers_of(account, two)) == 2
-    change(account, VariantName="three", DesiredWeight=9, DesiredInstanceCount=2)
-    assert now(account) == {"three": (9.0, 2), "five": (3.0, 1)}
-    assert len(servers_of(account, two)) == 3, "an instance is a process"
-    calls = call_many(account, two, 100)
-    assert calls.failed == []
-    assert share_is(calls.factors[3.0], 100, 0.75), calls.factors
-
-    configure_two(account, "two-again")
-    account.sagemaker.update_endpoint(
-        EndpointName=two,
-        EndpointConfigName="two-again",
-        RetainAllVariantProperties=True,
-        ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredWeight"}],
-    )
-    settled(account, two)
-    assert now(account) == {"three": (1.0, 2), "five": (3.0, 1)}
-    assert "DataCaptureConfig" not in account.sagemaker.describe_endpoint(EndpointName=two)
-
-    change(account, VariantName="three", DesiredInstanceCount=1)
-    assert len(servers_of(account, two)) == 2
-    account.sagemaker.update_endpoint(EndpointName=two, EndpointConfigName=TWO)
-    settled(account, two)
-    assert now(account) == {"three": (1.0, 1), "five": (3.0, 1)}
-
-
-@pytest.mark.parametrize(
-    ("desired", "message"),
-    [
-        (
-            {"VariantName": "four", "DesiredWeight": 1},
-            "Could not find variant four of the endpoint; it has three, five",
-        ),
-        ({"VariantName": "three", "DesiredInstanceCount": 0}, "must be at least 1"),
-        (
-            {"VariantName": "three", "ServerlessUpdateConfig": {"MaxConcurrency": 1}},
-            "is not serverless",
-        ),
-    ],
-)
-def test_what_a_variant_cannot_become_is_refused(
-    account: Account, two: str, desired: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ClientError, match=message):
-        account.sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName=two, DesiredWeightsAndCapacities=[desired]
+def test_an_update_retains_the_count_of_instances_if_it_says_so(account: Account) -> None:
+    configure(account, "counted-two", model_of("3"), {"InitialInstanceCount": 2})
+    configure(account, "counted-one", model_of("5"))
+    account.sagemaker.create_endpoint(EndpointName="counted", EndpointConfigName="counted-two")
+    settled(account, "counted")
+    for excluded, count in (("DesiredWeight", 2), ("DesiredInstanceCount", 1)):
+        account.sagemaker.update_endpoint(
+            EndpointName="counted",
+            EndpointConfigName="counted-one",
+            RetainAllVariantProperties=True,
+            ExcludeRetainedVariantProperties=[{"VariantPropertyType": excluded}],
         )
+        settled(account, "counted")
+        assert instances(account, "counted") == len(servers_of(account, "counted")) == count
+        assert invoke(account, "counted", {"x": 1}) == {"y": 5.0}
+    remove(account, "counted")
 
 
-def test_an_instance_whose_container_has_ended_gets_no_invocation(account: Account) -> None:
-    configure(account, "half-dead", model_of("3"), {"InitialInstanceCount": 2})
-    account.sagemaker.create_endpoint(EndpointName="half-dead", EndpointConfigName="half-dead")
-    settled(account, "half-dead")
+def test_an_instance_whose_container_has_ended_gets_no_invocation(
+    account: Account, pair: str
+) -> None:
     records = (account.state_dir / "processes").glob("[0-9]*.json")
-    pid = next(int(each.stem) for each in records if "endpoint-half-dead-" in each.read_text())
+    pid = next(int(each.stem) for each in records if f"endpoint-{pair}-" in each.read_text())
     os.killpg(pid, signal.SIGKILL)
     until(lambda: started_at(pid), lambda seen: seen is None)
-    calls = call_many(account, "half-dead", 20)
+    calls = call_many(account, pair, 20)
     assert (calls.factors, calls.failed) == ({3.0: 20}, [])
-    remove(account, "half-dead")
 
 
 def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(account: Account) -> None:
-    configure(
-        account,
-        "serverless",
-        model_of("3", slow_s="2"),
-        {"ServerlessConfig": {"MemorySizeInMB": 2048, "MaxConcurrency": 1}},
-    )
+    config = {"MemorySizeInMB": 2048, "MaxConcurrency": 1}
+    configure(account, "serverless", model_of("3", slow_s="2"), {"ServerlessConfig": config})
     account.sagemaker.create_endpoint(EndpointName="serverless", EndpointConfigName="serverless")
     (described,) = settled(account, "serverless")["ProductionVariants"]
-    assert described["CurrentServerlessConfig"] == {"MemorySizeInMB": 2048, "MaxConcurrency": 1}
+    assert described["CurrentServerlessConfig"] == config
     assert "CurrentInstanceCount" not in described
     calls = call_many(account, "serverless", 8)
     assert calls.factors, "one at a time is served"
@@ -180,69 +109,42 @@ def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(accoun
 
 
 @pytest.mark.parametrize(
-    ("members", "message"),
+    ("members", "config", "message"),
     [
-        ({"ServerlessConfig": {"MemorySizeInMB": 1500, "MaxConcurrency": 1}}, "in steps of 1024"),
+        ({"ServerlessConfig": SMALL | {"MemorySizeInMB": 1500}}, {}, "in steps of 1024"),
+        ({"ServerlessConfig": SMALL | {"MemorySizeInMB": 7168}}, {}, "less than or equal to 6144"),
+        ({"ServerlessConfig": SMALL | {"MaxConcurrency": 201}}, {}, "less than or equal to 200"),
+        ({"ServerlessConfig": SMALL, **ON_MACHINES}, {}, "one of them only"),
+        ({"ServerlessConfig": SMALL}, {"DataCaptureConfig": CAPTURE}, "not support data capture"),
+        ({}, {}, "needs an InstanceType, or a ServerlessConfig"),
         (
-            {"ServerlessConfig": {"MemorySizeInMB": 7168, "MaxConcurrency": 1}},
-            "less than or equal to 6144",
+            ON_MACHINES,
+            {"AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": f"s3://{BUCKET}/results"}}},
+            r"not emulate EndpointConfig\.AsyncInferenceConfig",
         ),
         (
-            {"ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 201}},
-            "less than or equal to 200",
+            ON_MACHINES,
+            {"ProductionVariants": [{"VariantName": each, **ON_MACHINES} for each in "ab"]},
+            "not emulate endpoints with several production variants",
         ),
-        (
-            {
-                "ServerlessConfig": {
-                    "MemorySizeInMB": 1024,
-                    "MaxConcurrency": 2,
-                    "ProvisionedConcurrency": 3,
-                }
-            },
-            "at most its MaxConcurrency",
-        ),
-        (
-            {
-                "ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 2},
-                "InstanceType": "ml.m5.xlarge",
-            },
-            "one of them only",
-        ),
-        ({}, "needs an InstanceType, or a ServerlessConfig"),
     ],
 )
-def test_a_variant_that_aws_does_not_take_is_refused(
-    account: Account, two: str, members: dict[str, Any], message: str
+def test_a_configuration_that_cannot_be_served_is_refused(
+    account: Account, pair: str, members: dict[str, Any], config: dict[str, Any], message: str
 ) -> None:
-    production_variant = {"VariantName": "one", "ModelName": "three", **members}
+    variant = {"VariantName": "one", "ModelName": pair, **members}
+    request = {"EndpointConfigName": "refused", "ProductionVariants": [variant], **config}
     with pytest.raises(ClientError, match=message):
-        account.sagemaker.create_endpoint_config(
-            EndpointConfigName="refused", ProductionVariants=[production_variant]
-        )
+        account.sagemaker.create_endpoint_config(**request)
 
 
-def test_serverless_endpoints_capture_nothing(account: Account, two: str) -> None:
-    production_variant = {
-        "VariantName": "one",
-        "ModelName": "three",
-        "ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 2},
-    }
-    with pytest.raises(ClientError, match="Serverless endpoints do not support data capture"):
-        account.sagemaker.create_endpoint_config(
-            EndpointConfigName="refused",
-            ProductionVariants=[production_variant],
-            DataCaptureConfig=CAPTURE,
-        )
-
-
-def test_an_asynchronous_endpoint_is_refused_by_name(account: Account, two: str) -> None:
-    with pytest.raises(ClientError, match=r"not emulate EndpointConfig\.AsyncInferenceConfig"):
-        configure_two(
-            account,
-            "refused",
-            AsyncInferenceConfig={"OutputConfig": {"S3OutputPath": f"s3://{BUCKET}/results"}},
+def test_what_an_endpoint_cannot_do_is_refused_by_name(account: Account, pair: str) -> None:
+    with pytest.raises(ClientError, match="the operation UpdateEndpointWeightsAndCapacities"):
+        account.sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName=pair,
+            DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredWeight": 1}],
         )
     with pytest.raises(ClientError, match=r"does not emulate /endpoints/.*/async-invocations"):
         account.client("sagemaker-runtime").invoke_endpoint_async(
-            EndpointName=two, InputLocation=f"s3://{BUCKET}/input.json"
+            EndpointName=pair, InputLocation=f"s3://{BUCKET}/input.json"
         )

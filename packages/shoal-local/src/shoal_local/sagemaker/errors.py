@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from shoal_local.errors import AwsError
+
+NO_NETWORK_ISOLATION = (
+    "EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)"
+)
 
 
 def invalid(message: str) -> AwsError:
     """Return the error for a request that SageMaker refuses."""
     return AwsError("ValidationException", message)
+
+
+def unparsable(message: str) -> AwsError:
+    """Return the error for a pipeline definition that is not well formed."""
+    return invalid(f"Unable to parse pipeline definition. {message}")
 
 
 def not_emulated(what: str) -> AwsError:
@@ -22,18 +34,18 @@ def not_emulated(what: str) -> AwsError:
     )
 
 
+def refuse_fields(request: Mapping[str, Any], prefix: str, fields: Iterable[str]) -> None:
+    """Raise `not_emulated` for the first of these fields that a request sets."""
+    for field in fields:
+        if request.get(field):
+            raise not_emulated(f"{prefix}{field}")
+
+
 def not_found(message: str) -> AwsError:
     """Return the error of operations whose documentation lists ResourceNotFound (jobs, pipelines,
     executions).
     """
     return AwsError("ResourceNotFound", message)
-
-
-def in_use(message: str) -> AwsError:
-    """Return the error for a name that is in use (documented for the Create operations of jobs and
-    pipelines).
-    """
-    return AwsError("ResourceInUse", message)
 
 
 def conflict(message: str) -> AwsError:

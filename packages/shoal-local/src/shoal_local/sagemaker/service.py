@@ -52,19 +52,32 @@ class SageMakerService:
         store = Store(context.state_dir / "sagemaker")
         core = Core(context, store, settings or Settings(), context.processes)
         self._faults = context.faults
-        self._training, self._processing = TrainingJobs(core), ProcessingJobs(core)
-        self._tuning = TuningJobs(core, self._training)
-        self._transform = TransformJobs(core)
-        self._endpoints = Endpoints(core)
-        self._pipelines = Pipelines(core)
-        self._executions = Executions(core, self._pipelines)
-        self._operations: Mapping[str, Operation] = {
-            **self._of_jobs(),
-            **_of_hosting(Models(core), EndpointConfigs(core), self._endpoints),
-            **_of_registry(ModelPackageGroups(core), ModelPackages(core)),
-            **self._of_pipelines(),
-            **_of_tags(Tags(core)),
+        training = TrainingJobs(core)
+        tuning = TuningJobs(core, training)
+        self._jobs = (tuning, training, ProcessingJobs(core), TransformJobs(core))
+        self._endpoints, pipelines = Endpoints(core), Pipelines(core)
+        self._executions = Executions(core, pipelines)
+        groups, tags = ModelPackageGroups(core), Tags(core)
+        packages = ModelPackages(core, groups)
+        hosting = (Models(core), EndpointConfigs(core), self._endpoints)
+        self._operations: dict[str, Operation] = {
+            "ListTrainingJobsForHyperParameterTuningJob": tuning.training_jobs,
+            "PutModelPackageGroupPolicy": groups.put_policy,
+            "GetModelPackageGroupPolicy": groups.get_policy,
+            "DeleteModelPackageGroupPolicy": groups.delete_policy,
+            "SendPipelineExecutionStepSuccess": self._executions.callbacks.succeed,
+            "SendPipelineExecutionStepFailure": self._executions.callbacks.fail,
+            "DescribePipelineDefinitionForExecution": self._executions.definition,
+            "ListPipelineExecutionSteps": self._executions.steps,
+            "ListPipelineParametersForExecution": self._executions.parameters,
+            "AddTags": tags.add,
+            "ListTags": tags.list,
+            "DeleteTags": tags.delete,
         }
+        for each in (*self._jobs, *hosting, groups, packages, pipelines, self._executions):
+            for verb in each.verbs:
+                name = each.kind.noun + ("s" if verb == "list" else "")
+                self._operations[verb.title() + name] = getattr(each, verb)
 
     @property
     def operations(self) -> Collection[str]:
@@ -127,95 +140,7 @@ class SageMakerService:
     def close(self) -> None:
         """Stop everything, in the order in which things use each other."""
         self._executions.close()
-        self._tuning.close()
-        self._training.close()
-        self._processing.close()
-        self._transform.close()
+        for each in self._jobs:
+            each.close()
         self._endpoints.close()
         self._executions.join()
-
-    def _of_jobs(self) -> dict[str, Operation]:
-        training, tuning = self._training, self._tuning
-        processing, transform = self._processing, self._transform
-        return {
-            "CreateTrainingJob": training.create,
-            "DescribeTrainingJob": training.describe,
-            "ListTrainingJobs": training.list,
-            "StopTrainingJob": training.stop,
-            "UpdateTrainingJob": training.update,
-            "CreateProcessingJob": processing.create,
-            "DescribeProcessingJob": processing.describe,
-            "ListProcessingJobs": processing.list,
-            "StopProcessingJob": processing.stop,
-            "CreateHyperParameterTuningJob": tuning.create,
-            "DescribeHyperParameterTuningJob": tuning.describe,
-            "ListHyperParameterTuningJobs": tuning.list,
-            "ListTrainingJobsForHyperParameterTuningJob": tuning.training_jobs,
-            "StopHyperParameterTuningJob": tuning.stop,
-            "CreateTransformJob": transform.create,
-            "DescribeTransformJob": transform.describe,
-            "ListTransformJobs": transform.list,
-            "StopTransformJob": transform.stop,
-        }
-
-    def _of_pipelines(self) -> dict[str, Operation]:
-        pipelines, executions = self._pipelines, self._executions
-        return {
-            "CreatePipeline": pipelines.create,
-            "UpdatePipeline": pipelines.update,
-            "DescribePipeline": pipelines.describe,
-            "ListPipelines": pipelines.list,
-            "DeletePipeline": pipelines.delete,
-            "StartPipelineExecution": executions.start,
-            "StopPipelineExecution": executions.stop,
-            "RetryPipelineExecution": executions.retry,
-            "SendPipelineExecutionStepSuccess": executions.callbacks.succeed,
-            "SendPipelineExecutionStepFailure": executions.callbacks.fail,
-            "DescribePipelineExecution": executions.describe,
-            "DescribePipelineDefinitionForExecution": executions.definition,
-            "ListPipelineExecutions": executions.list,
-            "ListPipelineExecutionSteps": executions.steps,
-            "ListPipelineParametersForExecution": executions.parameters,
-        }
-
-
-def _of_hosting(
-    models: Models, configs: EndpointConfigs, endpoints: Endpoints
-) -> dict[str, Operation]:
-    return {
-        "CreateModel": models.create,
-        "DescribeModel": models.describe,
-        "ListModels": models.list,
-        "DeleteModel": models.delete,
-        "CreateEndpointConfig": configs.create,
-        "DescribeEndpointConfig": configs.describe,
-        "ListEndpointConfigs": configs.list,
-        "DeleteEndpointConfig": configs.delete,
-        "CreateEndpoint": endpoints.create,
-        "UpdateEndpoint": endpoints.update,
-        "UpdateEndpointWeightsAndCapacities": endpoints.update_weights_and_capacities,
-        "DescribeEndpoint": endpoints.describe,
-        "ListEndpoints": endpoints.list,
-        "DeleteEndpoint": endpoints.delete,
-    }
-
-
-def _of_registry(groups: ModelPackageGroups, packages: ModelPackages) -> dict[str, Operation]:
-    return {
-        "CreateModelPackageGroup": groups.create,
-        "DescribeModelPackageGroup": groups.describe,
-        "ListModelPackageGroups": groups.list,
-        "DeleteModelPackageGroup": groups.delete,
-        "PutModelPackageGroupPolicy": groups.put_policy,
-        "GetModelPackageGroupPolicy": groups.get_policy,
-        "DeleteModelPackageGroupPolicy": groups.delete_policy,
-        "CreateModelPackage": packages.create,
-        "DescribeModelPackage": packages.describe,
-        "ListModelPackages": packages.list,
-        "UpdateModelPackage": packages.update,
-        "DeleteModelPackage": packages.delete,
-    }
-
-
-def _of_tags(tags: Tags) -> dict[str, Operation]:
-    return {"AddTags": tags.add, "ListTags": tags.list, "DeleteTags": tags.delete}

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_found
+from shoal_local.sagemaker.resources import KINDS
 from shoal_local.sagemaker.shapes import Document
 
-ARN_KEYS: Mapping[str, str] = {
-    "training-job": "TrainingJobArn",
-    "processing-job": "ProcessingJobArn",
-    "transform-job": "TransformJobArn",
-    "model": "ModelArn",
-    "endpoint-config": "EndpointConfigArn",
-    "endpoint": "EndpointArn",
-    "model-package-group": "ModelPackageGroupArn",
-    "model-package": "ModelPackageArn",
-    "pipeline": "PipelineArn",
-    "pipeline-execution": "PipelineExecutionArn",
-}
-"""Kinds that can be tagged, and the key of each one's ARN."""
 _MAX_TAGS = 50
 
 
@@ -35,41 +21,32 @@ class Tags:
         kind, _, name = arn.lower().rpartition(":")[2].partition("/")
         if kind == "pipeline" and "/execution/" in name:
             kind, name = "pipeline-execution", name.replace("/execution/", "/", 1)
-        key = ARN_KEYS.get(kind, "")
-        found = self._store.view(
-            kind, name, lambda each: (each.get(key, "").lower(), each["_name"])
-        )
-        if not key or found is None or found[0] != arn.lower():
+        document = self._store.get(kind, name) if kind in KINDS else None
+        if document is None or document[KINDS[kind].arn_key].lower() != arn.lower():
             raise not_found(f"Resource {arn} does not exist.")
-        return kind, found[1]
+        return kind, document["_name"]
 
-    def add(self, request: Document) -> Document:
-        kind, name = self._find(request["ResourceArn"])
-        merged: dict[str, str] = {}
+    def _change(self, arn: str, added: list[Document], removed_keys: list[str]) -> list[Document]:
+        kind, name = self._find(arn)
 
         def edit(document: Document) -> None:
-            merged.update(
-                {tag["Key"]: tag["Value"] for tag in [*document.get("_tags", []), *request["Tags"]]}
-            )
-            if len(merged) > _MAX_TAGS:
+            tags = {tag["Key"]: tag["Value"] for tag in [*document.get("_tags", []), *added]}
+            if len(tags) > _MAX_TAGS:
                 raise invalid(f"A resource can have at most {_MAX_TAGS} tags")
-            document["_tags"] = [{"Key": key, "Value": value} for key, value in merged.items()]
-
-        return {"Tags": self._store.change(kind, name, edit)["_tags"]}
-
-    def list(self, request: Document) -> Document:
-        kind, name = self._find(request["ResourceArn"])
-        return {
-            "Tags": self._store.view(kind, name, lambda each: list(each.get("_tags", []))) or []
-        }
-
-    def delete(self, request: Document) -> Document:
-        kind, name = self._find(request["ResourceArn"])
-
-        def edit(document: Document) -> None:
             document["_tags"] = [
-                tag for tag in document.get("_tags", []) if tag["Key"] not in request["TagKeys"]
+                {"Key": key, "Value": value}
+                for key, value in tags.items()
+                if key not in removed_keys
             ]
 
-        self._store.change(kind, name, edit)
+        return list(self._store.change(kind, name, edit)["_tags"])
+
+    def add(self, request: Document) -> Document:
+        return {"Tags": self._change(request["ResourceArn"], request["Tags"], [])}
+
+    def list(self, request: Document) -> Document:
+        return {"Tags": self._store.read(*self._find(request["ResourceArn"])).get("_tags", [])}
+
+    def delete(self, request: Document) -> Document:
+        self._change(request["ResourceArn"], [], request["TagKeys"])
         return {}

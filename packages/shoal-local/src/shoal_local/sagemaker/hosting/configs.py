@@ -6,18 +6,14 @@ the files are named, and nothing of ours reads them.
 
 from __future__ import annotations
 
-from shoal_local.errors import AwsError
-from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import invalid, not_emulated
-from shoal_local.sagemaker.hosting import models
+from shoal_local.sagemaker.errors import invalid, not_emulated, refuse_fields
+from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.jobs.base import storage
-from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.references import check_keys
+from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document
 
-KIND = "endpoint-config"
-_LISTING = Listing("EndpointConfigs", "EndpointConfigSummary", "EndpointConfigName")
 _REFUSED = (
     "AsyncInferenceConfig",
     "ExplainerConfig",
@@ -32,86 +28,43 @@ _VARIANT_REFUSED = (
     "CapacityReservationConfig",
     "InstancePools",
 )
-
-
 _MEMORY_STEP_MB = 1024
 
 
-class EndpointConfigs:
+class EndpointConfigs(Resources):
     """The endpoint configurations of the account."""
 
     def __init__(self, core: Core) -> None:
-        self._core = core
+        super().__init__(core, KINDS["endpoint-config"])
 
     def create(self, request: Document) -> Document:
-        for field in _REFUSED:
-            if request.get(field):
-                raise not_emulated(f"EndpointConfig.{field}")
-        for variant in request["ProductionVariants"]:
-            self._check(variant)
-        check_combination(request)
-        check_keys(self._core, request.get("KmsKeyId"))
-        document = self._document(request)
-        self._core.store.create(KIND, request["EndpointConfigName"], document, _name_in_use)
-        return {"EndpointConfigArn": document["EndpointConfigArn"]}
-
-    def _check(self, variant: Document) -> None:
-        for field in _VARIANT_REFUSED:
-            if variant.get(field):
-                raise not_emulated(f"ProductionVariant.{field}")
+        refuse_fields(request, "EndpointConfig.", _REFUSED)
+        if len(request["ProductionVariants"]) > 1:
+            raise not_emulated("endpoints with several production variants")
+        (variant,) = request["ProductionVariants"]
+        refuse_fields(variant, "ProductionVariant.", _VARIANT_REFUSED)
         if "ModelName" not in variant:
             raise not_emulated("a production variant without ModelName (inference components)")
-        model = self._core.store.get(models.KIND, variant["ModelName"])
-        if model is None:
-            raise invalid(
-                f'Could not find model "{self._core.arn("model", variant["ModelName"])}".'
-            )
+        model = Models(self._core).find(variant["ModelName"])
         if variant.get("ServerlessConfig"):
-            check_serverless(variant, model)
+            _check_serverless(variant, model, request)
         elif "InstanceType" not in variant:
             raise invalid(
                 f"Variant {variant['VariantName']} needs an InstanceType, or a ServerlessConfig"
             )
-
-    def _document(self, request: Document) -> Document:
-        name = request["EndpointConfigName"]
-        variants = [_with_defaults(each) for each in request["ProductionVariants"]]
-        return {key: value for key, value in request.items() if key != "Tags"} | {
-            "_name": name,
-            "_tags": request.get("Tags", []),
-            "EndpointConfigArn": self._core.arn("endpoint-config", name),
-            "ProductionVariants": variants,
-            "CreationTime": names.now(),
-        }
-
-    def describe(self, request: Document) -> Document:
-        name = request["EndpointConfigName"]
-        document = self._core.store.get(KIND, name)
-        if document is None:
-            raise invalid(
-                "Could not find endpoint configuration"
-                f' "{self._core.arn("endpoint-config", name)}".'
-            )
-        return document
-
-    def list(self, request: Document) -> Document:
-        return self._core.store.listed(
-            KIND, lambda all_of_them: _LISTING.page(all_of_them, request, in_order=True)
-        )
-
-    def delete(self, request: Document) -> Document:
-        self.describe(request)
-        self._core.store.delete(KIND, request["EndpointConfigName"])
-        return {}
+        if "DataCaptureConfig" in request:
+            try:
+                storage.split_uri(request["DataCaptureConfig"]["DestinationS3Uri"])
+            except storage.DataError as error:
+                raise invalid(f"DataCaptureConfig.DestinationS3Uri: {error}") from error
+        check_keys(self._core, request.get("KmsKeyId"))
+        count = {} if variant.get("ServerlessConfig") else {"InitialInstanceCount": 1}
+        with_defaults = {**count, "InitialVariantWeight": 1.0} | variant
+        config = self.keep(request, ProductionVariants=[with_defaults])
+        return {"EndpointConfigArn": config["EndpointConfigArn"]}
 
 
-def _with_defaults(variant: Document) -> Document:
-    """Return the variant with AWS's defaults."""
-    count = {} if variant.get("ServerlessConfig") else {"InitialInstanceCount": 1}
-    return {**count, "InitialVariantWeight": 1.0} | variant
-
-
-def check_serverless(variant: Document, model: Document) -> None:
+def _check_serverless(variant: Document, model: Document, request: Document) -> None:
     """Raise ValidationException for what a serverless variant cannot be (developer guide, "Deploy
     models with Serverless Inference").
     """
@@ -126,38 +79,12 @@ def check_serverless(variant: Document, model: Document) -> None:
             f"MemorySizeInMB of variant {name} must be in steps of {_MEMORY_STEP_MB}: 1024, 2048"
             " ... 6144"
         )
-    if config.get("ProvisionedConcurrency", 0) > config["MaxConcurrency"]:
-        raise invalid(
-            f"ProvisionedConcurrency of variant {name} must be at most its MaxConcurrency"
-            f" ({config['MaxConcurrency']})"
-        )
-    if model.get("VpcConfig"):
-        raise invalid(
-            f"Serverless endpoints do not support VpcConfig, which model {variant['ModelName']} has"
-        )
-
-
-def check_combination(request: Document) -> None:
-    """Raise ValidationException for variants that do not go together, or a place for captured data
-    that is no S3 URI.
-    """
-    variants = request["ProductionVariants"]
-    if "DataCaptureConfig" in request:
-        try:
-            storage.split_uri(request["DataCaptureConfig"]["DestinationS3Uri"])
-        except storage.DataError as error:
-            raise invalid(f"DataCaptureConfig.DestinationS3Uri: {error}") from error
-    if len({each["VariantName"] for each in variants}) < len(variants):
-        raise invalid("The names of production variants must differ")
-    if not any(each.get("InitialVariantWeight", 1.0) for each in variants):
-        raise invalid("At least one production variant must have a weight above 0")
-    if any(each.get("ServerlessConfig") for each in variants):
-        for feature, is_used in (
-            ("several production variants", len(variants) > 1),
-            ("data capture", "DataCaptureConfig" in request),
-        ):
-            if is_used:
-                raise invalid(f"Serverless endpoints do not support {feature}")
+    for feature, is_used in (
+        (f"VpcConfig, which model {variant['ModelName']} has", "VpcConfig" in model),
+        ("data capture", "DataCaptureConfig" in request),
+    ):
+        if is_used:
+            raise invalid(f"Serverless endpoints do not support {feature}")
 
 
 def capture_summary(config: Document) -> Document:
@@ -170,9 +97,3 @@ def capture_summary(config: Document) -> Document:
         "DestinationS3Uri": capture["DestinationS3Uri"],
         "KmsKeyId": capture.get("KmsKeyId", ""),
     }
-
-
-def _name_in_use(existing: Document) -> AwsError:
-    return invalid(
-        f'Cannot create already existing endpoint configuration "{existing["EndpointConfigArn"]}".'
-    )

@@ -21,7 +21,6 @@ from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import PodError
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.hosting import variants
 from shoal_local.sagemaker.hosting.fleet import Fleet
 from shoal_local.sagemaker.hosting.guardrails import ALL_TRAFFIC, Plan, Shift
 from shoal_local.sagemaker.hosting.server import ServerFailedError
@@ -76,7 +75,7 @@ class Deployment:
             return self._roll_back(f"InternalServerError: {bug!r}")
         if self.old:
             self._publish_stage("Deleting", ALL_TRAFFIC, self.old)
-            self.traffic.retire(self.old.instances())
+            self.traffic.retire(self.old.instances)
         self.change_document(self._end_in_service)
         return self.new
 
@@ -130,16 +129,16 @@ class Deployment:
         if not self.plan.alarms:
             return
         self._role = self._role or assume(
-            self.core, self.new.execution_role(), f"SageMaker-{self.endpoint}"
+            self.core, self.new.execution_role, f"SageMaker-{self.endpoint}"
         )
+        cloudwatch = self.core.context.clients("cloudwatch", self._role)
         try:
-            alarms = self.core.context.clients("cloudwatch", self._role).describe_alarms(
-                AlarmNames=list(self.plan.alarms)
-            )["MetricAlarms"]
+            answer = cloudwatch.describe_alarms(AlarmNames=list(self.plan.alarms))
         except (ClientError, BotoCoreError) as error:
             raise RolledBackError(
                 f"The alarms of AutoRollbackConfiguration cannot be read: {error}"
             ) from error
+        alarms = answer["MetricAlarms"]
         missing_names = sorted(set(self.plan.alarms) - {each["AlarmName"] for each in alarms})
         if missing_names:
             raise RolledBackError(
@@ -158,16 +157,19 @@ class Deployment:
         event.
         """
 
+        summary = self.new.summary(share, "Baking" if old_fleet else status)
+        if instance_type := self.new.variant.get("InstanceType"):
+            summary["InstanceType"] = instance_type
+        pending = {
+            "EndpointConfigName": self.new.config_name,
+            "StartTime": self._began_at,
+            "ProductionVariants": [summary],
+        }
+
         def edit(document: Document) -> None:
             if old_fleet:
-                document["ProductionVariants"] = variants.summaries(old_fleet, status)
-            document["PendingDeploymentSummary"] = {
-                "EndpointConfigName": self.new.config_name,
-                "StartTime": self._began_at,
-                "ProductionVariants": variants.pending_summaries(
-                    self.new, share, status if not old_fleet else "Baking"
-                ),
-            }
+                document["ProductionVariants"] = [old_fleet.summary(status=status)]
+            document["PendingDeploymentSummary"] = pending
 
         self.change_document(edit)
 
@@ -175,7 +177,7 @@ class Deployment:
         if self.old:
             self.traffic.route((self.old, ALL_TRAFFIC))
             self.change_document(lambda document: document.update(EndpointStatus="RollingBack"))
-        self.traffic.retire(self.new.instances())
+        self.traffic.retire(self.new.instances)
         self.change_document(lambda document: self._end_rolled_back(document, reason))
         return self.old
 
@@ -192,13 +194,13 @@ class Deployment:
             FailureReason=f"{rolled_back}{reason}",
         )
         if self.old:
-            document["ProductionVariants"] = variants.summaries(self.old)
+            document["ProductionVariants"] = [self.old.summary()]
 
     def _end_in_service(self, document: Document) -> None:
         document.update(
             EndpointStatus="InService",
             EndpointConfigName=self.new.config_name,
-            ProductionVariants=variants.summaries(self.new),
+            ProductionVariants=[self.new.summary()],
         )
         for key in ("PendingDeploymentSummary", "FailureReason"):
             document.pop(key, None)

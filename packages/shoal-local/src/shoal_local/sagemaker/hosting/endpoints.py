@@ -1,5 +1,5 @@
-"""CreateEndpoint, UpdateEndpoint, UpdateEndpointWeightsAndCapacities, DescribeEndpoint,
-ListEndpoints, DeleteEndpoint, InvokeEndpoint, InvokeEndpointWithResponseStream.
+"""CreateEndpoint, UpdateEndpoint, DescribeEndpoint, ListEndpoints, DeleteEndpoint, InvokeEndpoint,
+InvokeEndpointWithResponseStream.
 
 InService means that every container answered /ping with 200. A document is deleted after its
 processes have ended.
@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
 from shoal_local.sagemaker.errors import invalid
-from shoal_local.sagemaker.hosting import configs, variants
-from shoal_local.sagemaker.hosting.deployment import FAILURES, ClosingError, Deployment
+from shoal_local.sagemaker.hosting.configs import EndpointConfigs, capture_summary
+from shoal_local.sagemaker.hosting.deployment import ClosingError, Deployment
 from shoal_local.sagemaker.hosting.fleet import Fleet, close
 from shoal_local.sagemaker.hosting.guardrails import Plan, plan_of
-from shoal_local.sagemaker.hosting.scaling import scale
-from shoal_local.sagemaker.hosting.server import ServerFailedError
 from shoal_local.sagemaker.hosting.streams import StreamedInvocation
 from shoal_local.sagemaker.hosting.traffic import Invocation, Traffic
-from shoal_local.sagemaker.listing import Listing
+from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document, fitting
 
 KIND = "endpoint"
-_LISTING = Listing("Endpoints", "EndpointSummary", "EndpointName", "EndpointStatus")
+_TARGET_VARIANT = "x-amzn-sagemaker-target-variant"
 _IN_PROGRESS = {"Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"}
 _EVENT_STATUS = {
     "Creating": "CREATING",
@@ -50,11 +51,13 @@ class HostedEndpoint:
     next_fleet: Fleet | None = None
 
 
-class Endpoints:
+class Endpoints(Resources):
     """The endpoints of the account."""
 
+    verbs: ClassVar[tuple[str, ...]] = (*Resources.verbs, "update")
+
     def __init__(self, core: Core) -> None:
-        self._core = core
+        super().__init__(core, KINDS[KIND])
         self._hosted: dict[str, HostedEndpoint] = {}
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
@@ -64,166 +67,78 @@ class Endpoints:
 
         Its DeploymentConfig is kept for updates: a new endpoint has no fleet to shift traffic from.
         """
-        config = self._config(request["EndpointConfigName"])
-        self._plan(request.get("DeploymentConfig"), config)
-        name, now = request["EndpointName"], names.now()
-        document = {
-            "_name": name,
-            "_tags": request.get("Tags", []),
-            "EndpointName": name,
-            "EndpointArn": self._core.arn("endpoint", name),
-            "EndpointConfigName": request["EndpointConfigName"],
-            "EndpointStatus": "Creating",
-            "CreationTime": now,
-            "LastModifiedTime": now,
-            **(
-                {"LastDeploymentConfig": request["DeploymentConfig"]}
-                if request.get("DeploymentConfig")
-                else {}
-            ),
-        }
-        self._core.store.create(KIND, name, document, _name_in_use)
-        self._host(name)
-        self._emit(document)
+        config = EndpointConfigs(self._core).describe(request)
+        deployment_config = request.get("DeploymentConfig")
+        plan_of(deployment_config, _instances(config))
+        members = {key: value for key, value in request.items() if key != "DeploymentConfig"}
+        if deployment_config:
+            members["LastDeploymentConfig"] = deployment_config
+        document = self.keep(members, EndpointStatus="Creating")
+        name = document["EndpointName"]
+        self._hosted[name] = HostedEndpoint(Traffic(self._core.settings.invocation_s))
+        self._tell(document)
         self._in_background(lambda: self._deploy(name, config, Plan()))
         return {"EndpointArn": document["EndpointArn"]}
 
-    def _host(self, name: str) -> None:
-        traffic = Traffic(name, self._core.settings.invocation_s)
-        self._hosted[name] = HostedEndpoint(traffic)
-
     def update(self, request: Document) -> Document:
-        document = self._find_updatable(request)
-        config = self._config(request["EndpointConfigName"])
-        if request.get("RetainAllVariantProperties"):
-            excluded = {
-                each["VariantPropertyType"]
-                for each in request.get("ExcludeRetainedVariantProperties", [])
-            }
-            config = variants.with_retained_properties(
-                config, document.get("ProductionVariants", []), excluded
-            )
-        last = (
-            document.get("LastDeploymentConfig") if request.get("RetainDeploymentConfig") else None
-        )
-        deployment_config = request.get("DeploymentConfig") or last
-        plan = self._plan(deployment_config, config)
-        name = document["EndpointName"]
-        self._enter_updating(
-            name, {"LastDeploymentConfig": deployment_config} if deployment_config else {}
-        )
-        self._in_background(lambda: self._deploy(name, config, plan))
-        return {"EndpointArn": document["EndpointArn"]}
+        """Deploy another configuration.
 
-    def update_weights_and_capacities(self, request: Document) -> Document:
-        """Change weights, instances or concurrency of variants of the fleet that serves.
-
-        Raise ValidationException for what a variant cannot become.
+        A failed endpoint can only be deleted (API reference, DescribeEndpoint: EndpointStatus).
         """
-        document = self._find_updatable(request)
-        name = document["EndpointName"]
-        fleet = self._hosted[name].fleet
-        if fleet is None:
-            raise invalid(
-                f'Cannot update endpoint "{document["EndpointArn"]}" in status'
-                f" {document['EndpointStatus']}."
-            )
-        work = scale(fleet, self._hosted[name].traffic, request["DesiredWeightsAndCapacities"])
-        self._enter_updating(name, {})
-        self._in_background(lambda: self._scale(name, fleet, work))
-        return {"EndpointArn": document["EndpointArn"]}
-
-    def _enter_updating(self, name: str, changes: Document) -> None:
-        """Set the status Updating, unless something else has begun meanwhile."""
+        document = self.describe(request)
+        name, arn = document["EndpointName"], document["EndpointArn"]
+        self._check_not_in_progress(document)
+        if document["EndpointStatus"] == "Failed":
+            raise invalid(f'Cannot update failed endpoint "{arn}". It can only be deleted.')
+        config = _with_retained_count(
+            request, EndpointConfigs(self._core).describe(request), document
+        )
+        deployment_config = request.get("DeploymentConfig")
+        if request.get("RetainDeploymentConfig"):
+            deployment_config = deployment_config or document.get("LastDeploymentConfig")
+        plan = plan_of(deployment_config, _instances(config))
 
         def edit(document: Document) -> None:
             self._check_not_in_progress(document)
-            document.update(EndpointStatus="Updating", **changes)
+            document.update(EndpointStatus="Updating")
+            if deployment_config:
+                document["LastDeploymentConfig"] = deployment_config
             document.pop("FailureReason", None)
 
         self._change(name, edit)
-
-    def _scale(self, name: str, fleet: Fleet, work: Callable[[], None]) -> None:
-        reason = ""
-        try:
-            work()
-        except FAILURES as error:
-            reason = str(error)
-
-        def edit(document: Document) -> None:
-            document.update(
-                EndpointStatus="InService", ProductionVariants=variants.summaries(fleet)
-            )
-            if reason:
-                document["FailureReason"] = reason
-
-        self._change(name, edit)
-
-    def _config(self, name: str) -> Document:
-        config = self._core.store.get(configs.KIND, name)
-        if config is None:
-            raise invalid(
-                "Could not find endpoint configuration"
-                f' "{self._core.arn("endpoint-config", name)}".'
-            )
-        return config
-
-    def _plan(self, deployment: Document | None, config: Document) -> Plan:
-        return plan_of(
-            deployment,
-            min(each.get("InitialInstanceCount", 1) for each in config["ProductionVariants"]),
-        )
+        self._in_background(lambda: self._deploy(name, config, plan))
+        return {"EndpointArn": arn}
 
     def _deploy(self, name: str, config: Document, plan: Plan) -> None:
         hosted = self._hosted[name]
         try:
             hosted.next_fleet = Fleet(self._core, name, config)
-        except ServerFailedError as error:
-            self._end_without_fleet(name, serves=hosted.fleet is not None, reason=str(error))
-            return
-
-        def change_document(edit: Callable[[Document], None]) -> None:
-            self._change(name, edit)
-
-        try:
-            deployment = Deployment(
-                self._core,
-                name,
-                hosted.traffic,
-                hosted.fleet,
-                hosted.next_fleet,
-                plan,
-                change_document,
-                self._closing,
+        except AwsError as error:
+            status, reason = "InService" if hosted.fleet else "Failed", error.message
+            self._change(
+                name, lambda each: each.update(EndpointStatus=status, FailureReason=reason)
             )
+            return
+        deployment = Deployment(
+            self._core,
+            name,
+            hosted.traffic,
+            hosted.fleet,
+            hosted.next_fleet,
+            plan,
+            partial(self._change, name),
+            self._closing,
+        )
+        with suppress(ClosingError):
             hosted.fleet = deployment.run()
             hosted.next_fleet = None
-        except ClosingError:
-            return
-
-    def _end_without_fleet(self, name: str, *, serves: bool, reason: str) -> None:
-        self._change(
-            name,
-            lambda each: each.update(
-                EndpointStatus="InService" if serves else "Failed", FailureReason=reason
-            ),
-        )
 
     def describe(self, request: Document) -> Document:
-        name = request["EndpointName"]
-        document = self._core.store.get(KIND, name)
-        if document is None:
-            raise invalid(f'Could not find endpoint "{self._core.arn("endpoint", name)}".')
+        document = super().describe(request)
         hosted = self._hosted.get(document["EndpointName"])
-        config = hosted.fleet.config if hosted and hosted.fleet else {}
-        if "DataCaptureConfig" in config:
-            document["DataCaptureConfig"] = configs.capture_summary(config)
+        if hosted and hosted.fleet and "DataCaptureConfig" in hosted.fleet.config:
+            document["DataCaptureConfig"] = capture_summary(hosted.fleet.config)
         return document
-
-    def list(self, request: Document) -> Document:
-        return self._core.store.listed(
-            KIND, lambda all_of_them: _LISTING.page(all_of_them, request, in_order=True)
-        )
 
     def delete(self, request: Document) -> Document:
         name = self.describe(request)["EndpointName"]
@@ -245,22 +160,8 @@ class Endpoints:
         hosted = self._hosted.pop(name)
         hosted.traffic.route()
         if hosted.fleet:
-            hosted.traffic.retire(hosted.fleet.instances())
+            hosted.traffic.retire(hosted.fleet.instances)
         self._core.store.delete(KIND, name)
-
-    def _find_updatable(self, request: Document) -> Document:
-        """Return the endpoint if it can be updated.
-
-        A failed one can only be deleted (API reference, DescribeEndpoint: EndpointStatus).
-        """
-        document = self.describe(request)
-        self._check_not_in_progress(document)
-        if document["EndpointStatus"] == "Failed":
-            raise invalid(
-                f'Cannot update failed endpoint "{document["EndpointArn"]}". It can only be'
-                " deleted."
-            )
-        return document
 
     def _check_not_in_progress(self, document: Document) -> None:
         if document["EndpointStatus"] in _IN_PROGRESS:
@@ -270,23 +171,19 @@ class Endpoints:
         def stamped(document: Document) -> None:
             edit(document)
             if reason := document.get("FailureReason"):
-                document["FailureReason"] = fitting(
-                    "DescribeEndpointOutput", "FailureReason", reason
-                )
+                reason = fitting("DescribeEndpointOutput", "FailureReason", reason)
+                document["FailureReason"] = reason
             document["LastModifiedTime"] = names.now()
 
-        self._emit(self._core.store.change(KIND, name, stamped))
+        self._tell(self._core.store.change(KIND, name, stamped))
 
-    def _emit(self, document: Document) -> None:
+    def _tell(self, document: Document) -> None:
         """Publish the endpoint's state, and that of its deployment while there is one."""
-        detail = event_detail(document) | {
-            "EndpointStatus": _EVENT_STATUS[document["EndpointStatus"]]
-        }
-        self._core.emit("SageMaker Endpoint State Change", detail, document["EndpointArn"])
+        status, arn = _EVENT_STATUS[document["EndpointStatus"]], document["EndpointArn"]
+        detail = event_detail(document) | {"EndpointStatus": status}
+        self._emit(document, detail)
         if "PendingDeploymentSummary" in document:
-            self._core.emit(
-                "SageMaker Endpoint Deployment State Change", detail, document["EndpointArn"]
-            )
+            self._core.emit("SageMaker Endpoint Deployment State Change", detail, arn)
 
     def _in_background(self, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, name="endpoint", daemon=True)
@@ -300,8 +197,7 @@ class Endpoints:
 
         Raise ValidationError for an endpoint that does not exist or does not serve.
         """
-        traffic = self._open(name).traffic
-        return Invocation(self._core, name, body, headers).send(traffic)
+        return Invocation(self._core, name, body, headers).send(self._traffic(name, headers))
 
     def invoke_with_stream(
         self, name: str, body: bytes, headers: Mapping[str, str]
@@ -309,23 +205,22 @@ class Endpoints:
         """Answer InvokeEndpointWithResponseStream with status, headers and a stream of events, or
         the body of an error. Raises what `invoke` raises.
         """
-        traffic = self._open(name).traffic
-        return StreamedInvocation(self._core, name, body, headers).stream(traffic)
+        invocation = StreamedInvocation(self._core, name, body, headers)
+        return invocation.stream(self._traffic(name, headers))
 
-    def _open(self, name: str) -> HostedEndpoint:
+    def _traffic(self, name: str, headers: Mapping[str, str]) -> Traffic:
         status = self._core.store.view(KIND, name, lambda each: str(each["EndpointStatus"]))
-        hosted = self._hosted.get(name)
+        hosted, target = self._hosted.get(name), headers.get(_TARGET_VARIANT)
+        message = ""
         if status is None:
-            raise AwsError(
-                "ValidationError",
-                f"Endpoint {name} of account {self._core.context.account} not found.",
-            )
-        if hosted is None or not hosted.traffic.is_open:
-            raise AwsError(
-                "ValidationError",
-                f"Endpoint {name} is not in service (status {status}).",
-            )
-        return hosted
+            message = f"Endpoint {name} of account {self._core.context.account} not found."
+        elif hosted is None or not hosted.traffic.is_open:
+            message = f"Endpoint {name} is not in service (status {status})."
+        elif target and hosted.fleet and target != hosted.fleet.name:
+            message = f"Variant {target} of endpoint {name} not found."
+        if message or hosted is None:
+            raise AwsError("ValidationError", message)
+        return hosted.traffic
 
     def close(self) -> None:
         """End every server process."""
@@ -338,8 +233,24 @@ class Endpoints:
             thread.join(timeout=30)
         for each in hosted:
             for fleet in filter(None, (each.fleet, each.next_fleet)):
-                close(instance.server for instance in fleet.instances())
+                close(instance.server for instance in fleet.instances)
 
 
-def _name_in_use(existing: Document) -> AwsError:
-    return invalid(f'Cannot create already existing endpoint "{existing["EndpointArn"]}".')
+def _instances(config: Document) -> int:
+    return int(config["ProductionVariants"][0].get("InitialInstanceCount", 1))
+
+
+def _with_retained_count(request: Document, config: Document, live: Document) -> Document:
+    """Return the configuration with the instance count that the endpoint has now, unless the
+    request excludes it.
+    """
+    excluded = {
+        each["VariantPropertyType"] for each in request.get("ExcludeRetainedVariantProperties", [])
+    }
+    (variant,) = config["ProductionVariants"]
+    (live_variant,) = live.get("ProductionVariants", [{}])
+    count = live_variant.get("DesiredInstanceCount")
+    is_same = variant["VariantName"] == live_variant.get("VariantName")
+    if not is_same or not count or "DesiredInstanceCount" in excluded:
+        return config
+    return config | {"ProductionVariants": [variant | {"InitialInstanceCount": count}]}

@@ -1,24 +1,24 @@
 """The running servers of one endpoint configuration.
 
-An instance is a process of its own, up to `Settings.max_servers` of a variant; instances above that
-are counted and not started. A serverless variant is one process; its concurrency is limited where
-invocations come in.
+An instance is a process of its own, up to `Settings.max_servers`; instances above that are counted
+and not started. A serverless variant is one process; its concurrency is limited where invocations
+come in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.hosting import models
-from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
+from shoal_local.sagemaker.hosting.models import Models
+from shoal_local.sagemaker.hosting.server import ModelServer
 from shoal_local.sagemaker.shapes import Document
 
 _TAGGED = re.compile(
@@ -34,133 +34,52 @@ class Instance:
     busy: int = 0
 
 
-@dataclass(eq=False)
-class Variant:
-    """A production variant with its instances.
-
-    `document` is the configuration's ProductionVariant with the desired weight and count.
-    """
-
-    document: Document
-    model: Document
-    instances: list[Instance] = field(default_factory=list)
-    deployed_image: Document = field(default_factory=dict)
-    """What its image resolved to when the fleet was started; that stays, whatever happens to the
-    tag.
-    """
-
-    @property
-    def name(self) -> str:
-        return str(self.document["VariantName"])
-
-    @property
-    def image(self) -> str:
-        return str(self.model["_image"])
-
-    @property
-    def weight(self) -> float:
-        return float(self.document["InitialVariantWeight"])
-
-    @property
-    def count(self) -> int:
-        """Instances as the API counts them; a serverless variant has none."""
-        return int(self.document.get("InitialInstanceCount", 1))
-
-    @property
-    def max_concurrency(self) -> int | None:
-        """MaxConcurrency of a serverless variant."""
-        serverless = self.document.get("ServerlessConfig")
-        return int(serverless["MaxConcurrency"]) if serverless else None
-
-    @property
-    def busy(self) -> int:
-        return sum(each.busy for each in self.instances)
-
-
 class Fleet:
-    """The servers of an endpoint with one configuration.
+    """The servers of an endpoint with one configuration, whose only variant they serve.
 
-    Raises ServerFailedError if a variant's model has been deleted.
+    Raises AwsError if the variant's model has been deleted.
     """
 
     def __init__(self, core: Core, endpoint: str, config: Document) -> None:
-        self._core, self._endpoint = core, endpoint
-        self.config_name: str = config["EndpointConfigName"]
-        self.config = config
-        self.variants = [self._variant(document) for document in config["ProductionVariants"]]
+        self._core, self._endpoint, self.config = core, endpoint, config
+        (self.variant,) = config["ProductionVariants"]
+        self._model = Models(core).find(self.variant["ModelName"])
+        self.name = str(self.variant["VariantName"])
+        self.config_name = str(config["EndpointConfigName"])
+        self.execution_role = str(config.get("ExecutionRoleArn") or self._model["ExecutionRoleArn"])
+        serverless = self.variant.get("ServerlessConfig")
+        self.max_concurrency: int | None = serverless["MaxConcurrency"] if serverless else None
+        # A serverless variant has no such count.
+        self.count = int(self.variant.get("InitialInstanceCount", 1))
+        self.instances: list[Instance] = []
+        # What its image resolves to when the fleet starts stays, whatever happens to the tag.
+        self._image: Document = {"SpecifiedImage": self._model["_image"]}
         self._starting: list[ModelServer] = []
         self._cancelled = False
 
-    def _variant(self, document: Document) -> Variant:
-        model = self._core.store.get(models.KIND, document["ModelName"])
-        if model is None:
-            raise ServerFailedError(
-                f'Could not find model "{self._core.arn("model", document["ModelName"])}".'
-            )
-        return Variant(document, model)
-
-    def execution_role(self) -> str:
-        """Return the role of the configuration, or of its first model."""
-        return str(
-            self.config.get("ExecutionRoleArn") or self.variants[0].model["ExecutionRoleArn"]
-        )
-
     def start(self) -> None:
-        """Start every variant's instances at once.
+        """Start all instances at once.
 
         If one does not start, close the others and raise its error.
         """
-        for variant in self.variants:
-            variant.deployed_image = deployed_image(
-                self._core, variant.image, variant.model["ExecutionRoleArn"]
-            )
-        servers_by_variant = {
-            variant: [self._server(variant) for _ in range(self._processes(variant))]
-            for variant in self.variants
-        }
-        self._start([server for servers in servers_by_variant.values() for server in servers])
-        for variant, servers in servers_by_variant.items():
-            variant.instances = [Instance(server) for server in servers]
-
-    def start_more(self, variant: Variant, count: int) -> list[Instance]:
-        """Start the instances that the variant lacks for `count`, and return them."""
-        servers = [
-            self._server(variant)
-            for _ in range(min(count, self._core.settings.max_servers) - len(variant.instances))
+        model = self._model
+        self._image = deployed_image(self._core, model["_image"], model["ExecutionRoleArn"])
+        count = max(1, min(self.count, self._core.settings.max_servers))
+        self._starting = [
+            ModelServer(self._core, self._endpoint, self.variant, model) for _ in range(count)
         ]
-        self._start(servers)
-        return [Instance(server) for server in servers]
-
-    def surplus(self, variant: Variant, count: int) -> int:
-        """Return how many instances are too many for `count`."""
-        return max(0, len(variant.instances) - min(count, self._core.settings.max_servers))
-
-    def _processes(self, variant: Variant) -> int:
-        return (
-            1
-            if variant.max_concurrency
-            else max(1, min(variant.count, self._core.settings.max_servers))
-        )
-
-    def _server(self, variant: Variant) -> ModelServer:
-        return ModelServer(self._core, self._endpoint, variant.document, variant.model)
-
-    def _start(self, servers: Sequence[ModelServer]) -> None:
-        if not servers:
-            return
-        self._starting = list(servers)
         if self._cancelled:
             self.cancel()
-        with ThreadPoolExecutor(len(servers), "instance") as pool:
-            futures = [pool.submit(server.start) for server in servers]
+        with ThreadPoolExecutor(count, "instance") as pool:
+            futures = [pool.submit(server.start) for server in self._starting]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             error = next((each.exception() for each in done if each.exception()), None)
             if error:
                 self.cancel()
-        self._starting = []
         if error:
-            close(servers)
+            close(self._starting)
             raise error
+        self.instances = [Instance(server) for server in self._starting]
 
     def cancel(self) -> None:
         """Make a `start` that waits give up."""
@@ -168,8 +87,25 @@ class Fleet:
         for server in self._starting:
             server.cancel()
 
-    def instances(self) -> list[Instance]:
-        return [instance for variant in self.variants for instance in variant.instances]
+    def summary(self, share: float = 1.0, status: str | None = None) -> Document:
+        """Return a ProductionVariantSummary of a fleet that gets `share` of the traffic; `status`
+        is its VariantStatus.
+        """
+        weight = float(self.variant["InitialVariantWeight"])
+        summary: Document = {
+            "VariantName": self.name,
+            "DeployedImages": [self._image],
+            "CurrentWeight": weight * share,
+            "DesiredWeight": weight,
+        }
+        if serverless := self.variant.get("ServerlessConfig"):
+            summary |= {f"{each}ServerlessConfig": serverless for each in ("Current", "Desired")}
+        else:
+            summary["CurrentInstanceCount"] = self.count if self.instances else 0
+            summary["DesiredInstanceCount"] = self.count
+        if status:
+            summary["VariantStatus"] = [{"Status": status, "StartTime": names.now()}]
+        return summary
 
 
 def close(servers: Iterable[ModelServer]) -> None:

@@ -15,7 +15,6 @@ from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting.artifacts import fetch_model, resolve_container
-from shoal_local.sagemaker.hosting.connections import Connections
 from shoal_local.sagemaker.jobs.base import containers
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.paths import JobPaths
@@ -74,7 +73,6 @@ class ModelServer:
         self._log: LogStreams | None = None
         self._port = free_port() if isolation_refused() else _PORT
         self._closing = threading.Event()
-        self._connections = Connections(lambda: self._running_pod().dial(self._port))
 
     def start(self) -> None:
         """Fetch the model, start the container, wait for /ping.
@@ -99,13 +97,9 @@ class ModelServer:
         self._paths.make([self._host])
         paths = self._paths.host(self._host)
         paths.model.mkdir(parents=True)
-        if "ModelDataUrl" in container:
-            fetch_model(
-                context.clients("s3", credentials),
-                container["ModelDataUrl"],
-                self._paths.upload,
-                paths.model,
-            )
+        if url := container.get("ModelDataUrl"):
+            s3 = context.clients("s3", credentials)
+            fetch_model(s3, url, self._paths.upload, paths.model)
         machine = containers.Machine.here(self._core.settings.accelerators)
         variables = {
             **containers.threads(machine, 1),
@@ -115,21 +109,14 @@ class ModelServer:
         }
         environment = containers.environment(context, image, paths, credentials, variables)
         command = [str(image.runtime.python()), "-P", containers.tool(image.program)]
-        self._log = LogStreams(
-            context.clients("logs", credentials), *self._log_place(), self._paths.log
-        )
+        logs = context.clients("logs", credentials)
+        self._log = LogStreams(logs, *self._log_place(), self._paths.log)
         if notice := containers.image_notice(container["Image"], image):
-            self._log.write("emulator", notice)
-        self._ensure_runtime(image)
-        self._pod = Pod(
-            self._paths.folder,
-            [Host(self._host, paths.folder, command, environment)],
-            self._core.registry,
-            containers.visible(image),
-            containers.endpoint_port(context),
-            self._log.write,
-        )
-        self._wait_for_ping()
+            self._log.notice(notice)
+        self._ensure_runtime(image, self._log)
+        host = Host(self._host, paths.folder, command, environment)
+        self._pod = containers.start(self._core, image, self._paths.folder, [host], self._log.write)
+        self._wait_for_ping(self._pod)
 
     def _created_by(self) -> tuple[str, Document]:
         """Return for what the role is used: a kind of resource, and the request that made it."""
@@ -150,22 +137,15 @@ class ModelServer:
             faults.happened(rule, self._endpoint)
             raise ServerFailedError(rule.message)
 
-    def _ensure_runtime(self, image: Image) -> None:
-        log = self._log
+    def _ensure_runtime(self, image: Image, log: LogStreams) -> None:
         try:
-            ensure_built(
-                image.runtime,
-                self._core.registry,
-                lambda line: log.write("emulator", line) if log else None,
-                self._closing.is_set,
-            )
+            ensure_built(image.runtime, self._core.registry, log.notice, self._closing.is_set)
         except RuntimeBuildError as error:
             raise ServerFailedError(str(error)) from error
         except BuildStoppedError:
             raise ServerFailedError("The endpoint was deleted.") from None
 
-    def _wait_for_ping(self) -> None:
-        pod = self._running_pod()
+    def _wait_for_ping(self, pod: Pod) -> None:
         allowed_s = self._variant.get(
             "ContainerStartupHealthCheckTimeoutInSeconds", self._core.settings.container_start_s
         )
@@ -175,20 +155,16 @@ class ModelServer:
                 raise ServerFailedError("The endpoint was deleted.")
             if pod.wait(0):
                 pod.close()
-                raise ServerFailedError(
-                    self._ping_failure(
-                        f"The container ended with exit code {pod.exit_codes()[self._host]}."
-                    )
-                )
+                code = pod.exit_codes()[self._host]
+                raise self._ping_failure(f"The container ended with exit code {code}.")
             if time.monotonic() > deadline:
-                raise ServerFailedError(self._ping_failure(f"No answer within {allowed_s:g} s."))
+                raise self._ping_failure(f"No answer within {allowed_s:g} s.")
             self._closing.wait(_PING_EVERY_S)
 
-    def _ping_failure(self, evidence: str) -> str:
-        last_lines = "; ".join(
-            line.partition(" ")[2] for line in (self._log.tail(3) if self._log else [])
-        )
-        return (
+    def _ping_failure(self, evidence: str) -> ServerFailedError:
+        lines = self._log.tail(3) if self._log else []
+        last_lines = "; ".join(line.partition(" ")[2] for line in lines)
+        return ServerFailedError(
             f"The primary container for production variant {self._variant['VariantName']} did not"
             " pass the ping health check. Please check CloudWatch logs for this endpoint."
             f" {evidence} Last lines: {last_lines}"
@@ -206,13 +182,8 @@ class ModelServer:
         """Send one POST /invocations; raise OSError or HTTPException if the container does not
         answer.
         """
-        return self._request(
-            "POST",
-            "/invocations",
-            body,
-            _forwarded(headers),
-            timeout_s or self._core.settings.invocation_s,
-        )
+        timeout_s = timeout_s or self._core.settings.invocation_s
+        return self._request("POST", "/invocations", body, _forwarded(headers), timeout_s)
 
     @contextmanager
     def stream(self, body: bytes, headers: Mapping[str, str]) -> Iterator[StreamedAnswer]:
@@ -221,7 +192,7 @@ class ModelServer:
         Raise what `invoke` raises.
         """
         ends_at = time.monotonic() + self._core.settings.stream_s
-        with closing(self._connections.fresh(self._core.settings.stream_s)) as connection:
+        with self._connected(self._core.settings.stream_s) as connection:
             connection.request("POST", "/invocations", body, _forwarded(headers))
             sock, response = connection.sock, connection.getresponse()
             content_type = response.headers.get("Content-Type", "")
@@ -230,17 +201,25 @@ class ModelServer:
     def _request(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
     ) -> Answer:
-        with self._connections.connection(timeout_s) as connection:
+        with self._connected(timeout_s) as connection:
             connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
-            return Answer(
-                response.status, response.headers.get("Content-Type", ""), response.read()
-            )
+            content_type = response.headers.get("Content-Type", "")
+            return Answer(response.status, content_type, response.read())
 
-    def _running_pod(self) -> Pod:
+    @contextmanager
+    def _connected(self, timeout_s: float) -> Iterator[http.client.HTTPConnection]:
+        """Yield a connection into the container for one request; raise ConnectionError if nobody
+        listens there.
+        """
         if self._pod is None:
             raise ConnectionError("the container has not been started")
-        return self._pod
+        with closing(http.client.HTTPConnection("localhost")) as connection:
+            connection.auto_open = 0  # it leads into the container or nowhere
+            connection.sock = self._pod.dial(self._port)
+            connection.sock.settimeout(timeout_s)
+            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            yield connection
 
     def ended(self) -> bool:
         """Return whether the server's process has ended."""
@@ -253,7 +232,6 @@ class ModelServer:
     def close(self) -> None:
         """End the process, flush its log, and delete its files but for the log."""
         self._closing.set()
-        self._connections.close()
         if self._pod is not None:
             self._pod.close()
         if self._log is not None:

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from shoal_local.sagemaker.hosting.fleet import Fleet, Variant
+from shoal_local.sagemaker.hosting.fleet import Fleet
 from shoal_local.sagemaker.hosting.server import StreamedAnswer
-from shoal_local.sagemaker.hosting.traffic import TARGET_VARIANT, Invocation, Traffic
+from shoal_local.sagemaker.hosting.traffic import Invocation, Traffic
 
 _ACCEPT = "x-amzn-sagemaker-accept"
 _TEXT = 7
@@ -54,26 +54,27 @@ class StreamedInvocation(Invocation):
     def _begin(
         self, traffic: Traffic, invocation: ExitStack
     ) -> tuple[int, dict[str, str], bytes | EventStream]:
-        fleet, variant, instance = invocation.enter_context(
-            traffic.acquire(self.headers.get(TARGET_VARIANT))
-        )
+        fleet, instance = invocation.enter_context(traffic.acquire())
         began_at = time.monotonic()
         headers = {**self.headers, "accept": self.headers.get(_ACCEPT, "*/*")}
         try:
             answer = invocation.enter_context(instance.server.stream(self.body, headers))
             if answer.status >= http.client.BAD_REQUEST:
                 text = b"".join(answer.parts).decode(errors="replace")
-                self.measure(fleet, variant, answer.status, began_at)
-                return self._model_error(variant.name, answer.status, text)
+                self.measure(fleet, answer.status, began_at)
+                return self._model_error(fleet, answer.status, text)
         except (OSError, http.client.HTTPException) as error:
-            self.measure(fleet, variant, 500, began_at)
-            return self._no_answer(variant, instance.server, error)
-        events = self._events(answer, fleet, variant, began_at)
-        return 200, _headers(answer, variant), EventStream(events, invocation.pop_all())
+            self.measure(fleet, 500, began_at)
+            return self._no_answer(fleet, instance.server, error)
+        answer_headers = {
+            "Content-Type": "application/vnd.amazon.eventstream",
+            "X-Amzn-SageMaker-Content-Type": answer.content_type,
+            "x-Amzn-Invoked-Production-Variant": fleet.name,
+        }
+        events = self._events(answer, fleet, began_at)
+        return 200, answer_headers, EventStream(events, invocation.pop_all())
 
-    def _events(
-        self, answer: StreamedAnswer, fleet: Fleet, variant: Variant, began_at: float
-    ) -> Iterator[bytes]:
+    def _events(self, answer: StreamedAnswer, fleet: Fleet, began_at: float) -> Iterator[bytes]:
         status = 500
         try:
             for part in answer.parts:
@@ -82,28 +83,20 @@ class StreamedInvocation(Invocation):
         except TimeoutError:
             yield _failure(
                 "ModelStreamError",
-                f"Your model {variant.name} did not complete sending the inference response in the"
+                f"Your model {fleet.name} did not complete sending the inference response in the"
                 " allotted time.",
                 ErrorCode="ModelInvocationTimeExceeded",
             )
         except (OSError, http.client.HTTPException) as error:
             yield _failure(
                 "ModelStreamError",
-                f"The connection to your model {variant.name} was reset or closed: {error!r}",
+                f"The connection to your model {fleet.name} was reset or closed: {error!r}",
                 ErrorCode="StreamBroken",
             )
         except Exception as bug:  # noqa: BLE001 (a client must see the end of its stream)
             _log.exception("a stream failed")
             yield _failure("InternalStreamFailure", repr(bug))
-        self.measure(fleet, variant, status, began_at)
-
-
-def _headers(answer: StreamedAnswer, variant: Variant) -> dict[str, str]:
-    return {
-        "Content-Type": "application/vnd.amazon.eventstream",
-        "X-Amzn-SageMaker-Content-Type": answer.content_type,
-        "x-Amzn-Invoked-Production-Variant": variant.name,
-    }
+        self.measure(fleet, status, began_at)
 
 
 def _failure(kind: str, message: str, **members: str) -> bytes:

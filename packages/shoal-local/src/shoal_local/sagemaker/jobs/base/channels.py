@@ -22,7 +22,6 @@ from shoal_local.sagemaker.container.launch import ReadOnly, isolation_refused
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.jobs.base import storage
-from shoal_local.sagemaker.jobs.base.job import JobFailedError
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.shapes import Document
 
@@ -30,33 +29,27 @@ from shoal_local.sagemaker.shapes import Document
 def check_channel(channel: Document, request: Document) -> None:
     """Raise AwsError for a channel that cannot be, or that is not emulated."""
     name, source = channel["ChannelName"], channel["DataSource"]
-    if name in {
-        ".",
-        "..",
-    }:  # SageMaker's pattern allows it; as a folder's name it would lead out of /opt/ml/input/data
+    # SageMaker's pattern allows it; as a folder's name it would lead out of /opt/ml/input/data
+    if name in {".", ".."}:
         raise invalid(
             f"channel {name!r}: a channel is a folder below /opt/ml/input/data, and needs a name"
             " that can be one"
         )
-    if (
-        channel.get("CompressionType", "None") != "None"
-        or channel.get("RecordWrapperType", "None") != "None"
-    ):
-        raise not_emulated(f"channel {name}: CompressionType and RecordWrapperType other than None")
+    for field in ("CompressionType", "RecordWrapperType"):
+        if channel.get(field, "None") != "None":
+            raise not_emulated(f"channel {name}: {field} other than None")
+    mode = _mode(channel, request)
     if "FileSystemDataSource" in source:
-        _check_file_system(
-            name, source["FileSystemDataSource"], _mode(channel, request), request.get("VpcConfig")
-        )
+        _check_file_system(name, source["FileSystemDataSource"], mode, request.get("VpcConfig"))
     elif "S3DataSource" not in source:
         raise not_emulated(f"a data source other than S3 and file systems (channel {name})")
     elif (
-        _mode(channel, request) == "Pipe"
+        mode == "Pipe"
         or source["S3DataSource"]["S3DataType"] != "S3Prefix"
         or "ShuffleConfig" in channel
     ):
-        raise not_emulated(
-            f"channel {name}: only S3Prefix in File or FastFile mode, without shuffling"
-        )
+        reason = "only S3Prefix in File or FastFile mode, without shuffling"
+        raise not_emulated(f"channel {name}: {reason}")
 
 
 def _check_file_system(name: str, source: Document, mode: str, vpc: Document | None) -> None:
@@ -86,15 +79,12 @@ def check_objects(core: Core, request: Document, credentials: RoleCredentials) -
         if "S3DataSource" not in channel["DataSource"]:
             continue
         uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
+        message = storage.no_objects_message(uri, core.context.region, request["RoleArn"])
         try:
-            keys = storage.keys_below(s3, uri)
-            details = ""
+            if not storage.keys_below(s3, uri):
+                raise invalid(message)
         except storage.DataError as error:
-            keys, details = [], f" ({error})"
-        if not keys:
-            raise invalid(
-                storage.no_objects_message(uri, core.context.region, request["RoleArn"]) + details
-            )
+            raise invalid(f"{message} ({error})") from error
 
 
 def _mode(channel: Document, request: Document) -> str:
@@ -111,12 +101,8 @@ class Channels:
         credentials: RoleCredentials,
         hosts: Sequence[str],
     ) -> None:
-        self._request, self._context, self._credentials, self._hosts = (
-            request,
-            context,
-            credentials,
-            hosts,
-        )
+        self._request, self._context = request, context
+        self._credentials, self._hosts = credentials, hosts
         self._s3 = context.clients("s3", credentials)
         self._mounted: dict[str, Path] = {}
 
@@ -124,15 +110,12 @@ class Channels:
         return iter(self._request.get("InputDataConfig", []))
 
     def provide(self, channel: Document, paths: HostPaths, position: int) -> None:
-        """Bring the channel's files to the host at `position`; raise JobFailedError if that
-        fails.
-        """
-        if "FileSystemDataSource" in channel["DataSource"]:
-            self._mount(
-                channel["ChannelName"], channel["DataSource"]["FileSystemDataSource"], paths
-            )
+        """Bring the channel's files to the host at `position`; raise DataError if that fails."""
+        source = channel["DataSource"]
+        if "FileSystemDataSource" in source:
+            self._mount(channel["ChannelName"], source["FileSystemDataSource"], paths)
         else:
-            self._copy(channel, paths, position)
+            self._copy(channel["ChannelName"], source["S3DataSource"], paths, position)
 
     def read_only(self, paths: HostPaths) -> list[ReadOnly]:
         """Return the mounts of channels that a host cannot write."""
@@ -156,32 +139,23 @@ class Channels:
             "TrainingInputMode": _mode(channel, self._request),
             "RecordWrapperType": "None",
         }
-        if "S3DataSource" in channel["DataSource"]:
-            description["S3DistributionType"] = channel["DataSource"]["S3DataSource"].get(
-                "S3DataDistributionType", "FullyReplicated"
-            )
-        return description | (
-            {"ContentType": channel["ContentType"]} if "ContentType" in channel else {}
-        )
+        if source := channel["DataSource"].get("S3DataSource"):
+            distribution = source.get("S3DataDistributionType", "FullyReplicated")
+            description["S3DistributionType"] = distribution
+        if "ContentType" in channel:
+            description["ContentType"] = channel["ContentType"]
+        return description
 
-    def _copy(self, channel: Document, paths: HostPaths, position: int) -> None:
-        source = channel["DataSource"]["S3DataSource"]
+    def _copy(self, name: str, source: Document, paths: HostPaths, position: int) -> None:
         sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
-        target = paths.channel(channel["ChannelName"])
-        try:
-            count = storage.fetch_prefix(
-                self._s3,
-                source["S3Uri"],
-                target,
-                lambda at: not sharded or at % len(self._hosts) == position,
-            )
-        except storage.DataError as error:
-            raise JobFailedError(f"ClientError: Data download failed:{error}") from error
-        if not count:
-            message = storage.no_objects_message(
-                source["S3Uri"], self._context.region, self._request["RoleArn"]
-            )
-            raise JobFailedError(f"ClientError: Data download failed:{message}")
+        storage.fetch_input(
+            self._s3,
+            source["S3Uri"],
+            paths.channel(name),
+            self._context.region,
+            self._request["RoleArn"],
+            keep=lambda at: not sharded or at % len(self._hosts) == position,
+        )
 
     def _mount(self, name: str, source: Document, paths: HostPaths) -> None:
         if name not in self._mounted:
@@ -195,24 +169,18 @@ class Channels:
 
         How AWS words a failure is not documented; here it is a ClientError that names both.
         """
-        file_system_id, directory, vpc = (
-            source["FileSystemId"],
-            source["DirectoryPath"],
-            self._request["VpcConfig"],
-        )
+        file_system_id, directory = source["FileSystemId"], source["DirectoryPath"]
+        vpc = self._request["VpcConfig"]
+        fsx = self._context.clients("fsx", self._credentials)
         try:
-            self._context.clients("fsx", self._credentials).describe_file_systems(
-                FileSystemIds=[file_system_id]
-            )
+            fsx.describe_file_systems(FileSystemIds=[file_system_id])
             return self._context.mount(
                 file_system_id, directory, vpc["Subnets"], vpc["SecurityGroupIds"]
             )
-        except (AwsError, ClientError) as error:
-            reason = (
-                error.message if isinstance(error, AwsError) else error.response["Error"]["Message"]
-            )
-            message = (
-                f"Unable to mount file system: {file_system_id} directory path: {directory}:"
-                f" {reason}"
-            )
-            raise JobFailedError(f"ClientError: {message}") from error
+        except AwsError as error:
+            reason = error.message
+        except ClientError as error:
+            reason = error.response["Error"]["Message"]
+        raise storage.DataError(
+            f"Unable to mount file system: {file_system_id} directory path: {directory}: {reason}"
+        )

@@ -7,13 +7,19 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from shoal_local.context import RoleCredentials, ServiceContext
 from shoal_local.runtimes.catalog import Image, accelerators, image, image_patterns, runtimes
-from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
+from shoal_local.sagemaker.container.launch import (
+    Host,
+    Pod,
+    isolation_refused,
+    networks_refused,
+)
+from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
 
@@ -94,14 +100,9 @@ class Machine:
     @classmethod
     def here(cls, accelerators_override: int | None) -> Machine:
         """Return the share of the machine that this runs on."""
-        return cls(
-            (
-                len(os.sched_getaffinity(0))
-                if hasattr(os, "sched_getaffinity")
-                else os.cpu_count() or 1
-            ),
-            accelerators_override,
-        )
+        if hasattr(os, "sched_getaffinity"):
+            return cls(len(os.sched_getaffinity(0)), accelerators_override)
+        return cls(os.cpu_count() or 1, accelerators_override)
 
     def accelerators(self, instance_type: str, hosts: int) -> int:
         """Return how many accelerators a host shows.
@@ -222,19 +223,21 @@ def environment(
     return values | dict(variables)
 
 
-def visible(image_entry: Image) -> list[Path]:
-    """Return what must stay readable in the container wherever it lies: the runtime and its
-    Python.
-    """
-    folder = image_entry.runtime.folder()
-    interpreter = (folder / "bin" / "python").resolve()
-    return [folder, folder.resolve(), interpreter.parent.parent]
+def start(
+    core: Core,
+    image_entry: Image,
+    folder: Path,
+    hosts: Sequence[Host],
+    on_line: Callable[[str, str], None],
+) -> Pod:
+    """Start containers whose runtime and its Python stay readable, wherever these lie."""
+    runtime = image_entry.runtime.folder()
+    interpreter = (runtime / "bin" / "python").resolve()
+    visible = [runtime, runtime.resolve(), interpreter.parent.parent]
+    port = int(core.context.endpoint_url().rpartition(":")[2].rstrip("/"))
+    return Pod(folder, hosts, core.registry, visible, port, on_line)
 
 
 def tool(name: str) -> str:
     """Return the path, in the container, of one of our stand-ins."""
     return str(TOOLS / name) if isolation_refused() else f"/opt/emulator/{name}"
-
-
-def endpoint_port(context: ServiceContext) -> int:
-    return int(context.endpoint_url().rpartition(":")[2].rstrip("/"))

@@ -1,6 +1,4 @@
-"""The status of a job in its document and in events: what training, processing and transform jobs
-share.
-"""
+"""One job: its document in the store, the events of its changes, and the orders that it gets."""
 
 from __future__ import annotations
 
@@ -11,7 +9,12 @@ from dataclasses import dataclass, field
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
 from shoal_local.sagemaker.jobs.base.wait import Orders
+from shoal_local.sagemaker.resources import KINDS, Kind
 from shoal_local.sagemaker.shapes import Document, fitting
+
+TRAINING, PROCESSING = KINDS["training-job"], KINDS["processing-job"]
+TRANSFORM, TUNING = KINDS["transform-job"], KINDS["hyper-parameter-tuning-job"]
+END_STATUSES = frozenset({"Completed", "Failed", "Stopped"})
 
 
 class JobFailedError(Exception):
@@ -20,46 +23,6 @@ class JobFailedError(Exception):
 
 class JobStoppedError(Exception):
     """A Stop operation came before the container ran."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How one kind of job is named: kind in the store, prefix of its API members, event and log
-    group.
-    """
-
-    store: str
-    prefix: str
-    event: str
-    log_group: str
-
-
-TRAINING = Kind(
-    "training-job",
-    "TrainingJob",
-    "SageMaker Training Job State Change",
-    "/aws/sagemaker/TrainingJobs",
-)
-PROCESSING = Kind(
-    "processing-job",
-    "ProcessingJob",
-    "SageMaker Processing Job State Change",
-    "/aws/sagemaker/ProcessingJobs",
-)
-TRANSFORM = Kind(
-    "transform-job",
-    "TransformJob",
-    "SageMaker Transform Job State Change",
-    "/aws/sagemaker/TransformJobs",
-)
-
-
-TUNING = Kind(
-    "tuning-job",
-    "HyperParameterTuningJob",
-    "SageMaker HyperParameter Tuning Job State Change",
-    "/aws/sagemaker/TrainingJobs",
-)
 
 
 @dataclass(frozen=True)
@@ -82,12 +45,12 @@ class Job:
             document["LastModifiedTime"] = names.now()
 
         document = self.core.store.change(self.kind.store, self.name, stamped)
-        self.core.emit(self.kind.event, event_detail(document), document[f"{self.kind.prefix}Arn"])
+        self.core.emit(self.kind.event, event_detail(document), document[self.kind.arn_key])
 
     def check_capacity(self) -> None:
         """Raise JobFailedError if a test wants this job to have no capacity."""
         faults = self.core.context.faults
-        if rule := faults.take("job", f"Create{self.kind.prefix}", self.name):
+        if rule := faults.take("job", f"Create{self.kind.noun}", self.name):
             faults.happened(rule, self.name)
             raise JobFailedError(rule.message)
 
@@ -96,7 +59,7 @@ class Job:
 
         A stop may come before the job's thread was registered; then only the document has it.
         """
-        if self.orders.stop.is_set() or self.document()[f"{self.kind.prefix}Status"] == "Stopping":
+        if self.orders.stop.is_set() or self.document()[self.kind.status_key] == "Stopping":
             self.orders.stop.set()
             raise JobStoppedError
 

@@ -37,13 +37,20 @@ class LogStreams:
                 self._file.write(f"{host} {line}\n")
         self._queue.put((host, int(time.time() * 1000), line[:_MAX_EVENT_BYTES] or " "))
 
+    def notice(self, line: str) -> None:
+        """Write a line of ours, in a stream that is not a host's."""
+        self.write("emulator", line)
+
+    def evidence(self, host: str) -> str:
+        """Return the last lines of a host, which say why it failed."""
+        start = f"{host} "
+        lines = [line.removeprefix(start) for line in self.tail(200) if line.startswith(start)]
+        return "; ".join(lines[-5:]) or "the container wrote nothing"
+
     def tail(self, lines: int) -> list[str]:
         """Return the last lines of the file."""
-        return (
-            Path(self._file.name)
-            .read_text(encoding="utf-8", errors="replace")
-            .splitlines()[-lines:]
-        )
+        text = Path(self._file.name).read_text(encoding="utf-8", errors="replace")
+        return text.splitlines()[-lines:]
 
     def close(self) -> None:
         self._queue.put(None)
@@ -57,14 +64,8 @@ class LogStreams:
         while is_open:
             batch, is_open = self._next_batch()
             for host in dict.fromkeys(host for host, _, _ in batch):
-                self._put(
-                    host,
-                    [
-                        {"timestamp": at, "message": line}
-                        for each, at, line in batch
-                        if each == host
-                    ],
-                )
+                lines = [(at, line) for each, at, line in batch if each == host]
+                self._put(host, [{"timestamp": at, "message": line} for at, line in lines])
 
     def _next_batch(self) -> tuple[list[tuple[str, int, str]], bool]:
         """Return at least one line and what has come a pause after it; False at the end.

@@ -93,6 +93,22 @@ def fetch_prefix(
     return len(keys)
 
 
+def fetch_input(
+    s3: Any, uri: str, target: Path, region: str, role_arn: str, **options: Any
+) -> None:
+    """Download a job's input; `options` are those of `fetch_prefix`.
+
+    Raise DataError, worded as AWS does, if that fails or there is nothing.
+    """
+    try:
+        count = fetch_prefix(s3, uri, target, **options)
+    except DataError as error:
+        raise DataError(f"Data download failed:{error}") from error
+    if not count:
+        message = no_objects_message(uri, region, role_arn)
+        raise DataError(f"Data download failed:{message}")
+
+
 def relative_key(key: str, prefix: str) -> str:
     """Return the path of an object below the prefix that found it."""
     if key == prefix:

@@ -1,96 +1,86 @@
-"""CreateProcessingJob, DescribeProcessingJob, ListProcessingJobs, StopProcessingJob."""
+"""CreateProcessingJob, DescribeProcessingJob, ListProcessingJobs, StopProcessingJob.
+
+What is not emulated is refused by name before anything starts.
+"""
 
 from __future__ import annotations
 
-from shoal_local.errors import AwsError
-from shoal_local.sagemaker import names
+from pathlib import Path
+
+from shoal_local.sagemaker.container.launch import isolation_refused
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import in_use, invalid
-from shoal_local.sagemaker.jobs.base.containers import Machine
-from shoal_local.sagemaker.jobs.base.job import PROCESSING, Job
-from shoal_local.sagemaker.jobs.base.threads import JobThreads
-from shoal_local.sagemaker.jobs.processing.processing_request import check_processing
+from shoal_local.sagemaker.errors import NO_NETWORK_ISOLATION, invalid, not_emulated
+from shoal_local.sagemaker.jobs.base.containers import image_for
+from shoal_local.sagemaker.jobs.base.job import PROCESSING
+from shoal_local.sagemaker.jobs.base.jobs import Jobs
+from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.jobs.processing.processing_run import ProcessingRun
-from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
 
-_LISTING = Listing(
-    "ProcessingJobSummaries",
-    "ProcessingJobSummary",
-    "ProcessingJobName",
-    "ProcessingJobStatus",
-    default_order="Ascending",
-)
 
-
-class ProcessingJobs:
+class ProcessingJobs(Jobs):
     """The processing jobs of the account."""
 
     def __init__(self, core: Core) -> None:
-        self._core = core
-        self._running = JobThreads()
-        self._machine = Machine.here(core.settings.accelerators)
+        super().__init__(core, PROCESSING)
 
     def create(self, request: Document) -> Document:
-        image = check_processing(request, self._core.settings.images, self._core.context.region)
+        if reason := isolation_refused():
+            raise not_emulated(
+                "processing jobs on this machine: they need files at /opt/ml/processing, and"
+                f" namespaces are refused ({reason})"
+            )
+        check_processing(request)
+        uri, core = request["AppSpecification"]["ImageUri"], self._core
+        image = image_for(uri, "processing", core.settings.images, core.context.region)
         self._check_references(request)
-        name, now = request["ProcessingJobName"], names.now()
-        document = {key: value for key, value in request.items() if key != "Tags"} | {
-            "_name": name,
-            "_tags": request.get("Tags", []),
-            "ProcessingJobArn": self._core.arn("processing-job", name),
-            "ProcessingJobStatus": "InProgress",
-            "CreationTime": now,
-            "LastModifiedTime": now,
-        }
-        self._core.store.create(PROCESSING.store, name, document, _name_in_use)
-        job = Job(self._core, PROCESSING, name)
-        self._running.start(job, ProcessingRun(job, image, self._machine).run)
-        return {"ProcessingJobArn": document["ProcessingJobArn"]}
+        job = self._keep_job(request)
+        return self._start(ProcessingRun(job, image), job)
 
     def _check_references(self, request: Document) -> None:
         assume(self._core, request["RoleArn"], f"SageMaker-{request['ProcessingJobName']}")
         check_network(self._core, request.get("NetworkConfig", {}).get("VpcConfig"))
         volume_key = request["ProcessingResources"]["ClusterConfig"].get("VolumeKmsKeyId")
-        check_keys(
-            self._core, request.get("ProcessingOutputConfig", {}).get("KmsKeyId"), volume_key
+        output_key = request.get("ProcessingOutputConfig", {}).get("KmsKeyId")
+        check_keys(self._core, output_key, volume_key)
+
+
+def check_processing(request: Document) -> None:
+    """Raise AwsError for what is wrong or not emulated, whatever image it runs on what machine."""
+    if request.get("ExperimentConfig"):
+        raise not_emulated("ExperimentConfig")
+    cluster = request["ProcessingResources"]["ClusterConfig"]
+    for field in ("InstanceCount", "InstanceType"):
+        if field not in cluster:
+            raise invalid(f"ProcessingResources.ClusterConfig.{field} is required")
+    if cluster["InstanceCount"] != 1:
+        raise not_emulated("processing jobs on more than one instance")
+    if request.get("NetworkConfig", {}).get("EnableNetworkIsolation"):
+        raise not_emulated(NO_NETWORK_ISOLATION)
+    for each in request.get("ProcessingInputs", []):
+        _check_place(each, f"processing input {each['InputName']}", "S3Input")
+        _check_input(each["S3Input"], f"processing input {each['InputName']}")
+    for each in request.get("ProcessingOutputConfig", {}).get("Outputs", []):
+        _check_place(each, f"processing output {each['OutputName']}", "S3Output")
+    if "ContainerEntrypoint" not in request["AppSpecification"]:
+        raise not_emulated(
+            "a processing container without ContainerEntrypoint (these images have no entry point"
+            " for processing)"
         )
 
-    def describe(self, request: Document) -> Document:
-        name = request["ProcessingJobName"]
-        document = self._core.store.get(PROCESSING.store, name)
-        if document is None:
-            raise invalid(f"Could not find requested job with name: {name}")
-        return document
 
-    def list(self, request: Document) -> Document:
-        return self._core.store.listed(
-            PROCESSING.store, lambda all_of_them: _LISTING.page(all_of_them, request, in_order=True)
-        )
-
-    def stop(self, request: Document) -> Document:
-        name, status = request["ProcessingJobName"], self.describe(request)["ProcessingJobStatus"]
-        if status not in {"InProgress", "Stopping"}:
-            raise invalid(
-                f"The request was rejected because the processing job is in status {status}."
-            )
-        Job(self._core, PROCESSING, name).change(_stopping)
-        self._running.stop(name)
-        return {}
-
-    def close(self) -> None:
-        self._running.close()
+def _check_place(each: Document, what: str, field: str) -> None:
+    """Raise AwsError for an input or output that is not in S3, or has no folder below /opt/ml."""
+    if field not in each:
+        raise not_emulated(f"{what}: anything other than {field}")
+    if "LocalPath" not in each[field]:
+        raise invalid(f"LocalPath is required for {field} of {what}")
+    HostPaths(Path()).path_of(each[field]["LocalPath"])
 
 
-def _stopping(document: Document) -> None:
-    if document["ProcessingJobStatus"] == "InProgress":
-        document["ProcessingJobStatus"] = "Stopping"
-
-
-def _name_in_use(existing: Document) -> AwsError:
-    unique = (
-        "Job name must be unique within an AWS account and region, and a job with this name already"
-        " exists"
-    )
-    return in_use(f"{unique} ({existing['ProcessingJobArn']})")
+def _check_input(source: Document, what: str) -> None:
+    if source["S3DataType"] != "S3Prefix" or source.get("S3InputMode", "File") != "File":
+        raise not_emulated(f"{what}: only S3Prefix in File mode")
+    if source.get("S3CompressionType", "None") != "None":
+        raise not_emulated(f"{what}: S3CompressionType other than None")

@@ -7,42 +7,36 @@ without files is a failure.
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.container.launch import Host, Pod
+from shoal_local.sagemaker.container.launch import Host
 from shoal_local.sagemaker.jobs.base import containers, storage
-from shoal_local.sagemaker.jobs.base.ending import ended_by
-from shoal_local.sagemaker.jobs.base.job import Job, JobFailedError, failure_reason
+from shoal_local.sagemaker.jobs.base.job import Job, JobFailedError
+from shoal_local.sagemaker.jobs.base.jobs import JobRun
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
-from shoal_local.sagemaker.jobs.base.paths import JobPaths
 from shoal_local.sagemaker.jobs.base.runtime_build import ensure_built
-from shoal_local.sagemaker.jobs.base.storage import DataError, FolderSync
+from shoal_local.sagemaker.jobs.base.storage import FolderSync
 from shoal_local.sagemaker.jobs.base.wait import Ending, EndReason, supervise
 from shoal_local.sagemaker.shapes import Document, fitting
 
 _HOST = "algo-1"
-_EXIT_MESSAGE = "output/message"
-"""File below /opt/ml in which a container leaves its ExitMessage (dg
-build-your-own-processing-container).
-"""
+_IN_CONFIG = {"AppSpecification", "Environment", "StoppingCondition", "NetworkConfig", "RoleArn"}
 
 
-class ProcessingRun:
-    """Runs in a thread of its own; `run()` returns when the job has ended, whichever way."""
+class ProcessingRun(JobRun):
+    """Runs the command of one job."""
 
-    def __init__(self, job: Job, image: Image, machine: containers.Machine) -> None:
-        self._job, self._image, self._machine = job, image, machine
-        self._request = job.document()
-        self._paths = JobPaths.of(job.core.context.state_dir, "processing", job.name)
-
-    def run(self) -> None:
-        try:
-            status, reason = self._lifecycle()
-        except Exception as error:  # noqa: BLE001 (a job must never stay InProgress)
-            status, reason = ended_by(error, self._paths.folder)
-        self._finish(status, reason)
+    def __init__(self, job: Job, image: Image) -> None:
+        super().__init__(job, "processing")
+        self._image = image
+        self._machine = containers.Machine.here(job.core.settings.accelerators)
+        self._host = self._paths.host(_HOST)
+        output_config = self._request.get("ProcessingOutputConfig", {})
+        self._outputs: list[Document] = output_config.get("Outputs", [])
+        self._key = output_config.get("KmsKeyId", "")
 
     def _lifecycle(self) -> tuple[str, str]:
         context = self._job.core.context
@@ -53,125 +47,85 @@ class ProcessingRun:
         context.on_behalf("processing-job", self._job.name, self._request, self._credentials)
         self._s3 = context.clients("s3", self._credentials)
         self._paths.make([_HOST])
-        self._log = LogStreams(
-            context.clients("logs", self._credentials),
-            self._job.kind.log_group,
-            self._job.name,
-            self._paths.log,
-        )
+        logs = context.clients("logs", self._credentials)
+        self._log = LogStreams(logs, self._job.kind.log_group, self._job.name, self._paths.log)
         try:
             self._prepare()
             ending = self._process()
         finally:
             self._log.close()
-        if ending.reason is EndReason.EXITED and ending.exit_code != 0:
-            raise JobFailedError(
-                f"AlgorithmError: {self._evidence()}, exit code: {ending.exit_code}"
-            )
-        if ending.reason is EndReason.EXITED:
-            self._upload()
-            return "Completed", ""
-        return (
-            "Stopped",
-            (
-                ""
-                if ending.reason is EndReason.STOPPED
-                else "ClientError: The job ran longer than MaxRuntimeInSeconds and was stopped."
-            ),
-        )
+        if ending.reason is EndReason.STOPPED:
+            return "Stopped", ""
+        if ending.reason is EndReason.TIMED_OUT:
+            reason = "The job ran longer than MaxRuntimeInSeconds and was stopped."
+            return "Stopped", f"ClientError: {reason}"
+        if ending.exit_code != 0:
+            reason = f"{self._log.evidence(_HOST)}, exit code: {ending.exit_code}"
+            raise JobFailedError(f"AlgorithmError: {reason}")
+        self._upload()
+        return "Completed", ""
 
     def _prepare(self) -> None:
         """Build the runtime where it is missing; fetch the inputs; write the configuration."""
         uri = self._request["AppSpecification"]["ImageUri"]
         if notice := containers.image_notice(uri, self._image):
-            self._log.write("emulator", notice)
+            self._log.notice(notice)
         stopped = self._job.orders.stop.is_set
-        ensure_built(
-            self._image.runtime,
-            self._job.core.registry,
-            lambda line: self._log.write("emulator", line),
-            stopped,
-        )
+        ensure_built(self._image.runtime, self._job.core.registry, self._log.notice, stopped)
         for each in self._request.get("ProcessingInputs", []):
             self._job.check_not_stopped()
-            self._fetch(each)
-        self._configure()
-
-    def _fetch(self, each: Document) -> None:
-        source = each["S3Input"]
-        target = self._paths.host(_HOST).path_of(source["LocalPath"])
-        try:
-            count = storage.fetch_prefix(self._s3, source["S3Uri"], target)
-        except DataError as error:
-            raise JobFailedError(f"ClientError: Data download failed:{error}") from error
-        if not count:
-            message = storage.no_objects_message(
-                source["S3Uri"], self._job.core.context.region, self._request["RoleArn"]
+            source = each["S3Input"]
+            target = self._host.path_of(source["LocalPath"])
+            storage.fetch_input(
+                self._s3,
+                source["S3Uri"],
+                target,
+                self._job.core.context.region,
+                self._request["RoleArn"],
             )
-            raise JobFailedError(f"ClientError: Data download failed:{message}")
+        self._configure()
 
     def _configure(self) -> None:
         """Create the folders of outputs and write the configuration files (dg
         build-your-own-processing-container).
         """
-        host = self._paths.host(_HOST)
-        for each in self._outputs():
-            host.path_of(each["S3Output"]["LocalPath"]).mkdir(parents=True, exist_ok=True)
-        config = host.ml / "config"
+        for each in self._outputs:
+            self._local(each).mkdir(parents=True, exist_ok=True)
+        config = self._host.ml / "config"
         config.mkdir(parents=True)
-        (host.ml / "output").mkdir(exist_ok=True)
+        (self._host.ml / "output").mkdir(exist_ok=True)
         config_members = {
             key: value
             for key, value in self._request.items()
             if key.startswith("Processing") or key in _IN_CONFIG
         }
         (config / "processingjobconfig.json").write_text(json.dumps(config_members))
-        (config / "resourceconfig.json").write_text(
-            json.dumps({"current_host": _HOST, "hosts": [_HOST]})
-        )
-        containers.write_nvidia_smi(host, self._accelerators())
-
-    def _accelerators(self) -> int:
-        return self._machine.accelerators(
-            self._request["ProcessingResources"]["ClusterConfig"]["InstanceType"], 1
-        )
-
-    def _outputs(self) -> list[Document]:
-        return list(self._request.get("ProcessingOutputConfig", {}).get("Outputs", []))
+        hosts = {"current_host": _HOST, "hosts": [_HOST]}
+        (config / "resourceconfig.json").write_text(json.dumps(hosts))
+        cluster = self._request["ProcessingResources"]["ClusterConfig"]
+        accelerators = self._machine.accelerators(cluster["InstanceType"], 1)
+        containers.write_nvidia_smi(self._host, accelerators)
 
     def _process(self) -> Ending:
-        context = self._job.core.context
+        core = self._job.core
         self._job.check_not_stopped()
         self._job.change(lambda document: document.update(ProcessingStartTime=names.now()))
-        syncs: list[FolderSync] = []
-        try:
-            syncs = [
-                self._sync(each)
-                for each in self._outputs()
-                if each["S3Output"]["S3UploadMode"] == "Continuous"
-            ]
-            pod = Pod(
-                self._paths.folder,
-                [self._host()],
-                self._job.core.registry,
-                containers.visible(self._image),
-                containers.endpoint_port(context),
-                self._log.write,
+        with ExitStack() as syncs:
+            for each in self._outputs:
+                if _is_continuous(each):
+                    sync = FolderSync(self._s3, self._local(each), each["S3Output"]["S3Uri"])
+                    syncs.callback(sync.close)
+            pod = containers.start(
+                core, self._image, self._paths.folder, [self._container()], self._log.write
             )
             limit_s = self._request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400)
-            return supervise(pod, self._job.orders, limit_s, self._job.core.settings.stop_grace_s)
-        finally:
-            for sync in syncs:
-                sync.close()
-
-    def _sync(self, each: Document) -> FolderSync:
-        return FolderSync(self._s3, self._local(each), each["S3Output"]["S3Uri"])
+            return supervise(pod, self._job.orders, limit_s, core.settings.stop_grace_s)
 
     def _local(self, output: Document) -> Path:
-        return self._paths.host(_HOST).path_of(output["S3Output"]["LocalPath"])
+        return self._host.path_of(output["S3Output"]["LocalPath"])
 
-    def _host(self) -> Host:
-        paths, application = self._paths.host(_HOST), self._request["AppSpecification"]
+    def _container(self) -> Host:
+        application = self._request["AppSpecification"]
         variables = {
             "PROCESSING_JOB_NAME": self._job.name,
             "PROCESSING_JOB_ARN": self._request["ProcessingJobArn"],
@@ -179,43 +133,32 @@ class ProcessingRun:
             **self._request.get("Environment", {}),
         }
         environment = containers.environment(
-            self._job.core.context, self._image, paths, self._credentials, variables
+            self._job.core.context, self._image, self._host, self._credentials, variables
         )
         command = [*application["ContainerEntrypoint"], *application.get("ContainerArguments", [])]
-        return Host(_HOST, paths.folder, command, environment)
-
-    def _evidence(self) -> str:
-        lines = [line for line in self._log.tail(200) if line.startswith(f"{_HOST} ")]
-        return "; ".join(line.partition(" ")[2] for line in lines[-5:]) or (
-            "the container wrote nothing"
-        )
+        return Host(_HOST, self._host.folder, command, environment)
 
     def _upload(self) -> None:
-        key = self._request.get("ProcessingOutputConfig", {}).get("KmsKeyId", "")
-        for each in self._outputs():
-            if each["S3Output"]["S3UploadMode"] == "Continuous":
+        for each in self._outputs:
+            place = each["S3Output"]
+            if _is_continuous(each):
                 continue
-            if storage.put_folder(self._s3, self._local(each), each["S3Output"]["S3Uri"], key) == 0:
-                place = each["S3Output"]["LocalPath"]
+            if not storage.put_folder(self._s3, self._local(each), place["S3Uri"], self._key):
                 raise JobFailedError(
-                    f"ClientError: Data upload failed: nothing was found at {place} for the output"
-                    f" {each['OutputName']}"
+                    f"ClientError: Data upload failed: nothing was found at {place['LocalPath']}"
+                    f" for the output {each['OutputName']}"
                 )
 
-    def _finish(self, status: str, reason: str) -> None:
-        message_file = self._paths.host(_HOST).ml / _EXIT_MESSAGE
-
-        def edit(document: Document) -> None:
-            document.update(ProcessingJobStatus=status, ProcessingEndTime=names.now())
-            if reason:
-                document["FailureReason"] = failure_reason(reason)
-            if message_file.is_file() and not message_file.is_symlink():
-                message = message_file.read_text(errors="replace")
-                document["ExitMessage"] = fitting(
-                    "DescribeProcessingJobResponse", "ExitMessage", message
-                )
-
-        self._job.change(edit)
+    def _end(self, document: Document, status: str, reason: str) -> None:
+        """Add what the container says of its end (dg build-your-own-processing-container)."""
+        super()._end(document, status, reason)
+        file = self._host.ml / "output" / "message"
+        if file.is_file() and not file.is_symlink():
+            message = file.read_text(errors="replace")
+            document["ExitMessage"] = fitting(
+                "DescribeProcessingJobResponse", "ExitMessage", message
+            )
 
 
-_IN_CONFIG = {"AppSpecification", "Environment", "StoppingCondition", "NetworkConfig", "RoleArn"}
+def _is_continuous(output: Document) -> bool:
+    return bool(output["S3Output"]["S3UploadMode"] == "Continuous")

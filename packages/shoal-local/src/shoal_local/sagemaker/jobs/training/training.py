@@ -5,48 +5,38 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
-from shoal_local.errors import AwsError
 from shoal_local.runtimes.catalog import Image
-from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import in_use, invalid, not_emulated
+from shoal_local.sagemaker.errors import refuse_fields
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.jobs.base.channels import check_objects
-from shoal_local.sagemaker.jobs.base.containers import Machine
-from shoal_local.sagemaker.jobs.base.job import TRAINING, Job
-from shoal_local.sagemaker.jobs.base.threads import JobThreads
+from shoal_local.sagemaker.jobs.base.containers import image_for
+from shoal_local.sagemaker.jobs.base.job import TRAINING
+from shoal_local.sagemaker.jobs.base.jobs import Jobs
 from shoal_local.sagemaker.jobs.training import warm_pools
 from shoal_local.sagemaker.jobs.training.training_request import check_training
-from shoal_local.sagemaker.jobs.training.training_run import TrainingRun
-from shoal_local.sagemaker.listing import Listing
+from shoal_local.sagemaker.jobs.training.training_run import TrainingRun, begin
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
-
-_LISTING = Listing(
-    "TrainingJobSummaries",
-    "TrainingJobSummary",
-    "TrainingJobName",
-    "TrainingJobStatus",
-    default_order="Ascending",
-    extra_filters=frozenset({"WarmPoolStatusEquals", "TrainingPlanArnEquals"}),
-)
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-class TrainingJobs:
+class TrainingJobs(Jobs):
     """The training jobs of the account."""
 
+    verbs: ClassVar[tuple[str, ...]] = (*Jobs.verbs, "update")
+
     def __init__(self, core: Core) -> None:
-        self._core = core
-        self._running = JobThreads()
-        self._machine = Machine.here(core.settings.accelerators)
+        super().__init__(core, TRAINING)
 
     def check(self, request: Document) -> Image:
         """Return the image's entry; raise AwsError for a request that cannot run."""
-        image = check_training(request, self._core.settings.images, self._core.context.region)
+        check_training(request)
+        uri, core = request["AlgorithmSpecification"]["TrainingImage"], self._core
+        image = image_for(uri, "training", core.settings.images, core.context.region)
         self._check_references(request)
         return image
 
@@ -61,14 +51,10 @@ class TrainingJobs:
         `on_metric(metric, value)` is called for each value that the job prints.
         """
         image = self.check(request)
-        name = request["TrainingJobName"]
-        document = self._document(request) | dict(members)
-        self._core.store.create(TRAINING.store, name, document, _name_in_use)
-        pool = warm_pools.claim(self._core, document)
-        self._core.store.change(TRAINING.store, name, lambda each: each.update(pool))
-        job = Job(self._core, TRAINING, name)
-        self._running.start(job, TrainingRun(job, image, self._machine, on_metric).run)
-        return {"TrainingJobArn": document["TrainingJobArn"]}
+        job = self._keep_job(request, **self._members(request), **members)
+        pool = warm_pools.claim(self._core, job.document())
+        self._core.store.change(TRAINING.store, job.name, lambda each: each.update(pool))
+        return self._start(TrainingRun(job, image, on_metric), job)
 
     def _check_references(self, request: Document) -> None:
         """Raise ValidationException if role, network, keys or a channel's objects do not exist."""
@@ -83,58 +69,47 @@ class TrainingJobs:
         )
         check_objects(self._core, request, credentials)
 
-    def _document(self, request: Document) -> Document:
-        now, name = names.now(), request["TrainingJobName"]
-        members = {key: value for key, value in request.items() if key != "Tags"}
-        output = storage.join_uri(
-            request["OutputDataConfig"]["S3OutputPath"], name, "output", "model.tar.gz"
-        )
-        members["OutputDataConfig"] = {"KmsKeyId": "", **request["OutputDataConfig"]}
-        if "ProfilerConfig" in request:
-            members["ProfilingStatus"] = "Disabled"
-        return members | {
-            "_name": name,
-            "_tags": request.get("Tags", []),
-            "TrainingJobArn": self._core.arn("training-job", name),
-            "TrainingJobStatus": "InProgress",
-            "SecondaryStatus": "Starting",
-            "SecondaryStatusTransitions": [
-                {
-                    "Status": "Starting",
-                    "StartTime": now,
-                    "StatusMessage": "Starting the training job",
-                }
-            ],
-            "ModelArtifacts": {"S3ModelArtifacts": output},
+    def _members(self, request: Document) -> Document:
+        """Return what a description has at the start besides the request's members."""
+        output = request["OutputDataConfig"]
+        name = request["TrainingJobName"]
+        model = storage.join_uri(output["S3OutputPath"], name, "output", "model.tar.gz")
+        traffic_encryption = request.get("EnableInterContainerTrafficEncryption", False)
+        return {
+            **begin(),
+            **({"ProfilingStatus": "Disabled"} if "ProfilerConfig" in request else {}),
+            "OutputDataConfig": {"KmsKeyId": "", **output},
+            "ModelArtifacts": {"S3ModelArtifacts": model},
             "EnableNetworkIsolation": False,
-            "EnableInterContainerTrafficEncryption": request.get(
-                "EnableInterContainerTrafficEncryption", False
-            ),
+            "EnableInterContainerTrafficEncryption": traffic_encryption,
             "EnableManagedSpotTraining": request.get("EnableManagedSpotTraining", False),
-            "CreationTime": now,
-            "LastModifiedTime": now,
         }
 
     def describe(self, request: Document) -> Document:
-        document = self._core.store.get(TRAINING.store, request["TrainingJobName"])
-        if document is None:
-            raise invalid("Requested resource not found.")
-        return warm_pools.as_of_now(document)
+        return warm_pools.as_of_now(super().describe(request))
 
-    def list(self, request: Document) -> Document:
-        def entry(document: Document) -> Document | None:
-            job = _summary(document)
-            return job if _is_listed(job, request) else None
+    def list(
+        self,
+        request: Document,
+        entry: Callable[[Document], Document | None] = lambda document: document,
+    ) -> Document:
+        pool, plan = request.get("WarmPoolStatusEquals"), request.get("TrainingPlanArnEquals")
 
-        return self._core.store.listed(
-            TRAINING.store, lambda jobs: _LISTING.page(jobs, request, entry, in_order=True)
-        )
+        def summary(document: Document) -> Document | None:
+            if "WarmPoolStatus" in document:  # which `as_of_now` may change
+                document = warm_pools.as_of_now(copy.deepcopy(document))
+            own_plan = document["ResourceConfig"].get("TrainingPlanArn")
+            has_pool = pool in {None, document.get("WarmPoolStatus", {}).get("Status")}
+            if not has_pool or plan not in {None, own_plan}:
+                return None
+            return document | ({"TrainingPlanArn": own_plan} if own_plan else {})
+
+        return super().list(request, summary)
 
     def update(self, request: Document) -> Document:
         """Change how long the job's warm pool is kept; nothing else is emulated."""
-        for field in ("ProfilerConfig", "ProfilerRuleConfigurations", "RemoteDebugConfig"):
-            if request.get(field):
-                raise not_emulated(f"UpdateTrainingJob.{field}")
+        others = ("ProfilerConfig", "ProfilerRuleConfigurations", "RemoteDebugConfig")
+        refuse_fields(request, "UpdateTrainingJob.", others)
         job = self.describe(request)
         if "ResourceConfig" in request:
             seconds = request["ResourceConfig"]["KeepAlivePeriodInSeconds"]
@@ -142,46 +117,3 @@ class TrainingJobs:
                 TRAINING.store, job["_name"], lambda each: warm_pools.update(each, seconds)
             )
         return {"TrainingJobArn": job["TrainingJobArn"]}
-
-    def stop(self, request: Document) -> Document:
-        document = self.describe(request)
-        name, status = request["TrainingJobName"], document["TrainingJobStatus"]
-        if status not in {"InProgress", "Stopping"}:
-            raise invalid(
-                f"The request was rejected because the training job is in status {status}."
-            )
-        self.order_stop(name)
-        return {}
-
-    def order_stop(self, name: str) -> None:
-        """Stop a job, if it has not just ended."""
-        Job(self._core, TRAINING, name).change(_stopping)
-        self._running.stop(name)
-
-    def close(self) -> None:
-        self._running.close()
-
-
-def _summary(document: Document) -> Document:
-    plan = document["ResourceConfig"].get("TrainingPlanArn")
-    if "WarmPoolStatus" in document:  # which `as_of_now` may change
-        document = copy.deepcopy(document)
-    return warm_pools.as_of_now(document) | ({"TrainingPlanArn": plan} if plan else {})
-
-
-def _is_listed(job: Document, request: Document) -> bool:
-    pool, plan = request.get("WarmPoolStatusEquals"), request.get("TrainingPlanArnEquals")
-    has_pool = pool in {None, job.get("WarmPoolStatus", {}).get("Status")}
-    return has_pool and plan in {None, job.get("TrainingPlanArn")}
-
-
-def _stopping(document: Document) -> None:
-    if document["TrainingJobStatus"] == "InProgress":
-        document.update(TrainingJobStatus="Stopping", SecondaryStatus="Stopping")
-
-
-def _name_in_use(existing: Document) -> AwsError:
-    return in_use(
-        "Training job names must be unique within an AWS account and region, and a training job"
-        f" with this name already exists ({existing['TrainingJobArn']})"
-    )

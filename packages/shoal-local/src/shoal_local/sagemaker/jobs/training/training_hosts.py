@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from shoal_local.context import RoleCredentials
@@ -45,7 +45,7 @@ class TrainingHosts:
     @classmethod
     @contextmanager
     def open(
-        cls, job: Job, image: Image, machine: containers.Machine, on_line: Callable[[str], None]
+        cls, job: Job, image: Image, on_line: Callable[[str], None]
     ) -> Iterator[TrainingHosts]:
         """Yield the hosts of a job with empty disks; deliver the rest of their log at the end.
 
@@ -57,11 +57,10 @@ class TrainingHosts:
         context.on_behalf("training-job", job.name, request, credentials)
         paths = job_paths(job)
         paths.make([])
-        log = LogStreams(
-            context.clients("logs", credentials), job.kind.log_group, job.name, paths.log
-        )
+        logs = context.clients("logs", credentials)
+        log = LogStreams(logs, job.kind.log_group, job.name, paths.log)
         try:
-            hosts = cls(job, image, machine, credentials, log, on_line)
+            hosts = cls(job, image, credentials, log, on_line)
             hosts.replace()
             yield hosts
         finally:
@@ -71,21 +70,20 @@ class TrainingHosts:
         self,
         job: Job,
         image: Image,
-        machine: containers.Machine,
         credentials: RoleCredentials,
         log: LogStreams,
         on_line: Callable[[str], None],
     ) -> None:
-        self._job, self._image, self._machine = job, image, machine
-        self._credentials, self._log, self._on_line = credentials, log, on_line
+        self._job, self._image, self._credentials = job, image, credentials
+        self._log, self._on_line = log, on_line
+        self._machine = containers.Machine.here(job.core.settings.accelerators)
         self._request, self._paths = job.document(), job_paths(job)
-        count = self._request["ResourceConfig"]["InstanceCount"]
+        resources = self._request["ResourceConfig"]
+        self._instance_type, count = resources["InstanceType"], resources["InstanceCount"]
         # Without namespaces there is one host only, and no host name but this machine's.
-        self._hosts = (
-            ["localhost"]
-            if isolation_refused()
-            else [f"algo-{number}" for number in range(1, count + 1)]
-        )
+        names = [f"algo-{number}" for number in range(1, count + 1)]
+        self._hosts = ["localhost"] if isolation_refused() else names
+        self._accelerators = self._machine.accelerators(self._instance_type, len(self._hosts))
         self._addresses = containers.addresses(self._hosts)
         self._s3 = job.core.context.clients("s3", credentials)
         self._channels = Channels(self._request, job.core.context, credentials, self._hosts)
@@ -98,10 +96,9 @@ class TrainingHosts:
         """Build the image's runtime where it is missing, and bring each host its data."""
         core = self._job.core
         for notice in self._notices():
-            self._log_notice(notice)
-        ensure_built(
-            self._image.runtime, core.registry, self._log_notice, self._job.orders.stop.is_set
-        )
+            self._log.notice(notice)
+        stopped = self._job.orders.stop.is_set
+        ensure_built(self._image.runtime, core.registry, self._log.notice, stopped)
         for position, host in enumerate(self._hosts):
             self._bring_data(self._paths.host(host), host, position)
         if self._addresses:
@@ -110,19 +107,14 @@ class TrainingHosts:
     def _notices(self) -> Iterator[str]:
         """Yield what differs here from the same job on AWS."""
         uri = self._request["AlgorithmSpecification"]["TrainingImage"]
-        instance_type = self._request["ResourceConfig"]["InstanceType"]
         may_differ = (
             containers.image_notice(uri, self._image),
-            self._machine.notice(instance_type, len(self._hosts)),
+            self._machine.notice(self._instance_type, len(self._hosts)),
             kept_notice(self._request),
             plan_notice(self._request),
             warm_pools.pool_notice(self._request),
         )
         yield from filter(None, may_differ)
-
-    def _log_notice(self, line: str) -> None:
-        """Write a line to the job's log, in a stream that is not a host's."""
-        self._log.write("emulator", line)
 
     def _bring_data(self, paths: HostPaths, host: str, position: int) -> None:
         for folder in (paths.model, paths.output_data, paths.config, paths.ml / "code"):
@@ -133,14 +125,11 @@ class TrainingHosts:
             self._job.check_not_stopped()
             self._channels.provide(channel, paths, position)
         if "CheckpointConfig" in self._request:
-            storage.fetch_prefix(
-                self._s3,
-                self._request["CheckpointConfig"]["S3Uri"].rstrip("/") + "/",
-                self._checkpoints(paths),
-            )
+            uri = self._request["CheckpointConfig"]["S3Uri"].rstrip("/") + "/"
+            storage.fetch_prefix(self._s3, uri, self._checkpoints(paths))
         for name, content in self._configuration(host).items():
             (paths.config / name).write_text(json.dumps(content))
-        containers.write_nvidia_smi(paths, self._accelerators())
+        containers.write_nvidia_smi(paths, self._accelerators)
         if "ContainerEntrypoint" in self._request["AlgorithmSpecification"]:
             containers.write_sshd(paths)
 
@@ -150,23 +139,16 @@ class TrainingHosts:
         return JobPaths.of(state_dir, "training", job).host(name) if job else None
 
     def _checkpoints(self, paths: HostPaths) -> Path:
-        return paths.path_of(
-            self._request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints")
-        )
-
-    def _accelerators(self) -> int:
-        return self._machine.accelerators(
-            self._request["ResourceConfig"]["InstanceType"], len(self._hosts)
-        )
+        config = self._request["CheckpointConfig"]
+        return paths.path_of(config.get("LocalPath", "/opt/ml/checkpoints"))
 
     def _configuration(self, host: str) -> dict[str, Document]:
         """Return the three files that the toolkit reads (dg
         your-algorithms-training-algo-running-container).
         """
-        instance_type = self._request["ResourceConfig"]["InstanceType"]
         group = {
             "instance_group_name": "homogeneousCluster",
-            "instance_type": instance_type,
+            "instance_type": self._instance_type,
             "hosts": self._hosts,
         }
         return {
@@ -174,7 +156,7 @@ class TrainingHosts:
             "inputdataconfig.json": self._channels.configuration(),
             "resourceconfig.json": {
                 "current_host": host,
-                "current_instance_type": instance_type,
+                "current_instance_type": self._instance_type,
                 "current_group_name": "homogeneousCluster",
                 "hosts": self._hosts,
                 "instance_groups": [group],
@@ -185,73 +167,51 @@ class TrainingHosts:
     @contextmanager
     def running(self) -> Iterator[Pod]:
         """Yield the running containers; upload what is left of the checkpoints at the end."""
-        context = self._job.core.context
-        syncs: list[FolderSync] = []
-        try:
-            if reason := isolation_refused():
-                self._log_notice(
-                    f"No Linux namespaces here ({reason}): files are at SAGEMAKER_BASE_DIR, the"
-                    " network is shared."
-                )
-            elif len(self._hosts) > 1 and (reason := networks_refused()):
-                self._log_notice(
-                    f"No networks of their own for hosts here ({reason}): they share one loopback"
-                    " interface."
-                )
-            # before the start: what is in the folders by then came from S3 and need not go back
-            syncs = self._sync_checkpoints()
-            yield Pod(
-                self._paths.folder,
-                [self._host(name) for name in self._hosts],
-                self._job.core.registry,
-                containers.visible(self._image),
-                containers.endpoint_port(context),
-                self._write_line,
+        if reason := isolation_refused():
+            self._log.notice(
+                f"No Linux namespaces here ({reason}): files are at SAGEMAKER_BASE_DIR, the"
+                " network is shared."
             )
-        finally:
-            for sync in syncs:
-                sync.close()
+        elif len(self._hosts) > 1 and (reason := networks_refused()):
+            self._log.notice(
+                f"No networks of their own for hosts here ({reason}): they share one loopback"
+                " interface."
+            )
+        with ExitStack() as syncs:
+            # before the start: what is in the folders by then came from S3 and need not go back
+            for name in self._hosts if "CheckpointConfig" in self._request else ():
+                uri = self._request["CheckpointConfig"]["S3Uri"]
+                sync = FolderSync(self._s3, self._checkpoints(self._paths.host(name)), uri)
+                syncs.callback(sync.close)
+            hosts = [self._host(name) for name in self._hosts]
+            yield containers.start(
+                self._job.core, self._image, self._paths.folder, hosts, self._write_line
+            )
 
     def _write_line(self, host: str, line: str) -> None:
         self._log.write(host, line)
         self._on_line(line)
 
-    def _sync_checkpoints(self) -> list[FolderSync]:
-        if "CheckpointConfig" not in self._request:
-            return []
-        uri = self._request["CheckpointConfig"]["S3Uri"]
-        return [
-            FolderSync(self._s3, self._checkpoints(self._paths.host(name)), uri)
-            for name in self._hosts
-        ]
-
     def _host(self, name: str) -> Host:
-        paths = self._paths.host(name)
-        ranks = self._processes_per_host() * len(self._hosts)
+        paths, algorithm = self._paths.host(name), self._request["AlgorithmSpecification"]
         variables = {
             "TRAINING_JOB_NAME": self._job.name,
             "TRAINING_JOB_ARN": self._request["TrainingJobArn"],
-            **containers.threads(self._machine, ranks),
+            **containers.threads(self._machine, self._processes_per_host() * len(self._hosts)),
             **warm_pools.cache_variable(self._request, paths),
             **self._request.get("Environment", {}),
         }
-        algorithm = self._request["AlgorithmSpecification"]
         toolkit = [str(self._image.runtime.python()), "-P", containers.tool(self._image.program)]
-        command = [
-            *algorithm.get("ContainerEntrypoint", toolkit),
-            *algorithm.get("ContainerArguments", []),
-        ]
-        environment = containers.environment(
-            self._job.core.context, self._image, paths, self._credentials, variables
-        )
-        read_only = self._channels.read_only(paths)
+        entry_point = algorithm.get("ContainerEntrypoint", toolkit)
         return Host(
             name,
             paths.folder,
-            command,
-            environment,
+            [*entry_point, *algorithm.get("ContainerArguments", [])],
+            containers.environment(
+                self._job.core.context, self._image, paths, self._credentials, variables
+            ),
             address=self._addresses.get(name),
-            read_only=read_only,
+            read_only=self._channels.read_only(paths),
         )
 
     def _processes_per_host(self) -> int:
@@ -264,7 +224,7 @@ class TrainingHosts:
                 "sagemaker_mpi_num_of_processes_per_host", ""
             )
         ).strip('"')
-        return int(count) if count.isdecimal() and int(count) else max(1, self._accelerators())
+        return int(count) if count.isdecimal() and int(count) else max(1, self._accelerators)
 
     def failure(self, ending: Ending) -> str | None:
         """Return why the algorithm has failed; None if it has not.
@@ -279,20 +239,9 @@ class TrainingHosts:
     def _algorithm_error(self, ending: Ending) -> str:
         """Return the error of the host that failed first, with its name if there are several."""
         host = next((name for name, code in ending.exit_codes.items() if code), self._hosts[0])
-        text = self._failure_file(host) or self._evidence(host)
-        return (
-            f"AlgorithmError: {f'{host}: ' if len(self._hosts) > 1 else ''}{text}, exit code:"
-            f" {ending.exit_code}"
-        )
-
-    def _evidence(self, host: str) -> str:
-        """Return the last lines of a host that left no failure file."""
-        lines = [
-            line.removeprefix(f"{host} ")
-            for line in self._log.tail(200)
-            if line.startswith(f"{host} ")
-        ]
-        return "; ".join(lines[-5:]) or "the container wrote nothing"
+        text = self._failure_file(host) or self._log.evidence(host)
+        where = f"{host}: " if len(self._hosts) > 1 else ""
+        return f"AlgorithmError: {where}{text}, exit code: {ending.exit_code}"
 
     def _failure_file(self, host: str) -> str | None:
         path = self._paths.host(host).failure
@@ -306,21 +255,11 @@ class TrainingHosts:
 
         An empty folder gives no archive, as on AWS.
         """
-        paths, key = (
-            self._paths.host(self._hosts[0]),
-            self._request["OutputDataConfig"].get("KmsKeyId", ""),
-        )
-        uploads = (
-            (paths.model, self._request["ModelArtifacts"]["S3ModelArtifacts"]),
-            (paths.output_data, self._output_uri()),
-        )
-        for folder, uri in uploads:
+        paths = self._paths.host(self._hosts[0])
+        key = self._request["OutputDataConfig"].get("KmsKeyId", "")
+        model = self._request["ModelArtifacts"]["S3ModelArtifacts"]
+        output = f"{model.rpartition('/')[0]}/output.tar.gz"
+        for folder, uri in ((paths.model, model), (paths.output_data, output)):
             target = self._paths.upload / uri.rpartition("/")[2]
             if storage.archive(folder, target):
                 storage.put_file(self._s3, target, uri, key)
-
-    def _output_uri(self) -> str:
-        return (
-            str(self._request["ModelArtifacts"]["S3ModelArtifacts"]).rpartition("/")[0]
-            + "/output.tar.gz"
-        )

@@ -8,11 +8,15 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from shoal_local.runtimes.catalog import Image, image
+from shoal_local.runtimes.catalog import image
 from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
-from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.errors import (
+    NO_NETWORK_ISOLATION,
+    invalid,
+    not_emulated,
+    refuse_fields,
+)
 from shoal_local.sagemaker.jobs.base.channels import check_channel
-from shoal_local.sagemaker.jobs.base.containers import image_for
 from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.jobs.training.metrics import compile_regex
 from shoal_local.sagemaker.jobs.training.spot import check_spot, is_spot
@@ -26,14 +30,10 @@ _REFUSED = (
     "RemoteDebugConfig",
     "ServerlessJobConfig",
     "ModelPackageConfig",
-    "MlflowConfig",
     "ExperimentConfig",
     "DebugRuleConfigurations",
     "ProfilerRuleConfigurations",
 )
-_REASONS: Mapping[str, str] = {
-    "MlflowConfig": "MlflowConfig: what AWS makes of it in a container is not documented",
-}
 _REQUIRED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
 """Optional in the API's shape, for the jobs without them (serverless ones) that are refused."""
 _ONLY_KEPT: Mapping[str, frozenset[str]] = {
@@ -58,17 +58,7 @@ _NEED_OWN_NETWORKS: Mapping[str, str] = {
 """Launchers whose hosts all listen at the same port, and so cannot share one network."""
 
 
-def check_training(request: Document, declared: Mapping[str, str], region: str) -> Image:
-    """Return the image's entry; raise AwsError for what is wrong or not emulated.
-
-    `declared`: runtimes of the user's own images; `region`: where the job is to run.
-    """
-    check_training_fields(request)
-    uri = request["AlgorithmSpecification"]["TrainingImage"]
-    return image_for(uri, "training", declared, region)
-
-
-def check_training_fields(request: Document) -> None:
+def check_training(request: Document) -> None:
     """Raise AwsError for what is wrong or not emulated, whether its image has a runtime or not."""
     _check_whole(request)
     algorithm = request["AlgorithmSpecification"]
@@ -117,17 +107,15 @@ def plan_notice(request: Document) -> str:
 
 
 def _check_whole(request: Document) -> None:
-    for field in _REFUSED:
-        if request.get(field):
-            raise not_emulated(_REASONS.get(field, field))
+    if request.get("MlflowConfig"):
+        raise not_emulated("MlflowConfig: what AWS makes of it in a container is not documented")
+    refuse_fields(request, "", _REFUSED)
     for field, allowed in _ONLY_KEPT.items():
         for key in sorted(request.get(field, {}).keys() - allowed):
             if request[field][key]:
                 raise not_emulated(f"{field}.{key}")
     if request.get("EnableNetworkIsolation"):
-        raise not_emulated(
-            "EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)"
-        )
+        raise not_emulated(NO_NETWORK_ISOLATION)
     for field in _REQUIRED:
         if field not in request:
             raise invalid(f"{field} is required")
@@ -135,9 +123,7 @@ def _check_whole(request: Document) -> None:
 
 def _check_resources(request: Document) -> None:
     resources = request["ResourceConfig"]
-    for field in _RESOURCE_REFUSED:
-        if resources.get(field):
-            raise not_emulated(f"ResourceConfig.{field}")
+    refuse_fields(resources, "ResourceConfig.", _RESOURCE_REFUSED)
     if resources.get("KeepAlivePeriodInSeconds") and is_spot(request):
         raise invalid("Warm pools (KeepAlivePeriodInSeconds) cannot be used with spot instances")
     for field in ("InstanceType", "InstanceCount"):

@@ -12,14 +12,13 @@ from collections.abc import Callable
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import measurements, names
 from shoal_local.sagemaker.container.launch import Pod
-from shoal_local.sagemaker.jobs.base.containers import Machine
-from shoal_local.sagemaker.jobs.base.ending import ended_by
-from shoal_local.sagemaker.jobs.base.job import Job, JobFailedError, failure_reason
+from shoal_local.sagemaker.jobs.base.job import Job, JobFailedError
+from shoal_local.sagemaker.jobs.base.jobs import JobRun
 from shoal_local.sagemaker.jobs.base.wait import Ending, EndReason, supervise
 from shoal_local.sagemaker.jobs.training import warm_pools
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
 from shoal_local.sagemaker.jobs.training.spot import Allowance, is_interrupted
-from shoal_local.sagemaker.jobs.training.training_hosts import TrainingHosts, job_paths
+from shoal_local.sagemaker.jobs.training.training_hosts import TrainingHosts
 from shoal_local.sagemaker.shapes import Document
 
 _MESSAGES = {
@@ -36,40 +35,22 @@ _MESSAGES = {
 }
 
 
-class TrainingRun:
-    """Runs in a thread of its own; `run()` returns when the job has ended, whichever way."""
+class TrainingRun(JobRun):
+    """Runs the hosts of one job, again while its spot capacity is taken away."""
 
-    def __init__(
-        self,
-        job: Job,
-        image: Image,
-        machine: Machine,
-        on_metric: Callable[[str, float], None],
-    ) -> None:
-        self._job, self._image, self._machine = job, image, machine
-        self._on_metric = on_metric
-        self._request = job.document()
-        self._allowance, self._limit = Allowance(self._request), ""
-        self._metrics = Metrics(
-            self._request["AlgorithmSpecification"].get("MetricDefinitions", []), self._publish
-        )
+    def __init__(self, job: Job, image: Image, on_metric: Callable[[str, float], None]) -> None:
+        super().__init__(job, "training")
+        self._image, self._on_metric = image, on_metric
+        self._allowance, self._exceeded = Allowance(self._request), ""
+        definitions = self._request["AlgorithmSpecification"].get("MetricDefinitions", [])
+        self._metrics = Metrics(definitions, self._publish)
 
-    def run(self) -> None:
-        try:
-            self._finish(*self._lifecycle())
-        except Exception as error:  # noqa: BLE001 (a job must never stay InProgress)
-            status, reason = ended_by(error, job_paths(self._job).folder)
-            self._finish(status, status, reason)
-
-    def _lifecycle(self) -> tuple[str, str, str]:
-        """Return the status, the secondary status and the failure reason."""
+    def _lifecycle(self) -> tuple[str, str]:
         # A stop may come before there is a container to stop, so it is looked for at each step.
         self._job.check_not_stopped()
         self._job.check_capacity()
-        with TrainingHosts.open(self._job, self._image, self._machine, self._metrics.see) as hosts:
-            self._enter(
-                "Downloading", lambda document: document.update(TrainingStartTime=names.now())
-            )
+        with TrainingHosts.open(self._job, self._image, self._metrics.see) as hosts:
+            self._enter("Downloading", TrainingStartTime=names.now())
             hosts.prepare()
             ending = self._train(hosts)
             # Only a spot job is interrupted. It goes on with other instances, whose disks have
@@ -93,10 +74,11 @@ class TrainingRun:
 
     def _watch(self, pod: Pod) -> Ending:
         started_at, settings = time.monotonic(), self._job.core.settings
-        limit_s, self._limit = self._allowance.remaining()
+        limit_s, limit = self._allowance.remaining()
         ending = supervise(
             pod, self._job.orders, limit_s, settings.stop_grace_s, self._is_interrupted
         )
+        self._exceeded = limit if ending.reason is EndReason.TIMED_OUT else ""
         self._allowance.add_attempt(time.monotonic() - started_at)
         return ending
 
@@ -107,46 +89,44 @@ class TrainingRun:
         self._job.core.measure([measurements.of_training(self._job.name, metric, value)])
         self._on_metric(metric, value)
 
-    def _conclude(self, hosts: TrainingHosts, ending: Ending) -> tuple[str, str, str]:
+    def _conclude(self, hosts: TrainingHosts, ending: Ending) -> tuple[str, str]:
         if ending.reason is EndReason.EXITED and (reason := hosts.failure(ending)):
             raise JobFailedError(reason)
         # A job that is stopped may save its model within the grace (API_StopTrainingJob).
         self._enter("Uploading")
         hosts.upload()
-        if ending.reason is EndReason.EXITED:
-            return "Completed", "Completed", ""
-        return "Stopped", "Stopped" if ending.reason is EndReason.STOPPED else self._limit, ""
+        return "Completed" if ending.reason is EndReason.EXITED else "Stopped", ""
 
-    def _enter(
-        self, secondary: str, edit_more: Callable[[Document], None] = lambda _document: None
-    ) -> None:
+    def _enter(self, secondary: str, **members: float) -> None:
         """Begin a secondary status; the one before it ends."""
 
         def edit(document: Document) -> None:
             _transition(document, secondary, _MESSAGES.get(secondary, secondary))
-            edit_more(document)
+            document.update(members)
 
         self._job.change(edit)
 
-    def _finish(self, status: str, secondary: str, reason: str) -> None:
-        def edit(document: Document) -> None:
-            end_training(document, status, secondary, reason)
-            document["FinalMetricDataList"] = self._metrics.final()
+    def _end(self, document: Document, status: str, reason: str) -> None:
+        """Add the last secondary status, with its times, and what becomes of the warm pool."""
+        super()._end(document, status, reason)
+        ended_at = document["TrainingEndTime"]
+        secondary = self._exceeded if status == "Stopped" and self._exceeded else status
+        _transition(document, secondary, document.get("FailureReason") or _MESSAGES[secondary])
+        document["SecondaryStatusTransitions"][-1]["EndTime"] = ended_at
+        warm_pools.job_ended(document)
+        seconds = max(1, round(ended_at - document.get("TrainingStartTime", ended_at)))
+        document.update(
+            TrainingTimeInSeconds=seconds,
+            BillableTimeInSeconds=seconds,
+            FinalMetricDataList=self._metrics.final(),
+        )
 
-        self._job.change(edit)
 
-
-def end_training(document: Document, status: str, secondary: str, reason: str) -> None:
-    """Set a job's last status, with its times and its warm pool."""
-    ended_at = names.now()
-    document.update(TrainingJobStatus=status, TrainingEndTime=ended_at)
-    if reason:
-        document["FailureReason"] = failure_reason(reason)
-    _transition(document, secondary, document.get("FailureReason") or _MESSAGES[secondary])
-    document["SecondaryStatusTransitions"][-1]["EndTime"] = ended_at
-    warm_pools.job_ended(document)
-    seconds = max(1, round(ended_at - document.get("TrainingStartTime", ended_at)))
-    document.update(TrainingTimeInSeconds=seconds, BillableTimeInSeconds=seconds)
+def begin() -> Document:
+    """Return what the description of a job that starts has of its secondary status."""
+    document: Document = {"SecondaryStatusTransitions": []}
+    _transition(document, "Starting", _MESSAGES["Starting"])
+    return document
 
 
 def _transition(document: Document, secondary: str, message: str) -> None:

@@ -87,17 +87,7 @@ def update(document: Document, seconds: int) -> None:
     document["ResourceConfig"]["KeepAlivePeriodInSeconds"] = seconds
     _keep(document)
     if not seconds:
-        terminate(document)
-
-
-def is_available(document: Document) -> bool:
-    """Return whether the job's pool waits for another job."""
-    return _status(document) == "Available"
-
-
-def terminate(document: Document) -> None:
-    """End a pool that is available."""
-    _end(document, {"Status": "Terminated"})
+        _end(document, {"Status": "Terminated"})
 
 
 def as_of_now(document: Document) -> Document:

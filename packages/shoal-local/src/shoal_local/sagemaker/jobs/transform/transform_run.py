@@ -15,15 +15,15 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
 from shoal_local.sagemaker.jobs.base import storage
-from shoal_local.sagemaker.jobs.base.ending import ended_by
-from shoal_local.sagemaker.jobs.base.job import Job, JobFailedError, failure_reason
-from shoal_local.sagemaker.jobs.base.paths import JobPaths
+from shoal_local.sagemaker.jobs.base.job import Job, JobFailedError
+from shoal_local.sagemaker.jobs.base.jobs import JobRun
 from shoal_local.sagemaker.jobs.base.storage import DataError
 from shoal_local.sagemaker.shapes import Document
 
@@ -34,33 +34,26 @@ _STRATEGIES = {"MultiRecord": "MULTI_RECORD", "SingleRecord": "SINGLE_RECORD"}
 _SHOWN = 300
 
 
-class TransformRun:
-    """Runs in a thread of its own; `run()` returns when the job has ended, whichever way."""
+class TransformRun(JobRun):
+    """Sends every object of the input to the model."""
 
     def __init__(self, job: Job, model: Document) -> None:
-        self._job, self._model = job, model
-        self._request = job.document()
-        self._paths = JobPaths.of(job.core.context.state_dir, "transform", job.name)
+        super().__init__(job, "transform")
+        self._model = model
         self._server = _TransformServer(job, self._request, model)
 
-    def run(self) -> None:
-        try:
-            status, reason = self._lifecycle()
-        except Exception as error:  # noqa: BLE001 (a job must never stay InProgress)
-            status, reason = ended_by(error, self._paths.folder)
-        finally:
-            self._server.close()
-        self._finish(status, reason)
-
     def _lifecycle(self) -> tuple[str, str]:
+        with closing(self._server):
+            return self._transform_all()
+
+    def _transform_all(self) -> tuple[str, str]:
         """Transform every object; one that fails keeps no other from its result."""
         context = self._job.core.context
         self._job.check_capacity()
         self._paths.make([])
         role = self._model["ExecutionRoleArn"]
-        s3 = context.clients(
-            "s3", context.role_credentials(role, f"SageMaker-{self._job.name}"[:64])
-        )
+        credentials = context.role_credentials(role, f"SageMaker-{self._job.name}"[:64])
+        s3 = context.clients("s3", credentials)
         uri = self._request["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"]
         keys = storage.keys_below(s3, uri)
         if not keys:
@@ -126,14 +119,6 @@ class TransformRun:
             text = answer.body.decode(errors="replace")[:_SHOWN]
             reason = f"the model answered {answer.status}: {text}"
         raise _InvocationError(reason)
-
-    def _finish(self, status: str, reason: str) -> None:
-        def edit(document: Document) -> None:
-            document.update(TransformJobStatus=status, TransformEndTime=names.now())
-            if reason:
-                document["FailureReason"] = failure_reason(reason)
-
-        self._job.change(edit)
 
 
 class _InvocationError(Exception):

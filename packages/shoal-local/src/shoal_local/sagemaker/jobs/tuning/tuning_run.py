@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import secrets
+import statistics
 import threading
-from collections.abc import Mapping
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from shoal_local.sagemaker import names
-from shoal_local.sagemaker.jobs.base.ending import ended_by
-from shoal_local.sagemaker.jobs.base.job import TRAINING, Job, failure_reason
-from shoal_local.sagemaker.jobs.base.paths import JobPaths
+from shoal_local.sagemaker.jobs.base.job import END_STATUSES, TRAINING, Job
+from shoal_local.sagemaker.jobs.base.jobs import JobRun
 from shoal_local.sagemaker.jobs.training.training import TrainingJobs
 from shoal_local.sagemaker.jobs.tuning.tuning_search import Values, search_for
-from shoal_local.sagemaker.jobs.tuning.tuning_stopping import CompletionCriteria, EarlyStopping
 from shoal_local.sagemaker.shapes import Document
 
 _CHECK_STOP_S = 0.2
 _MAX_FAILURES = 5
 """Training jobs that may end without an objective value before one has succeeded."""
-_END_STATUSES = {"Completed", "Failed", "Stopped"}
 _NONE_SUCCEEDED = (
     "No training job succeeded after {} attempts. Please take a look at the training job failures"
     " to get more details."
@@ -66,31 +64,58 @@ def objective_value(job: Document, tuning_job: Document) -> float | None:
     return None if job["TrainingJobStatus"] == "Failed" else values.get(metric)
 
 
-class TuningRun:
-    """Runs in a thread of its own; `run()` returns when the job has ended, whichever way."""
+class EarlyStopping:
+    """Compares each value of a running job with the jobs that have completed before.
+
+    The n-th value that a job prints is that of its n-th epoch (developer guide, "Stop Training Jobs
+    Early").
+    """
+
+    def __init__(self, config: Document) -> None:
+        is_maximum = config["HyperParameterTuningJobObjective"]["Type"] == "Maximize"
+        self._sign = 1 if is_maximum else -1
+        self._is_on = config.get("TrainingJobEarlyStoppingType") == "Auto"
+        self._values: dict[str, list[float]] = {}
+        self._completed: set[str] = set()
+        self._lock = threading.Lock()
+
+    def is_to_stop(self, job: str, value: float) -> bool:
+        """Take the next value of a job's objective; return whether the job is to stop for it."""
+        with self._lock:
+            values = self._values.setdefault(job, [])
+            values.append(value)
+            completed = [self._values[each] for each in self._completed & self._values.keys()]
+        averages = [statistics.fmean(each[: len(values)]) for each in completed]
+        if not self._is_on or not averages:
+            return False
+        return self._sign * value < self._sign * statistics.median(averages)
+
+    def complete(self, job: str) -> None:
+        """Compare later values with this job's, too."""
+        with self._lock:
+            self._completed.add(job)
+
+
+class TuningRun(JobRun):
+    """Starts the training jobs of one tuning job."""
 
     def __init__(self, job: Job, training: TrainingJobs) -> None:
-        self._job, self._training, self._request = job, training, job.document()
+        super().__init__(job, "tuning")
+        self._training = training
         config = self._request["HyperParameterTuningJobConfig"]
+        limits = config["ResourceLimits"]
         self._objective = config["HyperParameterTuningJobObjective"]["MetricName"]
         self._search, self._max_jobs = search_for(config)
-        self._workers = min(config["ResourceLimits"]["MaxParallelTrainingJobs"], self._max_jobs)
-        self._early, self._criteria = EarlyStopping(config), CompletionCriteria(config)
+        self._workers = min(limits["MaxParallelTrainingJobs"], self._max_jobs)
+        self._early = EarlyStopping(config)
+        self._ends_at = time.monotonic() + limits.get("MaxRuntimeInSeconds", math.inf)
         self._lock = threading.Lock()
         self._started = self._failures = self._successes = 0
 
-    def run(self) -> None:
-        try:
-            with ThreadPoolExecutor(self._workers, thread_name_prefix=self._job.name) as workers:
-                for worker in [workers.submit(self._work) for _ in range(self._workers)]:
-                    worker.result()
-            self._finish(*self._ending())
-        except Exception as error:  # noqa: BLE001 (a job must never stay InProgress)
-            folder = JobPaths.of(self._job.core.context.state_dir, "tuning", self._job.name).folder
-            folder.mkdir(parents=True, exist_ok=True)
-            self._finish(*ended_by(error, folder))
-
-    def _ending(self) -> tuple[str, str]:
+    def _lifecycle(self) -> tuple[str, str]:
+        with ThreadPoolExecutor(self._workers, thread_name_prefix=self._job.name) as workers:
+            for worker in [workers.submit(self._work) for _ in range(self._workers)]:
+                worker.result()
         if self._is_to_stop():
             return "Stopped", ""
         if not self._successes:
@@ -102,7 +127,7 @@ class TuningRun:
         return orders.stop.is_set() or status == "Stopping"
 
     def _is_over(self) -> bool:
-        return self._is_to_stop() or self._criteria.are_met()
+        return self._is_to_stop() or time.monotonic() >= self._ends_at
 
     def _work(self) -> None:
         """Run one training job after the other until none is left."""
@@ -133,8 +158,6 @@ class TuningRun:
             self._early.complete(name)
         with self._lock:
             self._search.learn(values, value)
-            if value is not None:
-                self._criteria.learn(value)
             self._successes += value is not None
             self._failures += value is None
 
@@ -157,18 +180,6 @@ class TuningRun:
                     self._training.order_stop(name)
         return None
 
-    def _finish(self, status: str, reason: str) -> None:
-        changes: Mapping[str, str] = {"FailureReason": failure_reason(reason)} if reason else {}
-
-        def edit(document: Document) -> None:
-            document.update(
-                changes,
-                HyperParameterTuningJobStatus=status,
-                HyperParameterTuningEndTime=names.now(),
-            )
-
-        self._job.change(edit)
-
 
 def _has_ended(job: Document | None) -> bool:
-    return job is None or job["TrainingJobStatus"] in _END_STATUSES
+    return job is None or job["TrainingJobStatus"] in END_STATUSES

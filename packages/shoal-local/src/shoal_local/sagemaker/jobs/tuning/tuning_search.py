@@ -1,10 +1,9 @@
-"""How a tuning job chooses values: ranges, their scales, and strategies.
+"""How a tuning job chooses hyperparameters: Random, Grid, and Bayesian by optuna.
 
 Sources: API reference, ParameterRanges, HyperParameterTuningJobConfig; developer guide, "Define
-Hyperparameter Ranges" (scales), "How Hyperparameter Tuning Works" (Grid: categorical values only),
-"Resource Limits for Automatic Model Tuning" (where AWS raises a limit on request, the raised one).
+Hyperparameter Ranges" (scales), "How Hyperparameter Tuning Works" (Grid: categorical values only).
 AWS's searches are not known: Bayesian is optuna's tree-structured Parzen estimator here, and no
-seed gives AWS's values.
+seed gives AWS's values. AWS's quotas are not asked for.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.errors import invalid, not_emulated, refuse_fields
 from shoal_local.sagemaker.shapes import Document
 
 Values = Mapping[str, str]
@@ -97,14 +96,6 @@ class CategoricalRange:
     name: str
     values: tuple[str, ...]
 
-    @classmethod
-    def read(cls, document: Document) -> CategoricalRange:
-        """Return the range; raise ValidationException for values that it cannot have."""
-        name, values = document["Name"], tuple(document["Values"])
-        if len(set(values)) < len(values):
-            raise invalid(f"The range of {name} has a value more than once")
-        return cls(name, values)
-
     def choose(self, source: random.Random) -> str:
         return source.choice(self.values)
 
@@ -115,28 +106,21 @@ class CategoricalRange:
 
 
 Range = NumberRange | CategoricalRange
-MAX_RANGES = 30
-_MAX_JOBS: Mapping[str, int] = {"Bayesian": 750, "Random": 10_000, "Grid": 750}
-_MAX_PARALLEL = 100
-_MAX_RUNTIME_S = 30 * 86_400
 
 
 def read_ranges(document: Document) -> list[Range]:
     """Return the ranges of ParameterRanges; raise AwsError for none, or for one that is wrong."""
-    if document.get("AutoParameters"):
-        raise not_emulated("ParameterRanges.AutoParameters")
+    refuse_fields(document, "ParameterRanges.", ("AutoParameters",))
     ranges: list[Range] = [
         *(NumberRange.read(each, True) for each in document.get("IntegerParameterRanges", [])),
         *(NumberRange.read(each, False) for each in document.get("ContinuousParameterRanges", [])),
-        *(CategoricalRange.read(each) for each in document.get("CategoricalParameterRanges", [])),
+        *(
+            CategoricalRange(each["Name"], tuple(dict.fromkeys(each["Values"])))
+            for each in document.get("CategoricalParameterRanges", [])
+        ),
     ]
     if not ranges:
         raise invalid("At least one hyperparameter range is required")
-    if len(ranges) > MAX_RANGES:
-        raise invalid(f"{len(ranges)} hyperparameters are searched; at most {MAX_RANGES} can be")
-    names = [each.name for each in ranges]
-    if len(set(names)) < len(names):
-        raise invalid(f"Hyperparameters have several ranges: {sorted(names)}")
     return ranges
 
 
@@ -150,26 +134,25 @@ class RandomSearch:
         return {each.name: each.choose(self._source) for each in self._ranges}
 
     def learn(self, values: Values, objective: float | None) -> None:
-        pass
+        """Learn nothing."""
 
 
 class GridSearch:
     """Every combination of categorical values, once."""
 
     def __init__(self, ranges: list[Range]) -> None:
-        if not all(isinstance(each, CategoricalRange) for each in ranges):
+        categorical = [each for each in ranges if isinstance(each, CategoricalRange)]
+        if len(categorical) < len(ranges):
             raise invalid("Grid search takes categorical hyperparameters only")
-        lists = [each.values for each in ranges if isinstance(each, CategoricalRange)]
-        self.size = math.prod(map(len, lists))
-        self._combinations: Iterator[tuple[str, ...]] = itertools.product(*lists)
-        self._names = [each.name for each in ranges]
+        combinations = itertools.product(*(each.values for each in categorical))
+        names = [each.name for each in ranges]
+        self._left = iter([dict(zip(names, each, strict=True)) for each in combinations])
 
     def next(self) -> Values | None:
-        combination = next(self._combinations, None)
-        return None if combination is None else dict(zip(self._names, combination, strict=True))
+        return next(self._left, None)
 
     def learn(self, values: Values, objective: float | None) -> None:
-        pass
+        """Learn nothing."""
 
 
 class BayesianSearch:
@@ -217,49 +200,29 @@ class BayesianSearch:
             self._study.tell(trial, objective)
 
 
-_STRATEGIES = ("Bayesian", "Random", "Grid")
-
-
 def search_for(config: Document) -> tuple[Search, int]:
     """Return the search of a tuning job and the number of its training jobs; raise AwsError."""
-    strategy, limits = config["Strategy"], config["ResourceLimits"]
-    if strategy not in _STRATEGIES:
-        raise not_emulated(f"the tuning strategy {strategy}; it has {', '.join(_STRATEGIES)}")
+    strategy, key = config["Strategy"], "MaxNumberOfTrainingJobs"
+    if strategy not in {"Bayesian", "Random", "Grid"}:
+        raise not_emulated(f"the tuning strategy {strategy}; it has Bayesian, Random, Grid")
     ranges, seed = read_ranges(config.get("ParameterRanges", {})), config.get("RandomSeed")
-    count = limits.get(_COUNT)
+    count, combinations = config["ResourceLimits"].get(key), math.prod(each.size for each in ranges)
     if strategy == "Grid":
         grid = GridSearch(ranges)
-        _check_limits(strategy, limits, grid.size)
-        if count not in {None, grid.size}:
-            raise invalid(f"{_COUNT} of this grid must be {grid.size}, or left out")
-        return grid, grid.size
+        if count not in {None, combinations}:
+            raise invalid(f"{key} of this grid must be {combinations}, or left out")
+        return grid, int(combinations)
     if count is None:
-        raise invalid(f"{_COUNT} is required for the strategy {strategy}")
-    _check_limits(strategy, limits, int(count))
-    combinations = float(math.prod(each.size for each in ranges))
-    if (
-        combinations < count
-    ):  # worded as users report it (aws/amazon-sagemaker-operator-for-k8s 123)
+        raise invalid(f"{key} is required for the strategy {strategy}")
+    # worded as users report it (aws/amazon-sagemaker-operator-for-k8s 123)
+    if combinations < count:
         raise invalid(
             "You don't have enough combinations of hyperparameter ranges. The total number of"
-            f" hyperparameter combinations for the provided ranges [{combinations}] must be equal"
-            f" or greater than the value of MaxNumberOfJobs, [{count}]. Provide additional ranges."
+            f" hyperparameter combinations for the provided ranges [{float(combinations)}] must be"
+            f" equal or greater than the value of MaxNumberOfJobs, [{count}]. Provide additional"
+            " ranges."
         )
     if strategy == "Random":
         return RandomSearch(ranges, seed), int(count)
     is_maximum = config.get("HyperParameterTuningJobObjective", {}).get("Type") == "Maximize"
     return BayesianSearch(ranges, seed, is_maximum), int(count)
-
-
-def _check_limits(strategy: str, limits: Document, count: int) -> None:
-    """Raise ValidationException for more than a tuning job may have."""
-    for name, value, max_value in (
-        (_COUNT, count, _MAX_JOBS[strategy]),
-        ("MaxParallelTrainingJobs", limits["MaxParallelTrainingJobs"], _MAX_PARALLEL),
-        ("MaxRuntimeInSeconds", limits.get("MaxRuntimeInSeconds", 0), _MAX_RUNTIME_S),
-    ):
-        if value > max_value:
-            raise invalid(f"{name} of a {strategy} search is at most {max_value}, not {value}")
-
-
-_COUNT = "MaxNumberOfTrainingJobs"

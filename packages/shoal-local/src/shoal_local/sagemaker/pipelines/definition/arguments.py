@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shoal_local.errors import AwsError
-from shoal_local.sagemaker.jobs.processing.processing_request import check_processing_fields
-from shoal_local.sagemaker.jobs.training.training_request import check_training_fields
+from shoal_local.sagemaker.jobs.processing.processing import check_processing
+from shoal_local.sagemaker.jobs.training.training_request import check_training
 from shoal_local.sagemaker.jobs.transform.transform import check_transform
 from shoal_local.sagemaker.jobs.tuning.tuning import check_tuning
 from shoal_local.sagemaker.pipelines.definition.definition import Definition
@@ -39,8 +39,8 @@ class Unknown:
 
 
 CHECKS: Mapping[str, Callable[[Document], None]] = {
-    "Training": check_training_fields,
-    "Processing": check_processing_fields,
+    "Training": check_training,
+    "Processing": check_processing,
     "Transform": check_transform,
     "Tuning": check_tuning,
 }

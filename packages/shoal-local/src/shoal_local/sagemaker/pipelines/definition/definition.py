@@ -10,14 +10,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from shoal_local.sagemaker.errors import invalid, not_emulated
-from shoal_local.sagemaker.pipelines.definition.caching import check_cache
+from shoal_local.sagemaker.errors import invalid, not_emulated, unparsable
 from shoal_local.sagemaker.pipelines.definition.conditions import check_condition
 from shoal_local.sagemaker.pipelines.definition.expressions import (
     EXECUTION_VARIABLES,
-    Reference,
     references,
     with_wildcards,
 )
@@ -40,29 +39,14 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
 _OWN_NAME = {"Training", "Processing", "Transform", "Tuning", "Model"}
 _TYPES = {*OPERATIONS, "Callback", "Condition", "Lambda", "Fail"}
 _KEYS = {
-    "Name",
-    "Type",
-    "Arguments",
-    "DependsOn",
-    "DisplayName",
-    "Description",
-    "RetryPolicies",
-    "CacheConfig",
-    "PropertyFiles",
+    *("Name", "Type", "Arguments", "DependsOn", "DisplayName", "Description"),
+    *("RetryPolicies", "CacheConfig", "PropertyFiles"),
 }
 _EXTRA_KEYS = {
     "Callback": {"SqsQueueUrl", "OutputParameters"},
     "Lambda": {"FunctionArn", "OutputParameters"},
 }
-_RETRYABLE = {
-    "Training",
-    "Processing",
-    "Transform",
-    "Tuning",
-    "Model",
-    "RegisterModel",
-    "EndpointConfig",
-}
+_RETRYABLE = OPERATIONS.keys() - {"Endpoint"}
 _RETRY_ON = {
     "Step.SERVICE_FAULT",
     "Step.THROTTLING",
@@ -91,6 +75,12 @@ class Step:
     def arguments(self) -> Document:
         return dict(self.document.get("Arguments", {}))
 
+    @property
+    def property_files(self) -> dict[str, Document]:
+        """Return the declarations of property files by their names."""
+        files = self.document.get("PropertyFiles", [])
+        return {each["PropertyFileName"]: each for each in files}
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -107,9 +97,7 @@ def parse(text: str) -> Definition:
     steps: dict[str, Step] = {}
     for step in _walk(document["Steps"], None):
         if step.name in steps:
-            raise invalid(
-                f"Unable to parse pipeline definition. The step name {step.name} is used twice"
-            )
+            raise unparsable(f"The step name {step.name} is used twice")
         steps[step.name] = step
     for step in steps.values():
         _check_references(step, parameters, steps)
@@ -130,35 +118,21 @@ def _load(text: str) -> Document:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise invalid(f"Unable to parse pipeline definition. {error}") from None
-    if (
-        not isinstance(document, dict)
-        or document.get("Version") != "2020-12-01"
-        or not isinstance(document.get("Steps"), list)
-    ):
-        raise invalid(
-            "Unable to parse pipeline definition. Version must be '2020-12-01' and Steps a list"
-        )
+        raise unparsable(str(error)) from None
+    is_known = isinstance(document, dict) and document.get("Version") == "2020-12-01"
+    if not is_known or not isinstance(document.get("Steps"), list):
+        raise unparsable("Version must be '2020-12-01' and Steps a list")
     if document.get("MlflowConfig"):
         raise not_emulated("MlflowConfig of a pipeline; leave it out")
     if document.get("PipelineExperimentConfig") not in (None, {}, _SDKS_EXPERIMENT):
         raise not_emulated("PipelineExperimentConfig of a pipeline; leave it out")
-    unknown = set(document) - {
-        "Version",
-        "Metadata",
-        "Parameters",
-        "Steps",
-        "PipelineExperimentConfig",
-        "MlflowConfig",
-    }
-    if unknown:
-        raise invalid(
-            f"Unable to parse pipeline definition. Unknown property '{sorted(unknown)[0]}'"
-        )
+    known = {"Version", "Metadata", "Parameters", "Steps"}
+    if unknown := sorted(set(document) - known - {"PipelineExperimentConfig", "MlflowConfig"}):
+        raise unparsable(f"Unknown property '{unknown[0]}'")
     check_structure(document)
     if not document["Steps"]:
-        raise invalid("Unable to parse pipeline definition. Steps must not be empty")
-    return document
+        raise unparsable("Steps must not be empty")
+    return dict(document)
 
 
 def _walk(documents: list[Any], branch: tuple[str, bool] | None) -> Iterator[Step]:
@@ -175,56 +149,38 @@ def _walk(documents: list[Any], branch: tuple[str, bool] | None) -> Iterator[Ste
 def _step(document: Any, branch: tuple[str, bool] | None) -> Step:
     name = document.get("Name") if isinstance(document, dict) else None
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9\-_]{1,64}", name):
-        raise invalid(
-            "Unable to parse pipeline definition. A step needs a Name of 1 to 64 characters"
-            " [A-Za-z0-9-_]"
-        )
+        raise unparsable("A step needs a Name of 1 to 64 characters [A-Za-z0-9-_]")
     kind = document.get("Type")
     if not isinstance(kind, str) or kind not in _TYPES:
         raise not_emulated(
             f"the step type {kind!r} (step {name}); it has {', '.join(sorted(_TYPES))}"
         )
-    unknown = set(document) - _KEYS - _EXTRA_KEYS.get(kind, set())
-    if unknown:
-        raise invalid(
-            f"Unable to parse pipeline definition. Unknown property '{sorted(unknown)[0]}' in step"
-            f" {name}"
-        )
-    check_cache(document)
+    if unknown := sorted(set(document) - _KEYS - _EXTRA_KEYS.get(kind, set())):
+        raise unparsable(f"Unknown property '{unknown[0]}' in step {name}")
+    if document.get("CacheConfig", {}).get("Enabled"):
+        raise not_emulated(f"step caching (CacheConfig of step {name}); leave it out")
     _check_retries(document)
     _check_arguments(document)
     return Step(name, kind, document, branch, _dependencies(document))
 
 
 def _check_retries(document: Document) -> None:
-    for policy in document.get("RetryPolicies", []):
-        if document["Type"] not in _RETRYABLE:
-            raise invalid(
-                f"Steps of type {document['Type']} cannot be retried (step {document['Name']})"
-            )
-        for exception in policy.get("ExceptionType", []):
-            if exception not in _RETRY_ON:
-                raise invalid(
-                    f"Unknown ExceptionType {exception} in the retry policies of step"
-                    f" {document['Name']}"
-                )
+    name, kind, policies = document["Name"], document["Type"], document.get("RetryPolicies", [])
+    if policies and kind not in _RETRYABLE:
+        raise invalid(f"Steps of type {kind} cannot be retried (step {name})")
+    for exception in (each for policy in policies for each in policy["ExceptionType"]):
+        if exception not in _RETRY_ON:
+            raise invalid(f"Unknown ExceptionType {exception} in the retry policies of step {name}")
 
 
 def _check_arguments(document: Document) -> None:
     name, kind, arguments = document["Name"], document["Type"], document.get("Arguments", {})
-    if not isinstance(arguments, dict):
-        raise invalid(
-            f"Unable to parse pipeline definition. Arguments of step {name} must be an object"
-        )
     if kind in OPERATIONS:
         _check_request(name, kind, arguments)
     elif kind == "Condition":
         conditions = arguments.get("Conditions")
-        if (
-            set(arguments) - {"Conditions", "IfSteps", "ElseSteps"}
-            or not isinstance(conditions, list)
-            or not conditions
-        ):
+        unknown = set(arguments) - {"Conditions", "IfSteps", "ElseSteps"}
+        if unknown or not isinstance(conditions, list) or not conditions:
             raise invalid(
                 f"Condition step {name} needs Conditions and may have IfSteps and ElseSteps"
             )
@@ -232,10 +188,9 @@ def _check_arguments(document: Document) -> None:
             check_condition(condition, name)
     elif kind == "Fail" and set(arguments) != {"ErrorMessage"}:
         raise invalid(f"Fail step {name} needs ErrorMessage")
-    elif kind == "Lambda" and "FunctionArn" not in document:
-        raise invalid(f"Lambda step {name} needs FunctionArn")
-    elif kind == "Callback" and "SqsQueueUrl" not in document:
-        raise invalid(f"Callback step {name} needs SqsQueueUrl")
+    for needing, key in (("Lambda", "FunctionArn"), ("Callback", "SqsQueueUrl")):
+        if kind == needing and key not in document:
+            raise invalid(f"{kind} step {name} needs {key}")
 
 
 def _check_request(name: str, kind: str, arguments: Document) -> None:
@@ -247,15 +202,11 @@ def _check_request(name: str, kind: str, arguments: Document) -> None:
         )
     document = with_wildcards(arguments)
     if not isinstance(document, dict):
-        raise invalid(
-            f"Unable to parse pipeline definition. Step {name}: Arguments must be an object, not an"
-            " expression"
-        )
+        raise unparsable(f"Step {name}: Arguments must be an object, not an expression")
     if name_key:
         document.setdefault(name_key, Anything())
-    errors = list(shape_errors(input_shape(operation), document, ""))
-    if errors:
-        raise invalid(f"Unable to parse pipeline definition. Step {name}: {'; '.join(errors)}")
+    if errors := list(shape_errors(input_shape(operation), document, "")):
+        raise unparsable(f"Step {name}: {'; '.join(errors)}")
 
 
 def _dependencies(document: Document) -> tuple[tuple[str, str], ...]:
@@ -264,19 +215,16 @@ def _dependencies(document: Document) -> tuple[tuple[str, str], ...]:
 
     The latter must have completed.
     """
-    members = {key: value for key, value in document.items() if key not in {"DependsOn"}}
+    members = {key: value for key, value in document.items() if key != "DependsOn"}
     if document["Type"] == "Condition":
         members["Arguments"] = {"Conditions": document["Arguments"]["Conditions"]}
     triggers = {each.name: "Completed" for each in references(members) if each.kind == "Steps"}
     for dependency in document.get("DependsOn", []):
-        step, trigger = (
-            (dependency, "Completed")
-            if isinstance(dependency, str)
-            else (dependency.get("Step"), dependency.get("Trigger"))
-        )
-        if not isinstance(step, str) or trigger not in _TRIGGERS:
+        is_name = isinstance(dependency, str)
+        named = {"Step": dependency, "Trigger": "Completed"} if is_name else dependency
+        if named["Trigger"] not in _TRIGGERS:
             raise not_emulated(f"the dependency {dependency!r} of step {document['Name']}")
-        triggers.setdefault(step, trigger)
+        triggers.setdefault(named["Step"], named["Trigger"])
     return tuple(triggers.items())
 
 
@@ -285,62 +233,30 @@ def _check_references(
 ) -> None:
     for upstream, _ in step.dependencies:
         if upstream not in steps or upstream == step.name:
-            raise invalid(
-                f"Unable to parse pipeline definition. Step {step.name} depends on {upstream},"
-                " which is not another step"
-            )
+            raise unparsable(f"Step {step.name} depends on {upstream}, which is not another step")
         if steps[upstream].type == "Condition":
             raise invalid(
                 f"Step {step.name} depends on the Condition step {upstream}: put it into a branch"
                 " of that step instead"
             )
     for each in references(step.document):
-        _check_reference(step, each, parameters, steps)
-
-
-def _check_reference(
-    step: Step, reference: Reference, parameters: Mapping[str, Parameter], steps: Mapping[str, Step]
-) -> None:
-    if reference.kind == "Parameters" and reference.name not in parameters:
-        raise invalid(
-            f"Unable to parse pipeline definition. Step {step.name} uses the parameter"
-            f" {reference.name}, which is not defined"
-        )
-    if reference.kind == "Execution" and reference.name not in EXECUTION_VARIABLES:
-        raise not_emulated(f"the execution variable {reference.name} (step {step.name})")
-    if reference.kind == "Steps" and reference.path.startswith(".PropertyFiles."):
-        files = (
-            [
-                each["PropertyFileName"]
-                for each in steps[reference.name].document.get("PropertyFiles", [])
-            ]
-            if reference.name in steps
-            else []
-        )
-        if reference.path.removeprefix(".PropertyFiles.") not in files:
-            raise invalid(
-                f"Unable to parse pipeline definition. Step {step.name} uses"
-                f" {reference.name}{reference.path}, which is not defined"
-            )
+        name = each.name
+        if each.kind == "Parameters" and name not in parameters:
+            raise unparsable(f"Step {step.name} uses the parameter {name}, which is not defined")
+        if each.kind == "Execution" and name not in EXECUTION_VARIABLES:
+            raise not_emulated(f"the execution variable {name} (step {step.name})")
+        files = steps[name].property_files if name in steps else {}
+        if each.property_file and each.property_file not in files:
+            raise unparsable(f"Step {step.name} uses {name}{each.path}, which is not defined")
 
 
 def _check_acyclic(steps: Mapping[str, Step]) -> None:
-    done: set[str] = set()
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        if name in path:
-            raise invalid(
-                "Unable to parse pipeline definition. Steps depend on each other:"
-                f" {' -> '.join((*path, name))}"
-            )
-        if name in done:
-            return
-        upstream = [each for each, _ in steps[name].dependencies] + (
-            [steps[name].branch[0]] if steps[name].branch else []  # type: ignore[index]
-        )
-        for each in upstream:
-            visit(each, (*path, name))
-        done.add(name)
-
-    for name in steps:
-        visit(name, ())
+    upstream = {
+        name: [*(each for each, _ in step.dependencies), *(step.branch or ())[:1]]
+        for name, step in steps.items()
+    }
+    try:
+        TopologicalSorter(upstream).prepare()
+    except CycleError as error:
+        cycle = " -> ".join(reversed(error.args[1]))
+        raise unparsable(f"Steps depend on each other: {cycle}") from None

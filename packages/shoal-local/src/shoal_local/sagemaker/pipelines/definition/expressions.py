@@ -17,15 +17,13 @@ from shoal_local.sagemaker.shapes import Anything, Document
 
 EXECUTION_VARIABLES = frozenset(
     {
-        "PipelineExecutionId",
-        "PipelineName",
-        "PipelineArn",
-        "PipelineExecutionArn",
-        "StartDateTime",
-        "CurrentDateTime",
+        *("PipelineExecutionId", "PipelineName", "PipelineArn", "PipelineExecutionArn"),
+        *("StartDateTime", "CurrentDateTime"),
     }
 )
+_PROPERTY_FILE = ".PropertyFiles."
 _PART = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
+_REFERENCE = re.compile(r"(Parameters|Execution|Steps)\.([A-Za-z0-9_-]+)(.*)")
 _NAME_KEYS = ("OutputName", "InputName", "ChannelName", "VariantName", "Name")
 
 
@@ -43,22 +41,23 @@ class Reference:
     name: str
     path: str
 
+    @property
+    def property_file(self) -> str:
+        """Return the name of a step's property file; "" for any other reference."""
+        is_file = self.kind == "Steps" and self.path.startswith(_PROPERTY_FILE)
+        return self.path.removeprefix(_PROPERTY_FILE) if is_file else ""
+
 
 def is_expression(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and len(value) == 1
-        and (next(iter(value)) == "Get" or next(iter(value)).startswith("Std:"))
-    )
+    if not isinstance(value, dict) or len(value) != 1:
+        return False
+    (function,) = value
+    return bool(function == "Get" or function.startswith("Std:"))
 
 
 def reference(text: Any) -> Reference:
     """Parse the value of a `Get`."""
-    match = (
-        re.fullmatch(r"(Parameters|Execution|Steps)\.([A-Za-z0-9_-]+)(.*)", text)
-        if isinstance(text, str)
-        else None
-    )
+    match = _REFERENCE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise not_emulated(f"the expression Get {text!r}")
     return Reference(*match.groups())
@@ -77,34 +76,18 @@ def references(value: Any) -> Iterator[Reference]:
 
 
 def _expression_references(expression: Document) -> Iterator[Reference]:
-    function, operand = next(iter(expression.items()))
-    if function == "Get":
-        yield reference(operand)
-    elif (
-        function == "Std:Join"
-        and isinstance(operand, dict)
-        and set(operand) == {"On", "Values"}
-        and isinstance(operand["Values"], list)
-    ):
-        yield from references(operand["Values"])
-    elif (
-        function == "Std:JsonGet"
-        and isinstance(operand, dict)
-        and set(operand) == {"PropertyFile", "Path"}
-    ):
-        property_file = reference(
-            operand["PropertyFile"].get("Get")
-            if isinstance(operand["PropertyFile"], dict)
-            else None
-        )
-        if property_file.kind != "Steps" or not property_file.path.startswith(".PropertyFiles."):
-            raise invalid(
-                "Std:JsonGet needs Steps.<step>.PropertyFiles.<name>, not"
-                f" {operand['PropertyFile']}"
-            )
-        yield property_file
-    else:
-        raise not_emulated(f"the expression {json.dumps(expression)[:200]}")
+    match expression:
+        case {"Get": operand}:
+            yield reference(operand)
+        case {"Std:Join": {"On": _, "Values": list(values), **others}} if not others:
+            yield from references(values)
+        case {"Std:JsonGet": {"PropertyFile": file, "Path": _, **others}} if not others:
+            property_file = reference(file.get("Get") if isinstance(file, dict) else None)
+            if not property_file.property_file:
+                raise invalid(f"Std:JsonGet needs Steps.<step>.PropertyFiles.<name>, not {file}")
+            yield property_file
+        case _:
+            raise not_emulated(f"the expression {json.dumps(expression)[:200]}")
 
 
 def with_wildcards(value: Any) -> Any:
@@ -142,13 +125,10 @@ class Scope:
             return self._get(reference(operand))
         if function == "Std:Join":
             return self._text(operand["On"]).join(self._text(each) for each in operand["Values"])
-        property_file = reference(operand["PropertyFile"]["Get"])
-        name = property_file.path.removeprefix(".PropertyFiles.")
-        return walk(
-            self.property_file(property_file.name, name),
-            self._text(operand["Path"]),
-            f"the property file {name}",
-        )
+        file = reference(operand["PropertyFile"]["Get"])
+        content = self.property_file(file.name, file.property_file)
+        path = self._text(operand["Path"])
+        return walk(content, path, f"the property file {file.property_file}")
 
     def _get(self, get: Reference) -> Any:
         if get.kind == "Parameters":
@@ -180,13 +160,11 @@ def _member(value: Any, match: re.Match[str], path: str, where: str) -> Any:
     field, index, quoted, double_quoted = match.groups()
     name = field or quoted or double_quoted
     if isinstance(value, list):
-        matches = (
-            [each for each in value if any(each.get(key) == name for key in _NAME_KEYS)]
-            if name
-            else value[int(index) :][:1]
-        )
+        matches = value[int(index) :] if index else []
+        if name:
+            matches = [each for each in value if any(each.get(key) == name for key in _NAME_KEYS)]
         if matches:
             return matches[0]
-    elif isinstance(value, dict) and (name if name is not None else index) in value:
-        return value[name if name is not None else index]
+    elif isinstance(value, dict) and (name or index) in value:
+        return value[name or index]
     raise ExpressionError(f"There is no {path.lstrip('.')} in {where}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shoal_local.sagemaker.errors import invalid
+from shoal_local.sagemaker.errors import invalid, unparsable
 from shoal_local.sagemaker.shapes import Document
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -42,11 +42,10 @@ class Parameter:
     def from_text(self, text: str) -> Any:
         """Return the value that the API carries as text."""
         try:
-            value = _FROM_TEXT[self.type](text)
+            value = FROM_TEXT[self.type](text)
         except (ValueError, OverflowError):
-            raise invalid(
-                f"Parameter [{self.name}] value {text!r} is not of type {self.type}"
-            ) from None
+            message = f"Parameter [{self.name}] value {text!r} is not of type {self.type}"
+            raise invalid(message) from None
         return self.check(value)
 
 
@@ -56,12 +55,13 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-_FROM_TEXT: Mapping[str, Callable[[str], Any]] = {
+FROM_TEXT: Mapping[str, Callable[[str], Any]] = {
     "Integer": int,
     "Float": float,
     "String": str,
     "Boolean": _boolean,
 }
+"""What makes a value of the text that the API carries; each raises ValueError."""
 
 
 def parse_parameters(documents: Sequence[Any]) -> dict[str, Parameter]:
@@ -70,37 +70,21 @@ def parse_parameters(documents: Sequence[Any]) -> dict[str, Parameter]:
     for document in documents:
         parameter = _parse(document)
         if parameter.name in parameters:
-            raise invalid(
-                f"Unable to parse pipeline definition. The parameter {parameter.name} is declared"
-                " twice"
-            )
+            raise unparsable(f"The parameter {parameter.name} is declared twice")
         parameters[parameter.name] = parameter
     return parameters
 
 
-def _parse(document: Any) -> Parameter:
-    if (
-        not isinstance(document, dict)
-        or set(document) - {"Name", "Type", "DefaultValue", "EnumValues"}
-        or "Name" not in document
-    ):
-        raise invalid(
-            "Unable to parse pipeline definition. A parameter has Name, Type, DefaultValue,"
-            f" EnumValues, not {document}"
-        )
-    if document.get("Type") not in _TYPES:
-        raise invalid(
-            f"Unable to parse pipeline definition. The parameter {document['Name']} has the type"
-            f" {document.get('Type')}"
-        )
-    parameter = Parameter(
-        document["Name"],
-        document["Type"],
-        document.get("DefaultValue"),
-        tuple(document.get("EnumValues", ())),
-    )
-    if parameter.default is not None:
-        parameter.check(parameter.default)
+def _parse(document: Document) -> Parameter:
+    unknown = set(document) - {"Name", "Type", "DefaultValue", "EnumValues"}
+    if unknown or "Name" not in document:
+        raise unparsable(f"A parameter has Name, Type, DefaultValue, EnumValues, not {document}")
+    name, kind, default = document["Name"], document.get("Type", ""), document.get("DefaultValue")
+    if kind not in _TYPES:
+        raise unparsable(f"The parameter {name} has the type {kind}")
+    parameter = Parameter(name, kind, default, tuple(document.get("EnumValues", ())))
+    if default is not None:
+        parameter.check(default)
     return parameter
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal_local.sagemaker.errors import invalid
+from shoal_local.sagemaker.errors import unparsable
 
 MAX_DEPTH = 200
 """Levels of lists and objects: 50 steps, each in a branch of the one before, need 150."""
@@ -75,19 +75,13 @@ def check_depth(document: Any) -> None:
         level = [member for value in level for member in _members(value)]
         if not level:
             return
-    raise invalid(
-        f"Unable to parse pipeline definition. It is nested more than {MAX_DEPTH} levels deep"
-    )
+    raise unparsable(f"It is nested more than {MAX_DEPTH} levels deep")
 
 
 def _members(value: Any) -> list[Any]:
-    return (
-        list(value.values())
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, list)
-        else []
-    )
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
 
 
 def _check(value: Any, expected: Any, where: str) -> None:
@@ -114,4 +108,4 @@ def _check(value: Any, expected: Any, where: str) -> None:
 def _require(condition: bool, where: str, kind: str, value: Any) -> None:
     if not condition:
         text = repr(value) if len(repr(value)) <= 100 else repr(value)[:100] + "..."
-        raise invalid(f"Unable to parse pipeline definition. {where} must be {kind}, not {text}")
+        raise unparsable(f"{where} must be {kind}, not {text}")

@@ -8,7 +8,7 @@ message's body is as users of AWS show it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
@@ -19,16 +19,11 @@ from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import conflict, not_found
+from shoal_local.sagemaker.pipelines.definition.parameters import FROM_TEXT
 from shoal_local.sagemaker.shapes import Document
 
 KIND = "callback"
 _CHECK_STOP_S = 0.2
-_FROM_TEXT: Mapping[str, Callable[[str], Any]] = {
-    "String": str,
-    "Integer": int,
-    "Float": float,
-    "Boolean": lambda text: {"true": True, "false": False}[text.lower()],
-}
 
 
 class CallbackFailedError(Exception):
@@ -104,7 +99,7 @@ def values_of(answer: Mapping[str, str], declared: list[Document]) -> Document:
         if name not in answer:
             raise CallbackFailedError(f"ClientError: The answer lacks the OutputParameter {name}")
         try:
-            values[name] = _FROM_TEXT[kind](answer[name])
+            values[name] = FROM_TEXT[kind](answer[name])
         except (KeyError, ValueError):
             raise CallbackFailedError(
                 f"ClientError: The OutputParameter {name} is not of type {kind}: {answer[name]}"

@@ -13,7 +13,6 @@ from typing import Any
 from shoal_local.context import RoleCredentials
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.jobs.base import storage
-from shoal_local.sagemaker.pipelines.definition.caching import cache_key
 from shoal_local.sagemaker.pipelines.definition.conditions import holds
 from shoal_local.sagemaker.pipelines.definition.definition import Definition, Step
 from shoal_local.sagemaker.pipelines.definition.expressions import ExpressionError, Scope
@@ -34,7 +33,7 @@ _FAILED = "Step failure: One or multiple steps failed."
 class Execution:
     """Drives one execution in a thread of its own, with a thread for each running step.
 
-    It shares nothing with other executions. Steps that its document has already are not run.
+    It shares nothing with other executions.
     """
 
     def __init__(
@@ -55,11 +54,10 @@ class Execution:
         self._max_parallel = document.get("ParallelismConfiguration", {}).get(
             "MaxParallelExecutionSteps", len(definition.steps)
         )
-        self._scope = Scope(values, self._variable, self._output_of, self._property_file)
         self._changed = threading.Condition()
-        done = document["_steps"]
-        self._statuses: dict[str, str] = {name: each["StepStatus"] for name, each in done.items()}
-        self._outputs: dict[str, Document] = {name: each["_outputs"] for name, each in done.items()}
+        self._statuses: dict[str, str] = {}
+        self._outputs: dict[str, Document] = {}
+        self._scope = Scope(values, self._variable, self._outputs.__getitem__, self._property_file)
         self._no_more = False
         self._thread = threading.Thread(target=self._run, name=f"pipeline {name}", daemon=True)
 
@@ -91,7 +89,7 @@ class Execution:
         with self._changed:
             while True:
                 self._start_ready()
-                if not any(status == "Executing" for status in self._statuses.values()):
+                if "Executing" not in self._statuses.values():
                     return
                 self._changed.wait()
 
@@ -99,17 +97,12 @@ class Execution:
         if self._stop.is_set() or self._no_more:
             return
         for name in ready_steps(self._definition.steps, self._statuses, self._outputs):
-            if (
-                sum(status == "Executing" for status in self._statuses.values())
-                >= self._max_parallel
-            ):
+            if list(self._statuses.values()).count("Executing") >= self._max_parallel:
                 return
             self._statuses[name] = "Executing"
+            step = self._definition.steps[name]
             threading.Thread(
-                target=self._run_step,
-                args=(self._definition.steps[name],),
-                name=f"step {name}",
-                daemon=True,
+                target=self._run_step, args=(step,), name=f"step {name}", daemon=True
             ).start()
 
     def _run_step(self, step: Step) -> None:
@@ -120,7 +113,7 @@ class Execution:
             self.record.set_step(step, "Executing")
             done = self._attempts(step)
             status = "Succeeded"
-            changes = {"Metadata": done.metadata, "_outputs": done.outputs, **done.cache}
+            changes = {"Metadata": done.metadata}
             self._outputs[step.name] = done.outputs
         except StepStoppedError as stopped:
             status, changes = "Stopped", {"Metadata": stopped.metadata}
@@ -160,37 +153,20 @@ class Execution:
             message = str(arguments["ErrorMessage"])
             shown = fitting("FailStepMetadata", "ErrorMessage", message)
             raise StepFailedError(message, "", {"Fail": {"ErrorMessage": shown}})
-        key = cache_key(step.type, arguments)
-        if hit := self.record.find_hit(step, key):
-            cache = {"CacheHitResult": hit["CacheHitResult"]}
-            return StepResult(hit["_outputs"], hit["Metadata"], cache)
-        resolved_step = Step(
-            step.name, step.type, self._with_target(step), step.branch, step.dependencies
-        )
-        result = self._runner.run(
-            resolved_step,
-            arguments,
-            lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata),
-        )
-        return replace(result, cache={"_cache_key": key})
-
-    def _with_target(self, step: Step) -> Document:
-        return step.document | {
+        targets = {
             key: self._scope.resolve(step.document[key])
             for key in ("FunctionArn", "SqsQueueUrl")
             if key in step.document
         }
+        return self._runner.run(
+            replace(step, document=step.document | targets),
+            arguments,
+            lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata),
+        )
 
     def _condition(self, step: Step) -> StepResult:
-        outcome = all(
-            holds(condition, self._scope.resolve) for condition in step.arguments["Conditions"]
-        )
-        return StepResult(
-            {"Outcome": outcome}, {"Condition": {"Outcome": "True" if outcome else "False"}}
-        )
-
-    def _output_of(self, step: str) -> Document:
-        return self._outputs[step]
+        outcome = all(holds(each, self._scope.resolve) for each in step.arguments["Conditions"])
+        return StepResult({"Outcome": outcome}, {"Condition": {"Outcome": str(outcome)}})
 
     def _variable(self, name: str) -> str:
         document = self.record.document()
@@ -206,11 +182,7 @@ class Execution:
 
     def _property_file(self, step_name: str, name: str) -> Any:
         """Return the JSON that a Processing step left in S3, read with the pipeline's role."""
-        declaration = next(
-            each
-            for each in self._definition.steps[step_name].document["PropertyFiles"]
-            if each["PropertyFileName"] == name
-        )
+        declaration = self._definition.steps[step_name].property_files[name]
         outputs = self._outputs[step_name]["ProcessingOutputConfig"]["Outputs"]
         matches = [each for each in outputs if each["OutputName"] == declaration["OutputName"]]
         if not matches:
@@ -225,6 +197,5 @@ class Execution:
         except (ValueError, RecursionError) as error:  # no JSON, no text, or nested without end
             raise ExpressionError(f"Property file {name} at {uri} is not JSON: {error}") from error
         except storage.S3_FAILURES as error:
-            raise ExpressionError(
-                f"Property file {name} at {uri} could not be read: {error}"
-            ) from error
+            message = f"Property file {name} at {uri} could not be read: {error}"
+            raise ExpressionError(message) from error

@@ -1,35 +1,27 @@
-"""Starts, stops and retries executions of pipelines; describes and lists them, their steps and
-parameters.
-"""
+"""Starts, stops, describes and lists executions of pipelines, with their steps and parameters."""
 
 from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable, Iterable
+from typing import ClassVar
 
-from shoal_local.context import RoleCredentials
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import conflict, invalid, not_emulated, not_found
+from shoal_local.sagemaker.errors import conflict, invalid, refuse_fields
 from shoal_local.sagemaker.listing import Listing
-from shoal_local.sagemaker.pipelines.definition.definition import Definition, parse
+from shoal_local.sagemaker.pipelines.definition.definition import parse
 from shoal_local.sagemaker.pipelines.definition.parameters import values_of
 from shoal_local.sagemaker.pipelines.execution import pipelines, records
 from shoal_local.sagemaker.pipelines.execution.callbacks import Callbacks
 from shoal_local.sagemaker.pipelines.execution.execution import Execution
 from shoal_local.sagemaker.pipelines.execution.records import KIND, ExecutionRecord
-from shoal_local.sagemaker.pipelines.execution.selection import only_selected, reused_steps
 from shoal_local.sagemaker.references import assume
+from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document
 
-_LISTING = Listing(
-    "PipelineExecutionSummaries",
-    "PipelineExecutionSummary",
-    "PipelineExecutionArn",
-    "PipelineExecutionStatus",
-    extra_filters=frozenset({"PipelineName"}),
-)
 _STEPS = Listing(
     "PipelineExecutionSteps",
     "PipelineExecutionStep",
@@ -42,33 +34,39 @@ _PARAMETERS = Listing(
     "PipelineParameters",
     "Parameter",
     "Name",
-    created="_position",
+    created="_sequence",
     default_order="Ascending",
     extra_filters=frozenset({"PipelineExecutionArn"}),
 )
-_REFUSED = ("PipelineVersionId", "PipelineVersionAlias", "MlflowExperimentName", "RoleArn")
+_REFUSED = (
+    "PipelineVersionId",
+    "PipelineVersionAlias",
+    "MlflowExperimentName",
+    "RoleArn",
+    "SelectiveExecutionConfig",
+)
 
 MAX_CONCURRENT = 20
 """Concurrent pipeline executions of an account (SageMaker developer guide, quotas)."""
 
 
-class Executions:
+class Executions(Resources):
     """The executions of the account's pipelines."""
 
+    verbs: ClassVar[tuple[str, ...]] = ("start", "stop", "describe", "list")
+
     def __init__(self, core: Core, all_pipelines: pipelines.Pipelines) -> None:
-        self._core = core
+        super().__init__(core, KINDS[KIND])
         self._pipelines = all_pipelines
         self.callbacks = Callbacks(core)
         self._running: dict[str, Execution] = {}
         self._starting = threading.Lock()
 
     def start(self, request: Document) -> Document:
-        for field in _REFUSED:
-            if field in request:
-                raise not_emulated(f"StartPipelineExecution.{field}")
-        pipeline = self._pipelines.find(request["PipelineName"])
+        refuse_fields(request, "StartPipelineExecution.", _REFUSED)
+        pipeline = self._pipelines.describe(request)
+        token, arn = request["ClientRequestToken"], pipeline["PipelineArn"]
         with self._starting:
-            token, arn = request["ClientRequestToken"], pipeline["PipelineArn"]
             for each in self._core.store.select(
                 KIND, lambda other: other["_token"] == token and other["PipelineArn"] == arn
             ):
@@ -97,89 +95,38 @@ class Executions:
         definition = parse(pipeline["PipelineDefinition"])
         values = values_of(definition.parameters, request.get("PipelineParameters", []))
         identifier = names.execution_id()
-        credentials = self._assume(pipeline["RoleArn"], identifier)
-        document = self._document(request, pipeline, identifier) | {
-            "_parameters": values,
-            "_steps": self._reused_steps(request, pipeline, definition),
-        }
-        self._core.store.create(KIND, document["_name"], document, _name_in_use)
+        credentials = assume(self._core, pipeline["RoleArn"], f"SageMaker-pipeline-{identifier}")
+        document = self._document(request, pipeline, identifier) | {"_parameters": values}
+        name, arn = document["_name"], document["PipelineExecutionArn"]
+        self._core.store.create(KIND, name, document, self._taken)
         self._core.store.change(
             pipelines.KIND,
             pipeline["_name"],
             lambda each: each.update(LastRunTime=document["CreationTime"]),
         )
         self._core.context.faults.began(document["PipelineExecutionDisplayName"], identifier)
-        ExecutionRecord(self._core, document["_name"]).tell_status(document, None)
-        return self._run(document, definition, credentials)
-
-    def _reused_steps(
-        self, request: Document, pipeline: Document, definition: Definition
-    ) -> dict[str, Document]:
-        if "SelectiveExecutionConfig" not in request:
-            return {}
-
-        def find(arn: str) -> Document:
-            source = self._find(arn)
-            if source["PipelineArn"] != pipeline["PipelineArn"]:
-                raise invalid(
-                    f"Invalid SourcePipelineExecutionArn: {arn}. It is of another pipeline"
-                )
-            return source
-
-        return reused_steps(definition.steps, request["SelectiveExecutionConfig"], find)
-
-    def _assume(self, role_arn: str, identifier: str) -> RoleCredentials:
-        return assume(self._core, role_arn, f"SageMaker-pipeline-{identifier}")
-
-    def _run(
-        self, document: Document, definition: Definition, credentials: RoleCredentials
-    ) -> Document:
-        execution = Execution(
-            self._core,
-            document["_name"],
-            only_selected(definition, document),
-            document["_parameters"],
-            credentials,
-        )
-        self._running[document["_name"]] = execution
-        execution.start()
-        return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
-
-    def retry(self, request: Document) -> Document:
-        """Run the steps of an execution that failed or were stopped, and what follows them.
-
-        It keeps its ARN, definition and parameters, and the outputs of the steps that succeeded.
-        What the list of steps has of the others meanwhile is not documented: here, nothing.
-        """
-        with self._starting:
-            document = self._find(request["PipelineExecutionArn"])
-            token = {"_retry_token": request["ClientRequestToken"]}
-            if token.items() <= document.items():
-                return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
-            self._check_quota()
-            credentials = self._assume(
-                document["RoleArn"], names.last_part(document["PipelineExecutionArn"])
-            )
-            changes = {key: request[key] for key in ("ParallelismConfiguration",) if key in request}
-            record = ExecutionRecord(self._core, document["_name"])
-            document = record.resume(token | changes)
-            return self._run(document, parse(document["_definition"]), credentials)
+        ExecutionRecord(self._core, name).tell_status(document, None)
+        self._running[name] = Execution(self._core, name, definition, values, credentials)
+        self._running[name].start()
+        return {"PipelineExecutionArn": arn}
 
     def _document(self, request: Document, pipeline: Document, identifier: str) -> Document:
-        now = names.now()
-        parallelism = request.get("ParallelismConfiguration") or pipeline.get(
-            "ParallelismConfiguration"
-        )
-        document = {
+        now, key = names.now(), "ParallelismConfiguration"
+        kept: Document = {
+            each: request[each]
+            for each in ("PipelineExecutionDescription", "PipelineExecutionDisplayName")
+            if each in request
+        }
+        parallelism = request.get(key) or pipeline.get(key)
+        return {
             "_name": f"{pipeline['_name']}/{identifier}",
             "_pipeline": pipeline["PipelineName"],
             "_token": request["ClientRequestToken"],
             "_definition": pipeline["PipelineDefinition"],
+            "_steps": {},
             "PipelineArn": pipeline["PipelineArn"],
             "PipelineExecutionArn": f"{pipeline['PipelineArn']}/execution/{identifier}",
-            "PipelineExecutionDisplayName": request.get(
-                "PipelineExecutionDisplayName", f"execution-{int(now * 1000)}"
-            ),
+            "PipelineExecutionDisplayName": f"execution-{int(now * 1000)}",
             "PipelineExecutionStatus": "Executing",
             "CreationTime": now,
             "StartTime": now,
@@ -187,80 +134,66 @@ class Executions:
             "CreatedBy": {},
             "LastModifiedBy": {},
             "RoleArn": pipeline["RoleArn"],
+            **kept,
+            **({key: parallelism} if parallelism else {}),
         }
-        for key in ("PipelineExecutionDescription", "SelectiveExecutionConfig"):
-            if key in request:
-                document[key] = request[key]
-        return document | ({"ParallelismConfiguration": parallelism} if parallelism else {})
 
-    def _find(self, arn: str) -> Document:
+    def find(self, name_or_arn: str) -> Document:
         for document in self._core.store.select(
-            KIND, lambda each: bool(each["PipelineExecutionArn"] == arn)
+            KIND, lambda each: bool(each["PipelineExecutionArn"] == name_or_arn)
         ):
             return document
-        raise not_found(f"Pipeline execution with ARN {arn} does not exist.")
+        raise self._error(self.kind.missing, "", name_or_arn)
+
+    def describe(self, request: Document) -> Document:
+        return self.find(request["PipelineExecutionArn"])
 
     def stop(self, request: Document) -> Document:
-        document = self._find(request["PipelineExecutionArn"])
+        document = self.describe(request)
         status = ExecutionRecord(self._core, document["_name"]).set_status("Stopping")
         if status != "Stopping":
             raise conflict(
                 f"Pipeline execution with ARN {document['PipelineExecutionArn']} has already ended"
                 f" with status {status}."
             )
-        with self._starting:  # a retry may be about to replace what runs
+        with self._starting:
             execution = self._running[document["_name"]]
         execution.stop()
         return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
 
-    def describe(self, request: Document) -> Document:
-        return self._find(request["PipelineExecutionArn"])
-
     def definition(self, request: Document) -> Document:
-        document = self._find(request["PipelineExecutionArn"])
-        return {
-            "PipelineDefinition": document["_definition"],
-            "CreationTime": document["CreationTime"],
-        }
+        document = self.describe(request)
+        members = {"PipelineDefinition": document["_definition"]}
+        return members | {"CreationTime": document["CreationTime"]}
 
-    def list(self, request: Document) -> Document:
-        pipeline = self._pipelines.find(request["PipelineName"])
+    def list(
+        self,
+        request: Document,
+        entry: Callable[[Document], Document | None] = lambda document: document,
+    ) -> Document:
+        pipeline_arn = self._pipelines.describe(request)["PipelineArn"]
 
-        def entry(each: Document) -> Document | None:
-            if each["PipelineArn"] != pipeline["PipelineArn"]:
-                return None
+        def of_pipeline(each: Document) -> Document | None:
             reason = each.get("FailureReason")
-            return each | ({"PipelineExecutionFailureReason": reason} if reason else {})
+            failure = {"PipelineExecutionFailureReason": reason} if reason else {}
+            return each | failure if each["PipelineArn"] == pipeline_arn else None
 
-        filter_names = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
-        filters = {filter_names.get(key, key): value for key, value in request.items()}
-        return self._core.store.listed(
-            KIND, lambda executions: _LISTING.page(executions, filters, entry, in_order=True)
-        )
+        return super().list(records.with_creation_filters(request), of_pipeline)
 
     def steps(self, request: Document) -> Document:
-        if (
-            "PipelineExecutionArn" not in request
-        ):  # AWS's model does not ask for it, and there is nothing else to list steps by
+        # AWS's model does not ask for it, and there is nothing else to list steps by
+        if "PipelineExecutionArn" not in request:
             raise invalid("PipelineExecutionArn is required")
-        document = self._find(request["PipelineExecutionArn"])
-        entries = [
-            step | {"_sequence": position}
-            for position, step in enumerate(document["_steps"].values())
-        ]
-        return _STEPS.page(entries, request)
+        steps = self.describe(request)["_steps"].values()
+        return _STEPS.page(_in_sequence(steps), request)
 
     def parameters(self, request: Document) -> Document:
-        values = self._find(request["PipelineExecutionArn"])["_parameters"]
-        entries = [
-            {
-                "Name": name,
-                "Value": value if isinstance(value, str) else json.dumps(value),
-                "_position": position,
-            }
-            for position, (name, value) in enumerate(values.items())
-        ]
-        return _PARAMETERS.page(entries, request)
+        values = self.describe(request)["_parameters"].items()
+        entries = (
+            {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)}
+            for name, value in values
+        )
+        return _PARAMETERS.page(_in_sequence(entries), request)
 
     def close(self) -> None:
         """Stop every execution.
@@ -276,5 +209,5 @@ class Executions:
             execution.join(timeout_s=5)
 
 
-def _name_in_use(existing: Document) -> AwsError:
-    return conflict(f"{existing['PipelineExecutionArn']} already exists")
+def _in_sequence(entries: Iterable[Document]) -> list[Document]:
+    return [each | {"_sequence": position} for position, each in enumerate(entries)]

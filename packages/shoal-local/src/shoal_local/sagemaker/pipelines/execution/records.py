@@ -8,14 +8,11 @@ from typing import Any
 
 from shoal_local.sagemaker import measurements, names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import conflict
-from shoal_local.sagemaker.pipelines.definition.caching import duration_s
 from shoal_local.sagemaker.pipelines.definition.definition import Step
 from shoal_local.sagemaker.shapes import Document, fitting
 
 KIND = "pipeline-execution"
 TERMINAL = {"Stopped", "Failed", "Succeeded", "CompletedWithFailures"}
-_RETRYABLE = {"Stopped", "Failed"}
 _DESCRIPTION = "DescribePipelineExecutionResponse"
 _EXECUTION_EVENT = "SageMaker Model Building Pipeline Execution Status Change"
 _STEP_EVENT = "SageMaker Model Building Pipeline Execution Step Status Change"
@@ -58,59 +55,6 @@ class ExecutionRecord:
             self.tell_status(document, previous["status"])
         return current
 
-    def find_hit(self, step: Step, key: str) -> Document | None:
-        """Return the entry of the latest run with the key that is not too old, and its execution as
-        CacheHitResult; None without one, or where the step has no cache.
-        """
-        config, pipeline_arn = step.document.get("CacheConfig", {}), self.document()["PipelineArn"]
-        if not config.get("Enabled"):
-            return None
-        since = names.now() - duration_s(config["ExpireAfter"])
-
-        def is_hit(execution: Document) -> bool:
-            entry = execution["_steps"].get(step.name, {})
-            return (
-                execution["PipelineArn"] == pipeline_arn
-                and entry.get("_cache_key") == key
-                and "SelectiveExecutionResult" not in entry  # the run was another execution's
-                and entry["EndTime"] > since
-            )
-
-        executions = self.core.store.select(KIND, is_hit)
-        if not executions:
-            return None
-        latest = max(executions, key=lambda each: float(each["_steps"][step.name]["EndTime"]))
-        result = {"SourcePipelineExecutionArn": latest["PipelineExecutionArn"]}
-        return {**latest["_steps"][step.name], "CacheHitResult": result}
-
-    def resume(self, changes: Document) -> Document:
-        """Let an execution that failed or was stopped execute again, with the steps that succeeded;
-        raise ConflictException for any other, as the API reference lists it (the words are ours).
-        """
-        previous = {}
-
-        def edit(document: Document) -> None:
-            previous["status"] = document["PipelineExecutionStatus"]
-            if previous["status"] not in _RETRYABLE:
-                raise conflict(
-                    f"Pipeline execution with ARN {document['PipelineExecutionArn']} has status"
-                    f" {previous['status']}; only {' and '.join(sorted(_RETRYABLE))} executions"
-                    " can be retried."
-                )
-            for key in ("FailureReason", "_ended_at"):
-                document.pop(key, None)
-            document["_steps"] = {
-                name: entry
-                for name, entry in document["_steps"].items()
-                if entry["StepStatus"] == "Succeeded"
-            }
-            document.update(changes)
-            document.update(PipelineExecutionStatus="Executing", LastModifiedTime=names.now())
-
-        document = self.core.store.change(KIND, self.name, edit)
-        self.tell_status(document, previous["status"])
-        return document
-
     def tell_status(self, document: Document, previous: str | None) -> None:
         detail = {
             "pipelineExecutionDisplayName": document["PipelineExecutionDisplayName"],
@@ -146,12 +90,11 @@ class ExecutionRecord:
 
     @staticmethod
     def _first_entry(step: Step) -> Document:
-        descriptions = {
-            "StepDisplayName": step.document.get("DisplayName"),
-            "StepDescription": step.document.get("Description"),
-        }
         entry: Document = {"StepName": step.name, "StartTime": names.now(), "AttemptCount": 1}
-        return entry | {key: value for key, value in descriptions.items() if value}
+        described = ("DisplayName", "Description")
+        return entry | {
+            f"Step{key}": step.document[key] for key in described if key in step.document
+        }
 
     def _tell_step(self, document: Document, step: Step, previous: str | None) -> None:
         entry = document["_steps"][step.name]
@@ -176,6 +119,12 @@ def iso(instant: float | None) -> str | None:
     if instant is None:
         return None
     return datetime.datetime.fromtimestamp(instant, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def with_creation_filters(request: Document) -> Document:
+    """Return a list's request with the names that other lists have for its filters."""
+    renamed = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
+    return {renamed.get(key, key): value for key, value in request.items()}
 
 
 def lower_camel(document: Any) -> Any:

@@ -6,20 +6,27 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
 import boto3
+from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.context import RoleCredentials
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.hosting import endpoints
-from shoal_local.sagemaker.jobs.base.job import PROCESSING, TRAINING, TRANSFORM, TUNING, Kind
+from shoal_local.sagemaker.jobs.base.job import (
+    END_STATUSES,
+    PROCESSING,
+    TRAINING,
+    TRANSFORM,
+    TUNING,
+)
 from shoal_local.sagemaker.jobs.tuning.tuning import training_summaries
 from shoal_local.sagemaker.pipelines.definition.definition import Step
 from shoal_local.sagemaker.pipelines.execution.callbacks import (
@@ -27,13 +34,14 @@ from shoal_local.sagemaker.pipelines.execution.callbacks import (
     CallbackFailedError,
     values_of,
 )
+from shoal_local.sagemaker.resources import KINDS, Kind
 from shoal_local.sagemaker.shapes import Document, shape_errors, shape_for
 
-_MAX_JOB_NAME = 63
 _MAX_TUNING_NAME = 32
-_MAX_CONFIG_NAME = 63
-_METADATA = {TUNING: "TuningJob"}
 _CHECK_STOP_S = 0.2
+_STABLE_STATUSES = {"InService", "Failed", "OutOfService", "UpdateRollbackFailed"}
+_JOBS = {"Training": TRAINING, "Processing": PROCESSING, "Transform": TRANSFORM}
+Report = Callable[[Document], None]
 
 
 class StepFailedError(Exception):
@@ -59,13 +67,10 @@ class StepStoppedError(Exception):
 
 @dataclass(frozen=True)
 class StepResult:
-    """A step that succeeded: what Get reads of it, its Metadata in ListPipelineExecutionSteps, and
-    what its entry says of the cache.
-    """
+    """A step that succeeded: what Get reads of it, and its Metadata in its list entry."""
 
     outputs: Document
     metadata: Document
-    cache: Document = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,226 +86,144 @@ class Runner:
     credentials: RoleCredentials
     stop: Event
 
-    def run(
-        self, step: Step, arguments: Document, report: Callable[[Document], None]
-    ) -> StepResult:
+    def run(self, step: Step, arguments: Document, report: Report) -> StepResult:
         """Run a step and return its result; raise StepFailedError or StepStoppedError."""
-        runners: Mapping[
-            str, Callable[[Step, Document, Callable[[Document], None]], StepResult]
-        ] = {
-            "Training": lambda *each: self._job(TRAINING, *each),
-            "Processing": lambda *each: self._job(PROCESSING, *each),
-            "Transform": lambda *each: self._job(TRANSFORM, *each),
-            "Tuning": self._tuning,
-            "Model": self._model,
-            "RegisterModel": self._register,
-            "EndpointConfig": self._endpoint_config,
-            "Endpoint": self._endpoint,
-            "Lambda": self._lambda,
-            "Callback": self._callback,
-        }
-        return runners[step.type](step, arguments, report)
-
-    @property
-    def _sagemaker(self) -> Any:
-        return self.core.context.clients("sagemaker", self.credentials)
+        own_name = step.name.replace("_", "-")
+        name = _named(f"pipelines-{self.execution_id}-{own_name}")
+        match step.type:
+            case "Training" | "Processing" | "Transform":
+                return self._job(_JOBS[step.type], name, step, arguments, report)
+            case "Tuning":
+                # the form in a public repository's S3 URIs
+                name = _named(f"{self.execution_id}-{own_name}", _MAX_TUNING_NAME)
+                return self._tuning(name, step, arguments, report)
+            case "Model":
+                return self._create("Model", name, step, arguments)
+            case "RegisterModel":
+                return self._create("ModelPackage", "", step, arguments)
+            case "EndpointConfig":
+                # "an execution-unique name suffix" (sagemaker-python-sdk pull request 6224)
+                name = _named(str(arguments.get("EndpointConfigName", step.name)))
+                return self._create("EndpointConfig", name, step, arguments)
+            case "Endpoint":
+                return self._endpoint(arguments, report)
+            case "Lambda":
+                return self._lambda(step, arguments)
+        return self._callback(step, arguments, report)
 
     def _call(self, operation: str, **request: Any) -> Document:
         """Call the SageMaker API with the pipeline's role; a refusal is the step's failure."""
-        method = "".join(
-            f"_{letter.lower()}" if letter.isupper() else letter for letter in operation
-        ).lstrip("_")
+        client = self.core.context.clients("sagemaker", self.credentials)
+        failure = f"ClientError: Failed to invoke sagemaker:{operation}. Error Details:"
         try:
-            answer = getattr(self._sagemaker, method)(**request)
+            answer = getattr(client, xform_name(operation))(**request)
         except ClientError as refusal:
-            error, status = (
-                refusal.response["Error"],
-                refusal.response["ResponseMetadata"].get("HTTPStatusCode", 400),
-            )
-            code = (
-                f" ({error['Code']})" if error["Code"].startswith("AccessDenied") else ""
-            )  # the message alone does not say it
-            reason = (
-                f"ClientError: Failed to invoke sagemaker:{operation}. Error Details:"
-                f" {error['Message']}{code}"
-            )
-            raise StepFailedError(reason, _cause(error["Code"], status)) from refusal
+            error, metadata = refusal.response["Error"], refusal.response["ResponseMetadata"]
+            # the message alone does not say it
+            code = f" ({error['Code']})" if error["Code"].startswith("AccessDenied") else ""
+            cause = _cause(error["Code"], metadata.get("HTTPStatusCode", 400))
+            raise StepFailedError(f"{failure} {error['Message']}{code}", cause) from refusal
         except BotoCoreError as refusal:
-            raise StepFailedError(
-                f"ClientError: Failed to invoke sagemaker:{operation}. Error Details: {refusal}"
-            ) from refusal
+            raise StepFailedError(f"{failure} {refusal}") from refusal
         answer.pop("ResponseMetadata", None)
         return dict(json.loads(json.dumps(answer, default=str)))
 
-    def _name(self, step: Step) -> str:
-        """Return `pipelines-<execution id>-<step>-<suffix>`, with the step's name cut if it is too
-        long.
-        """
-        end = f"-{names.suffix()}"
-        start = f"pipelines-{self.execution_id}-{step.name.replace('_', '-')}"
-        return start[: _MAX_JOB_NAME - len(end)].rstrip("-") + end
+    def _create(self, noun: str, name: str, step: Step, arguments: Document) -> StepResult:
+        """Create a resource that is there at once; `name` is "" for one that has its own."""
+        name_key = f"{noun}Name"
+        named = {name_key: name} if name else {}
+        arn = self._call(f"Create{noun}", **(arguments | named))[f"{noun}Arn"]
+        described = self._call(f"Describe{noun}", **{name_key: name or arn})
+        return StepResult(described, {step.type: {"Arn": arn}})
 
-    def _tuning_name(self, step: Step) -> str:
-        """Return `<execution id>-<step>-<suffix>`, the form in a public repository's S3 URIs."""
-        end = f"-{names.suffix()}"
-        start = f"{self.execution_id}-{step.name.replace('_', '-')}"
-        return start[: _MAX_TUNING_NAME - len(end)].rstrip("-") + end
-
-    def _tuning(
-        self, step: Step, arguments: Document, report: Callable[[Document], None]
-    ) -> StepResult:
+    def _tuning(self, name: str, step: Step, arguments: Document, report: Report) -> StepResult:
         """Run a tuning job; its training jobs can be read too, the best first (SDK: top_k)."""
-        result = self._job(TUNING, step, arguments, report, self._tuning_name(step))
+        result = self._job(TUNING, name, step, arguments, report)
         summaries = training_summaries(self.core, result.outputs)
         shown = json.loads(json.dumps(summaries, default=str))
         return StepResult(result.outputs | {"TrainingJobSummaries": shown}, result.metadata)
 
-    def _tags(self, arguments: Document, step: Step) -> list[Document]:
-        """Return the job's own tags and those that the service adds (seen on training jobs)."""
+    def _job(
+        self, kind: Kind, name: str, step: Step, arguments: Document, report: Report
+    ) -> StepResult:
+        """Run a job with its own tags and those that the service adds (seen on training jobs)."""
         added = {
             "sagemaker:pipeline-execution-arn": self.execution_arn,
             "sagemaker:pipeline-step-name": step.name,
         }
-        return [
-            *arguments.get("Tags", []),
-            *({"Key": key, "Value": value} for key, value in added.items()),
-        ]
-
-    def _job(
-        self,
-        kind: Kind,
-        step: Step,
-        arguments: Document,
-        report: Callable[[Document], None],
-        name: str = "",
-    ) -> StepResult:
-        name_key, name = f"{kind.prefix}Name", name or self._name(step)
-        answer = self._call(
-            f"Create{kind.prefix}",
-            **(arguments | {name_key: name, "Tags": self._tags(arguments, step)}),
-        )
-        metadata = {_METADATA.get(kind, kind.prefix): {"Arn": answer[f"{kind.prefix}Arn"]}}
+        tags = [{"Key": key, "Value": value} for key, value in added.items()]
+        request = {kind.name_key: name, "Tags": [*arguments.get("Tags", []), *tags]}
+        answer = self._call(f"Create{kind.noun}", **(arguments | request))
+        noun = "TuningJob" if kind is TUNING else kind.noun
+        metadata = {noun: {"Arn": answer[kind.arn_key]}}
         report(metadata)
-        self._wait_for_job(kind, name_key, name)
-        job = self._call(f"Describe{kind.prefix}", **{name_key: name})
-        status = job[f"{kind.prefix}Status"]
+        if not self._has_settled(kind, name, END_STATUSES):
+            self._stop_job(kind, name)
+            while not self._has_settled(kind, name, END_STATUSES, is_stopping=True):
+                continue
+        job = self._call(f"Describe{kind.noun}", **{kind.name_key: name})
+        status = job[kind.status_key]
         if status == "Completed":
             return StepResult(job, metadata)
         if status == "Stopped" and self.stop.is_set():
             raise StepStoppedError(metadata)
-        reason = (
-            job.get("FailureReason")
-            or f"The job was stopped ({job.get('SecondaryStatus', status)})."
-        )
+        stopped = f"The job was stopped ({job.get('SecondaryStatus', status)})."
+        reason = job.get("FailureReason") or stopped
         raise StepFailedError(reason, _job_cause(reason), metadata)
 
-    def _wait_for_job(self, kind: Kind, name_key: str, name: str) -> None:
-        stopping = False
-        while True:
-            try:
+    def _has_settled(
+        self, kind: Kind, name: str, statuses: Collection[str], *, is_stopping: bool = False
+    ) -> bool:
+        """Wait until a resource has one of the statuses; return False if a stop comes before."""
+        while is_stopping or not self.stop.is_set():
+            with suppress(TimeoutError):
                 self.core.store.wait(
                     kind.store,
                     name,
-                    lambda job: job is None or job[f"{kind.prefix}Status"] in _END_STATUSES,
+                    lambda each: each is None or each[kind.status_key] in statuses,
                     _CHECK_STOP_S,
                 )
-            except TimeoutError:
-                if self.stop.is_set() and not stopping:
-                    stopping = True
-                    self._stop_job(kind, name_key, name)
-                continue
-            return
+                return True
+        return False
 
-    def _stop_job(self, kind: Kind, name_key: str, name: str) -> None:
+    def _stop_job(self, kind: Kind, name: str) -> None:
         try:
-            self._call(f"Stop{kind.prefix}", **{name_key: name})
+            self._call(f"Stop{kind.noun}", **{kind.name_key: name})
         except StepFailedError as error:
             if "in status" not in str(error):  # it may have ended just now
                 raise
 
-    def _model(
-        self, step: Step, arguments: Document, _report: Callable[[Document], None]
-    ) -> StepResult:
-        name = self._name(step)
-        answer = self._call("CreateModel", **(arguments | {"ModelName": name}))
-        return StepResult(
-            self._call("DescribeModel", ModelName=name), {"Model": {"Arn": answer["ModelArn"]}}
-        )
-
-    def _register(
-        self, step: Step, arguments: Document, _report: Callable[[Document], None]
-    ) -> StepResult:
-        answer = self._call("CreateModelPackage", **arguments)
-        package = self._call("DescribeModelPackage", ModelPackageName=answer["ModelPackageArn"])
-        return StepResult(package, {"RegisterModel": {"Arn": answer["ModelPackageArn"]}})
-
-    def _endpoint_config(
-        self, step: Step, arguments: Document, _report: Callable[[Document], None]
-    ) -> StepResult:
-        # "an execution-unique name suffix" (sagemaker-python-sdk pull request 6224)
-        end = f"-{names.suffix()}"
-        name = (
-            str(arguments.get("EndpointConfigName", step.name))[: _MAX_CONFIG_NAME - len(end)] + end
-        )
-        answer = self._call("CreateEndpointConfig", **(arguments | {"EndpointConfigName": name}))
-        config = self._call("DescribeEndpointConfig", EndpointConfigName=name)
-        return StepResult(config, {"EndpointConfig": {"Arn": answer["EndpointConfigArn"]}})
-
-    def _endpoint(
-        self, step: Step, arguments: Document, report: Callable[[Document], None]
-    ) -> StepResult:
+    def _endpoint(self, arguments: Document, report: Report) -> StepResult:
         """Call CreateEndpoint, or UpdateEndpoint if the name exists; then wait for InService."""
-        name = arguments["EndpointName"]
-        exists = self.core.store.get(endpoints.KIND, name) is not None
+        kind, name = KINDS["endpoint"], arguments["EndpointName"]
+        exists = self.core.store.get(kind.store, name) is not None
         request = {key: value for key, value in arguments.items() if not (exists and key == "Tags")}
         answer = self._call("UpdateEndpoint" if exists else "CreateEndpoint", **request)
         metadata = {"Endpoint": {"Arn": answer["EndpointArn"]}}
         report(metadata)
-        self._wait_for_endpoint(name, metadata)
+        if not self._has_settled(kind, name, _STABLE_STATUSES):
+            raise StepStoppedError(metadata)
         endpoint = self._call("DescribeEndpoint", EndpointName=name)
         if endpoint["EndpointStatus"] != "InService" or "FailureReason" in endpoint:
-            raise StepFailedError(
-                endpoint.get("FailureReason", f"The endpoint is {endpoint['EndpointStatus']}."),
-                "",
-                metadata,
-            )
+            is_now = f"The endpoint is {endpoint['EndpointStatus']}."
+            raise StepFailedError(endpoint.get("FailureReason", is_now), "", metadata)
         return StepResult(endpoint, metadata)
 
-    def _wait_for_endpoint(self, name: str, metadata: Document) -> None:
-        while not self.stop.is_set():
-            try:
-                self.core.store.wait(
-                    endpoints.KIND,
-                    name,
-                    lambda each: each is None or each["EndpointStatus"] in _STABLE_STATUSES,
-                    _CHECK_STOP_S,
-                )
-            except TimeoutError:
-                continue
-            return
-        raise StepStoppedError(metadata)
-
-    def _lambda(
-        self, step: Step, arguments: Document, _report: Callable[[Document], None]
-    ) -> StepResult:
+    def _lambda(self, step: Step, arguments: Document) -> StepResult:
         """Invoke the function and take its OutputParameters.
 
         A stop does not interrupt a running function.
         """
         function = step.document["FunctionArn"]
         payload = self._invoke(function, arguments)
-        output_parameters = step.document.get("OutputParameters", [])
-        missing_names = [
-            each["OutputName"]
-            for each in output_parameters
-            if not isinstance(payload, dict) or each["OutputName"] not in payload
-        ]
-        if missing_names:
+        outputs = [each["OutputName"] for each in step.document.get("OutputParameters", [])]
+        found = payload if isinstance(payload, dict) else {}
+        if missing_names := [name for name in outputs if name not in found]:
             raise StepFailedError(
                 f"ClientError: The function's answer lacks the OutputParameters {missing_names}:"
                 f" {json.dumps(payload)[:300]}"
             )
-        values = {each["OutputName"]: payload[each["OutputName"]] for each in output_parameters}
+        values = {name: found[name] for name in outputs}
         entries = [
             {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)}
             for name, value in values.items()
@@ -310,13 +233,10 @@ class Runner:
                 "ClientError: The function's answer has OutputParameters that a step cannot report,"
                 f" of {[len(each['Value']) for each in entries]} characters"
             )
-        return StepResult(
-            {"OutputParameters": values}, {"Lambda": {"Arn": function, "OutputParameters": entries}}
-        )
+        metadata = {"Lambda": {"Arn": function, "OutputParameters": entries}}
+        return StepResult({"OutputParameters": values}, metadata)
 
-    def _callback(
-        self, step: Step, arguments: Document, report: Callable[[Document], None]
-    ) -> StepResult:
+    def _callback(self, step: Step, arguments: Document, report: Report) -> StepResult:
         """Send a token to the queue, with the pipeline's role, and wait until it is answered."""
         url, sqs = step.document["SqsQueueUrl"], self.core.context.clients("sqs", self.credentials)
         callback = Callback.begun(self.core, sqs, url, self.execution_arn)
@@ -349,11 +269,9 @@ class Runner:
                 message = f"The function did not answer within {limit_s:g} s; it keeps running"
             raise StepFailedError(f"ClientError: {message}", "", metadata) from error
         if answer.get("FunctionError"):
-            details = (
-                f"{payload.get('errorType')}: {payload.get('errorMessage')}"
-                if isinstance(payload, dict)
-                else str(payload)
-            )
+            details = str(payload)
+            if isinstance(payload, dict):
+                details = f"{payload.get('errorType')}: {payload.get('errorMessage')}"
             raise StepFailedError(
                 f"ClientError: Lambda function {function} failed. {details}", "", metadata
             )
@@ -372,8 +290,10 @@ class Runner:
         )
 
 
-_END_STATUSES = {"Completed", "Failed", "Stopped"}
-_STABLE_STATUSES = {"InService", "Failed", "OutOfService", "UpdateRollbackFailed"}
+def _named(start: str, max_length: int = 63) -> str:
+    """Return a name that ends with what nothing else has, cut to the length that it may have."""
+    end = f"-{names.suffix()}"
+    return start[: max_length - len(end)].rstrip("-") + end
 
 
 def _cause(code: str, status: int) -> str:

@@ -1,0 +1,127 @@
+"""What every kind of resource has: a row of `kinds.yaml`, and Describe, List and Delete by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker import names
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.listing import Listing
+from shoal_local.sagemaker.shapes import Document
+from shoal_local.tables import read_table
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of resource; `store` is its name in ARNs and in the store."""
+
+    store: str
+    noun: str
+    missing: tuple[str, str]
+    taken: tuple[str, str]
+    listing: Listing
+    event: str = ""
+    log_group: str = ""
+
+    @property
+    def name_key(self) -> str:
+        return f"{self.noun}Name"
+
+    @property
+    def arn_key(self) -> str:
+        return f"{self.noun}Arn"
+
+    @property
+    def status_key(self) -> str:
+        return f"{self.noun}Status"
+
+    @classmethod
+    def read(cls, store: str, row: Mapping[str, Any]) -> Kind:
+        """Return the kind of a row in `kinds.yaml`."""
+        noun, listed = row["noun"], row["list"]
+        listing = Listing(
+            listed["answer"],
+            f"{noun}Summary",
+            listed.get("name", f"{noun}Name"),
+            f"{noun}Status",
+            default_order=listed["order"],
+            extra_filters=frozenset(listed.get("filters", ())),
+        )
+        words = {key: row.get(key, "") for key in ("event", "log_group")}
+        return cls(store, noun, tuple(row["missing"]), tuple(row["taken"]), listing, **words)
+
+
+KINDS: Mapping[str, Kind] = {
+    store: Kind.read(store, row)
+    for store, row in read_table(Path(__file__).with_name("kinds.yaml")).items()
+}
+
+
+class Resources:
+    """The account's resources of one kind. `verbs` are their operations, such as DescribeModel."""
+
+    verbs: ClassVar[tuple[str, ...]] = ("create", "describe", "list", "delete")
+
+    def __init__(self, core: Core, kind: Kind) -> None:
+        self._core, self.kind = core, kind
+
+    def keep(self, request: Document, **members: Any) -> Document:
+        """Add a resource with the request's members and others; return its document.
+
+        Raise the kind's error if the name is in use.
+        """
+        name, now = request[self.kind.name_key], names.now()
+        document = {
+            **{key: value for key, value in request.items() if key != "Tags"},
+            "_name": name,
+            "_tags": request.get("Tags", []),
+            self.kind.arn_key: self._core.arn(self.kind.store, name),
+            "CreationTime": now,
+            "LastModifiedTime": now,
+            **members,
+        }
+        self._core.store.create(self.kind.store, document["_name"], document, self._taken)
+        return document
+
+    def find(self, name_or_arn: str) -> Document:
+        """Return a resource; raise the kind's error if it does not exist."""
+        name = names.name_in(self._core.context, self.kind.store, name_or_arn)
+        document = self._core.store.get(self.kind.store, name)
+        if document is None:
+            arn = name if name.startswith("arn:") else self._core.arn(self.kind.store, name)
+            raise self._error(self.kind.missing, name, arn)
+        return document
+
+    def describe(self, request: Document) -> Document:
+        return self.find(request[self.kind.name_key])
+
+    def list(
+        self,
+        request: Document,
+        entry: Callable[[Document], Document | None] = lambda document: document,
+    ) -> Document:
+        """Return a page; `entry` makes the entry of a document, None for one that is not listed."""
+        listing = self.kind.listing
+        return self._core.store.listed(
+            self.kind.store, lambda each: listing.page(each, request, entry, in_order=True)
+        )
+
+    def delete(self, request: Document) -> Document:
+        self._core.store.delete(self.kind.store, self.describe(request)["_name"])
+        return {}
+
+    def _emit(self, document: Document, detail: Document) -> None:
+        self._core.emit(self.kind.event, detail, document[self.kind.arn_key])
+
+    def _taken(self, existing: Document) -> AwsError:
+        name = existing.get(self.kind.name_key, "")
+        return self._error(self.kind.taken, name, existing[self.kind.arn_key])
+
+    @staticmethod
+    def _error(code_and_words: tuple[str, str], name: str, arn: str) -> AwsError:
+        code, words = code_and_words
+        return AwsError(code, words.format(name=name, arn=arn))
