@@ -112,24 +112,33 @@ def test_a_file_system_channel_shows_the_directory(
 def test_a_file_system_channel_cannot_be_written(
     account: Account, source: dict[str, str], network: dict[str, Any]
 ) -> None:
-    job = run(
-        account,
-        request(
-            account, "writes-fsx", source, network, AlgorithmSpecification=algorithm(TRY_TO_WRITE)
-        ),
-    )
+    changes = {"AlgorithmSpecification": algorithm(TRY_TO_WRITE)}
+    job = run(account, request(account, "writes-fsx", source, network, **changes))
     assert account.model_files(job) == {"seen": "refused\n"}
 
 
 @pytest.mark.parametrize(
-    ("name", "directory", "reason"),
+    ("name", "members", "group", "reason"),
     [
         (
             "no-mount-name",
-            "/data/train",
+            {"DirectoryPath": "/data/train"},
+            "vpc",
             "the path does not start with the file system's mount name",
         ),
-        ("no-directory", "{DirectoryPath}/none", "there is no such directory on the file system"),
+        (
+            "no-directory",
+            {"DirectoryPath": "{DirectoryPath}/none"},
+            "vpc",
+            "there is no such directory on the file system",
+        ),
+        (
+            "no-file-system",
+            {"FileSystemId": "fs-00000000000000000"},
+            "vpc",
+            "File system 'fs-00000000000000000' does not exist",
+        ),
+        ("closed-group", {}, "alone", "lets TCP 988 in from the client"),
     ],
 )
 def test_a_directory_that_cannot_be_mounted_fails_the_job_with_both_names(
@@ -137,38 +146,16 @@ def test_a_directory_that_cannot_be_mounted_fails_the_job_with_both_names(
     source: dict[str, str],
     network: dict[str, Any],
     name: str,
-    directory: str,
+    members: dict[str, str],
+    group: str,
     reason: str,
 ) -> None:
-    path = directory.format(**source)
-    job = run(account, request(account, name, source | {"DirectoryPath": path}, network))
-    expected = (
-        f"ClientError: Unable to mount file system: {source['FileSystemId']} directory path:"
-        f" {path}: {reason}"
-    )
+    changed = source | {key: value.format(**source) for key, value in members.items()}
+    job = run(account, request(account, name, changed, network, VpcConfig=network[group]))
+    where = f"{changed['FileSystemId']} directory path: {changed['DirectoryPath']}"
     assert job["TrainingJobStatus"] == "Failed"
-    assert job["FailureReason"].startswith(expected)
-
-
-def test_a_file_system_that_is_not_there_fails_the_job(
-    account: Account, source: dict[str, str], network: dict[str, Any]
-) -> None:
-    job = run(
-        account,
-        request(
-            account, "no-file-system", source | {"FileSystemId": "fs-00000000000000000"}, network
-        ),
-    )
-    assert "File system 'fs-00000000000000000' does not exist" in job["FailureReason"]
-
-
-def test_a_security_group_that_keeps_lustre_out_fails_the_job(
-    account: Account, source: dict[str, str], network: dict[str, Any]
-) -> None:
-    job = run(
-        account, request(account, "closed-group", source, network, VpcConfig=network["alone"])
-    )
-    assert "lets TCP 988 in from the client" in job["FailureReason"]
+    assert job["FailureReason"].startswith(f"ClientError: Unable to mount file system: {where}: ")
+    assert reason in job["FailureReason"]
 
 
 @pytest.mark.parametrize(
@@ -211,58 +198,42 @@ def test_only_a_fast_file_channel_is_read_only(account: Account, mode: str, resu
 def test_a_channel_name_that_would_lead_out_of_the_inputs_is_refused(
     account: Account, name: str
 ) -> None:
-    channels = [channel(f"s3://{BUCKET}/data/train/", name)]
+    refused = account.training("refused", InputDataConfig=[channel(f"s3://{BUCKET}/data/", name)])
     with pytest.raises(ClientError, match="a channel is a folder below /opt/ml/input/data"):
-        account.sagemaker.create_training_job(
-            **account.training("refused", InputDataConfig=channels)
-        )
-
-
-def test_a_key_that_leads_out_of_its_channel_fails_the_job(account: Account) -> None:
-    account.put("sly/../../../../escaped", b"out")
-    job = account.train(
-        "sly-key",
-        InputDataConfig=[channel(f"s3://{BUCKET}/sly/")],
-        AlgorithmSpecification=algorithm(LOOK),
-    )
-    assert job["TrainingJobStatus"] == "Failed"
-    assert "leads out of its folder" in job["FailureReason"]
+        account.sagemaker.create_training_job(**refused)
 
 
 @pytest.mark.parametrize(
-    ("name", "key"), [("folder-and-file", "one/two"), ("long-part", "x" * 300), ("dot", ".")]
+    ("name", "key", "reason"),
+    [
+        ("sly", "../../../../escaped", "leads out of its folder"),
+        ("folder-and-file", "one/two", "Could not store s3://{uri}"),
+        ("long-part", "x" * 300, "Could not store s3://{uri}"),
+        ("dot", ".", "Could not store s3://{uri}"),
+    ],
 )
-def test_a_key_that_cannot_be_a_file_fails_the_job_as_the_users_mistake(
-    account: Account, name: str, key: str
+def test_a_key_that_cannot_be_a_file_of_the_channel_fails_the_job_as_the_users_mistake(
+    account: Account, name: str, key: str, reason: str
 ) -> None:
     account.put(f"{name}/one", b"1")
     account.put(f"{name}/{key}", b"2")
-    job = account.train(
-        name,
-        InputDataConfig=[channel(f"s3://{BUCKET}/{name}/")],
-        AlgorithmSpecification=algorithm(LOOK),
-    )
+    channels = [channel(f"s3://{BUCKET}/{name}/")]
+    job = account.train(name, InputDataConfig=channels, AlgorithmSpecification=algorithm(LOOK))
     assert job["TrainingJobStatus"] == "Failed"
-    assert job["FailureReason"].startswith(
-        f"ClientError: Data download failed:Could not store s3://{BUCKET}/{name}/{key}"
-    )
+    assert job["FailureReason"].startswith("ClientError: Data download failed:")
+    assert reason.format(uri=f"{BUCKET}/{name}/{key}") in job["FailureReason"]
 
 
 def test_a_source_archive_writes_nothing_beside_the_code(account: Account) -> None:
     """AWS's own toolkit unpacks it, in the container: names are made to stay inside, with a warning
     in the log.
     """
-    program = (PROGRAMS / "train.py").read_bytes()
-    uri = account.put(
-        "code/sly.tar.gz",
-        archive(
-            {
-                "train.py": program,
-                "../../../../../../escaped.txt": b"out",
-                "/opt/ml/model/escaped.txt": b"out",
-            }
-        ),
-    )
+    files = {
+        "train.py": (PROGRAMS / "train.py").read_bytes(),
+        "../../../../../../escaped.txt": b"out",
+        "/opt/ml/model/escaped.txt": b"out",
+    }
+    uri = account.put("code/sly.tar.gz", archive(files))
     job = account.train("sly-code", hyperparameters={"sagemaker_submit_directory": uri})
     places = {path.parent for path in account.state_dir.rglob("escaped.txt")}
     assert "escaped.txt" not in account.model_files(job)

@@ -34,49 +34,53 @@ def resources(**changes: Any) -> dict[str, Any]:
     return dict(train()["Arguments"]["ResourceConfig"], **changes)
 
 
-def refusal(step: dict[str, Any], **parts: Any) -> str:
+BOARD = {"S3OutputPath": "s3://bucket/board"}
+NEURON = train(ResourceConfig=resources(InstanceType="ml.trn1.2xlarge"))
+CONDITION = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
+XGBOOST = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
+KIND = {"Name": "Kind", "Type": "String", "DefaultValue": "ml.trn1.2xlarge"}
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (
+            train(TensorBoardOutputConfig=BOARD),
+            "Step Train: The Shoal emulator does not emulate",
+        ),
+        (
+            {
+                "Name": "If",
+                "Type": "Condition",
+                "Arguments": {"Conditions": [CONDITION], "IfSteps": [NEURON]},
+            },
+            "AWS Neuron devices",
+        ),
+        # a parameter counts with its default
+        (
+            train(ResourceConfig=resources(InstanceType={"Get": "Parameters.Kind"})),
+            "AWS Neuron devices",
+        ),
+        (
+            train(
+                AlgorithmSpecification={"TrainingImage": XGBOOST, "TrainingInputMode": "File"},
+                HyperParameters={"num_round": "5"},
+            ),
+            "built-in algorithm of 6833",
+        ),
+    ],
+)
+def test_a_step_that_the_run_would_refuse_is_refused(step: dict[str, Any], message: str) -> None:
     with pytest.raises(AwsError) as caught:
-        check_arguments(parse(definition(step, **parts)))
-    return caught.value.message
-
-
-def test_a_step_of_which_the_run_would_refuse_a_field_is_refused() -> None:
-    message = refusal(train(TensorBoardOutputConfig={"S3OutputPath": "s3://bucket/board"}))
-    assert message.startswith("Step Train: The Shoal emulator does not emulate TensorBoard")
-
-
-def test_a_step_in_a_branch_is_checked_too() -> None:
-    condition = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
-    arguments = {
-        "Conditions": [condition],
-        "IfSteps": [train(ResourceConfig=resources(InstanceType="ml.trn1.2xlarge"))],
-    }
-    step = {"Name": "If", "Type": "Condition", "Arguments": arguments}
-    assert "AWS Neuron devices" in refusal(step)
-
-
-def test_a_parameter_counts_with_its_default() -> None:
-    kind = {"Name": "Kind", "Type": "String", "DefaultValue": "ml.trn1.2xlarge"}
-    step = train(ResourceConfig=resources(InstanceType={"Get": "Parameters.Kind"}))
-    assert "AWS Neuron devices" in refusal(step, Parameters=[kind])
+        check_arguments(parse(definition(step, Parameters=[KIND])))
+    assert message in caught.value.message
 
 
 def test_what_only_the_run_knows_and_an_image_without_a_runtime_are_not_refused() -> None:
-    unknown = {"Get": "Parameters.Count"}
     own = {"TrainingImage": "111122223333.dkr.ecr.us-east-1.amazonaws.com/own:1"}
-    steps = (
+    for step in (
         train(AlgorithmSpecification={**own, "TrainingInputMode": "File"}),
-        train(ResourceConfig=resources(InstanceCount=unknown)),
+        train(ResourceConfig=resources(InstanceCount={"Get": "Parameters.Count"})),
         train(EnableNetworkIsolation={"Get": "Execution.PipelineName"}),
-    )
-    for step in steps:
+    ):
         check_arguments(parse(definition(step, Parameters=[COUNT])))
-
-
-def test_an_algorithm_of_sagemakers_own_is_refused() -> None:
-    image = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
-    step = train(
-        AlgorithmSpecification={"TrainingImage": image, "TrainingInputMode": "File"},
-        HyperParameters={"num_round": "5"},
-    )
-    assert "built-in algorithm of 6833" in refusal(step)
