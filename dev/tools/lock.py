@@ -1,11 +1,8 @@
-"""Turn requirements*.in into locked requirements*.txt.
+"""Turn requirements*.in into locked requirements*.txt, with uv.
 
 Each of the three sets adds its packages to those of the sets before it.
-dev/bench/requirements-peers.in stands apart: its packages have a virtual environment of their own.
-
-Installs into temporary virtual environments and writes exact versions with the hashes of all their
-files, which pip-tools asks the registry for, without the registry's address. The packages of the
-benchmark's peers have no hashes: torch is any build of its version.
+dev/bench/requirements-peers.in stands apart: its packages have a virtual environment of their own,
+and no hashes, because torch is any build of its version.
 
 The versions of the local runtimes, the examples, SageMaker's SDKs and MLflow are chosen by people,
 because some packages ask for what contradicts the others. Only their hashes are written.
@@ -16,12 +13,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = ("requirements", "requirements-local", "requirements-test")
-APART = ("dev/bench/requirements-peers",)
+APART = "dev/bench/requirements-peers"
 CHOSEN = (
     "packages/shoal-local/src/shoal_local/runtimes/pytorch",
     "packages/shoal-local/src/shoal_local/runtimes/tensorflow",
@@ -32,84 +28,53 @@ CHOSEN = (
     "packages/shoal/tests/goldens/requirements-mlflow",
     "dev/docs/requirements",
 )
-PIP_TOOLS = "pip-tools==7.6.2"
-
-HASHES = r"""
-import sys
-from pip._internal.req.constructors import install_req_from_line
-from piptools.repositories import PyPIRepository
-
-repository = PyPIRepository([], cache_dir=sys.argv[1])
-with repository.allow_all_wheels():
-    for pin in sys.argv[2:]:
-        hashes = sorted(repository.get_hashes(install_req_from_line(pin)))
-        print(" \\\n    --hash=".join([pin, *hashes]))
-"""
+HASHES = "--generate-hashes"
+_ENTRY = re.compile(r"^\S[^#\n]*==[^\n]*\n(?:    --hash=[^\n]*\n)*", re.MULTILINE)
 
 
 def main() -> None:
-    """Write all lock files, or none if an installation fails."""
-    locks = [
-        *((name, with_hashes(text)) for name, text in _chain(SETS)),
-        *(lock for name in APART for lock in _chain((name,))),
-        *((name, with_hashes((ROOT / f"{name}.txt").read_text())) for name in CHOSEN),
-    ]
-    for name, text in locks:
+    """Write all lock files, or none if one cannot be made."""
+    locks: dict[str, str] = {}
+    known: set[str] = set()
+    for number, name in enumerate(SETS):
+        files = [f"{each}.in" for each in SETS[: number + 1]]
+        entries = compiled(files, HASHES)
+        base = f"-r {SETS[number - 1]}.txt\n" if number else ""
+        locks[name] = head(name) + base + "".join(each for each in entries if each not in known)
+        known.update(entries)
+    peers = "".join(compiled([f"{APART}.in"])).replace("+cpu", "")
+    locks[APART] = head(APART) + peers
+    locks |= {name: with_hashes((ROOT / f"{name}.txt").read_text()) for name in CHOSEN}
+    for name, text in locks.items():
         (ROOT / f"{name}.txt").write_text(text, encoding="utf-8")
-
-
-def _chain(names: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return the texts of the lock files of sets that build upon each other."""
-    with tempfile.TemporaryDirectory(prefix="shoal-lock-") as folder:
-        python = _new_environment(Path(folder))
-        previous: set[str] = set()
-        locks = []
-        for name in names:
-            subprocess.run(
-                [python, "-m", "pip", "install", "--quiet", "-r", ROOT / f"{name}.in"], check=True
-            )
-            installed = _frozen(python)
-            locks.append((name, sorted(installed - previous, key=str.lower)))
-            previous = installed
-    return [
-        (name, _lock_text(name, lines, names[:index])) for index, (name, lines) in enumerate(locks)
-    ]
 
 
 def with_hashes(text: str) -> str:
     """Return the text of a lock file with the hashes of every package's files."""
-    with tempfile.TemporaryDirectory(prefix="shoal-hashes-") as name:
-        python = _new_environment(Path(name) / "venv")
-        subprocess.run([python, "-m", "pip", "install", "--quiet", PIP_TOOLS], check=True)
-        pins = [line.split()[0] for line in text.splitlines() if re.match(r"[^#\s].*==", line)]
-        hashed = subprocess.run(
-            [python, "-c", HASHES, str(Path(name) / "cache"), *pins],
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        ).stdout
-    head = [line for line in text.splitlines() if line.startswith(("#", "-r "))]
-    return "\n".join([*head, hashed.strip()]) + "\n"
+    comments = [line for line in text.splitlines() if line.startswith(("#", "-r "))]
+    pins = "\n".join(entry.split()[0] for entry in _ENTRY.findall(text))
+    entries = compiled(["-"], HASHES, "--no-deps", given=pins)
+    return "".join([*(f"{line}\n" for line in comments), *entries])
 
 
-def _new_environment(folder: Path) -> str:
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    return str(folder / "bin" / "python")
+def head(name: str) -> str:
+    """Return a lock file's first line."""
+    return f"# Locked from {name}.in by `make lock`. Do not edit.\n"
 
 
-def _frozen(python: str) -> set[str]:
-    output = subprocess.run(
-        [python, "-m", "pip", "freeze"], check=True, capture_output=True, text=True
-    ).stdout
-    return {re.sub(r"\+cpu$", "", line) for line in output.splitlines() if "==" in line}
-
-
-def _lock_text(name: str, lines: list[str], earlier: tuple[str, ...]) -> str:
-    head = [
-        f"# Locked from {name}.in by `make lock`. Do not edit.",
-        *(f"-r {other}.txt" for other in earlier[-1:]),
-    ]
-    return "\n".join([*head, *lines]) + "\n"
+def compiled(files: list[str], *options: str, given: str = "") -> list[str]:
+    """Return the entries that uv makes of the files, or of what is given on its standard input."""
+    python = ("--python", sys.executable, "--index-strategy", "unsafe-best-match", "--quiet")
+    plain = ("--no-annotate", "--no-header", "--no-emit-index-url", "--no-emit-find-links")
+    process = subprocess.run(
+        [sys.executable, "-m", "uv", "pip", "compile", *python, *plain, *options, *files],
+        cwd=ROOT,
+        input=given,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return _ENTRY.findall(process.stdout)
 
 
 if __name__ == "__main__":
