@@ -78,25 +78,27 @@ SELECTED_ONLY = (
 FAILED_ONLY = "ip-10-0-0-7:1:2 [0] NCCL WARN NET/OFI aws-ofi-nccl initialization failed\n"
 
 
-@pytest.mark.parametrize("log", [EFA_2020, EFA_P5EN, EFA_DIRECT])
-def test_efa_is_found_in_the_logs_of_every_plugin(log: str) -> None:
+@pytest.mark.parametrize(
+    ("log", "provider", "evidence"),
+    [
+        (EFA_2020, "efa", "NET/OFI Selected Provider is efa"),
+        (EFA_P5EN, "efa", "NET/OFI Selected Provider is efa"),
+        (EFA_DIRECT, "efa", "NET/OFI Selected provider is efa"),
+        (EFA_DIRECT + SELECTED_ONLY, "efa", "elected"),  # by a second communicator
+        (FALLS_BACK, "tcp", "Using network Socket"),
+        (NO_PROVIDER, "tcp", ""),
+        (NO_PLUGIN, "tcp", ""),
+        (OFI_TCP, "tcp", ""),
+        ("", "unknown", ""),
+        (FAILED_ONLY, "unknown", ""),
+        (SELECTED_ONLY, "unknown", ""),
+        (OFI_TCP + SELECTED_ONLY, "unknown", ""),
+    ],
+)
+def test_the_provider_is_what_nccls_log_proves(log: str, provider: str, evidence: str) -> None:
     fabric = nccl_log.parse(log)
-    assert fabric.provider == "efa"
-    assert "elected" in fabric.evidence
-
-
-@pytest.mark.parametrize("log", [FALLS_BACK, NO_PROVIDER, NO_PLUGIN, OFI_TCP])
-def test_tcp_is_never_taken_for_efa(log: str) -> None:
-    assert nccl_log.parse(log).provider == "tcp"
-
-
-@pytest.mark.parametrize("log", ["", FAILED_ONLY, SELECTED_ONLY, OFI_TCP + SELECTED_ONLY])
-def test_a_log_that_does_not_say_is_unknown(log: str) -> None:
-    assert nccl_log.parse(log).provider == "unknown"
-
-
-def test_efa_stays_proven_when_a_second_communicator_selects_it_again() -> None:
-    assert nccl_log.parse(EFA_DIRECT + SELECTED_ONLY).provider == "efa"
+    assert fabric.provider == provider
+    assert evidence in fabric.evidence
 
 
 @pytest.mark.parametrize("written_as", ["algo-1", "algo-1.example.internal"])
@@ -111,22 +113,12 @@ def test_what_is_no_file_is_not_waited_for() -> None:
     assert nccl_log.read("/dev/stdout", "algo-1", 7) == ""
 
 
-def test_a_fall_back_shows_the_line_that_says_so() -> None:
-    assert nccl_log.parse(FALLS_BACK).evidence.endswith("Using network Socket")
-
-
 @pytest.mark.nightly
 def test_ranks_on_one_host_report_loopback_and_a_speed(
     runtime: Runtime, dataset: Path, tmp_path: Path
 ) -> None:
-    outcome = Job(
-        runtime,
-        dataset,
-        tmp_path,
-        ranks=2,
-        launcher="torchrun",
-        environment={"SHOAL_REQUIRE_EFA": "1"},
-    ).run()
+    required = {"SHOAL_REQUIRE_EFA": "1"}
+    outcome = Job(runtime, dataset, tmp_path, "torchrun", 2, environment=required).run()
     line = re.search(
         r"fabric=(\w+) efa=(\d) hosts=1 ranks=2 allreduce_gigabytes_per_second=([0-9.]+) ",
         outcome.output,
@@ -139,9 +131,7 @@ def test_a_job_that_requires_efa_fails_on_tcp_before_it_trains(
     runtime: Runtime, dataset: Path, tmp_path: Path
 ) -> None:
     two_hosts = {"SM_HOSTS": '["algo-1", "algo-2"]', "SHOAL_REQUIRE_EFA": "1"}
-    outcome = Job(
-        runtime, dataset, tmp_path, ranks=2, launcher="torchrun", environment=two_hosts
-    ).run()
+    outcome = Job(runtime, dataset, tmp_path, "torchrun", 2, environment=two_hosts).run()
     assert outcome.returncode != 0
     assert "require_efa: 2 of 2 ranks do not use EFA; rank 0 uses tcp" in outcome.output
     assert (
@@ -151,7 +141,7 @@ def test_a_job_that_requires_efa_fails_on_tcp_before_it_trains(
 
 
 @pytest.mark.nightly
-def test_beside_smddp_no_group_is_opened_and_what_was_asked_before_the_job_proves_efa(
+def test_beside_smddp_what_was_asked_before_the_job_proves_efa(
     runtime: Runtime, tmp_path: Path
 ) -> None:
     log = tmp_path / "nccl.log"

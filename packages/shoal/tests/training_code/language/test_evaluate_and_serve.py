@@ -16,6 +16,18 @@ SCRIPT = Path(__file__).with_name("scripts") / "measure_and_serve.py"
 TEXT = b"The shoal turns as one. " * 5
 
 
+SEND_TEXT = 'send {"inputs": TEXT}, a text without zero bytes or lone surrogates'
+REFUSALS = [
+    *3 * [SEND_TEXT],
+    "there is no parameter 'top_k'; there are: max_new_tokens, temperature, seed",
+    "parameter max_new_tokens must be a whole number from 1 to 1024, not 0",
+    "parameter temperature must be 0, or a number from 0.001 to 10, not -1",
+    "parameter temperature must be 0, or a number from 0.001 to 10, not 1e-310",
+    "parameter seed must be a whole number from 0 to 2^63 - 1, not True",
+    "stream must be true or false, not 1",
+]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("measured")
@@ -32,24 +44,17 @@ def test_every_byte_is_predicted_once_with_at_least_half_a_context_before_it(
     assert len(results["windows"]) == len(TEXT)
     assert results["windows"] == pytest.approx(results["one_by_one"], rel=1e-4)
     assert results["of_a_large_vocabulary"] == pytest.approx(results["windows"], rel=1e-4)
+    assert results["of_zeros"]["bits_per_byte"] == pytest.approx(8)  # it knows nothing
 
 
-def test_a_model_that_knows_nothing_needs_eight_bits_per_byte(results: dict[str, Any]) -> None:
-    assert results["of_zeros"]["bits_per_byte"] == pytest.approx(8)
-
-
-def test_gzip_and_xz_are_measured_with_the_same_bytes(results: dict[str, Any]) -> None:
-    metrics = {name: each["value"] for name, each in results["report"]["metrics"].items()}
-    assert metrics["bytes"] == len(TEXT)
-    assert metrics["gzip_bits_per_byte"] == 8 * len(gzip.compress(TEXT, 9)) / len(TEXT)
-    assert metrics["xz_bits_per_byte"] == 8 * len(
-        lzma.compress(TEXT, preset=9 | lzma.PRESET_EXTREME)
-    ) / len(TEXT)
-
-
-def test_the_report_has_the_digests_that_the_pipeline_computes(
+def test_the_report_has_peers_and_the_digests_that_the_pipeline_computes(
     results: dict[str, Any], folder: Path
 ) -> None:
+    metrics = {name: each["value"] for name, each in results["report"]["metrics"].items()}
+    xz = lzma.compress(TEXT, preset=9 | lzma.PRESET_EXTREME)
+    assert metrics["bytes"] == len(TEXT)
+    assert metrics["gzip_bits_per_byte"] == 8 * len(gzip.compress(TEXT, 9)) / len(TEXT)
+    assert metrics["xz_bits_per_byte"] == 8 * len(xz) / len(TEXT)
     archive = folder / "random" / "model.tar.gz"
     model = results["report"]["model"]
     with archive.open("rb") as stream:
@@ -57,27 +62,20 @@ def test_the_report_has_the_digests_that_the_pipeline_computes(
     with archive.open("rb") as stream:
         assert model["archive_sha256"] == sha256(stream)
     assert model["archive_composite_sha256"].endswith("-1")
-
-
-def test_an_archive_with_more_than_a_model_is_refused(results: dict[str, Any]) -> None:
     assert results["strange"].startswith("'sitecustomize.py' does not belong into a model (code,")
 
 
-def test_the_same_seed_continues_a_text_the_same_way(results: dict[str, Any]) -> None:
+def test_an_answer_is_its_seeds_and_names_the_model_that_was_measured(
+    results: dict[str, Any],
+) -> None:
+    """A stream has the same text in pieces."""
     first, again, other = (each["generated_text"] for each in results["answers"])
     assert first == again != other
-
-
-def test_a_stream_has_the_same_text_in_pieces(results: dict[str, Any]) -> None:
     kind, *pieces, last = results["streamed"]
     assert (kind, last) == ("application/jsonlines", results["answers"][0])
-    whole = last["generated_text"]
     assert len(pieces) > 1
-    assert "".join(piece["token"]["text"] for piece in pieces) == whole
-
-
-def test_an_answer_names_the_model_that_was_measured(results: dict[str, Any]) -> None:
-    assert results["answers"][0]["model"] == {
+    assert "".join(piece["token"]["text"] for piece in pieces) == first
+    assert last["model"] == {
         "training_job_name": "job-of-the-test",
         "content_sha256": results["report"]["model"]["content_sha256"],
     }
@@ -86,13 +84,5 @@ def test_an_answer_names_the_model_that_was_measured(results: dict[str, Any]) ->
 def test_a_bad_request_is_told_what_to_send(results: dict[str, Any]) -> None:
     not_json, *others = results["refusals"]
     assert not_json.startswith("the request is not JSON: ")
-    assert others == [
-        *3 * ['send {"inputs": TEXT}, a text without zero bytes or lone surrogates'],
-        "there is no parameter 'top_k'; there are: max_new_tokens, temperature, seed",
-        "parameter max_new_tokens must be a whole number from 1 to 1024, not 0",
-        "parameter temperature must be 0, or a number from 0.001 to 10, not -1",
-        "parameter temperature must be 0, or a number from 0.001 to 10, not 1e-310",
-        "parameter seed must be a whole number from 0 to 2^63 - 1, not True",
-        "stream must be true or false, not 1",
-    ]
+    assert others == REFUSALS
     assert results["csv"] == "content type 'text/csv' is not supported; send application/json"

@@ -27,12 +27,10 @@ def answers(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 def test_the_rate_warms_up_on_a_line_and_falls_along_a_cosine(answers: dict[str, Any]) -> None:
+    """By steps or by time, whichever ends first."""
     # at 0, 0.025, 0.05, 0.5, 0.525 and 1; a half is 9/19 of the way down
     shares = [0.05, 0.525, 1, 0.541290, 0.5, 0]
     assert answers["shares"] == pytest.approx(shares, abs=1e-6)
-
-
-def test_the_rate_goes_by_steps_or_by_time_whichever_ends_first(answers: dict[str, Any]) -> None:
     half = pytest.approx(2 * 0.541290, abs=2e-6)
     assert answers["rates"] == {
         "half of the steps": half,
@@ -43,14 +41,11 @@ def test_the_rate_goes_by_steps_or_by_time_whichever_ends_first(answers: dict[st
 
 
 def test_gradients_are_clipped_to_a_norm_of_one(answers: dict[str, Any]) -> None:
-    long = answers["clipped"]["long"]
+    """Those with a lower norm stay as they are."""
+    long, short = answers["clipped"]["long"], answers["clipped"]["short"]
     assert long["norm"] == 13
     assert long["changes"][0] == pytest.approx([-3 / 13, -4 / 13], rel=1e-6)
     assert long["changes"][1] == pytest.approx([-12 / 13], rel=1e-6)
-
-
-def test_gradients_with_a_lower_norm_stay_as_they_are(answers: dict[str, Any]) -> None:
-    short = answers["clipped"]["short"]
     assert short["norm"] == pytest.approx(0.5, rel=1e-15)
     assert short["changes"] == [[-0.3, 0], [-0.4]]
 
