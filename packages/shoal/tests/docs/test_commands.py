@@ -58,31 +58,3 @@ def test_every_verb_and_target_in_a_line_exists(page: str) -> None:
     verbs = {span: unknown_verb(span) for span in spans if span.startswith("shoal ")}
     assert targets - TARGETS == set()
     assert {span: word for span, word in verbs.items() if word} == {}
-
-
-@pytest.mark.parametrize(
-    ("block", "says"),
-    [
-        ("```sh\n.venv/bin/shoal deploy dev --lokal\n```", "No such option '--lokal'"),
-        ("```sh\nmake install\nmake everything   # all of it\n```", "no target everything"),
-        ("```console\n$ shoal destory dev \\\n    --local\n```", "No such command 'destory'"),
-        ("  ```sh\n  x=1 && shoal stop dev\n  ```", "Missing argument 'EXECUTION'"),
-        ("```sh\n.venv/bin/python -m emulator serve\n```", "no module emulator"),
-    ],
-)
-def test_a_command_that_would_not_start_is_seen(block: str, says: str) -> None:
-    (mistake,) = [mistake for words in commands(block) if (mistake := mistake_in(words))]
-    assert says in mistake
-
-
-@pytest.mark.parametrize(
-    ("span", "word"),
-    [
-        ("shoal release list", "list"),
-        ("shoal destory ENV", "destory"),
-        ("shoal release status", None),
-        ("shoal deploy ENV --local", None),
-    ],
-)
-def test_a_verb_that_does_not_exist_is_seen(span: str, word: str | None) -> None:
-    assert unknown_verb(span) == word

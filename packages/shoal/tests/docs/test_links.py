@@ -23,11 +23,6 @@ def test_every_link_leads_to_a_page_and_a_heading(page: str) -> None:
     assert [link for link in links(text_of(page)) if not leads_somewhere(link, page)] == []
 
 
-@pytest.mark.parametrize("link", ["reference/nowhere.md", "README.md#no-such-heading"])
-def test_a_link_that_leads_nowhere_is_seen(link: str) -> None:
-    assert not leads_somewhere(link, "docs/README.md")
-
-
 def test_every_page_of_the_docs_is_in_an_index() -> None:
     listed = {
         (ROOT / index).parent.joinpath(link.partition("#")[0]).resolve()

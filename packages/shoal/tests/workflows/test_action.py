@@ -16,10 +16,14 @@ import pytest
 import yaml
 
 from tests.repository import ROOT
-from tests.workflows.test_workflows import zizmor
+from tests.workflows.test_workflows import run_script, schema_mistakes, write_program, zizmor
 
 ACTION = ROOT / "packages" / "shoal-local" / "action.yml"
 ALLOW, INSTALL, START, TELL = yaml.safe_load(ACTION.read_text(encoding="utf-8"))["runs"]["steps"]
+
+
+def run(step: dict[str, str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return run_script(step["run"], ROOT, environment)
 
 
 @pytest.fixture
@@ -38,29 +42,6 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         "OPTIONS": "",
     }
     subprocess.run([installed, "down"], env={"HOME": str(tmp_path)}, check=True, timeout=60)
-
-
-def run(step: dict[str, str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a step's script by bash as GitHub runs it."""
-    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-
-
-def schema_mistakes(kind: str, file: Path) -> str:
-    """Return what GitHub's schema says against the file."""
-    command = [
-        sys.executable,
-        "-m",
-        "check_jsonschema",
-        "--builtin-schema",
-        f"vendor.github-{kind}",
-    ]
-    process = subprocess.run(
-        [*command, str(file)], capture_output=True, text=True, timeout=60, check=False
-    )
-    return process.stdout if process.returncode else ""
 
 
 def test_it_is_an_action_by_githubs_schema_and_zizmor_finds_nothing_in_it() -> None:
@@ -110,12 +91,9 @@ def test_a_profile_of_the_job_is_refused(environment: dict[str, str]) -> None:
 def test_the_kernels_setting_is_changed_only_where_it_refuses_namespaces(
     environment: dict[str, str], tmp_path: Path, setting: str, changed: bool
 ) -> None:
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name, script in {"sysctl": f"echo {setting}", "sudo": f"touch {tmp_path}/changed"}.items():
-        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
-        (programs / name).chmod(0o755)
-    process = run(ALLOW, environment | {"PATH": f"{programs}:{environment['PATH']}"})
+    write_program(tmp_path / "programs" / "sysctl", f"echo {setting}")
+    write_program(tmp_path / "programs" / "sudo", f"touch {tmp_path}/changed")
+    process = run(ALLOW, environment | {"PATH": f"{tmp_path}/programs:{environment['PATH']}"})
     assert (process.returncode, (tmp_path / "changed").exists()) == (0, changed)
 
 
