@@ -22,7 +22,6 @@ _SLOW_FOLDERS = (
 """Of the files without a time, these come first."""
 TOGETHER = {
     "one run of shoal demo": (
-        "tests/end_to_end/test_authorization.py",
         "tests/end_to_end/test_counts.py",
         "tests/end_to_end/test_demo.py",
         "tests/end_to_end/test_identity.py",

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from shoal.processes import mentioning
-from shoal.settings.loading.loader import load_environment, load_workloads
+from shoal.settings.loading.loader import load_workloads
 from shoal.verbs.local_server import LocalServer, build_runtimes
 from tests.end_to_end.gitops.checkout import ENVIRONMENTS, GitCheckout
 from tests.end_to_end.gitops.story import Story
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(2700)]
 
 
 @contextmanager
-def begun(folder: Path, second_workload: str | None = None) -> Iterator[Story]:
+def begun(folder: Path) -> Iterator[Story]:
     """Yield a story whose server enforces policies; destroy at the end what it deployed."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME")}
     build_runtimes(ROOT, environ, "pytorch", folder / "runtimes.log", lambda _: None)
@@ -45,8 +45,8 @@ def begun(folder: Path, second_workload: str | None = None) -> Iterator[Story]:
     )
     (folder / "logs").mkdir()
     try:
-        checkout = GitCheckout.new(folder / "git", ROOT, environ, server.state, second_workload)
-        story = Story(checkout, running, folder / "logs", second_workload)
+        checkout = GitCheckout.new(folder / "git", ROOT, environ, server.state)
+        story = Story(checkout, running, folder / "logs")
         yield story
         story.destroy()
         assert story.remaining() == []
@@ -143,19 +143,3 @@ def check_accounts(story: Story, state: Path) -> None:
         own = [line for line in served if line.startswith(f"serving: shoal-mnist-{name} ")]
         assert own
         assert all(f" s3://shoal-mnist-{name}-artifacts-" in line for line in own)
-
-
-def test_a_second_workload_is_released_beside_the_first(tmp_path: Path) -> None:
-    """What serves the first one stays untouched, and so does its pin."""
-    with begun(tmp_path, "houses") as story:
-        story.deploy("dev")
-        story.shoal("data", "upload", *story.words("dev"), "--local")
-        story.train(1)
-        story.release_to_staging()
-        endpoint, pin = story.endpoint("staging"), story.release("staging")
-        story.release_second_workload()
-        second = load_environment("staging", story.checkout.root, workload="houses")
-        assert second.release is not None
-        assert second.release != pin
-        assert story.release("staging") == pin
-        assert story.endpoint("staging") == endpoint

@@ -7,6 +7,7 @@ its request log, those for what AWS does itself with a role included.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,16 @@ LATE = "pages"
 """It waits for the end of a run, so a demo may be over before; test_verbs.py runs it under its
 policy.
 """
+ROOT_USER = "arn:aws:iam::111122223333:root"
+DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
+IMPLIED = {
+    ("training", "ec2:CreateNetworkInterface"),
+    ("training", "ecr:BatchGetImage"),
+    ("training", "cloudwatch:PutMetricData"),
+    ("evaluation", "kms:Encrypt"),
+    ("endpoint", "logs:PutLogEvents"),
+}
+"""Role and action of what SageMaker does in a role's name."""
 UNUSED = ROOT / "packages" / "shoal" / "tests" / "identity" / "unused.yaml"
 
 
@@ -81,6 +92,26 @@ def test_the_deployed_policies_are_the_synthesised_ones(run: Recorded, tmp_path:
     assert [
         role for role in expected if not like(expected[role], run.identity[role], templates)
     ] == []
+
+
+def test_no_role_is_denied_a_call_or_makes_one_of_unknown_permission(
+    demo: Finished, checkout: Checkout
+) -> None:
+    """The CDK's roles, too."""
+    assert demo.exit_code == 0, demo.output
+    log = checkout.root / "demo-out" / "logs" / "emulator-requests.jsonl"
+    lines = map(json.loads, log.read_text().splitlines())
+    calls = [line for line in lines if line["caller"] != ROOT_USER]
+    assert len(calls) > 200
+    assert [call["operation"] for call in calls if call.get("unmapped")] == []
+    assert [call for call in calls if call.get("error") in DENIED] == []
+    implied = {
+        (call["caller"].rpartition("/")[0].rpartition("-")[2], question["action"])
+        for call in calls
+        for question in call.get("questions", ())
+        if question.get("implied")
+    }
+    assert implied >= IMPLIED
 
 
 def test_every_role_that_acts_is_seen_acting(run: Recorded) -> None:

@@ -68,60 +68,50 @@ def swept(account: Account) -> Iterator[Swept]:
     assert swept.endpoints() == []
 
 
-def test_what_is_past_its_time_goes_with_its_configuration_and_model(swept: Swept) -> None:
+def test_what_is_past_its_time_goes_and_what_is_young_stays(swept: Swept) -> None:
+    """A dry run deletes nothing; alarms and dashboard get measurements of each run."""
+    names = ("Sweeps", "Endpoints", "EndpointsPastTtl", "Unremoved")
+
+    def sums() -> list[float]:
+        measured = swept.account.measured
+        return [sum(measured("Shoal", name, "Sum", Pipeline=PIPELINE)) for name in names]
+
+    assert swept.sweep(10)["kept"] == ["leftoverid01"]
+    before = sums()
+    report = swept.sweep(0, dry_run=True)
+    assert (report["past_ttl"], report["deleted"]) == (["leftoverid01"], [])
+    assert [after - first for after, first in zip(sums(), before, strict=True)] == [1, 1, 1, 0]
+    assert swept.endpoints() == [LEFT]
     report = swept.sweep(0)
     assert report["deleted"] == [f"endpoint/{LEFT}", f"endpoint-config/{LEFT}", f"model/{LEFT}"]
     assert swept.endpoints() == []
 
 
+OTHERS = {
+    f"{PIPELINE}-2-x9": (f"{PIPELINE}-2", "leftoverid02"),
+    f"{PIPELINE}-x8": (PIPELINE, ""),
+    f"{PIPELINE}-x7": (PIPELINE, "1"),
+}
+"""Configurations of others -> the tags of pipeline and execution."""
+
+
 def test_a_configuration_of_which_only_the_tags_say_whose_it_is_goes(swept: Swept) -> None:
-    tagged = f"{PIPELINE}-x9"
-    others = {
-        f"{PIPELINE}-2-x9": (f"{PIPELINE}-2", "leftoverid02"),
-        f"{PIPELINE}-x8": (PIPELINE, ""),
-        f"{PIPELINE}-x7": (PIPELINE, "1"),
-    }
-    for name, (pipeline, execution_id) in {tagged: (PIPELINE, "leftoverid02"), **others}.items():
+    sagemaker = swept.account.sagemaker
+    described = sagemaker.describe_endpoint_config(EndpointConfigName=LEFT)
+    tagged = {f"{PIPELINE}-x9": (PIPELINE, "leftoverid02"), **OTHERS}
+    for name, (pipeline, execution_id) in tagged.items():
         tags = [
             {"Key": "shoal:pipeline", "Value": pipeline},
             {"Key": "shoal:execution", "Value": execution_id},
         ]
-        variants = swept.account.sagemaker.describe_endpoint_config(EndpointConfigName=LEFT)[
-            "ProductionVariants"
-        ]
-        swept.account.sagemaker.create_endpoint_config(
-            EndpointConfigName=name, ProductionVariants=variants, Tags=tags
+        sagemaker.create_endpoint_config(
+            EndpointConfigName=name, ProductionVariants=described["ProductionVariants"], Tags=tags
         )
-    report = swept.sweep(0)
-    assert report["past_ttl"] == ["leftoverid01", "leftoverid02"]
-    left = swept.account.sagemaker.list_endpoint_configs(NameContains=PIPELINE)["EndpointConfigs"]
-    for name in others:
-        swept.account.sagemaker.delete_endpoint_config(EndpointConfigName=name)
-    assert {each["EndpointConfigName"] for each in left} == {*others}
-
-
-def test_a_dry_run_reports_and_deletes_nothing(swept: Swept) -> None:
-    report = swept.sweep(0, dry_run=True)
-    assert (report["past_ttl"], report["deleted"]) == (["leftoverid01"], [])
-    assert swept.endpoints() == [LEFT]
-
-
-def test_what_is_young_is_kept(swept: Swept) -> None:
-    assert swept.sweep(10)["kept"] == ["leftoverid01"]
-    assert swept.endpoints() == [LEFT]
-
-
-def test_what_alarms_and_dashboard_watch_is_measured(swept: Swept) -> None:
-    names = ("Sweeps", "Endpoints", "EndpointsPastTtl", "Unremoved")
-
-    def sums() -> list[float]:
-        return [
-            sum(swept.account.measured("Shoal", name, "Sum", Pipeline=PIPELINE)) for name in names
-        ]
-
-    before = sums()
-    swept.sweep(0, dry_run=True)
-    assert [after - first for after, first in zip(sums(), before, strict=True)] == [1, 1, 1, 0]
+    assert swept.sweep(0)["past_ttl"] == ["leftoverid01", "leftoverid02"]
+    left = sagemaker.list_endpoint_configs(NameContains=PIPELINE)["EndpointConfigs"]
+    for name in OTHERS:
+        sagemaker.delete_endpoint_config(EndpointConfigName=name)
+    assert {each["EndpointConfigName"] for each in left} == {*OTHERS}
 
 
 def test_neither_a_running_executions_endpoint_nor_a_serving_one_is_touched(swept: Swept) -> None:

@@ -57,7 +57,7 @@ def _note_policy(run: Recorded, operation: str, request: Mapping[str, Any]) -> N
         )
     elif operation == "PutBucketPolicy":
         run.resources.setdefault(f"arn:aws:s3:::{request['Bucket']}", json.loads(request["Policy"]))
-    elif operation == "CreateKey":
+    elif operation == "PutKeyPolicy":
         run.resources["key"] = json.loads(request["Policy"])
 
 

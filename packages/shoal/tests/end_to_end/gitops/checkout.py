@@ -16,11 +16,8 @@ from typing import Any
 
 from shoal.processes import output_of
 from shoal.settings.parsing.yaml_lines import parse
-from shoal.settings.settings import WorkloadSettings
 
 ENVIRONMENTS = ("dev", "staging", "prod")
-MAIN = "mnist"
-"""The workload whose three releases are told of."""
 _COPIED = (
     "app.py",
     "cdk.json",
@@ -64,9 +61,6 @@ CHANGES: Mapping[str, dict[str, Any]] = {
     "prod": {"protect": False, "serving": {**_SERVING, "instance_count": 2}},
 }
 """What the story's environments have instead of the project's settings."""
-_SECOND_TRAINING = {"strategy": "torchrun", "instance_type": "ml.m5.xlarge", "instance_count": 1}
-_SERVED = CHANGES["staging"]["serving"]
-"""How the second workload trains, and is served."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +78,10 @@ class GitCheckout:
         project: Path,
         environ: Mapping[str, str],
         server_state: Path,
-        second_workload: str | None = None,
     ) -> GitCheckout:
         """Make the checkout in the empty `folder`.
 
-        `server_state` is the state directory that `--local` will find; `second_workload` is a name.
+        `server_state` is the state directory that `--local` will find.
         """
         checkout = cls(folder / "checkout", folder / "origin.git", environ)
         checkout.root.mkdir(parents=True)
@@ -96,7 +89,7 @@ class GitCheckout:
             _copy(project / name, checkout.root / name)
         (checkout.root / "environments").mkdir()
         for name in ENVIRONMENTS:
-            checkout._write_environment(project, name, second_workload)
+            checkout._write_environment(project, name)
         (checkout.root / ".shoal").mkdir()
         (checkout.root / ".shoal" / "local").symlink_to(server_state)
         cache = project / ".shoal" / "jsii"
@@ -149,23 +142,13 @@ class GitCheckout:
         self.git("push", "--quiet", "origin", "main")
         return self.head()
 
-    def _write_environment(self, project: Path, name: str, second_workload: str | None) -> None:
-        settings = parse(
-            (project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")
-        ).data
+    def _write_environment(self, project: Path, name: str) -> None:
+        text = (project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")
+        settings = parse(text).data
         settings.pop("release", None)
         settings |= CHANGES[name]
-        if second_workload:
-            settings = _with_second_workload(settings, second_workload)
-        text = "".join(
-            f"{key}: {json.dumps(value)}\n" for key, value in settings.items() if key != "workloads"
-        )  # JSON is YAML
-        if workloads := settings.get("workloads"):
-            text += "workloads:\n"
-            for workload, section in workloads.items():
-                lines = (f"    {key}: {json.dumps(value)}\n" for key, value in section.items())
-                text += f"  {workload}:\n{''.join(lines)}"
-        (self.root / "environments" / f"{name}.yaml").write_text(text, encoding="utf-8")
+        lines = (f"{key}: {json.dumps(value)}\n" for key, value in settings.items())  # JSON is YAML
+        (self.root / "environments" / f"{name}.yaml").write_text("".join(lines), encoding="utf-8")
 
     def _begin(self) -> None:
         output_of(
@@ -179,17 +162,6 @@ class GitCheckout:
         self.git("commit", "--quiet", "--message", "Begin")
         self.git("remote", "add", "origin", str(self.remote))
         self.git("push", "--quiet", "origin", "main")
-
-
-def _with_second_workload(settings: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the settings of a file of one workload as those of one that has two.
-
-    Where the first one is served, so is the second, with its defaults.
-    """
-    own = {key: value for key, value in settings.items() if key in WorkloadSettings.model_fields}
-    shared = {key: value for key, value in settings.items() if key not in {*own, "workload"}}
-    second = {"training": _SECOND_TRAINING} | ({"serving": _SERVED} if "serving" in own else {})
-    return shared | {"workloads": {MAIN: own, name: second}}
 
 
 def _copy(source: Path, destination: Path) -> None:

@@ -9,7 +9,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from shoal.aws import inventory
 from shoal.aws.target import Target, offline_environment
@@ -23,7 +22,7 @@ from shoal.settings.settings import Environment
 from shoal.verbs.destroy.teardown import remove_bootstrap
 from shoal.verbs.local_server import RunningServer
 from tests.end_to_end.gitops.broken_release import register_changed_archive, with_mistake
-from tests.end_to_end.gitops.checkout import ENVIRONMENTS, MAIN, GitCheckout
+from tests.end_to_end.gitops.checkout import ENVIRONMENTS, GitCheckout
 from tests.end_to_end.gitops.traffic import Traffic
 from tests.repository import ROOT
 
@@ -39,8 +38,6 @@ class Story:
     checkout: GitCheckout
     running: RunningServer
     logs: Path
-    second_workload: str | None = None
-    """A workload that every environment has in addition to the one of the story."""
     transcript: list[str] = field(default_factory=list)
     """Each command, with what it printed."""
     commits: list[tuple[str, str]] = field(default_factory=list)
@@ -58,8 +55,7 @@ class Story:
         return "\n".join(self.transcript)
 
     def environment(self, name: str) -> Environment:
-        workload = MAIN if self.second_workload else None
-        return load_environment(name, self.checkout.root, workload=workload)
+        return load_environment(name, self.checkout.root)
 
     def target(self, name: str) -> Target:
         return self.running.target_of(self.environment(name).account)
@@ -69,10 +65,6 @@ class Story:
         pinned = self.environment(name).release
         assert pinned is not None, f"{name} pins no release"
         return pinned
-
-    def words(self, name: str) -> tuple[str, ...]:
-        """Return the words that name the workload of the story."""
-        return (name, MAIN) if self.second_workload else (name,)
 
     def shoal(self, *arguments: str, exit_code: int = 0) -> str:
         """Type a command that must end with `exit_code`; return what it printed."""
@@ -100,8 +92,8 @@ class Story:
     def train(self, seed: int) -> None:
         values = ("Epochs=1", "MinAccuracy=0.9", f"Seed={seed}")
         parameters = [part for each in values for part in ("--parameter", each)]
-        self.shoal("run", *self.words("dev"), "--local", "--follow", *parameters)
-        self.shoal("approve", *self.words("dev"), "--local", "--comment", "accuracy as expected")
+        self.shoal("run", "dev", "--local", "--follow", *parameters)
+        self.shoal("approve", "dev", "--local", "--comment", "accuracy as expected")
 
     def commit_mistake(self) -> None:
         what = "Keep every answer"
@@ -110,18 +102,14 @@ class Story:
 
     def promote(self, source: str, destination: str) -> Release:
         """Pin a release in a commit, push it, and merge it as a pull request would be."""
-        self._merge_promotion(source, destination, MAIN)
-        release = self.release(destination)
-        self.promoted.append((destination, release))
-        return release
-
-    def _merge_promotion(self, source: str, destination: str, workload: str) -> None:
-        more = ("--workload", workload) if self.second_workload else ()
-        options = ("--from", source, "--to", destination, *more, "--push", "origin")
+        options = ("--from", source, "--to", destination, "--push", "origin")
         output = self.shoal("promote", *options, "--local")
         (line,) = (each for each in output.splitlines() if each.startswith("branch "))
         branch = line.split()[1].rstrip(",")
         self.commits.append((f"merge {branch}", self.checkout.merge(branch)))
+        release = self.release(destination)
+        self.promoted.append((destination, release))
+        return release
 
     def release_to_staging(self) -> None:
         pinned = self.promote("dev", "staging")
@@ -158,33 +146,16 @@ class Story:
         arn = register_changed_archive(
             self.target("dev"), self.release("staging").model_package_arn
         )
-        self.shoal("approve", *self.words("dev"), arn.rpartition("/")[2], "--local")
-        workload = ("--workload", MAIN) if self.second_workload else ()
-        options = ("--from", "dev", "--to", "staging", *workload, "--local")
+        self.shoal("approve", "dev", arn.rpartition("/")[2], "--local")
+        options = ("--from", "dev", "--to", "staging", "--local")
         return arn, self.shoal("promote", *options, exit_code=_USAGE)
-
-    def release_second_workload(self) -> None:
-        """Train the second workload in dev, and serve it in staging."""
-        place = ("dev", str(self.second_workload), "--local")
-        self.shoal("data", "upload", *place)
-        self.shoal("run", *place, "--follow")
-        self.shoal("approve", *place)
-        self._merge_promotion("dev", "staging", str(self.second_workload))
-        self.shoal("deploy", "staging", str(self.second_workload), "--local")
-        self.shoal("invoke", "staging", str(self.second_workload), "--local")
 
     def require_serving(self, name: str, content: str) -> None:
         """Ask the endpoint, which must answer with this model."""
         endpoint = Names(self.environment(name)).serving_endpoint
-        printed = self.shoal("invoke", *self.words(name), "--local", "--endpoint", endpoint)
+        printed = self.shoal("invoke", name, "--local", "--endpoint", endpoint)
         assert json.loads(printed)["model"].get("content_sha256") == content
         self.served.append((name, content))
-
-    def endpoint(self, name: str) -> tuple[Any, Any]:
-        """Return when the story's endpoint was changed last, and by what it is configured."""
-        endpoint = Names(self.environment(name)).serving_endpoint
-        described = self.target(name).client("sagemaker").describe_endpoint(EndpointName=endpoint)
-        return described["LastModifiedTime"], described["EndpointConfigName"]
 
     def destroy(self) -> None:
         """Destroy what was deployed, and what bootstrapping left."""
@@ -196,10 +167,7 @@ class Story:
     def remaining(self) -> list[str]:
         """Return all resources of the project in the three accounts."""
         project = self.environment("dev").project
-        own = (f"shoal-{MAIN}", f"shoal-{self.second_workload}") if self.second_workload else ()
-        owner = inventory.Owner(
-            f"shoal-{project}", tags=(("shoal:project", project),), workloads=own
-        )
+        owner = inventory.Owner(f"shoal-{project}", tags=(("shoal:project", project),))
         targets = [self.target(name) for name in ENVIRONMENTS]
         return [
             f"{resource} in account {target.account}"
