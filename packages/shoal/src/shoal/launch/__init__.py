@@ -2,34 +2,7 @@
 hyperparameters, checked against AWS's tables.
 """
 
-from shoal.launch.contract import (
-    Contract,
-    Horovod,
-    Mirrored,
-    MultiWorkerMirrored,
-    ParameterServer,
-    PytorchDdp,
-    SingleProcess,
-    SmddpAllGather,
-    SmddpAllGatherByMpirun,
-    SmddpAllReduce,
-    Torchrun,
-)
+from shoal.launch.contract import Contract
 from shoal.launch.resolve import Launch, launch_of, resolve
 
-__all__ = [
-    "Contract",
-    "Horovod",
-    "Launch",
-    "Mirrored",
-    "MultiWorkerMirrored",
-    "ParameterServer",
-    "PytorchDdp",
-    "SingleProcess",
-    "SmddpAllGather",
-    "SmddpAllGatherByMpirun",
-    "SmddpAllReduce",
-    "Torchrun",
-    "launch_of",
-    "resolve",
-]
+__all__ = ["Contract", "Launch", "launch_of", "resolve"]

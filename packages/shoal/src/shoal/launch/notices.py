@@ -7,15 +7,8 @@ from collections.abc import Iterator
 
 from shoal.launch import image_uri, tables
 from shoal.launch.case import SMDDP, Case
-from shoal.launch.contract import (
-    Horovod,
-    Mirrored,
-    MultiWorkerMirrored,
-    ParameterServer,
-    SmddpAllGather,
-)
+from shoal.launch.contract import STARTS_RANKS
 from shoal.launch.errors import Risk
-from shoal.launch.rules import STARTS_RANKS
 from shoal.settings.settings import Collective, Framework, Strategy, Training
 
 BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
@@ -24,42 +17,48 @@ BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADD
 
 def notices_of(case: Case, *, serves: bool) -> Iterator[str]:
     """Yield the notices of a case that runs; `serves` says whether an endpoint follows it."""
-    training, contract = case.training, case.contract
+    training, instance_type = case.training, case.training.instance_type
     yield from _image_uri(case)
     yield from _unread(case)
     yield from _overwritten(case)
-    if "volume_size_gb" in training.model_fields_set and tables.has_nvme(training.instance_type):
+    if "volume_size_gb" in training.model_fields_set and tables.has_nvme(instance_type):
         yield (
-            f"training.volume_size_gb has no effect: {training.instance_type} has NVMe disks, which"
-            " the job gets whole"
+            f"training.volume_size_gb has no effect: {instance_type} has NVMe disks, which the job"
+            " gets whole"
         )
-    if contract.launcher in STARTS_RANKS and _share_gpus(training):
-        gpus = tables.gpu_count(training.instance_type)
+    if case.contract.launcher in STARTS_RANKS and _share_gpus(training):
         yield (
-            f"training.processes_per_host: {training.processes_per_host} ranks share the {gpus}"
-            f" GPUs of each {training.instance_type}; NCCL takes one rank per GPU"
+            f"training.processes_per_host: {training.processes_per_host} ranks share the"
+            f" {tables.gpu_count(instance_type)} GPUs of each {instance_type}; NCCL takes one rank"
+            " per GPU"
         )
+    yield from _strategy(case)
+    if serves and case.tags and case.tags.notice:
+        yield f"training.framework_version: {case.tags.notice}"
+
+
+def _strategy(case: Case) -> Iterator[str]:
+    """What the strategy that runs does not have, or does not use."""
+    training = case.training
     if case.strategy in SMDDP:
         yield from _smddp(case)
-    if isinstance(contract, Horovod) and not case.may_have_horovod:
+    elif case.strategy is Strategy.HOROVOD and not case.may_have_horovod:
         yield Risk(
             "horovod in requirements.txt is compiled on every instance at the start: that needs a"
             " compiler and a way to a package index"
         )
-    if isinstance(contract, MultiWorkerMirrored) and training.instance_count == 1:
+    elif case.strategy is Strategy.MULTI_WORKER_MIRRORED and training.instance_count == 1:
         yield (
             "training.instance_count is 1: multi_worker_mirrored runs, but it is made for several;"
             " strategy: mirrored needs no cluster"
         )
-    if isinstance(contract, ParameterServer) and case.has_gpus:
+    elif case.strategy is Strategy.PARAMETER_SERVER and case.has_gpus:
         yield "parameter_server has one worker on each instance: of several GPUs it uses one"
-    if isinstance(contract, Mirrored) and not case.has_gpus:
+    elif case.strategy is Strategy.MIRRORED and not case.has_gpus:
         yield (
             f"mirrored makes one replica per GPU, and {training.instance_type} has none: the"
             " replicas share its cores"
         )
-    if serves and case.tags and case.tags.notice:
-        yield f"training.framework_version: {case.tags.notice}"
 
 
 def _image_uri(case: Case) -> Iterator[str]:
@@ -124,10 +123,8 @@ def _overwritten(case: Case) -> Iterator[str]:
 
 def _smddp(case: Case) -> Iterator[str]:
     training, count = case.training, case.training.processes_per_host
-    if (
-        isinstance(case.contract, SmddpAllGather)
-        and training.hyperparameters.get("backend") != "smddp"
-    ):
+    backend = training.hyperparameters.get("backend")
+    if case.contract.launcher == "torchrun" and backend != "smddp":
         yield (
             "training.collective allgather: torchrun does not tell the script to use smddp; the"
             " script's own option must (backend: smddp)"

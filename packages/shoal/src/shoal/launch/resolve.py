@@ -10,13 +10,13 @@ from pathlib import Path
 from shoal.launch import source_code, tables
 from shoal.launch.advice import choose, problems_of
 from shoal.launch.case import SMDDP, Case
-from shoal.launch.contract import Contract, Horovod
+from shoal.launch.contract import Contract
 from shoal.launch.notices import notices_of
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.loading.rules import MAX_HYPERPARAMETERS
 from shoal.settings.parsing.errors import LaunchError
 from shoal.settings.sections.hyperparameters import HyperparameterValue
-from shoal.settings.settings import Endpoint, Environment, Framework, Training
+from shoal.settings.settings import Endpoint, Environment, Framework, Strategy, Training
 
 CONTAINER_MODEL_DIR = "/opt/ml/model"
 _ENDPOINT = Endpoint()
@@ -95,10 +95,8 @@ class Launch:
                     "a TensorFlow job needs output_path, for its hyperparameter model_dir"
                 )
             values["model_dir"] = f"{output_path.rstrip('/')}/{job_name}/model"
-        sent = {
-            **self.hyperparameters,
-            **{name: json.dumps(value) for name, value in values.items()},
-        }
+        encoded = {name: json.dumps(value) for name, value in values.items()}
+        sent = {**self.hyperparameters, **encoded}
         if len(sent) > MAX_HYPERPARAMETERS:
             raise ValueError(
                 f"a job takes {MAX_HYPERPARAMETERS} hyperparameters, and this one has {len(sent)},"
@@ -184,7 +182,7 @@ def _hyperparameters(case: Case) -> dict[str, str]:
     texts = {"sagemaker_program": case.script, "sagemaker_region": case.region}
     if case.contract.names_instance_type:
         texts["sagemaker_instance_type"] = case.training.instance_type
-    if case.framework is Framework.TENSORFLOW and isinstance(case.contract, Horovod):
+    if (case.framework, case.strategy) == (Framework.TENSORFLOW, Strategy.HOROVOD):
         texts["model_dir"] = CONTAINER_MODEL_DIR
     encoded = {name: json.dumps(value) for name, value in texts.items()}
     return {**encoded, "sagemaker_container_log_level": "20", **case.contract.hyperparameters()}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from shoal.launch import image_uri, recipes, tables
 from shoal.launch.case import SMDDP, TITLES, Case
-from shoal.launch.contract import OPTIMIZE_SDP, SmddpAllGatherByMpirun, SmddpAllReduce
+from shoal.launch.contract import OPTIMIZE_SDP, STARTS_RANKS
 from shoal.launch.mpi_options import mistakes_in
 from shoal.launch.source_code import REQUIREMENTS, SETUP
 from shoal.launch.torchrun_options import ambiguous_with
@@ -22,7 +22,6 @@ from shoal.settings.sections.strategies import defaults, strategies_with_script
 from shoal.settings.settings import Collective, Framework, Launcher, Strategy
 
 MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue
-STARTS_RANKS = ("mpirun", "torchrun")
 _FOR_EC2 = re.compile(r":[^@]*-ec2(-|$)")
 
 
@@ -441,8 +440,8 @@ def _mpi_options(case: Case) -> Iterator[Problem]:
 
 def _mpirun_variables(case: Case) -> tuple[str, ...]:
     """Return the variables that mpirun is given whatever `custom_mpi_options` say."""
-    runner = "smddp" if isinstance(case.contract, SmddpAllReduce) else "horovod"
-    added = (OPTIMIZE_SDP,) if isinstance(case.contract, SmddpAllGatherByMpirun) else ()
+    runner = "smddp" if case.contract.is_smddp_by_mpirun else "horovod"
+    added = (OPTIMIZE_SDP,) if case.contract.own_options else ()
     return (*tables.passed_by_toolkit(runner, case.training.instance_type), *added)
 
 

@@ -146,8 +146,8 @@ def test_a_pages_line_of_configuration_starts_what_its_overlay_starts(name: str)
     page, overlay = yaml.safe_load(block)["training"], load_environment("dev", ROOT, name).training
     hosts = tables.strategy(Training(**page).strategy).hosts
     shown = Training(**{"instance_count": hosts.min, **page})
-    contracts = [type(resolve(each, "us-east-1").contract) for each in (shown, overlay)]
-    assert (shown.framework, contracts[0]) == (overlay.framework, contracts[1])
+    labels = [resolve(each, "us-east-1").contract.label for each in (shown, overlay)]
+    assert (shown.framework, labels[0]) == (overlay.framework, labels[1])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from shoal.launch import SmddpAllReduce, launch_of, tables
+from shoal.launch import launch_of, tables
 from shoal.settings.loading.workload import FOLDER, load_workload, workload_file, workload_folder
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import ConfigError, Problem
@@ -101,7 +101,7 @@ def _ask(script: Path, environment: Environment, gpu: tables.GpuMemory, root: Pa
         "gpu": gpu.gpu,
         "gpu_gib": gpu.gib,
         "framework_version": training.framework_version,
-        "smddp": isinstance(launch.contract, SmddpAllReduce),
+        "smddp": launch.contract.is_smddp_by_mpirun,
     }
     shown = f"{FOLDER}/{script.parent.name}/{script.name}"
     try:

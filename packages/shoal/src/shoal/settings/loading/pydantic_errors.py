@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from shoal.settings.loading import former_keys
 from shoal.settings.parsing.base import SECTION_BRANCH
 from shoal.settings.parsing.errors import Problem
-from shoal.settings.parsing.expected import in_words
+from shoal.settings.parsing.expected import FORMS
 from shoal.settings.settings import Environment
 
 Details = Mapping[str, Any]
@@ -144,7 +144,7 @@ def _rule(details: Details) -> str:
     if kind == "enum":
         return f"must be one of: {str(context['expected']).replace(' or ', ', ')}".replace("'", "")
     if kind == "string_pattern_mismatch":
-        return in_words(context["pattern"])
+        return f"must be {FORMS.get(context['pattern'], context['pattern'])}"
     limits = [f"{word} {context[name]}" for name, word in _SYMBOLS.items() if name in context]
     if limits:
         return f"must be {limits[0]}"

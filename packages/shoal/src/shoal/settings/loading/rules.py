@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from shoal.settings.loading import release_rules
 from shoal.settings.names import SEALED, Names
-from shoal.settings.parsing.errors import NOTHING, Problem
+from shoal.settings.parsing.errors import Problem, with_values
 from shoal.settings.sections import (
     channels,
     file_system,
@@ -50,6 +49,7 @@ MAX_ENVIRONMENT_VALUE = 512  # botocore, sagemaker TrainingEnvironmentValue
 _PLACEHOLDER_ACCOUNT = re.compile(r"^(\d)\1{3}(\d)\2{3}(\d)\3{3}$|^123456789012$")
 _VARIABLE_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 _HYPERPARAMETER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9]*([-_.][A-Za-z0-9]+)*$")
+_SCRIPT = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*\.py$")
 _RESERVED_VARIABLES = ("SM_", "SAGEMAKER_", "AWS_", "SHOAL_")
 
 
@@ -63,33 +63,17 @@ def is_placeholder_account(account: str) -> bool:
 
 def problems_between(environment: Environment, stem: str) -> list[Problem]:
     """Return every broken rule of `environment`, whose file is called `stem`.yaml."""
-    rules = (
-        _name_lengths,
-        _execution_ids,
-        _sections,
-        *release_rules.RULES,
-        _without_endpoint,
-        _endpoint_environment,
-        _alerts,
-        _spot,
-        _hyperparameters,
-        _container_environment,
-        _code,
-    )
-    own_name = Problem(
-        "name",
-        f"must equal the file's name without .yaml, {stem}",
-        "rename the file or the environment",
-        environment.name,
-    )
-    problems = [own_name] if environment.name != stem else []
-    return problems + [problem for rule in rules for problem in rule(environment)]
+    problems = [problem for rule in _RULES for problem in rule(environment)]
+    if environment.name != stem:
+        message = f"must equal the file's name without .yaml, {stem}"
+        problems.insert(0, Problem("name", message, "rename the file or the environment"))
+    return with_values(problems, environment)
 
 
 def _sections(environment: Environment) -> Iterator[Problem]:
     """Yield what each section finds wrong with itself, and with the keys that it reads besides."""
     of, names, training = environment, Names(environment), environment.training
-    yield from regions.problems(of.region, _values_that_regions_lack(of))
+    yield from regions.problems(of.region, _asks_of_regions(of))
     yield from network.problems(of.network, of.region)
     yield from file_system.problems(of.file_system, of.data)
     yield from schedules.problems(of.schedules, of.data)
@@ -107,15 +91,26 @@ def _sections(environment: Environment) -> Iterator[Problem]:
     yield from secrets.problems(training.secrets, of.network, is_shared=bool(of.workloads))
 
 
-def _values_that_regions_lack(environment: Environment) -> dict[str, object]:
-    """Return the keys that ask for what not every region has; None where nothing asks for it."""
-    file_system = environment.file_system
+def _release(environment: Environment) -> Iterator[Problem]:
+    release = environment.release
+    if release and not release.model_package_arn.endswith(f"/{release.model_package_version}"):
+        number = release.model_package_arn.rpartition("/")[2]
+        message = f"is not the version that model_package_arn names, {number}"
+        advice, related = "let `shoal promote` write the whole file", "release.model_package_arn"
+        yield Problem("release.model_package_version", message, advice, related=(related,))
+    if environment.promoted_from == environment.name:
+        message = "an environment cannot take releases from itself"
+        yield Problem("promoted_from", message, "name the one before it")
+
+
+def _asks_of_regions(environment: Environment) -> dict[str, bool]:
+    """Return whether the keys are used that ask for what not every region has."""
     return {
-        "region": environment.region,
-        "observability.monthly_budget_usd": environment.observability.monthly_budget_usd,
-        "training.build_image": environment.training.build_image,
-        "serving": NOTHING if environment.serving else None,
-        "file_system": file_system and str(file_system.deployment_type),
+        "region": True,
+        "observability.monthly_budget_usd": bool(environment.observability.monthly_budget_usd),
+        "training.build_image": environment.training.build_image is not None,
+        "serving": environment.serving is not None,
+        "file_system": environment.file_system is not None,
     }
 
 
@@ -137,13 +132,7 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
             )
             key, value = _word_of(environment, name)
             advice = f"shorten `{key}` or `name` by {len(name) - limit}"
-            yield Problem(
-                key,
-                message,
-                advice,
-                value,
-                related=("name", "region", "account"),
-            )
+            yield Problem(key, message, advice, value, ("name", "region", "account"))
 
 
 def _word_of(environment: Environment, name: str) -> tuple[str, str]:
@@ -159,40 +148,29 @@ def _execution_ids(environment: Environment) -> Iterator[Problem]:
     `shoal-churn-dev-experimental` reads like what execution `experimental` of `shoal-churn-dev`
     left: the sweeper of that environment would delete it.
     """
-    words = Names(environment).prefix.split("-")
+    prefix = Names(environment).prefix
+    words = prefix.split("-")
     of_the_name = len(words) - len(environment.name.split("-"))
-    for position in range(FIRST_THAT_MAY_FOLLOW, len(words)):
-        if len(words[position]) == EXECUTION_ID_SUFFIX - 1:
-            other = "-".join(words[:position])
-            key, value = (
-                ("name", environment.name)
-                if position >= of_the_name
-                else _word_of(environment, Names(environment).prefix)
-            )
-            message = (
-                f"has the word {words[position]} of 12 characters: a pipeline {other} would take it"
-                " for an execution's id, and sweep"
-            )
-            yield Problem(
-                key,
-                message,
-                "make that word shorter or longer",
-                value,
-                related=("name", "project"),
-            )
+    for position, word in enumerate(words):
+        if position < FIRST_THAT_MAY_FOLLOW or len(word) != EXECUTION_ID_SUFFIX - 1:
+            continue
+        is_of_name = position >= of_the_name
+        key, value = ("name", environment.name) if is_of_name else _word_of(environment, prefix)
+        message = (
+            f"has the word {word} of 12 characters: a pipeline {'-'.join(words[:position])} would"
+            " take it for an execution's id, and sweep"
+        )
+        advice = "make that word shorter or longer"
+        yield Problem(key, message, advice, value, ("name", "project"))
 
 
 def _alerts(environment: Environment) -> Iterator[Problem]:
     """Each address has one subscription; a second one would be a resource that exists already."""
-    addresses = environment.observability.alert_emails
-    for address, count in Counter(map(str.lower, addresses)).items():
+    addresses = map(str.lower, environment.observability.alert_emails)
+    for address, count in Counter(addresses).items():
         if count > 1:
-            yield Problem(
-                "observability.alert_emails",
-                f"names {address} {count} times",
-                "name each address once",
-                list(addresses),
-            )
+            message = f"names {address} {count} times"
+            yield Problem("observability.alert_emails", message, "name each address once")
 
 
 def _without_endpoint(environment: Environment) -> Iterator[Problem]:
@@ -215,106 +193,73 @@ def _endpoint_environment(environment: Environment) -> Iterator[Problem]:
 
 def _spot(environment: Environment) -> Iterator[Problem]:
     training = environment.training
-    key, runtime = "training.max_wait_s", training.max_runtime_s
-    if training.spot and training.max_wait_s is None:
-        yield Problem(
-            key,
-            "spot training needs it",
-            f"add max_wait_s, at least max_runtime_s ({runtime})",
-            related=("training.spot",),
-        )
-    if not training.spot and training.max_wait_s is not None:
-        yield Problem(
-            key,
-            "is only read with `spot: true`",
-            "add `spot: true` or remove it",
-            training.max_wait_s,
-            ("training.spot",),
-        )
-    if training.spot and training.max_wait_s is not None and training.max_wait_s < runtime:
+    key, wait, runtime = "training.max_wait_s", training.max_wait_s, training.max_runtime_s
+    if training.spot and wait is None:
+        advice = f"add max_wait_s, at least max_runtime_s ({runtime})"
+        yield Problem(key, "spot training needs it", advice, related=("training.spot",))
+    elif not training.spot and wait is not None:
+        message, advice = "is only read with `spot: true`", "add `spot: true` or remove it"
+        yield Problem(key, message, advice, related=("training.spot",))
+    elif wait is not None and wait < runtime:
         message = f"is less than max_runtime_s ({runtime}), which it includes"
-        yield Problem(
-            key,
-            message,
-            f"use at least {runtime}",
-            training.max_wait_s,
-            ("training.spot", "training.max_runtime_s"),
-        )
+        related = ("training.spot", "training.max_runtime_s")
+        yield Problem(key, message, f"use at least {runtime}", related=related)
 
 
 def _hyperparameters(environment: Environment) -> Iterator[Problem]:
-    hyperparameters = environment.training.hyperparameters
-    section = "training.hyperparameters"
+    hyperparameters, section = environment.training.hyperparameters, "training.hyperparameters"
     allowed = MAX_HYPERPARAMETERS - MAX_TOOLKIT_HYPERPARAMETERS
     if len(hyperparameters) > allowed:
-        yield Problem(
-            section,
-            f"has {len(hyperparameters)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours",
-            f"keep at most {allowed}",
+        message = (
+            f"has {len(hyperparameters)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours"
         )
-    places = (
-        name(channel)
-        for channel in environment.data.channels
-        for name in (uri_parameter, path_parameter)
-    )
-    users: dict[str, str] = dict.fromkeys(
+        yield Problem(section, message, f"keep at most {allowed}")
+    channels = environment.data.channels
+    places = (name(channel) for channel in channels for name in (uri_parameter, path_parameter))
+    users = dict.fromkeys(
         (*PIPELINE_PARAMETERS, *places, MANIFEST_PARAMETER), "the pipeline itself"
-    ) | {bound.parameter: "a gate" for bound in gates.bounds(environment.evaluation.gates)}
+    )
+    users |= {bound.parameter: "a gate" for bound in gates.bounds(environment.evaluation.gates)}
     for name, value in hyperparameters.items():
-        key, shown = f"{section}.{name}", as_text(value)
-        if name.lower().startswith("sagemaker_"):
-            advice = "remove it; use `strategy`, `collective` and `custom_mpi_options`"
-            yield Problem(
-                key, "names that start with sagemaker_ belong to the launch contract", advice, shown
-            )
-        elif not _HYPERPARAMETER_NAME.match(name) or len(name) > MAX_HYPERPARAMETER_NAME:
-            yield Problem(
-                key,
-                "must be words of letters and digits joined by - _ or .",
-                "rename it, as in learning-rate",
-                shown,
-            )
-        if len(shown) > MAX_HYPERPARAMETER_VALUE:
-            message = (
-                f"has {len(shown)} characters; a pipeline parameter's value ends at"
-                f" {MAX_HYPERPARAMETER_VALUE}"
-            )
-            yield Problem(
-                key, message, "put it into a file of source_dir and name the file here", shown
-            )
-        if not shown.isprintable():
-            yield Problem(
-                key,
-                "contains a line break or a control character",
-                "put it into a file of source_dir",
-                shown,
-            )
-        elif characters := shell_characters(shown):
-            yield Problem(
-                key,
-                f"contains {characters!r}, which the training toolkits up to 5.1.0 give to a shell",
-                "put it into a file of source_dir and name the file here",
-                shown,
-            )
+        for message, advice in _mistakes_of(name, as_text(value)):
+            yield Problem(f"{section}.{name}", message, advice)
         parameter = parameter_name(name)
         if parameter in users:
-            message = (
-                f"becomes the pipeline parameter {parameter}, which {users[parameter]} already uses"
-            )
-            yield Problem(key, message, "rename it", shown)
+            user = users[parameter]
+            message = f"becomes the pipeline parameter {parameter}, which {user} already uses"
+            yield Problem(f"{section}.{name}", message, "rename it")
         users[parameter] = f"`{name}`"
+
+
+def _mistakes_of(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a hyperparameter's name or value, and what to do."""
+    into_file = "put it into a file of source_dir"
+    if name.lower().startswith("sagemaker_"):
+        advice = "remove it; use `strategy`, `collective` and `custom_mpi_options`"
+        yield "names that start with sagemaker_ belong to the launch contract", advice
+    elif not _HYPERPARAMETER_NAME.match(name) or len(name) > MAX_HYPERPARAMETER_NAME:
+        message = "must be words of letters and digits joined by - _ or ."
+        yield message, "rename it, as in learning-rate"
+    if len(text) > MAX_HYPERPARAMETER_VALUE:
+        limit = f"a pipeline parameter's value ends at {MAX_HYPERPARAMETER_VALUE}"
+        yield f"has {len(text)} characters; {limit}", f"{into_file} and name the file here"
+    if not text.isprintable():
+        yield "contains a line break or a control character", into_file
+    elif found := shell_characters(text):
+        message = f"contains {found!r}, which the training toolkits up to 5.1.0 give to a shell"
+        yield message, f"{into_file} and name the file here"
 
 
 def _container_environment(environment: Environment) -> Iterator[Problem]:
     section, variables = "training.environment", environment.training.environment
     yield from _variables(section, variables, MAX_ENVIRONMENT_VALUE)
-    for name, value in variables.items():
+    message = (
+        "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's, those with SHOAL_"
+        " Shoal's own"
+    )
+    for name in variables:
         if name.startswith(_RESERVED_VARIABLES):
-            message = (
-                "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's, those with"
-                " SHOAL_ Shoal's own"
-            )
-            yield Problem(f"{section}.{name}", message, "remove it, or rename it", value)
+            yield Problem(f"{section}.{name}", message, "remove it, or rename it")
 
 
 def _variables(
@@ -322,45 +267,43 @@ def _variables(
 ) -> Iterator[Problem]:
     """Yield what the API takes of no container's environment."""
     if len(variables) > MAX_ENVIRONMENT:
-        yield Problem(
-            section,
-            f"has {len(variables)} entries; SageMaker allows {MAX_ENVIRONMENT}",
-            "remove some",
-        )
+        message = f"has {len(variables)} entries; SageMaker allows {MAX_ENVIRONMENT}"
+        yield Problem(section, message, "remove some")
     for name, value in variables.items():
         if not _VARIABLE_NAME.match(name):
-            yield Problem(
-                f"{section}.{name}",
-                "a variable's name is letters, digits and _, no digit first",
-                "rename it",
-                value,
-            )
+            message = "a variable's name is letters, digits and _, no digit first"
+            yield Problem(f"{section}.{name}", message, "rename it")
         if len(value) > max_value_length:
             message = f"has {len(value)} characters; SageMaker allows {max_value_length}"
-            yield Problem(f"{section}.{name}", message, "put it into a file", value)
+            yield Problem(f"{section}.{name}", message, "put it into a file")
 
 
 def _code(environment: Environment) -> Iterator[Problem]:
     """An entry point is a path inside the archive, as the training toolkit accepts it."""
-    places = {
+    scripts = {
         "training.entry_point": environment.training.entry_point,
         "evaluation.entry_point": environment.evaluation.entry_point,
     }
-    for key, script in places.items():
-        if not re.match(
-            r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*\.py$", script
-        ):
-            yield Problem(
-                key,
-                "must be a .py file inside source_dir",
-                "give its path relative to source_dir, as in train.py",
-                script,
-            )
+    for key, script in scripts.items():
+        if not _SCRIPT.match(script):
+            advice = "give its path relative to source_dir, as in train.py"
+            yield Problem(key, "must be a .py file inside source_dir", advice)
     source_dir = environment.training.source_dir
     if source_dir.startswith("/") or ".." in source_dir.split("/"):
-        yield Problem(
-            "training.source_dir",
-            "must lie inside the repository",
-            "give a path relative to its root",
-            source_dir,
-        )
+        message, advice = "must lie inside the repository", "give a path relative to its root"
+        yield Problem("training.source_dir", message, advice)
+
+
+_RULES = (
+    _name_lengths,
+    _execution_ids,
+    _sections,
+    _release,
+    _without_endpoint,
+    _endpoint_environment,
+    _alerts,
+    _spot,
+    _hyperparameters,
+    _container_environment,
+    _code,
+)

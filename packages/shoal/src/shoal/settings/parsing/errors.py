@@ -6,8 +6,9 @@ ConfigError         one environment file cannot be used
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 NOTHING = object()
@@ -64,6 +65,34 @@ class LaunchError(ConfigError):
 def place_of(key: str, places: Mapping[str, Value], default: Value) -> Value:
     """Return what `places` says of `key`; an item of a list stands where the list begins."""
     return places.get(key, places.get(key.partition("[")[0], default))
+
+
+def with_values(problems: Iterable[Problem], settings: object) -> list[Problem]:
+    """Return the problems, each with the value that stands at its key in `settings`.
+
+    Of a section, of what is left out and of secrets nothing is shown. A rule may give another value
+    itself.
+    """
+    return [
+        each if each.value is not NOTHING else replace(each, value=_value_at(each.key, settings))
+        for each in problems
+    ]
+
+
+def _value_at(key: str, settings: object) -> object:
+    value, rest = settings, key
+    while rest and value is not NOTHING:
+        if isinstance(value, Mapping) and rest in value:  # a name that the user chose has points
+            value, rest = value[rest], ""
+            continue
+        name, index, rest = re.findall(r"^([^.\[]*)(?:\[(\d+)\])?\.?(.*)$", rest, re.DOTALL)[0]
+        found = (
+            value.get(name, NOTHING) if isinstance(value, Mapping) else getattr(value, name, None)
+        )
+        value = found[int(index)] if index and isinstance(found, Sequence) else found
+    is_list = isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+    is_shown = is_list or isinstance(value, str | int | float)
+    return value if is_shown and "secrets" not in key.split(".") else NOTHING
 
 
 def one_line(text: str) -> str:

@@ -66,68 +66,45 @@ def problems(file_system: FileSystem | None, data: Data) -> Iterator[Problem]:
 
 
 def _presence(file_system: FileSystem | None, data: Data) -> Iterator[Problem]:
-    mounted = data.input_mode is InputMode.FSX
+    mounted, key = data.input_mode is InputMode.FSX, "data.input_mode"
     if mounted and file_system is None:
         advice = (
             "add the section file_system, if only as `file_system: {}`, or use File or FastFile"
         )
-        yield Problem(
-            "data.input_mode", "needs a file system", advice, str(InputMode.FSX), ("file_system",)
-        )
+        yield Problem(key, "needs a file system", advice, related=("file_system",))
     if mounted and not data.in_dataset:
         message = "nothing is read from the file system: every channel has a uri of its own"
-        yield Problem("data.input_mode", message, "use File or FastFile", str(InputMode.FSX))
+        yield Problem(key, message, "use File or FastFile")
     if file_system is not None and not mounted:
         message = f"nothing would read it, and it costs money: data.input_mode is {data.input_mode}"
-        yield Problem(
-            "file_system",
-            message,
-            "set data.input_mode to FSx, or remove the section",
-            related=("data.input_mode",),
-        )
+        advice = "set data.input_mode to FSx, or remove the section"
+        yield Problem("file_system", message, advice, related=(key,))
 
 
 def _capacity(file_system: FileSystem) -> Iterator[Problem]:
-    capacity = file_system.storage_capacity_gib
+    key, capacity = "file_system.storage_capacity_gib", file_system.storage_capacity_gib
+    below = capacity - capacity % STEP_GIB
     if capacity > LARGEST_GIB:
         message = (
             f"is more than {LARGEST_GIB} (1.1 PiB), the most that is allowed here: each 1200 GiB"
             " may take an address in the subnet"
         )
-        yield Problem("file_system.storage_capacity_gib", message, "use less", capacity)
-    elif capacity != SMALLEST_GIB and capacity % STEP_GIB:
-        below = max(SMALLEST_GIB, capacity - capacity % STEP_GIB)
+        yield Problem(key, message, "use less")
+    elif capacity not in (SMALLEST_GIB, below):
         message = f"must be {SMALLEST_GIB}, {STEP_GIB}, or a multiple of {STEP_GIB}"
-        advice = f"use {below} or {capacity - capacity % STEP_GIB + STEP_GIB}"
-        yield Problem("file_system.storage_capacity_gib", message, advice, capacity)
+        advice = f"use {max(SMALLEST_GIB, below)} or {below + STEP_GIB}"
+        yield Problem(key, message, advice)
 
 
 def _throughput(file_system: FileSystem) -> Iterator[Problem]:
-    key, throughput = (
-        "file_system.throughput_mbps_per_tib",
-        file_system.throughput_mbps_per_tib,
-    )
-    kind, allowed = file_system.deployment_type, ", ".join(map(str, THROUGHPUTS))
-    related = ("file_system.deployment_type",)
-    if kind is DeploymentType.SCRATCH_2 and throughput is not None:
-        yield Problem(
-            key,
-            "SCRATCH_2 has a fixed throughput",
-            "remove it, or use deployment_type PERSISTENT_2",
-            throughput,
-            related,
-        )
-    if kind is DeploymentType.PERSISTENT_2 and throughput is None:
+    key, throughput = "file_system.throughput_mbps_per_tib", file_system.throughput_mbps_per_tib
+    allowed, related = ", ".join(map(str, THROUGHPUTS)), ("file_system.deployment_type",)
+    if file_system.deployment_type is DeploymentType.SCRATCH_2:
+        if throughput is not None:
+            advice = "remove it, or use deployment_type PERSISTENT_2"
+            yield Problem(key, "SCRATCH_2 has a fixed throughput", advice, related=related)
+    elif throughput is None:
         yield Problem(key, "PERSISTENT_2 needs it", f"add one of {allowed}", related=related)
-    if (
-        kind is DeploymentType.PERSISTENT_2
-        and throughput is not None
-        and throughput not in THROUGHPUTS
-    ):
-        yield Problem(
-            key,
-            f"must be one of {allowed}",
-            f"use {min(THROUGHPUTS, key=lambda allowed: abs(allowed - throughput))}",
-            throughput,
-            related,
-        )
+    elif throughput not in THROUGHPUTS:
+        nearest = min(THROUGHPUTS, key=lambda allowed: abs(allowed - throughput))
+        yield Problem(key, f"must be one of {allowed}", f"use {nearest}", related=related)

@@ -165,52 +165,37 @@ def problems(network: Network, region: str) -> Iterator[Problem]:
 
 
 def _zones(network: Network, region: str) -> Iterator[Problem]:
-    prefix = az_id_prefixes().get(region)
-    hosting = enumerate(network.hosting_az_ids)
-    zones = {"network.training_az_id": network.training_az_id} | {
-        f"network.hosting_az_ids[{index}]": zone for index, zone in hosting
-    }
+    prefix, hosting = az_id_prefixes().get(region), "network.hosting_az_ids"
+    zones = {"network.training_az_id": network.training_az_id}
+    zones |= {f"{hosting}[{index}]": zone for index, zone in enumerate(network.hosting_az_ids)}
     for key, zone in zones.items():
         if prefix and zone.split("-")[0] != prefix:
             place = region_of_az_id(zone) or "no region this project knows"
-            message = f"lies in {place}, not in {region}"
-            yield Problem(
-                key, message, f"use an id that starts with {prefix}-az", zone, ("region",)
+            message, advice = (
+                f"lies in {place}, not in {region}",
+                f"use an id that starts with {prefix}-az",
             )
-    for zone, count in _repeated(network.hosting_az_ids):
-        message = f"names {zone} {count} times; the zones must differ"
-        yield Problem(
-            "network.hosting_az_ids",
-            message,
-            "name two or three different zones",
-            list(network.hosting_az_ids),
-        )
+            yield Problem(key, message, advice, related=("region",))
+    for message in _repeated(network.hosting_az_ids):
+        advice = "name two or three different zones"
+        yield Problem(hosting, f"{message}; the zones must differ", advice)
 
 
 def _addresses(network: Network) -> Iterator[Problem]:
-    cidr = network.cidr
+    key = "network.cidr"
     try:
-        addresses = IPv4Network(cidr)
+        addresses = IPv4Network(network.cidr)
     except ValueError as error:
-        yield Problem(
-            "network.cidr", f"is not an address range: {error}", "write it as in 10.20.0.0/16", cidr
-        )
+        yield Problem(key, f"is not an address range: {error}", "write it as in 10.20.0.0/16")
         return
     if not any(addresses.subnet_of(private) for private in _PRIVATE):
-        yield Problem(
-            "network.cidr",
-            "is not a private range",
-            "use one inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16",
-            cidr,
-        )
+        advice = "use one inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
+        yield Problem(key, "is not a private range", advice)
 
 
 def _endpoints(network: Network) -> Iterator[Problem]:
-    key, services = "network.interface_endpoints", network.interface_endpoints
-    for service, count in _repeated(services):
-        yield Problem(
-            key, f"names {service} {count} times", "name each service once", list(services)
-        )
+    for message in _repeated(network.interface_endpoints):
+        yield Problem("network.interface_endpoints", message, "name each service once")
 
 
 def _existing(network: Network) -> Iterator[Problem]:
@@ -219,37 +204,18 @@ def _existing(network: Network) -> Iterator[Problem]:
     existing = network.existing
     if existing is None:
         return
-    created: dict[str, object] = {
-        "cidr": network.cidr,
-        "interface_endpoints": list(network.interface_endpoints),
-        "nat": network.nat,
-    }
-    for name in sorted(created.keys() & network.model_fields_set):
+    for name in sorted({"cidr", "interface_endpoints", "nat"} & network.model_fields_set):
+        message = "is only read for a VPC that is made"
         advice = "remove it; what an existing VPC has belongs to its owner"
-        yield Problem(
-            f"network.{name}",
-            "is only read for a VPC that is made",
-            advice,
-            created[name],
-            ("network.existing",),
-        )
+        yield Problem(f"network.{name}", message, advice, related=("network.existing",))
     subnets, zones = existing.hosting_subnet_ids, network.hosting_az_ids
-    for subnet, count in _repeated(subnets):
-        yield Problem(
-            _SUBNETS,
-            f"names {subnet} {count} times; the subnets must differ",
-            "name each subnet once",
-            list(subnets),
-        )
+    for message in _repeated(subnets):
+        yield Problem(_SUBNETS, f"{message}; the subnets must differ", "name each subnet once")
+    related = ("network.hosting_az_ids", "network.training_az_id")
     if len(subnets) != len(zones):
         message = f"has {len(subnets)} entries, and network.hosting_az_ids has {len(zones)}"
-        yield Problem(
-            _SUBNETS,
-            message,
-            "give one subnet for each zone, in the same order",
-            list(subnets),
-            ("network.hosting_az_ids",),
-        )
+        advice = "give one subnet for each zone, in the same order"
+        yield Problem(_SUBNETS, message, advice, related=related[:1])
         return
     for subnet, zone in zip(subnets, zones, strict=True):
         if subnet == existing.training_subnet_id and zone != network.training_az_id:
@@ -258,14 +224,9 @@ def _existing(network: Network) -> Iterator[Problem]:
                 f" {network.training_az_id}"
             )
             advice = "give the zone in which the subnet lies"
-            yield Problem(
-                _SUBNETS,
-                message,
-                advice,
-                subnet,
-                ("network.hosting_az_ids", "network.training_az_id"),
-            )
+            yield Problem(_SUBNETS, message, advice, subnet, related)
 
 
-def _repeated(values: Sequence[str]) -> Iterator[tuple[str, int]]:
-    return ((value, count) for value, count in Counter(values).items() if count > 1)
+def _repeated(values: Sequence[str]) -> Iterator[str]:
+    counts = Counter(values).items()
+    return (f"names {value} {count} times" for value, count in counts if count > 1)

@@ -50,20 +50,17 @@ def region_of_az_id(az_id: str) -> str | None:
     return next((region for region, known in az_id_prefixes().items() if known == prefix), None)
 
 
-def problems(region: str, values: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield what is wrong with a region in which keys have `values`; None asks for nothing."""
+def problems(region: str, asks: Mapping[str, bool]) -> Iterator[Problem]:
+    """Yield what is wrong with a region; `asks` has the keys of `_NEEDS`, and whether they are
+    used.
+    """
     yield from _unknown_region(region)
     missing = resource_types_not_in(region)
     for resource_type, key in _NEEDS:
-        value = values[key]
-        if resource_type in missing and value is not None:
+        if resource_type in missing and asks[key]:
             message = f"needs {resource_type}, which CloudFormation does not have in {region}"
-            advice = (
-                "choose another region"
-                if key == "region"
-                else "remove it, or choose another region"
-            )
-            yield Problem(key, message, advice, value, ("region",))
+            advice = "" if key == "region" else "remove it, or "
+            yield Problem(key, message, f"{advice}choose another region", related=("region",))
 
 
 def _unknown_region(region: str) -> Iterator[Problem]:
@@ -73,10 +70,7 @@ def _unknown_region(region: str) -> Iterator[Problem]:
             "is not a region of the partition `aws` that this project knows; known:"
             f" {', '.join(regions)}"
         )
-        nearest = difflib.get_close_matches(region, regions, n=1)
-        advice = (
-            f"did you mean {nearest[0]}?"
-            if nearest
-            else "choose one, or add it to packages/shoal/src/shoal/settings/sections/regions.yaml"
-        )
-        yield Problem("region", message, advice, region)
+        advice = "choose one, or add it to packages/shoal/src/shoal/settings/sections/regions.yaml"
+        if nearest := difflib.get_close_matches(region, regions, n=1):
+            advice = f"did you mean {nearest[0]}?"
+        yield Problem("region", message, advice)

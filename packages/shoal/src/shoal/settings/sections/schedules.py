@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 from zoneinfo import available_timezones
@@ -80,88 +81,49 @@ def rare(schedules: Iterable[Schedule]) -> dict[str, int]:
 
 def problems(schedules: Sequence[Schedule], data: Data) -> Iterator[Problem]:
     """Yield what is wrong with the sections `schedules` and `data.on_manifest`."""
-    for rule in (_names, _expressions, _time_zones, _windows):
-        yield from rule(schedules)
+    yield from _names(schedules)
+    for index, schedule in enumerate(schedules):
+        yield from _times(schedule, f"schedules[{index}]")
     yield from _values(schedules, data)
     yield from _manifest(data)
 
 
 def _names(schedules: Sequence[Schedule]) -> Iterator[Problem]:
-    names = [schedule.name for schedule in schedules]
-    if len(names) > MAX_SCHEDULES:
-        yield Problem(
-            "schedules",
-            f"has {len(names)} entries; at most {MAX_SCHEDULES} are allowed",
-            "remove some",
-        )
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Problem(
-            "schedules",
-            f"names {name} {names.count(name)} times; the names must differ",
-            "rename one",
-        )
+    names = Counter(schedule.name for schedule in schedules)
+    if len(schedules) > MAX_SCHEDULES:
+        message = f"has {len(schedules)} entries; at most {MAX_SCHEDULES} are allowed"
+        yield Problem("schedules", message, "remove some")
+    for name, count in sorted(names.items()):
+        if count > 1:
+            message = f"names {name} {count} times; the names must differ"
+            yield Problem("schedules", message, "rename one")
 
 
-def _expressions(schedules: Sequence[Schedule]) -> Iterator[Problem]:
-    for index, schedule in enumerate(schedules):
-        key = f"schedules[{index}].expression"
-        mistakes = list(mistakes_in(schedule.expression, takes_at=False))
-        for mistake in mistakes:
-            yield Problem(
-                key, mistake, "see cron(0 3 * * ? *) and rate(12 hours)", schedule.expression
-            )
-        if not mistakes and schedule.expression.startswith("rate(") and schedule.time_zone != _UTC:
-            message = "is only read with a cron expression: a rate counts from when it was deployed"
-            yield Problem(
-                f"schedules[{index}].time_zone",
-                message,
-                "remove it, or write a cron expression",
-                schedule.time_zone,
-                (key,),
-            )
-
-
-def _time_zones(schedules: Sequence[Schedule]) -> Iterator[Problem]:
-    if all(schedule.time_zone == _UTC for schedule in schedules):
+def _times(schedule: Schedule, key: str) -> Iterator[Problem]:
+    """Yield what is wrong with the expression, and with what rests on it: the time zone, the
+    window, within which a start may not come after the next one.
+    """
+    expression, is_rate = f"{key}.expression", schedule.expression.startswith("rate(")
+    mistakes = list(mistakes_in(schedule.expression, takes_at=False))
+    for mistake in mistakes:
+        yield Problem(expression, mistake, "see cron(0 3 * * ? *) and rate(12 hours)")
+    if schedule.time_zone != _UTC and schedule.time_zone not in available_timezones():
+        known = sorted(available_timezones())
+        near = difflib.get_close_matches(schedule.time_zone, known, n=3, cutoff=0.5)
+        message = "is no time zone of the IANA database, as this machine has it"
+        advice = f"use UTC, or a name such as {', '.join(near) or 'Europe/Berlin'}"
+        yield Problem(f"{key}.time_zone", message, advice)
+    if mistakes or not is_rate:
         return
-    time_zones = available_timezones() | {_UTC}
-    for index, schedule in enumerate(schedules):
-        if schedule.time_zone not in time_zones:
-            near = (
-                ", ".join(
-                    difflib.get_close_matches(
-                        schedule.time_zone, sorted(time_zones), n=3, cutoff=0.5
-                    )
-                )
-                or "Europe/Berlin"
-            )
-            message = "is no time zone of the IANA database, as this machine has it"
-            yield Problem(
-                f"schedules[{index}].time_zone",
-                message,
-                f"use UTC, or a name such as {near}",
-                schedule.time_zone,
-            )
-
-
-def _windows(schedules: Sequence[Schedule]) -> Iterator[Problem]:
-    """Within a window that is longer than the rate, a start could come after the next one."""
-    for index, schedule in enumerate(schedules):
-        expression, window = f"schedules[{index}].expression", schedule.window_minutes
-        if not schedule.expression.startswith("rate(") or list(
-            mistakes_in(schedule.expression, takes_at=False)
-        ):
-            continue
-        every = max_gap_minutes(schedule.expression)
-        if every is not None and window > every:
-            message = f"is longer than the time between two starts, {every} min"
-            yield Problem(
-                f"schedules[{index}].window_minutes",
-                message,
-                f"use at most {every}",
-                window,
-                (expression,),
-            )
+    if schedule.time_zone != _UTC:
+        message = "is only read with a cron expression: a rate counts from when it was deployed"
+        advice = "remove it, or write a cron expression"
+        yield Problem(f"{key}.time_zone", message, advice, related=(expression,))
+    every = max_gap_minutes(schedule.expression)
+    if every is not None and schedule.window_minutes > every:
+        message = f"is longer than the time between two starts, {every} min"
+        advice = f"use at most {every}"
+        yield Problem(f"{key}.window_minutes", message, advice, related=(expression,))
 
 
 def _values(schedules: Sequence[Schedule], data: Data) -> Iterator[Problem]:
@@ -169,12 +131,8 @@ def _values(schedules: Sequence[Schedule], data: Data) -> Iterator[Problem]:
         for name, value in parameters.items():
             key = f"{where}.parameters.{name}"
             if not 0 < len(str(value)) <= MAX_VALUE:
-                yield Problem(
-                    key,
-                    f"has {len(str(value))} characters; 1 to {MAX_VALUE} are allowed",
-                    "give another value, or none",
-                    value,
-                )
+                message = f"has {len(str(value))} characters; 1 to {MAX_VALUE} are allowed"
+                yield Problem(key, message, "give another value, or none", value)
 
 
 def execution_parameters(
@@ -196,19 +154,9 @@ def _manifest(data: Data) -> Iterator[Problem]:
             "needs data that is read from S3: a file system shows what the bucket has only some"
             " time after the manifest came"
         )
-        yield Problem(
-            "data.on_manifest",
-            message,
-            "remove it, or use data.input_mode: File or FastFile",
-            None,
-            ("data.input_mode",),
-        )
+        advice = "remove it, or use data.input_mode: File or FastFile"
+        yield Problem("data.on_manifest", message, advice, related=("data.input_mode",))
     decided = {MANIFEST_PARAMETER, *map(uri_parameter, data.in_dataset)}
     for name in sorted(decided & on_manifest.parameters.keys()):
         message = "is what the manifest itself decides"
-        yield Problem(
-            f"data.on_manifest.parameters.{name}",
-            message,
-            "remove it",
-            on_manifest.parameters[name],
-        )
+        yield Problem(f"data.on_manifest.parameters.{name}", message, "remove it")

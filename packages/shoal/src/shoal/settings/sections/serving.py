@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from shoal.settings.parsing.base import InstanceType, Settings
-from shoal.settings.parsing.errors import NOTHING, Problem
+from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.release import Release
 
 MemoryMb = Literal[1024, 2048, 3072, 4096, 5120, 6144]
@@ -177,116 +177,66 @@ def _serverless(serving: Serving) -> Iterator[Problem]:
     related = ("serving.serverless",)
     for name in _INSTANCES_ONLY:
         if name in serving.model_fields_set:
-            shown = getattr(serving, name) if name.startswith("instance_") else NOTHING
-            yield Problem(
-                f"serving.{name}",
-                "serverless inference has none",
-                f"remove it, or remove {related[0]}",
-                shown,
-                related,
-            )
+            message, advice = "serverless inference has none", f"remove it, or remove {related[0]}"
+            yield Problem(f"serving.{name}", message, advice, related=related)
     if serving.traffic.type is not TrafficType.ALL_AT_ONCE:
         message = (
             "a part of the capacity is a part of the instances, and serverless inference has none"
         )
-        yield Problem(
-            "serving.traffic.type",
-            message,
-            "use all_at_once, or remove serving.serverless",
-            serving.traffic.type.value,
-            related,
-        )
+        advice = "use all_at_once, or remove serving.serverless"
+        yield Problem("serving.traffic.type", message, advice, related=related)
 
 
 def _traffic(serving: Serving) -> Iterator[Problem]:
     traffic = serving.traffic
     if traffic.type is TrafficType.LINEAR and traffic.percent < MIN_LINEAR_PERCENT:
         message = f"a linear step is {MIN_LINEAR_PERCENT} to 50 percent"
-        yield Problem(
-            "serving.traffic.percent",
-            message,
-            f"use at least {MIN_LINEAR_PERCENT}",
-            traffic.percent,
-            ("serving.traffic.type",),
-        )
+        advice, related = f"use at least {MIN_LINEAR_PERCENT}", ("serving.traffic.type",)
+        yield Problem("serving.traffic.percent", message, advice, related=related)
+    in_steps = traffic.type is not TrafficType.ALL_AT_ONCE
     min_instances = serving.autoscaling.min if serving.autoscaling else serving.instance_count
-    if (
-        traffic.type is not TrafficType.ALL_AT_ONCE
-        and serving.serverless is None
-        and min_instances < _DIVISIBLE
-    ):
+    if in_steps and serving.serverless is None and min_instances < _DIVISIBLE:
         message = "a step is at most half of the instances, and there may be one only"
-        yield Problem(
-            "serving.traffic.type",
-            message,
-            "use all_at_once, or two instances",
-            traffic.type.value,
-            ("serving.instance_count",),
-        )
+        advice, related = "use all_at_once, or two instances", ("serving.instance_count",)
+        yield Problem("serving.traffic.type", message, advice, related=related)
 
 
 def _timeout(serving: Serving) -> Iterator[Problem]:
-    waits = waits_s(serving)
-    related = ("serving.traffic", "serving.bake_s")
+    waits, related = waits_s(serving), ("serving.traffic", "serving.bake_s")
     if serving.timeout_s is not None and serving.timeout_s <= waits:
         message = f"is not more than the {waits} s that traffic and bake_s wait together"
-        yield Problem(
-            "serving.timeout_s", message, "remove it, or wait less", serving.timeout_s, related
-        )
+        yield Problem("serving.timeout_s", message, "remove it, or wait less", related=related)
     if serving.timeout_s is None and waits + PROVISIONING_S > MAX_TIMEOUT_S:
         message = (
             f"traffic and bake_s wait {waits} s together; a deployment may take {MAX_TIMEOUT_S} s,"
             f" {PROVISIONING_S} of them to start"
         )
-        yield Problem(
-            "serving.traffic.wait_s",
-            message,
-            "wait less, or take larger steps",
-            serving.traffic.wait_s,
-            related,
-        )
+        advice = "wait less, or take larger steps"
+        yield Problem("serving.traffic.wait_s", message, advice, related=related)
 
 
 def _bake(serving: Serving) -> Iterator[Problem]:
     """A measurement arrives within a minute. An alarm that cannot ring while the old fleet is there
     rolls nothing back.
     """
-    needed = 60 * (serving.alarms.minutes + 1)
+    minutes = serving.alarms.minutes
+    needed, related = 60 * (minutes + 1), ("serving.alarms.minutes",)
     if serving.bake_s < needed:
-        message = (
-            f"is too short for the alarms, which ring after {serving.alarms.minutes} min of"
-            " measurements"
-        )
-        yield Problem(
-            "serving.bake_s",
-            message,
-            f"use at least {needed}",
-            serving.bake_s,
-            ("serving.alarms.minutes",),
-        )
+        message = f"is too short for the alarms, which ring after {minutes} min of measurements"
+        yield Problem("serving.bake_s", message, f"use at least {needed}", related=related)
 
 
 def _scaling(serving: Serving) -> Iterator[Problem]:
     scaling = serving.autoscaling
     if scaling is None or serving.serverless is not None:
         return
-    key, related = "serving.autoscaling", ("serving.autoscaling",)
     if scaling.min > scaling.max:
-        yield Problem(
-            f"{key}.min",
-            f"is more than max ({scaling.max})",
-            f"use at most {scaling.max}",
-            scaling.min,
-        )
+        message, advice = f"is more than max ({scaling.max})", f"use at most {scaling.max}"
+        yield Problem("serving.autoscaling.min", message, advice)
     elif not scaling.min <= serving.instance_count <= scaling.max:
         message = f"is not between autoscaling.min ({scaling.min}) and max ({scaling.max})"
-        yield Problem(
-            "serving.instance_count",
-            message,
-            "choose one between them",
-            serving.instance_count,
-            related,
-        )
+        advice, related = "choose one between them", ("serving.autoscaling",)
+        yield Problem("serving.instance_count", message, advice, related=related)
 
 
 def _zones(serving: Serving, protect: bool) -> Iterator[Problem]:
@@ -296,18 +246,14 @@ def _zones(serving: Serving, protect: bool) -> Iterator[Problem]:
     """
     if not protect or serving.serverless is not None:
         return
-    for key, count in _counts(serving, serving.autoscaling):
+    counts = {"serving.instance_count": serving.instance_count}
+    if serving.autoscaling:
+        counts["serving.autoscaling.min"] = serving.autoscaling.min
+    message = "one instance is one availability zone, and this environment is protected"
+    advice = f"use at least {_ZONES}, or `protect: false`"
+    for key, count in counts.items():
         if count < _ZONES:
-            message = "one instance is one availability zone, and this environment is protected"
-            yield Problem(
-                key, message, f"use at least {_ZONES}, or `protect: false`", count, ("protect",)
-            )
-
-
-def _counts(serving: Serving, scaling: Autoscaling | None) -> Iterator[tuple[str, int]]:
-    yield "serving.instance_count", serving.instance_count
-    if scaling:
-        yield "serving.autoscaling.min", scaling.min
+            yield Problem(key, message, advice, related=("protect",))
 
 
 def _region(release: Release | None, region: str) -> Iterator[Problem]:
@@ -320,10 +266,4 @@ def _region(release: Release | None, region: str) -> Iterator[Problem]:
             f"is in {release.region}, and SageMaker serves what lies in its own region, {region}"
         )
         advice = f"serve in {release.region}, or train in {region}"
-        yield Problem(
-            "release.model_package_arn",
-            message,
-            advice,
-            release.model_package_arn,
-            ("region", "serving"),
-        )
+        yield Problem("release.model_package_arn", message, advice, related=("region", "serving"))
