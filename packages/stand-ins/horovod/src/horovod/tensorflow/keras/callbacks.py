@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from shoal_stand_ins.tensorflow.training import BroadcastCallback, MetricCallback
+from shoal_stand_ins.tensorflow.callbacks import BroadcastCallback, MetricCallback
 
 from ...errors import UnsupportedError
 from ...job import JOB, size

@@ -4,7 +4,7 @@ epoch.
 
 from __future__ import annotations
 
-from shoal_stand_ins.tensorflow.training import BroadcastCallback, MetricCallback
+from shoal_stand_ins.tensorflow.callbacks import BroadcastCallback, MetricCallback
 
 from ..collectives import oob_allreduce
 from ..job import JOB
