@@ -259,6 +259,40 @@ def test_a_custom_resource_that_never_answers_fails_after_its_timeout(account: A
     assert "did not receive a response" in account.failures(stack["StackId"])["Thing"]
 
 
+def test_properties_with_calls_of_their_own_are_set_changed_and_taken_away(
+    account: Account,
+) -> None:
+    name, s3, logs = unique("stack"), account.client("s3"), account.client("logs")
+
+    def seen(days: int | None) -> tuple[Any, Any, Any]:
+        """Deploy with days of retention, and return what logs, bucket and key have then."""
+        rule = {"Id": "r", "Status": "Enabled", "ExpirationInDays": days}
+        lifecycle = {"LifecycleConfiguration": {"Rules": [rule]}} if days else {}
+        resources = {
+            "Logs": resource(
+                "Logs::LogGroup", LogGroupName=name, **({"RetentionInDays": days} if days else {})
+            ),
+            "Bucket": resource("S3::Bucket", BucketName=name, **lifecycle),
+            "Key": resource("KMS::Key", EnableKeyRotation=days == 1),
+        }
+        key: Any = {"Outputs": {"Key": {"Value": {"Ref": "Key"}}}}
+        if days == 1:
+            stack = account.stack(resources, name, **key)
+        else:
+            stack = account.update(name, resources, **key)
+        (group,) = logs.describe_log_groups(logGroupNamePrefix=name)["logGroups"]
+        try:
+            rules = s3.get_bucket_lifecycle_configuration(Bucket=name)["Rules"]
+        except ClientError as error:
+            rules = [{"Expiration": error.response["Error"]["Code"]}]
+        rotation = account.client("kms").get_key_rotation_status(KeyId=outputs(stack)["Key"])
+        return group.get("retentionInDays"), rules[0]["Expiration"], rotation["KeyRotationEnabled"]
+
+    assert seen(1) == (1, {"Days": 1}, True)
+    assert seen(3) == (3, {"Days": 3}, False)
+    assert seen(None) == (None, "NoSuchLifecycleConfiguration", False)
+
+
 def test_a_role_and_its_policies_are_updated_and_deleted_with_the_stack(account: Account) -> None:
     iam, name, role = account.client("iam"), unique("stack"), unique("role")
 

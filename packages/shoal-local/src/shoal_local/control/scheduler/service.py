@@ -146,6 +146,7 @@ class Scheduler:
         return {}
 
     def _list(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        _check_first_page(request)
         if request.get("GroupName"):
             self._group(request["GroupName"])
         summaries = [
@@ -195,6 +196,7 @@ class Scheduler:
         return {}
 
     def _list_groups(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        _check_first_page(request)
         prefix = request.get("NamePrefix") or ""
         groups = [group for name, group in self._groups.items() if name.startswith(prefix)]
         return {"ScheduleGroups": groups}
@@ -231,6 +233,12 @@ def _locked(
             return handle(call.parameters)
 
     return handle_call
+
+
+def _check_first_page(request: Mapping[str, Any]) -> None:
+    """Raise AwsError for a token: no list here has a second page."""
+    if request.get("NextToken"):
+        raise AwsError("ValidationException", "Invalid NextToken.")
 
 
 def _tag_map(request: Mapping[str, Any]) -> dict[str, str]:

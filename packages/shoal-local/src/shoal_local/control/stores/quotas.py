@@ -20,7 +20,6 @@ from shoal_local.errors import AwsError
 
 SERVICE = "sagemaker"
 DEFAULT_VALUE = 20.0
-PAGE_SIZE = 100
 USES = (
     ("TrainingInstanceType", "training job usage"),
     ("TrainingInstanceType", "spot training job usage"),
@@ -55,70 +54,43 @@ class Quotas:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        return {
-            "ListServiceQuotas": self._list,
-            "GetServiceQuota": self._get,
-            "RequestServiceQuotaIncrease": self._request,
-        }
+        """Return the handlers by operation; every other operation is refused."""
+        return {"ListServiceQuotas": self._list, "RequestServiceQuotaIncrease": self._request}
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
-        self._check_service(call)
-        token = call.parameters.get("NextToken") or "0"
-        if not token.isdecimal():
-            raise AwsError(
-                "InvalidPaginationTokenException", "Invalid input was provided for NextToken."
-            )
-        names, start = quota_names(), int(token)
-        size = int(call.parameters.get("MaxResults") or PAGE_SIZE)
-        next_page = {"NextToken": str(start + size)} if start + size < len(names) else {}
-        return {"Quotas": [self._quota(name) for name in names[start : start + size]], **next_page}
-
-    def _get(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"Quota": self._quota(self._name(call))}
+        _check_service(call)
+        if call.parameters.get("NextToken"):  # there is one page
+            message = "Invalid input was provided for NextToken."
+            raise AwsError("InvalidPaginationTokenException", message)
+        return {"Quotas": [self._quota(name) for name in quota_names()]}
 
     def _request(self, call: ApiCall) -> Mapping[str, Any]:
-        name, value = self._name(call), float(call.parameters["DesiredValue"])
-        self._values[name] = value
-        return {
-            "RequestedQuota": {
-                "QuotaName": name,
-                "QuotaCode": code(name),
-                "DesiredValue": value,
-                "Status": "APPROVED",
-            }
-        }
+        _check_service(call)
+        code_, value = call.parameters["QuotaCode"], float(call.parameters["DesiredValue"])
+        for name in quota_names():
+            if code(name) == code_:
+                self._values[name] = value
+                answer = {"QuotaName": name, "QuotaCode": code_, "DesiredValue": value}
+                return {"RequestedQuota": {**answer, "Status": "APPROVED"}}
+        raise AwsError("NoSuchResourceException", f"There is no quota {code_}")
 
     def _quota(self, name: str) -> dict[str, Any]:
-        arn = f"arn:aws:servicequotas:{self.identity.region}:{self.identity.account}:{SERVICE}/{code(name)}"  # noqa: E501
-        value = self._values.get(name, DEFAULT_VALUE)
-        described = {
+        where = f"{self.identity.region}:{self.identity.account}"
+        return {
             "ServiceCode": SERVICE,
             "ServiceName": "Amazon SageMaker",
             "QuotaName": name,
             "QuotaCode": code(name),
-        }
-        return described | {
-            "QuotaArn": arn,
-            "Value": value,
+            "QuotaArn": f"arn:aws:servicequotas:{where}:{SERVICE}/{code(name)}",
+            "Value": self._values.get(name, DEFAULT_VALUE),
             "Unit": "None",
             "Adjustable": True,
             "GlobalQuota": False,
         }
 
-    def _name(self, call: ApiCall) -> str:
-        self._check_service(call)
-        for name in quota_names():
-            if code(name) == call.parameters["QuotaCode"]:
-                return name
-        raise AwsError(
-            "NoSuchResourceException", f"There is no quota {call.parameters['QuotaCode']}"
-        )
 
-    def _check_service(self, call: ApiCall) -> None:
-        asked = call.parameters["ServiceCode"]
-        if asked != SERVICE:
-            raise AwsError(
-                "NoSuchResourceException",
-                f"Shoal's emulator has quotas of {SERVICE} only, not"
-                f" {call.parameters['ServiceCode']}",
-            )
+def _check_service(call: ApiCall) -> None:
+    service = call.parameters["ServiceCode"]
+    if service != SERVICE:
+        message = f"Shoal's emulator has quotas of {SERVICE} only, not {service}"
+        raise AwsError("NoSuchResourceException", message)
