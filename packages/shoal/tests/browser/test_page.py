@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shoal.page.page import page
 from tests.browser.pages import HOSTILE, SCREEN, failed_run, look
 from tests.repository import ROOT
-
-if TYPE_CHECKING:
-    pass
 
 POINTS = 100_000
 MOST_CHARACTERS = 300_000
@@ -32,6 +29,27 @@ SEARCH = """(() => {
   box.dispatchEvent(new Event("input"));
   return [...document.querySelectorAll("section .log mark")].map((each) => each.textContent);
 })()"""
+
+
+LEGEND = ".u-legend .u-label"
+
+
+def found_on(folder: Path, record: dict[str, Any], expression: str) -> Any:
+    """Return what an expression finds on the page of a run, which complains of nothing."""
+    file = folder / "run.html"
+    file.write_text(page(record, ROOT))
+    (seen,) = look({**SCREEN, "url": file.as_uri(), "evaluate": expression})
+    assert seen["said"] == []
+    return seen["found"]
+
+
+def texts(*selectors: str) -> str:
+    """Return an expression for the texts of what each selector finds."""
+    lists = (
+        f"[...document.querySelectorAll('{each}')].map((each) => each.textContent)"
+        for each in selectors
+    )
+    return f"[{', '.join(lists)}]"
 
 
 def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_path: Path) -> None:
@@ -65,11 +83,8 @@ def test_a_page_shows_a_failure_on_any_screen_and_runs_nothing_of_its_text(tmp_p
 
 
 def test_a_duration_is_rounded_before_it_is_split(tmp_path: Path) -> None:
-    file = tmp_path / "run.html"
-    file.write_text(page(failed_run(), ROOT))
-    asked = "[9.94, 59.7, 119.7, 3599.8].map(duration)"
-    (seen,) = look({**SCREEN, "url": file.as_uri(), "evaluate": asked})
-    assert seen["found"] == ["9.9 s", "1 min 0 s", "2 min 0 s", "1 h 0 min"]
+    found = found_on(tmp_path, failed_run(), "[9.94, 59.7, 119.7, 3599.8].map(duration)")
+    assert found == ["9.9 s", "1 min 0 s", "2 min 0 s", "1 h 0 min"]
 
 
 def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
@@ -80,21 +95,21 @@ def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
         for rank in range(3)
     ]
     before = {**one, "points": [[0.0, 1.0, 0.0], [8.0, 2.0, 1.0]]}
-    other = {"label": "the run before", "id": "x", "status": "Succeeded", "image": "mine:1"}
-    others: list[dict[str, Any]] = [
-        {**other, "definition": "", "parameters": {}, "values": {}, "curves": [before]}
-    ]
-    file = tmp_path / "run.html"
-    file.write_text(page({**record, "curves": ranks, "others": others}, ROOT))
-    texts = "[...document.querySelectorAll('{}')].map((each) => each.textContent)"
-    legend = texts.format(".u-legend .u-label")
-    cells = texts.format(".curve details tr:last-child td")
-    asked = f"[{legend}, {cells}, {texts.format('tr')}]"
-    (seen,) = look({**SCREEN, "url": file.as_uri(), "evaluate": asked})
-    names, last, rows = seen["found"]
+    other: dict[str, Any] = {
+        "label": "the run before",
+        "id": "x",
+        "status": "Succeeded",
+        "image": "mine:1",
+    }
+    other |= {"definition": "", "parameters": {}, "values": {}, "curves": [before]}
+    names, last, rows = found_on(
+        tmp_path,
+        {**record, "curves": ranks, "others": others},
+        texts(LEGEND, ".curve details tr:last-child td", "tr"),
+    )
     lanes = [f"algo-1 rank {rank}" for rank in range(3)]
     assert names == ["step", *lanes, "mean of 3", "the run before"]
-    assert (last, seen["said"]) == (["8", "9", "8", "9", "10"], [])
+    assert last == ["8", "9", "8", "9", "10"]
     assert [row for row in rows if row.startswith("imagemine:1")]  # there, and not here
 
 
@@ -102,14 +117,9 @@ def test_ranks_without_a_common_step_are_drawn_without_a_mean(tmp_path: Path) ->
     record = failed_run()
     (one,) = record["curves"]
     ranks = [{**one, "rank": rank, "points": [[float(rank), 1.0, 0.0]]} for rank in range(3)]
-    file = tmp_path / "run.html"
-    file.write_text(page({**record, "curves": ranks}, ROOT))
-    texts = "[...document.querySelectorAll('{}')].map((each) => each.textContent)"
-    asked = f"[{texts.format('.u-legend .u-label')}, {texts.format('.curve summary')}]"
-    (seen,) = look({**SCREEN, "url": file.as_uri(), "evaluate": asked})
+    found = found_on(tmp_path, {**record, "curves": ranks}, texts(LEGEND, ".curve summary"))
     lanes = [f"algo-1 rank {rank}" for rank in range(3)]
-    assert seen["found"] == [["step", *lanes], ["0 common points of 3 lanes"]]
-    assert seen["said"] == []
+    assert found == [["step", *lanes], ["0 common points of 3 lanes"]]
 
 
 def test_a_page_takes_a_hundred_thousand_points(tmp_path: Path) -> None:

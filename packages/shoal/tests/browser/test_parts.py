@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shoal.page.page import page
-from tests.browser.pages import SCREEN, failed_run, look, running_run, succeeded_run
+from tests.browser.pages import SCREEN, look, run_of
 from tests.repository import ROOT
 
 PARTS = """({
@@ -45,10 +45,10 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what is on each page."""
     folder = tmp_path_factory.mktemp("pages")
     views: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "succeeded": (succeeded_run(), {"evaluate": PARTS}),
-        "running": (running_run(), {"evaluate": PARTS}),
-        "filter": (failed_run(), {"evaluate": FILTER}),
-        "keyboard": (succeeded_run(), {"keys": FIRST_DETAILS, "evaluate": OPENED}),
+        "succeeded": (run_of("succeeded"), {"evaluate": PARTS}),
+        "running": (run_of("running"), {"evaluate": PARTS}),
+        "filter": (run_of("failed"), {"evaluate": FILTER}),
+        "keyboard": (run_of("succeeded"), {"keys": FIRST_DETAILS, "evaluate": OPENED}),
     }
     for name, (record, _) in views.items():
         (folder / f"{name}.html").write_text(page(record, ROOT))
