@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from pipelines.training import training_pipeline
 from shoal.launch import launch_of
+from shoal.pipelines.limits import every_step
 from shoal.pipelines.requests import Infrastructure, MountedFileSystem
 from shoal.settings.loading.loader import load
+from shoal.settings.parsing.base import Settings
 from shoal.settings.sections.channels import InputMode
 from shoal.settings.sections.file_system import FileSystem
 from shoal.settings.sections.gates import Direction, Gate
-from shoal.settings.settings import Environment
+from shoal.settings.sections.release import Release
+from shoal.settings.sections.serving import Serving
+from shoal.settings.settings import Endpoint, Environment
 from tests.repository import ROOT
 
 GOLDENS = ROOT / "packages" / "shoal" / "tests" / "goldens"
@@ -26,6 +32,70 @@ def golden(name: str) -> dict[str, Any]:
 
 def environment() -> Environment:
     return load(GOLDENS / "golden.yaml")
+
+
+_ABSENT: dict[str, type[Settings]] = {
+    "endpoint": Endpoint,
+    "file_system": FileSystem,
+    "release": Release,
+    "serving": Serving,
+}
+"""The sections that an environment need not have."""
+
+
+def changed(**sections: Any) -> Environment:
+    """Return the golden environment with keys of its sections changed, as a file writes them.
+
+    With the key `new`, a section has the other keys only; what is no mapping replaces a section.
+    """
+    settings, update = environment(), dict[str, Any]()
+    for name, value in sections.items():
+        section = getattr(settings, name)
+        if isinstance(value, Mapping):
+            keys = dict(value)
+            is_new = keys.pop("new", False) or section is None
+            kept = (
+                {} if is_new else {key: getattr(section, key) for key in section.model_fields_set}
+            )
+            kind: type[Settings] = _ABSENT[name] if section is None else type(section)
+            update[name] = kind.model_validate(kept | keys)
+        else:
+            update[name] = value
+    return settings.model_copy(update=update)
+
+
+def value_at(document: dict[str, Any], path: str) -> Any:
+    """Return what a definition has at `Step.Key[0].Key`: a key of the step's arguments, or of the
+    step; None where it has nothing.
+    """
+    name, *keys = re.findall(r"[^.\[\]]+", path)
+    if name == "Parameters":
+        return {each["Name"]: each["DefaultValue"] for each in document[name]}.get(keys[0])
+    step = steps_by_name(document).get(name)
+    value: Any = step and step["Arguments"] | step
+    for key in keys:
+        value = value[int(key)] if isinstance(value, list) else (value or {}).get(key)
+    return value
+
+
+def set_at(document: dict[str, Any], path: str, value: Any) -> None:
+    """Change a definition at `Step.Key[0].Key`, a key of a step's arguments; `Step/Key` is one of
+    the step, and `/Key` one of the definition. None removes it.
+    """
+    name, is_outside, rest = path.partition("/")
+    holder: Any = document
+    if not is_outside:
+        name, _, rest = path.partition(".")
+    if name:
+        holder = next(step for step in every_step(document["Steps"]) if step["Name"] == name)
+    holder = holder if is_outside else holder["Arguments"]
+    *keys, last = re.findall(r"[^.\[\]]+", rest)
+    for key in keys:
+        holder = holder[int(key)] if isinstance(holder, list) else holder[key]
+    if value is None:
+        del holder[last]
+    else:
+        holder[last] = value
 
 
 def infrastructure() -> Infrastructure:
@@ -67,6 +137,4 @@ def definition_for(environment: Environment, infrastructure: Infrastructure) -> 
 
 def steps_by_name(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return every step by name, those of branches too."""
-    top = {step["Name"]: step for step in document["Steps"]}
-    arguments = top["Gate"]["Arguments"]
-    return top | {step["Name"]: step for step in (*arguments["IfSteps"], *arguments["ElseSteps"])}
+    return {step["Name"]: dict(step) for step in every_step(document["Steps"])}

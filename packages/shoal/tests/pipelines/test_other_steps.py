@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +17,12 @@ from shoal.pipelines.limits import Limits, limits, queue_names
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.pipelines.steps import Lambda
 from shoal.settings.parsing.errors import ConfigError
-from tests.pipelines.inputs import environment, golden, infrastructure
+from tests.pipelines.inputs import environment, golden, infrastructure, set_at
 from tests.repository import ROOT
+from tests.tables import table
 
 FUNCTION = "packages.shoal.tests.pipelines.other_steps:build"
 other_steps = importlib.import_module(FUNCTION.partition(":")[0])  # the one that the check calls
-Change = Callable[[dict[str, Any]], object]
 
 
 def edited() -> Pipeline:
@@ -37,22 +36,18 @@ def definition() -> dict[str, Any]:
     return definition_of(settings, infrastructure(), launch_of(settings), ROOT)
 
 
-def line_about(monkeypatch: pytest.MonkeyPatch, step: str, change: Change) -> str:
+def line_about(monkeypatch: pytest.MonkeyPatch, step: str, changes: dict[str, Any]) -> str:
     """Return the one line of a user whose step has other arguments."""
     pipeline = edited()
-    arguments = definition_arguments(pipeline, step)
-    change(arguments)
-    other = pipeline.replace(step, replace(pipeline.step(step), arguments=arguments))
+    written = {"Name": step, "Type": "", "Arguments": pipeline.step(step).arguments_json()}
+    for path, value in changes.items():
+        set_at({"Steps": [written]}, path, value)
+    other = pipeline.replace(step, replace(pipeline.step(step), arguments=written["Arguments"]))
     monkeypatch.setattr(other_steps, "build", lambda *_, **__: other)
     with pytest.raises(ConfigError) as caught:
         definition()
     (line,) = str(caught.value).splitlines()
     return line
-
-
-def definition_arguments(pipeline: Pipeline, step: str) -> dict[str, Any]:
-    written: dict[str, Any] = pipeline.step(step).arguments_json()
-    return written
 
 
 def test_the_steps_stand_where_they_were_inserted() -> None:
@@ -67,16 +62,6 @@ def test_the_steps_stand_where_they_were_inserted() -> None:
 def test_the_teardown_waits_for_the_transform() -> None:
     teardown = edited().step("Teardown")
     assert [each.step for each in teardown.dependencies()] == ["CreateModel", "Score"]
-
-
-def test_a_callback_is_written_as_the_sdk_writes_it() -> None:
-    assert definition()["Steps"][0] == {
-        "Name": "Ask",
-        "Type": "Callback",
-        "Arguments": {"execution_id": {"Get": "Execution.PipelineExecutionId"}},
-        "SqsQueueUrl": "https://sqs.us-east-1.amazonaws.com/111122223333/questions",
-        "OutputParameters": [{"OutputName": "answer", "OutputType": "String"}],
-    }
 
 
 def test_an_answer_that_nobody_gives_is_refused() -> None:
@@ -94,70 +79,14 @@ def test_limits_and_queues_of_the_new_types_are_known_to_the_role() -> None:
     assert queue_names(document) == ["questions"]
 
 
-@pytest.mark.parametrize(
-    ("step", "change", "expected"),
-    [
-        (
-            "Score",
-            lambda a: a.update(ModelName="mine"),
-            "Score.ModelName: must be the ModelName of a Model step, as Property(<step>,"
-            " 'ModelName'); there are CreateModel",
-        ),
-        (
-            "Score",
-            lambda a: a["TransformOutput"].pop("KmsKeyId"),
-            "Score.TransformOutput.KmsKeyId: must be infrastructure.kms_key_arn",
-        ),
-        (
-            "Score",
-            lambda a: a["TransformOutput"].update(S3OutputPath="s3://elsewhere/x"),
-            "Score.TransformOutput.S3OutputPath: 's3://elsewhere/x' must start with"
-            " s3://shoal-mnist-golden-artifacts-111122223333-us-east-1/transform/",
-        ),
-        (
-            "Score",
-            lambda a: a["TransformInput"]["DataSource"]["S3DataSource"].update(S3Uri="s3://b/x"),
-            "Score.TransformInput.DataSource.S3DataSource.S3Uri: 's3://b/x' must start with",
-        ),
-        (
-            "Score",
-            lambda a: a["TransformResources"].update(InstanceType="ml.p4d.24xlage"),
-            "Score.TransformResources.InstanceType: 'ml.p4d.24xlage' is not one of",
-        ),
-        (
-            "Tune",
-            lambda a: a["TrainingJobDefinition"].pop("VpcConfig"),
-            "Tune.TrainingJobDefinition.VpcConfig: is missing",
-        ),
-        (
-            "Tune",
-            lambda a: a["TrainingJobDefinition"].update(StoppingCondition={}),
-            "Tune.TrainingJobDefinition.StoppingCondition.MaxRuntimeInSeconds: must be a number",
-        ),
-        (
-            "Tune",
-            lambda a: a["TrainingJobDefinition"].update(RoleArn="arn:aws:iam::111122223333:role/r"),
-            "Tune.TrainingJobDefinition.RoleArn: the pipeline may hand over only the roles",
-        ),
-        (
-            "Tune",
-            lambda a: a.update(HyperParameterTuningJobName="x"),
-            "Tune.HyperParameterTuningJobName: the pipeline makes up this name itself",
-        ),
-        (
-            "Ask",
-            lambda a: a.update(whom=["Ada"]),
-            "Ask.whom: inputs of a Callback step are text, numbers, true or false, not list",
-        ),
-    ],
-)
+@pytest.mark.parametrize("row", table(__file__, "other_steps.yaml"), ids=lambda row: row["line"])
 def test_what_would_fail_later_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, step: str, change: Change, expected: str
+    monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]
 ) -> None:
-    line = line_about(monkeypatch, step, change)
-    assert line.startswith(
-        f'environments/golden.yaml: pipeline = "{FUNCTION}": in the definition, {expected}'
-    )
+    step = row["at"].partition(".")[0]
+    line = line_about(monkeypatch, step, {row["at"]: row["is"]})
+    opening = f'environments/golden.yaml: pipeline = "{FUNCTION}": in the definition, '
+    assert line.startswith(f"{opening}{row['line']}")
 
 
 @pytest.mark.parametrize(

@@ -2,68 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from shoal.pipelines.checks.check import check
 from shoal.pipelines.limits import limits
 from shoal.settings.parsing.errors import ConfigError
-from shoal.settings.settings import Environment
-from tests.pipelines.inputs import environment
+from tests.pipelines.inputs import changed
+
+CANNOT_RUN = 'training.other_instance_types = "{}": cannot run there: '
+TORCHRUN = {"strategy": "torchrun", "custom_mpi_options": ""}
 
 
-def _with(*others: str, instance_type: str = "ml.p4d.24xlarge") -> Environment:
-    settings = environment()
-    training = settings.training.model_copy(
-        update={"instance_type": instance_type, "other_instance_types": others}
-    )
-    return settings.model_copy(update={"training": training})
-
-
-def test_a_type_that_runs_the_same_request_is_accepted_as_the_parameter() -> None:
-    settings = _with("ml.p4de.24xlarge")
-    definition = check(settings).definition
+def test_a_type_that_runs_the_same_request_is_accepted_and_allowed_to_the_role() -> None:
+    types = ("ml.p4d.24xlarge", "ml.p4de.24xlarge")
+    definition = check(changed(training={"other_instance_types": types[1:]})).definition
     (parameter,) = [each for each in definition["Parameters"] if each["Name"] == "InstanceType"]
-    assert parameter["EnumValues"] == ["ml.p4d.24xlarge", "ml.p4de.24xlarge"]
-
-
-def test_the_pipelines_role_may_use_the_others_too() -> None:
-    settings = _with("ml.p4de.24xlarge")
-    allowed = limits(check(settings).definition, "Training")
+    assert parameter["EnumValues"] == list(types)
+    allowed = limits(definition, "Training")
     assert allowed is not None
-    assert allowed.instance_types == ("ml.p4d.24xlarge", "ml.p4de.24xlarge")
+    assert allowed.instance_types == types
 
 
 @pytest.mark.parametrize(
-    ("other", "expected"),
+    ("other", "keys", "expected"),
     [
+        ("ml.p4d.99xlarge", {}, f"{CANNOT_RUN.format('ml.p4d.99xlarge')}is not one of"),
+        ("ml.m5.xlarge", {}, CANNOT_RUN.format("ml.m5.xlarge")),
         (
-            "ml.p4d.99xlarge",
-            'training.other_instance_types = "ml.p4d.99xlarge": cannot run there: is not one of',
+            "ml.g5.xlarge",
+            TORCHRUN,
+            "needs other Environment than ml.p4d.24xlarge; give it an environment of its own",
         ),
-        ("ml.m5.xlarge", 'training.other_instance_types = "ml.m5.xlarge": cannot run there: '),
     ],
 )
-def test_a_type_that_cannot_run_it_is_one_line(other: str, expected: str) -> None:
+def test_a_type_that_cannot_run_the_same_request_is_one_line(
+    other: str, keys: dict[str, Any], expected: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        check(_with(other))
+        check(changed(training={"other_instance_types": [other], **keys}))
     (line,) = str(caught.value).splitlines()
     assert expected in line
-
-
-def test_a_type_that_needs_another_request_is_one_line() -> None:
-    settings = environment()
-    training = settings.training.model_copy(
-        update={
-            "strategy": "torchrun",
-            "instance_type": "ml.p4d.24xlarge",
-            "other_instance_types": ("ml.g5.xlarge",),
-            "custom_mpi_options": "",
-        }
-    )
-    with pytest.raises(
-        ConfigError,
-        match=(
-            r"needs other .*Environment.* than ml\.p4d\.24xlarge; give it an environment of its own"
-        ),
-    ):
-        check(settings.model_copy(update={"training": training}))

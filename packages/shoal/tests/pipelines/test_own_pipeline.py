@@ -19,14 +19,17 @@ from shoal.settings.parsing.errors import ConfigError
 from shoal.settings.settings import Endpoint, TeardownStep
 from tests.pipelines.inputs import environment
 from tests.settings.environment_file import lines_with
+from tests.tables import table
 
 _COUNTER = itertools.count()
-HEAD = "from shoal.settings.names import Names\n\n\ndef build(environment, infrastructure):\n"
-TINY = (
-    HEAD
-    + """
+CASES = table(__file__, "own_pipeline.yaml")
+TINY = """
+def build(environment, infrastructure):
     cluster = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 10}
-    vpc = {"Subnets": list(infrastructure.training_subnet_ids), "SecurityGroupIds": list(infrastructure.training_security_group_ids)}
+    vpc = {
+        "Subnets": list(infrastructure.training_subnet_ids),
+        "SecurityGroupIds": list(infrastructure.training_security_group_ids),
+    }
     arguments = {
         "RoleArn": infrastructure.evaluation_role_arn,
         "AppSpecification": {"ImageUri": "somewhere/image:1", "ContainerEntrypoint": ["true"]},
@@ -34,11 +37,43 @@ TINY = (
         "NetworkConfig": {"VpcConfig": vpc},
     }
     step = {"Name": "Tiny", "Type": "Processing", "Arguments": arguments}
-    definition = {"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [step]}
-    pass  # CHANGE
+    return {"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [step]}
+"""
+TRAINING = """
+    arguments = {
+        "AlgorithmSpecification": {"TrainingImage": "image:1", "TrainingInputMode": "File"},
+        "RoleArn": infrastructure.training_role_arn,
+        "OutputDataConfig": {"S3OutputPath": "s3://x", "KmsKeyId": infrastructure.kms_key_arn},
+        "ResourceConfig": cluster,
+        "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+        "VpcConfig": vpc,
+    }
+    step = {"Name": "Tiny", "Type": "Training", "Arguments": arguments}
+"""
+STANDARD = """
+from pipelines.training import training_pipeline as standard
+from shoal.pipelines.steps import Lambda
+
+
+def build(environment, infrastructure, launch):
+    pipeline = standard(environment, infrastructure, launch)
+    call = Lambda("Again", {}, function_arn=infrastructure.smoke_test_function_arn)
+    return pipeline.insert_after("SmokeTest", call)
+"""
+
+
+def with_changes(text: str, changes: dict[str, Any]) -> str:
+    """Return a module that changes the definition of another's text with `set_at`."""
+    return f"""
+from tests.pipelines.inputs import set_at
+{text.replace("def build", "def unchanged")}
+
+def build(environment, infrastructure):
+    definition = unchanged(environment, infrastructure)
+    for path, value in {changes!r}.items():
+        set_at(definition, path, value)
     return definition
-"""  # noqa: E501
-)
+"""
 
 
 def module(root: Path, text: str) -> str:
@@ -92,11 +127,11 @@ def test_a_functions_dict_is_the_definition_with_the_environments_values_in_it(
 
 
 def test_a_pipeline_object_is_asked_for_its_definition(tmp_path: Path) -> None:
-    wrapped = TINY.replace(
-        "return definition",
-        "import json, types\n    return types.SimpleNamespace(definition=lambda:"
-        " json.dumps(definition))",
-    )
+    wrapped = f"""import json, types
+{TINY.replace("def build", "def inner")}
+def build(*arguments):
+    return types.SimpleNamespace(definition=lambda: json.dumps(inner(*arguments)))
+"""
     assert built(tmp_path, wrapped) == built(tmp_path, TINY)
 
 
@@ -109,18 +144,6 @@ def test_a_module_may_import_its_neighbours_and_leaves_no_trace(tmp_path: Path) 
     )
     assert sys.path == path
     assert not (tmp_path / "__pycache__").exists()
-
-
-STANDARD = """
-from pipelines.training import training_pipeline as standard
-from shoal.pipelines.steps import Lambda
-
-
-def build(environment, infrastructure, launch):
-    pipeline = standard(environment, infrastructure, launch)
-    call = Lambda("Again", {}, function_arn=infrastructure.smoke_test_function_arn)
-    return pipeline.insert_after("SmokeTest", call)
-"""
 
 
 def test_a_function_may_return_the_standard_pipeline_with_other_steps(tmp_path: Path) -> None:
@@ -159,9 +182,10 @@ def test_check_names_the_line_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "environments" / "golden.yaml").write_text(
         "name: golden\npipeline: nowhere_at_all:build\n", encoding="utf-8"
     )
-    (tmp_path / "training_code" / "mnist" / "pytorch").mkdir(parents=True)
+    folder = tmp_path / "training_code" / "mnist" / "pytorch"
+    folder.mkdir(parents=True)
     for script in ("train.py", "evaluate.py"):
-        (tmp_path / "training_code" / "mnist" / "pytorch" / script).touch()
+        (folder / script).touch()
     with pytest.raises(
         ConfigError,
         match=(
@@ -185,222 +209,41 @@ def test_a_file_name_instead_of_a_module_is_told(tmp_path: Path) -> None:
         definition_of(settings, placeholder_infrastructure(settings), launch_of(settings), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "import a_package_nobody_has\n",
-            "imports a_package_nobody_has, which is not installed; install it into .venv",
-        ),
-        ("def build(:\n", "SyntaxError"),
-        ("def other(): pass\n", "has no build; its functions: other; name one"),
-        ("build = 3\n", "build is not a function but a int; name a function"),
-        (
-            "def build(): return {}\n",
-            "raised TypeError: build() takes 0 positional arguments but 2 were given",
-        ),
-        (
-            HEAD + "    return environment.nothing_like_it\n",
-            "raised AttributeError: 'Environment' object has no attribute 'nothing_like_it'",
-        ),
-        (
-            HEAD + "    pass\n",
-            "it returned nothing; return a shoal.pipelines.graph.Pipeline, a pipeline",
-        ),
-        (HEAD + "    return [1]\n", "it returned a list; return"),
-        (
-            HEAD + "    return {'Version': {1, 2}}\n",
-            "its definition is not JSON: Object of type set",
-        ),
-        (
-            HEAD + "    return {'Version': '2020-12-01'}\n",
-            "Steps must be a list with at least one step",
-        ),
-    ],
-)
-def test_a_function_that_cannot_be_used_is_one_line(
-    tmp_path: Path, text: str, expected: str
-) -> None:
-    assert expected in line_about(tmp_path, text)
+@pytest.mark.parametrize("row", CASES["functions"], ids=lambda row: row["line"])
+def test_a_function_that_cannot_be_used_is_one_line(tmp_path: Path, row: dict[str, str]) -> None:
+    assert row["line"] in line_about(tmp_path, row["text"])
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ("step['Nam'] = step.pop('Name')", "every step is an object with a Name"),
-        ("del step['Arguments']", "step Tiny: a step has a Type and Arguments"),
-        ("definition['Steps'] = [step, step]", "step Tiny appears 2 times"),
-        ("step['DependsOn'] = ['Gone']", "step Tiny: it depends on Gone, which does not exist"),
-        (
-            "step['DependsOn'] = [{'Step': 'Gone', 'Trigger': 'Any'}]",
-            "step Tiny: it depends on Gone, which does not exist",
-        ),
-        (
-            "cluster['InstanceType'] = {'Get': 'Parameters.Gone'}",
-            "Parameters.Gone refers to a parameter that is not declared",
-        ),
-        (
-            "step['Type'] = 'Condition'",
-            "step Tiny: a Condition has the lists IfSteps and ElseSteps",
-        ),
-        (
-            "cluster['InstanceTyp'] = 'ml.m5.xlarge'",
-            "Tiny.ProcessingResources.ClusterConfig.InstanceTyp: unknown field",
-        ),
-        (
-            "arguments['RoleArn'] = 'arn:aws:iam::111122223333:role/mine'",
-            "Tiny.RoleArn: the pipeline may hand over only the roles",
-        ),
-        (
-            "definition['PipelineExperimentConfig'] = {'ExperimentName': 'mine'}",
-            "PipelineExperimentConfig: the pipeline's role may make no",
-        ),
-        ("del arguments['NetworkConfig']", "Tiny.NetworkConfig.VpcConfig: is missing"),
-        (
-            (
-                "definition['Parameters'] = [{'Name': 'Kind', 'Type': 'String'}];"
-                " cluster['InstanceType'] = {'Get': 'Parameters.Kind'}"
-            ),
-            "Tiny: its InstanceType must be text or a parameter with a default",
-        ),
-    ],
-)
+TRAINING_TEXT = TINY.replace("    return ", f"{TRAINING}    return ")
+ROWS = [(TINY, row) for row in CASES["definitions"]]
+ROWS += [(TRAINING_TEXT, row) for row in CASES["trainings"]]
+
+
+@pytest.mark.parametrize(("text", "row"), ROWS, ids=[str(row["change"]) for _, row in ROWS])
 def test_a_definition_that_would_fail_later_is_one_line(
-    tmp_path: Path, change: str, expected: str
+    tmp_path: Path, text: str, row: dict[str, Any]
 ) -> None:
-    assert expected in line_about(tmp_path, TINY.replace("pass  # CHANGE", change))
+    changed_text, settings = with_changes(text, row["change"]), row.get("environment", {})
+    if row["line"] is None:
+        assert built(tmp_path, changed_text, **settings)["Steps"]
+    else:
+        assert row["line"] in line_about(tmp_path, changed_text, **settings)
 
 
-TRAINING = """arguments = {
-        "AlgorithmSpecification": {"TrainingImage": "somewhere/image:1", "TrainingInputMode": "File"},
-        "RoleArn": infrastructure.training_role_arn,
-        "OutputDataConfig": {"S3OutputPath": "s3://somewhere", "KmsKeyId": infrastructure.kms_key_arn},
-        "ResourceConfig": {**cluster, "InstanceCount": 1},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 600},
-        "VpcConfig": vpc,
+@pytest.mark.parametrize("model", ["pipelines-of-another", {"Get": "Parameters.Model"}])
+def test_an_endpoint_serves_no_model_but_that_of_a_step(tmp_path: Path, model: object) -> None:
+    variant = {"VariantName": "a", "ModelName": model, "InitialInstanceCount": 1}
+    variants = [variant | {"InstanceType": "ml.m5.xlarge"}]
+    arguments = {
+        "EndpointConfigName": "shoal-mnist-golden-1",
+        "ProductionVariants": variants,
+        "ShadowProductionVariants": variants,
     }
-    step.update(Type="Training", Arguments=arguments)
-"""  # noqa: E501
-
-
-def test_a_training_within_limits_is_accepted(tmp_path: Path) -> None:
-    assert (
-        built(tmp_path, TINY.replace("pass  # CHANGE", TRAINING))["Steps"][0]["Type"] == "Training"
-    )
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (
-            "arguments['StoppingCondition'] = {}",
-            (
-                "Tiny.StoppingCondition.MaxRuntimeInSeconds: must be a number or a parameter with a"
-                " default"
-            ),
-        ),
-        (
-            "arguments['OutputDataConfig']['KmsKeyId'] = 'mine'",
-            "Tiny.OutputDataConfig.KmsKeyId: must be infrastructure.kms_key_arn",
-        ),
-        (
-            "del arguments['OutputDataConfig']['KmsKeyId']",
-            "Tiny.OutputDataConfig.KmsKeyId: must be infrastructure.kms_key_arn",
-        ),
-    ],
-)
-def test_a_training_that_the_pipelines_role_may_not_start_is_refused(
-    tmp_path: Path, change: str, expected: str
-) -> None:
-    assert expected in line_about(
-        tmp_path, TINY.replace("pass  # CHANGE", f"{TRAINING}    {change}")
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("'Shoal-Mnist-Golden-1'", "must be lower case"),
-        ("'mine-1'", "must start with shoal-mnist-golden-"),
-        (
-            (
-                "{'Std:Join': {'On': '-', 'Values': ['mine', {'Get':"
-                " 'Execution.PipelineExecutionId'}]}}"
-            ),
-            "'mine-*' must start with",
-        ),
-    ],
-)
-def test_an_endpoint_that_the_teardown_guard_would_not_find_is_refused(
-    tmp_path: Path, name: str, expected: str
-) -> None:
-    endpoint = (
-        f"arguments = {{'EndpointName': {name}, 'EndpointConfigName': 'c'}};"
-        " step.update(Type='Endpoint', Arguments=arguments)"
-    )
-    assert expected in line_about(tmp_path, TINY.replace("pass  # CHANGE", endpoint))
-
-
-def test_an_endpoint_named_after_pipeline_and_execution_is_accepted(tmp_path: Path) -> None:
-    name = (
-        "{'Std:Join': {'On': '-', 'Values': [Names(environment).pipeline, {'Get':"
-        " 'Execution.PipelineExecutionId'}]}}"
-    )
-    endpoint = (
-        f"step.update(Type='Endpoint', Arguments={{'EndpointName': {name}, 'EndpointConfigName':"
-        " 'c'})"
-    )
-    assert (
-        built(tmp_path, TINY.replace("pass  # CHANGE", endpoint))["Steps"][0]["Type"] == "Endpoint"
-    )
-
-
-@pytest.mark.parametrize("model", ["'pipelines-of-another'", "{'Get': 'Parameters.Model'}"])
-def test_an_endpoint_serves_no_model_but_that_of_a_step(tmp_path: Path, model: str) -> None:
-    config = (
-        "name = Names(environment).pipeline + '-1';"
-        " definition['Parameters'] = [{'Name': 'Model', 'Type': 'String'}];"
-        f" variants = [{{'VariantName': 'a', 'ModelName': {model}, 'InitialInstanceCount': 1,"
-        " 'InstanceType': 'ml.m5.xlarge'}];"
-        " arguments = {'EndpointConfigName': name, 'ProductionVariants': variants,"
-        " 'ShadowProductionVariants': variants};"
-        " step.update(Type='EndpointConfig', Arguments=arguments)"
-    )
+    changes = {"Tiny/Type": "EndpointConfig", "Tiny/Arguments": arguments}
+    changes["/Parameters"] = [{"Name": "Model", "Type": "String"}]
     with pytest.raises(ConfigError) as caught:
-        built(tmp_path, TINY.replace("pass  # CHANGE", config))
+        built(tmp_path, with_changes(TINY, changes))
     lines = str(caught.value).splitlines()
     for kind in ("ProductionVariants", "ShadowProductionVariants"):
         told = f"Tiny.{kind}[0].ModelName: must be the ModelName of a Model step"
         assert len([line for line in lines if told in line]) == 1
-
-
-def test_what_only_trains_makes_no_endpoint_that_nobody_would_remove(tmp_path: Path) -> None:
-    endpoint = (
-        "name = Names(environment).pipeline + '-1';"
-        " step.update(Type='Endpoint', Arguments={'EndpointName': name, 'EndpointConfigName': 'c'})"
-    )
-    text = TINY.replace("pass  # CHANGE", endpoint)
-    told = line_about(tmp_path, text, endpoint=None)
-    assert "step Tiny: `endpoint` is none, so nothing would remove what it creates" in told
-    call = "step.update(Type='Lambda', FunctionArn='', Arguments={})"
-    told = line_about(tmp_path, TINY.replace("pass  # CHANGE", call), endpoint=None)
-    assert "only the functions in infrastructure (seal)" in told
-
-
-def test_a_lambda_step_may_call_only_the_environments_functions(tmp_path: Path) -> None:
-    calls = (
-        "step.update(Type='Lambda',"
-        " FunctionArn='arn:aws:lambda:us-east-1:111122223333:function:mine', Arguments={})"
-    )
-    assert "Tiny.FunctionArn: the pipeline may call only the functions" in line_about(
-        tmp_path, TINY.replace("pass  # CHANGE", calls)
-    )
-
-
-def test_a_model_may_be_registered_only_in_the_environments_group(tmp_path: Path) -> None:
-    register = "step.update(Type='RegisterModel', Arguments={'ModelPackageGroupName': 'mine'})"
-    expected = (
-        "Tiny.ModelPackageGroupName: the pipeline may register models in the environment's own"
-        " group only, shoal-mnist-golden"
-    )
-    assert expected in line_about(tmp_path, TINY.replace("pass  # CHANGE", register))
