@@ -95,13 +95,10 @@ def test_several_ranks_are_thin_lines_below_their_mean(tmp_path: Path) -> None:
         for rank in range(3)
     ]
     before = {**one, "points": [[0.0, 1.0, 0.0], [8.0, 2.0, 1.0]]}
-    other: dict[str, Any] = {
-        "label": "the run before",
-        "id": "x",
-        "status": "Succeeded",
-        "image": "mine:1",
-    }
-    other |= {"definition": "", "parameters": {}, "values": {}, "curves": [before]}
+    other = {"label": "the run before", "id": "x", "status": "Succeeded", "image": "mine:1"}
+    others: list[dict[str, Any]] = [
+        {**other, "definition": "", "parameters": {}, "values": {}, "curves": [before]}
+    ]
     names, last, rows = found_on(
         tmp_path,
         {**record, "curves": ranks, "others": others},
