@@ -137,31 +137,16 @@ def plan(environment: Environment, notices: Sequence[str] = (), root: Path | Non
     """Return the plan of an environment that `check` has accepted with `notices`; of one that has
     several workloads, what this one adds to what they share. `root` is the repository's folder.
     """
-    training, evaluation, region = (
+    training, evaluation, endpoint = (
         environment.training,
         environment.evaluation,
-        environment.region,
+        environment.endpoint,
     )
-    nodes = Line(
-        f"training on {training.instance_type}",
-        training.instance_count,
-        prices.instance(training.instance_type, region),
-    )
-    testing = [
-        Line(
-            f"evaluation on {evaluation.instance_type}",
-            1,
-            prices.instance(evaluation.instance_type, region),
-        )
-    ]
-    if endpoint := environment.endpoint:
-        testing.append(
-            Line(
-                f"endpoint on {endpoint.instance_type}",
-                endpoint.instance_count,
-                prices.instance(endpoint.instance_type, region),
-            )
-        )
+    testing = [_instances("evaluation", evaluation.instance_type, 1, environment)]
+    if endpoint:
+        count = endpoint.instance_count
+        testing.append(_instances("endpoint", endpoint.instance_type, count, environment))
+    nodes = _instances("training", training.instance_type, training.instance_count, environment)
     is_one_of_several = bool(environment.workloads)
     shared_stacks = set(_shared_stacks(environment)) if is_one_of_several else set[Stack]()
     own = _own_at_rest if is_one_of_several else _at_rest
@@ -180,8 +165,13 @@ def plan(environment: Environment, notices: Sequence[str] = (), root: Path | Non
     )
 
 
+def _instances(use: str, instance_type: str, count: int, environment: Environment) -> Line:
+    price = prices.instance(instance_type, environment.region)
+    return Line(f"{use} on {instance_type}", count, price)
+
+
 def _room(environment: Environment, root: Path) -> Room | str:
-    training = environment.training
+    training, region = environment.training, environment.region
     if not tables.has_gpus(training.instance_type):
         return ""
     try:
@@ -189,7 +179,7 @@ def _room(environment: Environment, root: Path) -> Room | str:
     except Unknown as error:
         return str(error)
     runs = [
-        Run(each, training.instance_count, prices.instance(each.instance_type, environment.region))
+        Run(each, training.instance_count, prices.instance(each.instance_type, region))
         for each in places(environment, root, check)
     ]
     return Room(here, runs)
@@ -227,36 +217,23 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
 
     The network comes after data, whose key encrypts the flow logs.
     """
-    names, network = Names(environment), environment.network
-    extras = [
-        name
-        for name, setting in (
-            ("NAT gateway", network.nat),
-            ("interface endpoints", environment.interface_endpoints),
-        )
-        if setting
-    ]
-    parts = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs", *extras]
-    yield Stack(names.stack("data"), "key, buckets")
-    yield Stack(
-        names.stack("network"),
-        "security groups in an existing VPC" if network.existing else ", ".join(parts),
-    )
-    if environment.file_system:
-        yield Stack(names.stack("file-system"), "FSx for Lustre, linked to the data bucket")
-    if environment.training.build_image:
-        yield Stack(
-            names.stack("image"),
-            f"repository and build of the image {environment.training.build_image}",
-        )
+    network, image = environment.network, environment.training.build_image
+    vpc = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs"]
+    vpc += ["NAT gateway"] if network.nat else []
+    vpc += ["interface endpoints"] if environment.interface_endpoints else []
+    own = "security groups in an existing VPC" if network.existing else ", ".join(vpc)
     guard = ", teardown guard" if environment.endpoint else ""
-    yield Stack(names.stack("pipeline"), f"roles, pipeline, model registry, functions{guard}")
-    yield Stack(names.stack("monitoring"), "alarms, dashboard, sweeper, pages of runs")
+    parts = {"data": "key, buckets", "network": own}
+    if environment.file_system:
+        parts["file-system"] = "FSx for Lustre, linked to the data bucket"
+    if image:
+        parts["image"] = f"repository and build of the image {image}"
+    parts["pipeline"] = f"roles, pipeline, model registry, functions{guard}"
+    parts["monitoring"] = "alarms, dashboard, sweeper, pages of runs"
     if environment.serving and environment.release:
-        yield Stack(
-            names.stack("serving"),
-            f"endpoint of {environment.release.version}, rollback alarms, proof",
-        )
+        parts["serving"] = f"endpoint of {environment.release.version}, rollback alarms, proof"
+    names = Names(environment)
+    return (Stack(names.stack(part), holds) for part, holds in parts.items())
 
 
 def _at_rest(environment: Environment) -> Iterator[Line]:
@@ -276,15 +253,10 @@ def _shared_at_rest(environment: Environment) -> Iterator[Line]:
     network, settings, region = environment.network, environment.file_system, environment.region
     yield Line("KMS key", 1, prices.kms_key(region))
     if settings:
-        throughput = (
-            f", {settings.throughput_mbps_per_tib} MB/s per TiB"
-            if settings.throughput_mbps_per_tib
-            else ""
-        )
-        what = (
-            f"FSx for Lustre {settings.deployment_type}, {settings.storage_capacity_gib}"
-            f" GiB{throughput}"
-        )
+        per_tib = settings.throughput_mbps_per_tib
+        throughput = f", {per_tib} MB/s per TiB" if per_tib else ""
+        size = f"{settings.storage_capacity_gib} GiB{throughput}"
+        what = f"FSx for Lustre {settings.deployment_type}, {size}"
         yield Line(what, 1, prices.file_system(settings, region))
     for service in environment.interface_endpoints:
         yield Line(f"interface endpoint {service}, one zone", 1, prices.interface_endpoint(region))
@@ -300,13 +272,10 @@ def _serving_instances(environment: Environment) -> Iterator[Line]:
     """
     serving = environment.serving
     if serving and environment.release and serving.serverless is None:
-        min_instances = serving.autoscaling.min if serving.autoscaling else serving.instance_count
-        what = f"serving on {serving.instance_type}"
-        yield Line(
-            f"{what}, at least" if serving.autoscaling else what,
-            min_instances,
-            prices.instance(serving.instance_type, environment.region),
-        )
+        scaling = serving.autoscaling
+        count = scaling.min if scaling else serving.instance_count
+        line = _instances("serving", serving.instance_type, count, environment)
+        yield replace(line, what=f"{line.what}, at least") if scaling else line
 
 
 def _notes(environment: Environment) -> Iterator[str]:
@@ -318,27 +287,27 @@ def _notes(environment: Environment) -> Iterator[str]:
     for name, what, setting in ways:
         if setting:
             usd = prices.usd_per_gb(name, region)
-            yield (
-                f"each GB through {what} costs"
-                f" {'an unknown amount' if usd is None else f'~{usd} USD'} besides; S3 is reached"
-                " past it"
-            )
+            amount = "an unknown amount" if usd is None else f"~{usd} USD"
+            yield f"each GB through {what} costs {amount} besides; S3 is reached past it"
     yield from _serving_notes(environment)
-    if environment.training.spot:
-        yield (
+    notes = (
+        (
+            environment.training.spot,
             "training is on spot capacity, which costs less than the on-demand price shown; its"
-            " price moves"
-        )
-    if environment.pipeline:
-        yield (
+            " price moves",
+        ),
+        (
+            environment.pipeline,
             f"the pipeline is your own ({environment.pipeline}); the instances shown are those of"
-            " the settings, not of its steps"
-        )
-    if environment.network.existing:
-        yield (
+            " the settings, not of its steps",
+        ),
+        (
+            network.existing,
             "what the existing VPC costs, and whether it has enough free addresses, is not known"
-            " here"
-        )
+            " here",
+        ),
+    )
+    yield from (note for setting, note in notes if setting)
     yield f"in no sum: {NOT_COUNTED}"
 
 

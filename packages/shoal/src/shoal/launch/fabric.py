@@ -71,41 +71,30 @@ def problems(training: Training, code: SourceCode) -> Iterator[Problem]:
     """Yield why a job with this code that requires EFA would always fail, or would not look."""
     if not training.require_efa:
         return
+    key, types = "training.require_efa", efa_instance_types()
     if not has_efa(training.instance_type):
-        some = ", ".join(efa_instance_types()[:3])
         message = (
-            f"{training.instance_type} has no EFA; instance types with EFA are {some} and"
-            f" {len(efa_instance_types()) - 3} others"
+            f"{training.instance_type} has no EFA; instance types with EFA are"
+            f" {', '.join(types[:3])} and {len(types) - 3} others"
         )
-        related = ("training.instance_type",)
-        yield Problem(
-            "training.require_efa",
-            message,
-            "choose one of them, or leave require_efa out",
-            True,
-            related,
-        )
+        advice = "choose one of them, or leave require_efa out"
+        yield Problem(key, message, advice, True, ("training.instance_type",))
     elif code.folder and not code.says(REQUIRE):
         message = (
             f"no script in {training.source_dir} reads {REQUIRE} to look which network it uses, so"
             " nothing would be required"
         )
-        yield Problem(
-            "training.require_efa",
-            message,
-            "let it look (docs/bring-your-model.md), or leave require_efa out",
-            True,
-            ("training.source_dir", "training.framework"),
-        )
+        advice = "let it look (docs/bring-your-model.md), or leave require_efa out"
+        related = ("training.source_dir", "training.framework")
+        yield Problem(key, message, advice, True, related)
     else:
-        environment = training.environment
-        for name, message, advice in _opposing(environment):
-            shown = f"training.environment.{name} = {environment[name]}"
-            yield _no_proof(f"training.environment.{name}", f"{shown} {message}", advice)
         exported = variables_in(training.custom_mpi_options)
-        for name, message, advice in _opposing(exported):
-            shown = f"training.custom_mpi_options -x {name}={exported[name]}"
-            yield _no_proof("training.custom_mpi_options", f"{shown} {message}", advice)
+        for name, value, message, advice in _opposing(training.environment):
+            where = f"training.environment.{name}"
+            yield _no_proof(where, f"{where} = {value} {message}", advice)
+        for name, value, message, advice in _opposing(exported):
+            where = "training.custom_mpi_options"
+            yield _no_proof(where, f"{where} -x {name}={value} {message}", advice)
 
 
 def _no_proof(key: str, message: str, advice: str) -> Problem:
@@ -113,16 +102,19 @@ def _no_proof(key: str, message: str, advice: str) -> Problem:
     return Problem("training.require_efa", message, advice, True, (key,))
 
 
-def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the variables with which no job could prove that it uses EFA: name, why, advice."""
+def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the variables with which no job could prove that it uses EFA: name, value, why, what
+    to do.
+    """
     off = "keeps the traffic off EFA, so the job would always fail"
-    if environment.get(PROVIDER, "efa") != "efa":
-        yield PROVIDER, off, f"remove {PROVIDER}"
-    if environment.get(_NETWORK, "OFI").lower() not in map(str.lower, _NETWORKS):
-        yield _NETWORK, off, f"remove {_NETWORK}"
-    if "%p" not in environment.get(LOG, "%p"):
+    networks = (*map(str.lower, _NETWORKS),)
+    if (provider := environment.get(PROVIDER, "efa")) != "efa":
+        yield PROVIDER, provider, off, f"remove {PROVIDER}"
+    if (network := environment.get(_NETWORK, "OFI")).lower() not in networks:
+        yield _NETWORK, network, off, f"remove {_NETWORK}"
+    if "%p" not in (log := environment.get(LOG, "%p")):
         why = "is the same for all processes, and each must read what its own NCCL says"
-        yield LOG, why, f"remove {LOG}, write %p into it as in /tmp/nccl.%h.%p.log"
+        yield LOG, log, why, f"remove {LOG}, write %p into it as in /tmp/nccl.%h.%p.log"
 
 
 def notices(training: Training) -> Iterator[str]:

@@ -38,20 +38,17 @@ def mistakes_in(options: str, passed: Collection[str]) -> Iterator[Mistake]:
     `passed` are patterns of variables that the toolkit passes already.
     """
     if any(character in options for character in "\"'\\`"):
-        what = (
-            "quotes and backslashes are passed on as they are: the toolkit only splits at white"
-            " space"
-        )
-        yield what, "write values without white space"
+        message = "quotes and backslashes are passed on as they are: the toolkit only splits at"
+        yield f"{message} white space", "write values without white space"
         return  # where the words end is then not what was meant
     if any(character in options for character in "\n\r\t"):
         yield "contains a line break or a tab", "write it on one line, with spaces"
     if shell := next((word for word in options.split() if shell_characters(word)), None):
-        what = (
+        message = (
             f"`{shell}` has {shell_characters(shell)!r}: training toolkits up to 5.1.0 give the"
             " line to a shell, which acts on that, and later ones pass it on as it is"
         )
-        yield what, "write plain options and values"
+        yield message, "write plain options and values"
         return
     for option, values, count in _split(options):
         yield from _mistakes_of(option, values, count, passed)
@@ -86,60 +83,45 @@ def _words_of(option: str) -> int:
     name, equals, _ = option.partition("=")
     if name == _TOOLKIT_OPTION:
         return 0 if equals else 1
-    return (
-        tables.mpirun().words.get(_bare(option), 0 if equals else _UNKNOWN)
-        if option.startswith("-")
-        else 0
-    )
+    if not option.startswith("-"):
+        return 0
+    return tables.mpirun().words.get(_bare(option), 0 if equals else _UNKNOWN)
 
 
 def _mistakes_of(
     option: str, values: list[str], count: int, passed: Collection[str]
 ) -> Iterator[Mistake]:
-    name, _, value = option.partition("=")
+    (name, _, value), bare, known = option.partition("="), _bare(option), tables.mpirun()
     if _is_program(option):
-        what = f"`{option}` belongs to no option before it: mpirun would run it as the program"
-        yield what, "write values without white space, and options with their dashes"
+        message = f"`{option}` belongs to no option before it: mpirun would run it as the program"
+        yield message, "write values without white space, and options with their dashes"
     elif name == _TOOLKIT_OPTION:
         yield from _level_mistakes(value or " ".join(values))
     elif _is_prefix(name, _TOOLKIT_OPTION):
-        what = (
-            f"`{name}` is taken for {_TOOLKIT_OPTION}, of which it is a prefix, and never"
-            " reaches mpirun"
-        )
-        yield what, "spell the option out"
+        message = f"`{name}` is taken for {_TOOLKIT_OPTION}, of which it is a prefix"
+        yield f"{message}, and never reaches mpirun", "spell the option out"
     elif _is_prefix(name, _HELP) or name == _HELP or option.startswith("-h"):
-        what = (
-            f"`{name}` is taken for a call for the toolkit's own help, and the job ends without"
-            " training"
-        )
-        yield what, "leave it out"
+        message = f"`{name}` is taken for a call for the toolkit's own help"
+        yield f"{message}, and the job ends without training", "leave it out"
     elif _is_no_option(name):
-        instead = (
-            f"write {_TOOLKIT_OPTION} LEVEL, with two dashes"
-            if _bare(name) == _bare(_TOOLKIT_OPTION)
-            else "write `-x NAME=value`"
-        )
-        yield f"mpirun has no option `{name}`", instead
-    elif refusal := tables.mpirun().refused.get(_bare(option)):
+        is_level = bare == _bare(_TOOLKIT_OPTION)
+        level = f"write {_TOOLKIT_OPTION} LEVEL, with two dashes"
+        yield f"mpirun has no option `{name}`", level if is_level else "write `-x NAME=value`"
+    elif refusal := known.refused.get(bare):
         yield f"`{name}` {refusal[0]}", refusal[1]
-    elif _bare(option) == "x":
+    elif bare == "x":
         yield from _variable_mistakes(option, values, passed)
-    elif len(values) < count and _bare(option) in tables.mpirun().words:
-        yield (
-            f"`{option}` needs {count} words after it and has {len(values)}",
-            "write them, without white space in them",
-        )
-    elif _bare(option) in ("mca", "gmca"):
+    elif len(values) < count and bare in known.words:
+        message = f"`{option}` needs {count} words after it and has {len(values)}"
+        yield message, "write them, without white space in them"
+    elif bare in ("mca", "gmca"):
         yield from _parameter_mistakes(*values)
 
 
 def _level_mistakes(level: str) -> Iterator[Mistake]:
     if level not in _LEVELS:
-        yield (
-            f"--NCCL_DEBUG needs a level, not {level or 'nothing'}",
-            f"use one of {', '.join(_LEVELS)}",
-        )
+        message = f"--NCCL_DEBUG needs a level, not {level or 'nothing'}"
+        yield message, f"use one of {', '.join(_LEVELS)}"
 
 
 def _variable_mistakes(
@@ -147,47 +129,37 @@ def _variable_mistakes(
 ) -> Iterator[Mistake]:
     """`-x NAME` passes a variable on, `-x NAME=value` sets one."""
     name, _, value = " ".join(values).partition("=")
+    second = f"`{option} {name}` is the second one"
     if not name:
         yield f"`{option}` needs a variable", "write `-x NAME=value`"
     elif name == "NCCL_DEBUG":
-        what = (
+        message = (
             "`-x NCCL_DEBUG=...` is the second one: the toolkit has already passed NCCL_DEBUG=INFO,"
             " and with Open MPI 5 the first counts"
         )
-        yield what, f"write `--NCCL_DEBUG {value or 'LEVEL'}`, which the toolkit reads itself"
+        yield message, f"write `--NCCL_DEBUG {value or 'LEVEL'}`, which the toolkit reads itself"
     elif name == OPTIMIZE_SDP and name in passed:
-        what = (
-            f"`{option} {name}` is the second one: collective: allgather with launcher: mpirun"
-            " passes it already"
-        )
-        yield what, "remove it"
+        reason = "collective: allgather with launcher: mpirun passes it already"
+        yield f"{second}: {reason}", "remove it"
     elif name == OPTIMIZE_SDP:
-        yield (
-            f"{OPTIMIZE_SDP} makes it smddp with AllGather, which is checked differently",
-            "set collective: allgather and launcher: mpirun",
-        )
+        message = f"{OPTIMIZE_SDP} makes it smddp with AllGather, which is checked differently"
+        yield message, "set collective: allgather and launcher: mpirun"
     elif any(fnmatchcase(name, pattern) for pattern in passed):
-        yield (
-            f"`{option} {name}` is the second one: the toolkit passes {name} itself",
-            "leave it out",
-        )
+        yield f"{second}: the toolkit passes {name} itself", "leave it out"
 
 
 def _parameter_mistakes(name: str, value: str) -> Iterator[Mistake]:
     own = tables.mpirun().parameters
     if name in _ENV_LIST:
-        what = (
-            f"{name} sets variables a second way, next to the toolkit's `-x`, which no check"
-            " here sees"
-        )
-        yield what, "write `-x NAME=value`"
+        way = "a second way, next to the toolkit's `-x`, which no check here sees"
+        yield f"{name} sets variables {way}", "write `-x NAME=value`"
     elif name in own and own[name] != value:
         whose = f"{name} {own[name]}" if own[name] else name
-        what = (
+        message = (
             f"the toolkit passes `-mca {whose}` itself, and mpirun does not take two values of"
             " one parameter"
         )
-        yield what, "leave it out"
+        yield message, "leave it out"
 
 
 def _is_program(option: str) -> bool:

@@ -139,9 +139,8 @@ def smddp_allgather_since() -> str:
 @cache
 def smddp_instance_types() -> dict[str, tuple[str, ...]]:
     """Return the collectives that smddp accelerates, by instance type."""
-    return {
-        name: tuple(row["collectives"]) for name, row in _table("smddp")["instance_types"].items()
-    }
+    rows = _table("smddp")["instance_types"].items()
+    return {name: tuple(row["collectives"]) for name, row in rows}
 
 
 def former_smddp_instance_type(name: str) -> str | None:
@@ -201,11 +200,8 @@ def nearest_images(framework: str, version: str, min_python: str) -> tuple[str, 
 
     That is one of the same minor version, or the last before it.
     """
-    rows = {
-        name: tags
-        for name, tags in image_tags(framework).items()
-        if ordered(tags.python) >= ordered(min_python)
-    }
+    images = image_tags(framework).items()
+    rows = {name: tags for name, tags in images if not is_older(tags.python, min_python)}
     same = [name for name in rows if ordered(name)[:2] == ordered(version)[:2]]
     before = [name for name in rows if ordered(name) < ordered(version)]
     nearest = (same or before or list(rows)[:1])[-1]
@@ -214,8 +210,8 @@ def nearest_images(framework: str, version: str, min_python: str) -> tuple[str, 
 
 @cache
 def strategy(name: str) -> StrategyRow:
-    row = dict(_table("strategies")["strategies"][name])
-    return StrategyRow(**{**row, "hosts": Hosts(**row.get("hosts", {}))})
+    row: dict[str, Any] = _table("strategies")["strategies"][name]
+    return StrategyRow(**row | {"hosts": Hosts(**row.get("hosts", {}))})
 
 
 def last_horovod(framework: str, device: str) -> str:
@@ -309,14 +305,8 @@ def gpus(instance_type: str) -> Gpus | None:
 @cache
 def gpu_count(instance_type: str) -> int | None:
     """Return how many GPUs a node of this type has; None where it has none or no source says."""
-    return next(
-        (
-            count
-            for count, names in _table("instances")["gpu_counts"].items()
-            if instance_type in names.split()
-        ),
-        None,
-    )
+    counts = _table("instances")["gpu_counts"].items()
+    return next((count for count, names in counts if instance_type in names.split()), None)
 
 
 def gpu_memory(instance_type: str) -> GpuMemory | None:

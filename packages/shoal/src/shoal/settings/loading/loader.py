@@ -9,15 +9,11 @@ the types and limits (`shoal.settings.settings`), and the rules between keys
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pydantic import ValidationError
-
-from shoal.settings.loading.pydantic_errors import problems_of, without_keys
+from shoal.settings.loading.pydantic_errors import typed, without_keys
 from shoal.settings.loading.release_file import SUFFIX, Pins, require_none
 from shoal.settings.loading.rules import problems_between
 from shoal.settings.loading.workload import beneath, named_after, workload_problems
@@ -69,12 +65,11 @@ def load_environment(
     names = files.workloads()
     if workload is None and len(names) > 1:
         message = f"has several workloads ({', '.join(names)})"
-        raise ConfigError(
-            files.file, [Problem("", message, f"name one, as in `{name} {names[0]}`")]
-        )
+        advice = f"name one, as in `{name} {names[0]}`"
+        raise ConfigError(files.own.file, [Problem("", message, advice)])
     if workload is not None and workload not in names and any(names):
         message = f"has no workload {shorten(workload)}; there are: {', '.join(names)}"
-        raise ConfigError(files.file, [Problem("", message, "name one of them, or add it")])
+        raise ConfigError(files.own.file, [Problem("", message, "name one of them, or add it")])
     return _checked(files, workload or names[0], name, root)
 
 
@@ -97,12 +92,12 @@ def load_workloads(name: str, root: Path, strategy: str | None = None) -> tuple[
         try:
             views.append(_checked(files, workload, name, root))
         except ConfigError as error:
-            if error.file != files.file:  # a workload's own file
+            if error.file != files.own.file:  # a workload's own file
                 raise
             problems += (each for each in error.problems if each not in problems)
             where |= files.places(workload)
     if problems:
-        raise ConfigError(files.file, problems, where)
+        raise ConfigError(files.own.file, problems, where)
     return tuple(views)
 
 
@@ -127,7 +122,7 @@ def load(path: Path, shown_as: str | None = None, root: Path | None = None) -> E
     Raises ConfigError, whose lines call the file `shown_as`, by default its path.
     """
     shown = shown_as or str(path)
-    files = _Files(_Source(shown, path).parse(), Pins.beside(path, shown))
+    files = _Files(_parse(path, shown), Pins.beside(path, shown))
     return _environment(files, files.workloads()[0], path.stem, root)
 
 
@@ -143,29 +138,6 @@ def places(
 
 
 @dataclass(frozen=True)
-class _Source:
-    """A file, and the name by which its user knows it."""
-
-    file: str
-    path: Path
-
-    def parse(self) -> ParsedFile:
-        """Return its content; raise ConfigError unless it is a mapping."""
-        part = parse_file(self.path, self.file)
-        if part.document.problems and part.document.data is None:
-            raise ConfigError(
-                part.file,
-                part.document.problems,
-                {problem.key: part.place(problem.key) for problem in part.document.problems},
-            )
-        if not isinstance(part.document.data, dict):
-            message = "an environment file is a mapping of keys to values"
-            advice = "start with `name:`, `account:` and `region:`; see docs/environments.md"
-            raise ConfigError(part.file, [Problem("", message, advice)])
-        return part
-
-
-@dataclass(frozen=True)
 class _Files:
     """An environment's file, with its pins, the one that it extends and the overlay over it."""
 
@@ -175,12 +147,22 @@ class _Files:
     overlay: ParsedFile | None = None
 
     @property
-    def file(self) -> str:
-        return self.own.file
+    def _common_parts(self) -> list[ParsedFile]:
+        return [part for part in (self.base, self.own) if part]
+
+    @property
+    def _parts(self) -> list[ParsedFile]:
+        """Its files without the pins; of two that have a key, the later one has the last word."""
+        return [*self._common_parts, *([self.overlay] if self.overlay else [])]
 
     @property
     def problems(self) -> list[Problem]:
         return [problem for part in self._parts for problem in part.document.problems]
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What the file and the one that it extends say together."""
+        return _merged([part.document.data for part in self._common_parts])
 
     def workloads(self) -> list[str]:
         """Return the names of the workloads; an empty one for a file that names none.
@@ -190,14 +172,14 @@ class _Files:
         """
         common = self.common
         for part in self._parts:
-            require_none(part, self.file)
-        if "workloads" not in common:
+            require_none(part, self.own.file)
+        if "workloads" in common:
+            names = self._sections(common["workloads"])
+        else:
             name = common.get("workload")
             names = [name if isinstance(name, str) else ""]
-        else:
-            names = self._sections(common["workloads"])
         if any(names):
-            self.pins.require_known(names, self.file)
+            self.pins.require_known(names, self.own.file)
         return names
 
     def _sections(self, sections: Any) -> list[str]:
@@ -207,19 +189,18 @@ class _Files:
             self._refuse("workloads", message, "write `NAME: {}` for each", sections)
         for name, section in sections.items():
             if not isinstance(section, dict | None):
-                message = "must be a mapping of keys to values"
-                advice = "write what differs for it, or {}"
+                message, advice = (
+                    "must be a mapping of keys to values",
+                    "write what differs for it, or {}",
+                )
                 self._refuse(f"workloads.{name}", message, advice, section)
-            for key in section or ():
-                if key not in WorkloadSettings.model_fields:
-                    allowed = ", ".join(WorkloadSettings.model_fields)
-                    message = f"there is no such key here; allowed: {allowed}"
-                    advice = (
-                        "write it at the top of the file: all workloads share it"
-                        if key in Environment.model_fields and key != "workload"
-                        else "remove it"
-                    )
-                    self._refuse(f"workloads.{name}.{key}", message, advice)
+            for key in (section or {}).keys() - WorkloadSettings.model_fields.keys():
+                allowed = ", ".join(WorkloadSettings.model_fields)
+                is_shared = key in Environment.model_fields and key != "workload"
+                advice = "write it at the top of the file: all workloads share it"
+                message = f"there is no such key here; allowed: {allowed}"
+                advice = advice if is_shared else "remove it"
+                self._refuse(f"workloads.{name}.{key}", message, advice)
             observability = (section or {}).get("observability")
             if isinstance(observability, dict) and "log_retention_days" in observability:
                 key = f"workloads.{name}.observability.log_retention_days"
@@ -233,49 +214,30 @@ class _Files:
     def view(self, workload: str) -> dict[str, Any]:
         """Return what the files say of one workload, as the file of a single one says it."""
         common, pin = self.common, self.pins.section(workload)
+        over = [self.overlay.document.data] if self.overlay else []
         if "workloads" not in common:
-            return _merged([common, *self._over, pin])
-        sections = common["workloads"]
+            return _merged([common, *over, pin])
+        sections = common.pop("workloads")
         named = {"workload": workload, "workloads": {name: {} for name in sections}}
-        shared = {key: value for key, value in common.items() if key != "workloads"}
         own = sections[workload] or {}
-        return _merged([{"project": _SHARED}, shared, own, *self._over, named, pin])
+        return _merged([{"project": _SHARED}, common, own, *over, named, pin])
 
     def places(self, workload: str) -> dict[str, str]:
         """Return where each key of that view stands."""
         own = f"workloads.{workload}."
-        locations = {key: part.place(key) for part in self._common_parts for key in _keys(part)}
-        locations |= {
-            key.removeprefix(own): part.place(key)
-            for part in self._common_parts
-            for key in _keys(part)
-            if key.startswith(own)
+        found: dict[str, str] = {}
+        for part in self._common_parts:
+            found |= part.places()
+        found |= {
+            key.removeprefix(own): place for key, place in found.items() if key.startswith(own)
         }
-        over = [self.overlay] if self.overlay else []
-        locations |= {key: part.place(key) for part in over for key in _keys(part)}
-        return locations | self.pins.places(workload)
-
-    @property
-    def _parts(self) -> list[ParsedFile]:
-        return [part for part in (self.own, self.base, self.overlay) if part]
-
-    @property
-    def _common_parts(self) -> list[ParsedFile]:
-        return [self.base, self.own] if self.base else [self.own]
-
-    @property
-    def common(self) -> dict[str, Any]:
-        """What the file and the one that it extends say together."""
-        return _merged([part.document.data for part in self._common_parts])
-
-    @property
-    def _over(self) -> list[dict[str, Any]]:
-        return [self.overlay.document.data] if self.overlay else []
+        if self.overlay:
+            found |= self.overlay.places()
+        return found | self.pins.places(workload)
 
     def in_file_order(self, problems: list[Problem], workload: str) -> list[Problem]:
         """Sort by the line in the file that has the last word on a key; overlays come last."""
-        files = [part.file for part in (*self._common_parts, self.overlay) if part]
-        files += self.pins.files
+        files = [*(part.file for part in self._parts), *self.pins.files]
         order = {
             key: (files.index(file), int(line or 0))
             for key, place in self.places(workload).items()
@@ -287,17 +249,16 @@ class _Files:
     def in_section(self, problem: Problem, workload: str) -> Problem:
         """Return the problem with its key as it stands in the workload's section, if it does."""
         key = f"workloads.{workload}.{problem.key}"
-        place = key.partition("[")[0]
-        stands = any(place in _keys(part) for part in self._common_parts)
+        stands = self._part_with(key.partition("[")[0]) is not None
         return replace(problem, key=key) if stands else problem
 
+    def _part_with(self, key: str) -> ParsedFile | None:
+        parts = reversed(self._common_parts)
+        return next((part for part in parts if key in part.document.lines), None)
+
     def _refuse(self, key: str, message: str, advice: str, value: object = NOTHING) -> NoReturn:
-        part = next((each for each in reversed(self._common_parts) if key in _keys(each)), self.own)
+        part = self._part_with(key) or self.own
         raise ConfigError(part.file, [Problem(key, message, advice, value)], {key: part.place(key)})
-
-
-def _keys(part: ParsedFile) -> Collection[str]:
-    return part.document.lines.keys()
 
 
 def _read(name: str, root: Path, strategy: str | None) -> _Files:
@@ -305,15 +266,12 @@ def _read(name: str, root: Path, strategy: str | None) -> _Files:
 
     Raises ConfigError with the names that exist.
     """
-    own = _source(
-        "environment", name, environment_file(name), environment_names(root), root
-    ).parse()
+    own = _named("environment", name, environment_file(name), environment_names(root), root)
     base = overlay = None
     if extended := own.document.data.get("extends"):
         base = _base(own, extended, root)
     if strategy is not None:
-        file, names = strategy_file(strategy), strategy_names(root)
-        overlay = _source("strategy", strategy, file, names, root).parse()
+        overlay = _named("strategy", strategy, strategy_file(strategy), strategy_names(root), root)
     return _Files(own, Pins.beside(root / own.file, own.file), base, overlay)
 
 
@@ -325,22 +283,37 @@ def _base(own: ParsedFile, extended: object, root: Path) -> ParsedFile:
         advice = f"name one of them, or write {FOLDER}/{_BASE}.yaml"
         problem = Problem("extends", message, advice, extended)
         raise ConfigError(own.file, [problem], own.places())
-    base = _Source(f"{FOLDER}/{extended}", root / FOLDER / str(extended)).parse()
+    base = _parse(root / FOLDER / str(extended), f"{FOLDER}/{extended}")
     if "extends" in base.document.data:
         problem = Problem("extends", "a file that is extended extends none itself", "remove it")
         raise ConfigError(base.file, [problem], base.places())
     return base
 
 
-def _source(kind: str, name: str, file: str, names: list[str], root: Path) -> _Source:
+def _named(kind: str, name: str, file: str, names: list[str], root: Path) -> ParsedFile:
+    """Return the content of the environment or the strategy `name`."""
     path = root / file
+    if path.is_file():
+        return _parse(path, file)
     if path.is_symlink() or path.exists():
-        if not path.is_file():
-            message = "is no file: a folder, a pipe, or a link that leads to no file"
-            raise ConfigError(file, [Problem("", message, "write a file of that name")])
-        return _Source(file, path)
+        message = "is no file: a folder, a pipe, or a link that leads to no file"
+        raise ConfigError(file, [Problem("", message, "write a file of that name")])
     message = f"there is no {kind} {shorten(name)}; there are: {', '.join(names) or 'none'}"
     raise ConfigError(file, [Problem("", message, "name one of them, or write this file")])
+
+
+def _parse(path: Path, file: str) -> ParsedFile:
+    """Return the content of the file; raise ConfigError unless it is a mapping."""
+    part = parse_file(path, file)
+    problems, data = part.document.problems, part.document.data
+    if problems and data is None:
+        places = {problem.key: part.place(problem.key) for problem in problems}
+        raise ConfigError(file, problems, places)
+    if not isinstance(data, dict):
+        message = "an environment file is a mapping of keys to values"
+        advice = "start with `name:`, `account:` and `region:`; see docs/environments.md"
+        raise ConfigError(file, [Problem("", message, advice)])
+    return part
 
 
 def _checked(files: _Files, workload: str, name: str, root: Path) -> Environment:
@@ -350,7 +323,7 @@ def _checked(files: _Files, workload: str, name: str, root: Path) -> Environment
         message = f"there is no such environment; there are: {', '.join(names)}"
         advice = "name the one before this, or remove the key"
         problem = Problem("promoted_from", message, advice, environment.promoted_from)
-        raise ConfigError(files.file, [problem], files.places(workload))
+        raise ConfigError(files.own.file, [problem], files.places(workload))
     return environment
 
 
@@ -372,7 +345,7 @@ def _environment(files: _Files, workload: str, stem: str, root: Path | None = No
     if environment is None or problems:
         ordered = files.in_file_order(problems, workload)
         named = [files.in_section(problem, workload) for problem in ordered]
-        raise ConfigError(files.file, named, files.places(workload))
+        raise ConfigError(files.own.file, named, files.places(workload))
     return environment
 
 
@@ -391,31 +364,18 @@ def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list
 
     The rules between keys are checked on the part that is right.
     """
-    environment, problems, wrong = _typed(data)
-    if environment is None:
-        # so that a missing name does not hide what the other rules find
-        substitutes = {"name": stem, "workload": stem, "account": "111122223333"}
-        rest, _, _ = _typed(substitutes | without_keys(data, wrong))
-        rule_problems = problems_between(rest, stem) if rest else []
-        return None, problems + [
-            problem for problem in rule_problems if not _is_about(problem, wrong)
-        ]
-    return environment, problems_between(environment, stem)
-
-
-def _typed(data: dict[str, Any]) -> tuple[Environment | None, list[Problem], list[str]]:
-    """Check the types without conversion: `"2"` is not a number, 111122223333 is not text."""
-    try:
-        return Environment.model_validate_json(json.dumps(data), strict=True), [], []
-    except ValidationError as error:
-        problems = problems_of(error, data)
-        return None, problems, [problem.key for problem in problems]
+    environment, problems = typed(Environment, data)
+    if environment is not None:
+        return environment, problems_between(environment, stem)
+    wrong = [problem.key for problem in problems]
+    # so that a missing name does not hide what the other rules find
+    substitutes = {"name": stem, "workload": stem, "account": "111122223333"}
+    rest, _ = typed(Environment, substitutes | without_keys(data, wrong))
+    between = problems_between(rest, stem) if rest else []
+    return None, problems + [problem for problem in between if not _is_about(problem, wrong)]
 
 
 def _is_about(problem: Problem, wrong: list[str]) -> bool:
     """Return whether a rule's problem rests on a key that is itself wrong."""
-    return any(
-        key == bad or key.startswith(f"{bad}.")
-        for key in (problem.key, *problem.related)
-        for bad in wrong
-    )
+    keys = (problem.key, *problem.related)
+    return any(f"{key}.".startswith(f"{bad}.") for key in keys for bad in wrong)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -14,8 +15,9 @@ from shoal.settings.loading import former_keys
 from shoal.settings.parsing.base import SECTION_BRANCH
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.expected import FORMS
-from shoal.settings.settings import Environment
 
+Model = TypeVar("Model", bound=BaseModel)
+Place = tuple[int | str, ...]
 Details = Mapping[str, Any]
 """One of the errors in pydantic's `ValidationError.errors()`."""
 _TYPE_NAMES = {
@@ -35,13 +37,22 @@ _LENGTHS = {"min_length": "at least", "max_length": "at most"}
 _SYMBOLS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
-def problems_of(
-    error: ValidationError, data: dict[str, Any], model: type[BaseModel] = Environment
-) -> list[Problem]:
-    """Return one problem per wrong key of `data`, which should be a `model`; a union that matches
-    none of its types counts once.
+def typed(model: type[Model], data: dict[str, Any]) -> tuple[Model | None, list[Problem]]:
+    """Return `data` as a `model`, or one problem per wrong key.
+
+    Nothing is converted: `"2"` is no number, 111122223333 is no text.
     """
-    grouped: dict[str, list[tuple[tuple[int | str, ...], Details]]] = {}
+    try:
+        return model.model_validate_json(json.dumps(data), strict=True), []
+    except ValidationError as error:
+        return None, _problems(error, data, model)
+
+
+def _problems(
+    error: ValidationError, data: dict[str, Any], model: type[BaseModel]
+) -> list[Problem]:
+    """Return one problem per wrong key; a union that matches none of its types counts once."""
+    grouped: dict[str, list[tuple[Place, Details]]] = {}
     for details in error.errors():
         # a default that rests on another key, which is wrong itself
         if details["type"] == "default_factory_not_called":
@@ -66,7 +77,7 @@ def _prune(data: dict[str, Any], prefix: str, keys: set[str]) -> dict[str, Any]:
     }
 
 
-def _place(details: Details, data: Any) -> tuple[int | str, ...]:
+def _place(details: Details, data: Any) -> Place:
     """Return the part of pydantic's location that exists in the file, plus the missing key.
 
     What follows in the location are branches of a union.
@@ -91,9 +102,7 @@ def _path(place: Sequence[int | str]) -> str:
     ).removeprefix(".")
 
 
-def _problem(
-    key: str, errors: list[tuple[tuple[int | str, ...], Details]], model: type[BaseModel]
-) -> Problem:
+def _problem(key: str, errors: list[tuple[Place, Details]], model: type[BaseModel]) -> Problem:
     place, details = errors[0]
     if former := former_keys.problem_of(key, place, details["type"], details["input"]):
         return former
@@ -103,14 +112,11 @@ def _problem(
         return Problem(key, "the key is missing", f"add it: {_description(place, model)}")
     if SECRETS in place:
         return _secret_problem(key, details)
+    message, advice = _rule(details), _description(place, model)
     if len(errors) > 1:
-        return Problem(
-            key,
-            "must be text, a number, true or false",
-            "give one value, not a list or a mapping",
-            details["input"],
-        )
-    return Problem(key, _rule(details), _description(place, model), details["input"])
+        message = "must be text, a number, true or false"
+        advice = "give one value, not a list or a mapping"
+    return Problem(key, message, advice, details["input"])
 
 
 def _secret_problem(key: str, details: Details) -> Problem:
@@ -122,18 +128,11 @@ def _secret_problem(key: str, details: Details) -> Problem:
     return Problem(key, message, f"{advice}; never a value or an ARN")
 
 
-def _unknown_key(key: str, place: tuple[int | str, ...], model: type[BaseModel]) -> Problem:
-    section = _walk(place[:-1], model)[0] or model
-    names = list(section.model_fields)
+def _unknown_key(key: str, place: Place, model: type[BaseModel]) -> Problem:
+    names = list((_walk(place[:-1], model)[0] or model).model_fields)
     nearest = difflib.get_close_matches(str(place[-1]), names, n=1)
-    elsewhere = [path for path in _all_keys(model) if path.rsplit(".", 1)[-1] == str(place[-1])]
-    advice = (
-        f"did you mean `{nearest[0]}`?"
-        if nearest
-        else f"did you mean `{elsewhere[0]}`?"
-        if elsewhere
-        else "remove it"
-    )
+    nearest += [path for path in _all_keys(model) if path.rsplit(".", 1)[-1] == str(place[-1])]
+    advice = f"did you mean `{nearest[0]}`?" if nearest else "remove it"
     return Problem(key, f"there is no such key here; allowed: {', '.join(names)}", advice)
 
 
@@ -145,14 +144,13 @@ def _rule(details: Details) -> str:
         return f"must be one of: {str(context['expected']).replace(' or ', ', ')}".replace("'", "")
     if kind == "string_pattern_mismatch":
         return f"must be {FORMS.get(context['pattern'], context['pattern'])}"
-    limits = [f"{word} {context[name]}" for name, word in _SYMBOLS.items() if name in context]
-    if limits:
-        return f"must be {limits[0]}"
-    length = [
-        f"must have {word} {context[name]}" for name, word in _LENGTHS.items() if name in context
-    ]
-    if length:
-        return f"{length[0]} {'characters' if kind.startswith('string') else 'entries'}"
+    for name, word in _SYMBOLS.items():
+        if name in context:
+            return f"must be {word} {context[name]}"
+    for name, word in _LENGTHS.items():
+        if name in context:
+            things = "characters" if kind.startswith("string") else "entries"
+            return f"must have {word} {context[name]} {things}"
     message = str(details["msg"]).replace("Input should be", "must be")
     return message[0].lower() + message[1:]
 

@@ -6,14 +6,13 @@ The docstrings of the keys are the descriptions in training_code/schema.json.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from shoal.settings.loading.pydantic_errors import problems_of
+from shoal.settings.loading.pydantic_errors import typed
 from shoal.settings.parsing.base import (
     FrameworkVersion,
     InstanceType,
@@ -22,7 +21,7 @@ from shoal.settings.parsing.base import (
     Settings,
     Slug,
 )
-from shoal.settings.parsing.errors import ConfigError, Problem, shorten
+from shoal.settings.parsing.errors import ConfigError, Problem, shorten, with_values
 from shoal.settings.parsing.yaml_file import parse_file
 from shoal.settings.sections import channels, gates, secrets
 from shoal.settings.sections.channels import EVALUATED, Channel, ChannelName, default_channels
@@ -163,17 +162,16 @@ def load_workload(name: str, root: Path) -> Workload:
     parsed = parse_file(root / file, file)
     document = parsed.document
     if document.data is not None and not isinstance(document.data, dict):
-        mistake = Problem(
-            "", "a workload file is a mapping of keys to values", "start with `name:`"
-        )
-        raise ConfigError(file, [mistake])
+        message = "a workload file is a mapping of keys to values"
+        raise ConfigError(file, [Problem("", message, "start with `name:`")])
     problems = [*document.problems]
     workload = None
     if document.data is not None or not problems:
-        workload, mistakes = _typed(document.data or {})
+        workload, mistakes = typed(Workload, document.data or {})
         problems += mistakes
     if workload:
-        problems += _rule_problems(workload, name, workload_folder(name, root))
+        found = _rule_problems(workload, name, workload_folder(name, root))
+        problems += with_values(found, workload)
     if workload is None or problems:
         raise ConfigError(file, problems, parsed.places())
     return workload
@@ -310,18 +308,9 @@ def _unknown_framework(workload: Workload, name: str) -> dict[str, str]:
     raise ConfigError(workload_file(workload.name), [Problem("frameworks", message, advice)])
 
 
-def _typed(data: dict[str, Any]) -> tuple[Workload | None, list[Problem]]:
-    """Check the types without conversion, as `shoal.settings.loading.loader` does."""
-    try:
-        return Workload.model_validate_json(json.dumps(data), strict=True), []
-    except ValidationError as error:
-        return None, problems_of(error, data, Workload)
-
-
 def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]:
     problems = [
-        *_missing_script(workload, folder),
-        *_missing_folders(workload, folder),
+        *_missing_files(workload, folder),
         *_missing_evaluation(workload, folder),
         *_channel_problems(workload),
         *gates.problems_of(workload.gates, "gates", workload.metrics),
@@ -331,7 +320,7 @@ def _rule_problems(workload: Workload, name: str, folder: Path) -> list[Problem]
     ]
     if workload.name != name:
         message = f"differs from the folder's name, {name}"
-        problems.insert(0, Problem("name", message, "rename one of the two", workload.name))
+        problems.insert(0, Problem("name", message, "rename one of the two"))
     return problems
 
 
@@ -342,7 +331,7 @@ def _channel_problems(workload: Workload) -> Iterator[Problem]:
     yield from channels.evaluated_problems(workload.channels, evaluated)
     if evaluated in workload.channels and workload.channels[evaluated].optional:
         message = "the evaluation reads it, so no environment can do without it"
-        yield Problem(f"channels.{evaluated}.optional", message, "remove the key", value=True)
+        yield Problem(f"channels.{evaluated}.optional", message, "remove the key")
 
 
 def _smoke_test_problems(workload: Workload, folder: Path) -> Iterator[Problem]:
@@ -358,14 +347,11 @@ def _smoke_test_problems(workload: Workload, folder: Path) -> Iterator[Problem]:
         yield from problems_of_smoke_test(workload.smoke_test, folder)
 
 
-def _missing_script(workload: Workload, folder: Path) -> Iterator[Problem]:
+def _missing_files(workload: Workload, folder: Path) -> Iterator[Problem]:
     for key, script in (("prepare", workload.prepare), ("plan", workload.plan)):
         if script and not (folder / script).is_file():
             message = f"there is no such file in {folder.name}"
-            yield Problem(key, message, "write it, or remove the key", script)
-
-
-def _missing_folders(workload: Workload, folder: Path) -> Iterator[Problem]:
+            yield Problem(key, message, "write it, or remove the key")
     for framework, source in workload.frameworks.items():
         name = source.source_dir or str(framework)
         if not (folder / name).is_dir():
@@ -377,10 +363,10 @@ def _missing_evaluation(workload: Workload, folder: Path) -> Iterator[Problem]:
     """Yield the source directories that lack the script which the file names."""
     key, script = "evaluation.entry_point", workload.evaluation.entry_point
     if script and not script.endswith(".py"):
-        yield Problem(key, "must be a .py file", "give its path, as in measure.py", script)
+        yield Problem(key, "must be a .py file", "give its path, as in measure.py")
         return
     for framework, source in workload.frameworks.items() if script else ():
         name = source.source_dir or str(framework)
         if (folder / name).is_dir() and not (folder / name / str(script)).is_file():
             message = f"there is no such file in {folder.name}/{name}"
-            yield Problem(key, message, "write it, or name one that is there", script)
+            yield Problem(key, message, "write it, or name one that is there")

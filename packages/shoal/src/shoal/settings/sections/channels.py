@@ -141,7 +141,7 @@ def problems(data: Data, evaluated: str, datasets: str, sealed: str) -> Iterator
         allowed = (datasets,) if name == evaluated else (datasets, sealed)
         if channel.uri and not channel.uri.startswith(allowed):
             message = f"must lie below {' or '.join(allowed)}: the jobs may read nothing else"
-            yield Problem(f"data.channels.{name}.uri", message, "copy it there", channel.uri)
+            yield Problem(f"data.channels.{name}.uri", message, "copy it there")
 
 
 def problems_of(channels: Mapping[str, Channel], where: str) -> Iterator[Problem]:
@@ -166,4 +166,4 @@ def evaluated_problems(channels: Mapping[str, Channel], name: str) -> Iterator[P
         yield Problem(key, message, "name one of them: the evaluation reads it", name, related)
     elif name in _INPUTS_OF_EVALUATION:
         message = "is the name of another input of the evaluation"
-        yield Problem(key, message, "rename the channel", name)
+        yield Problem(key, message, "rename the channel")

@@ -142,11 +142,11 @@ def metric_problems(metrics: Mapping[str, Metric], where: str) -> Iterator[Probl
         try:
             groups = re.compile(metric.regex).groups
         except re.error as error:
-            yield Problem(key, f"is no regular expression: {error}", "correct it", metric.regex)
+            yield Problem(key, f"is no regular expression: {error}", "correct it")
             continue
         if groups != 1:
             message = f"has {groups} groups, and the one is the number"
-            yield Problem(key, message, "write (?:...) for groups that are not", metric.regex)
+            yield Problem(key, message, "write (?:...) for groups that are not")
 
 
 def problems_of(
@@ -164,12 +164,11 @@ def problems_of(
         ):
             message = f"no number is at least {gate.at_least:g} and at most {gate.at_most:g}"
             yield Problem(key, message, "correct one of the two")
-    if (count := len(list(bounds(gates)))) > MAX_BOUNDS:
-        message = f"have {count} limits; the registry's entry has room for {MAX_BOUNDS}"
+    sides = [(bound.metric, bound.kind) for bound in bounds(gates)]
+    if len(sides) > MAX_BOUNDS:
+        message = f"have {len(sides)} limits; the registry's entry has room for {MAX_BOUNDS}"
         yield Problem(where, message, "keep those that decide")
-    for (metric, kind), count in Counter(
-        (bound.metric, bound.kind) for bound in bounds(gates)
-    ).items():
+    for (metric, kind), count in Counter(sides).items():
         if count > 1:
             message = f"{count} gates say what {metric} is {kind}"
             yield Problem(where, message, "keep one of them")
@@ -184,4 +183,4 @@ def _comparison_problems(gate: Gate, key: str, metrics: Mapping[str, Metric]) ->
         if value is not None and not gate.not_worse_than:
             message = "is only read with `not_worse_than`"
             advice = "add `not_worse_than: approved`, or remove it"
-            yield Problem(f"{key}.{name}", message, advice, value)
+            yield Problem(f"{key}.{name}", message, advice)

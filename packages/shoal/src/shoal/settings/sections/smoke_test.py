@@ -22,7 +22,7 @@ from pydantic import Field, GetJsonSchemaHandler, JsonValue, StringConstraints, 
 from pydantic_core import CoreSchema
 
 from shoal.settings.parsing.base import MediaType, Settings
-from shoal.settings.parsing.errors import NOTHING, Problem
+from shoal.settings.parsing.errors import Problem
 
 RelativePath = Annotated[
     str,
@@ -129,7 +129,7 @@ def problems_of_smoke_test(test: SmokeTest, folder: Path) -> list[Problem]:
         *(
             problem
             for name, expression in test.show.items()
-            for problem in _expression(f"smoke_test.show.{name}", expression, expression)
+            for problem in _expression(f"smoke_test.show.{name}", expression)
         ),
     ]
 
@@ -137,7 +137,7 @@ def problems_of_smoke_test(test: SmokeTest, folder: Path) -> list[Problem]:
 def _number(test: SmokeTest) -> Iterator[Problem]:
     if test.must_pass and test.must_pass > len(test.requests):
         message = f"is more than the {len(test.requests)} requests that there are"
-        yield Problem("smoke_test.must_pass", message, "lower it", test.must_pass)
+        yield Problem("smoke_test.must_pass", message, "lower it")
     if all(request.accept is not Accept.JSON for request in test.requests):
         message = "no request accepts application/json, whose answer says which model gave it"
         yield Problem("smoke_test.requests", message, "let at least one accept it")
@@ -151,18 +151,16 @@ def _requests(requests: tuple[Request, ...], folder: Path) -> Iterator[Problem]:
         file = folder / request.body
         if not file.is_file():
             advice = "write it, or name one that is there"
-            yield Problem(
-                f"{key}.body", f"there is no such file in {folder.name}", advice, request.body
-            )
+            yield Problem(f"{key}.body", f"there is no such file in {folder.name}", advice)
             continue
         size = file.stat().st_size
         sizes += size
         if size > MAX_BODY_BYTES:
             message = f"has {size:,} bytes; an endpoint takes {MAX_BODY_BYTES:,}"
-            yield Problem(f"{key}.body", message, "send less", request.body)
+            yield Problem(f"{key}.body", message, "send less")
         elif request.content_type == Accept.JSON and not _is_json(file.read_bytes()):
             message = "is not JSON, which its content_type says"
-            yield Problem(f"{key}.body", message, "correct one of the two", request.body)
+            yield Problem(f"{key}.body", message, "correct one of the two")
     if sizes > MAX_BYTES:
         message = f"their bodies have {sizes:,} bytes; {MAX_BYTES:,} are packed with the function"
         yield Problem("smoke_test.requests", message, "send less")
@@ -199,17 +197,17 @@ def _form(key: str, expected: Expectation) -> Iterator[Problem]:
         yield Problem(key, message, "correct one of the two")
 
 
-def _expression(key: str, expression: str, value: Any = NOTHING) -> Iterator[Problem]:
+def _expression(key: str, expression: str) -> Iterator[Problem]:
     try:
         parsed = jmespath.compile(expression).parsed
     except JMESPathError as error:
         message = f"is no JMESPath expression: {str(error).splitlines()[0]}"
-        yield Problem(key, message, "see jmespath.org", value)
+        yield Problem(key, message, "see jmespath.org")
         return
     for name in sorted(set(_functions(parsed)) - set(Functions.FUNCTION_TABLE)):
         nearest = difflib.get_close_matches(name, Functions.FUNCTION_TABLE, n=1)
         advice = f"did you mean `{nearest[0]}`?" if nearest else "see jmespath.org"
-        yield Problem(key, f"JMESPath has no function {name}", advice, value)
+        yield Problem(key, f"JMESPath has no function {name}", advice)
 
 
 def _functions(node: Any) -> Iterator[str]:
@@ -230,44 +228,35 @@ def _is_json(content: bytes) -> bool:
 
 def problems_of_function(file: Path, shown: str) -> Iterator[Problem]:
     """Yield what is wrong with the file, which the workload's file calls `shown`."""
+    for message, advice in _mistakes_in_function(file):
+        yield Problem(FUNCTION_KEY, message, advice, shown)
+
+
+def _mistakes_in_function(file: Path) -> Iterator[tuple[str, str]]:
     if not file.is_file():
-        yield Problem(FUNCTION_KEY, "there is no such file", "write it, or remove the key", shown)
+        yield "there is no such file", "write it, or remove the key"
         return
     if (size := file.stat().st_size) > MAX_FUNCTION_BYTES:
-        yield Problem(
-            FUNCTION_KEY,
-            f"has {size:,} bytes; {MAX_FUNCTION_BYTES:,} are packed",
-            "shorten it",
-            shown,
-        )
+        yield f"has {size:,} bytes; {MAX_FUNCTION_BYTES:,} are packed", "shorten it"
         return
     try:
         module = ast.parse(file.read_text(encoding="utf-8"))
     except SyntaxError as error:
-        message = f"is not Python: {error.msg}, line {error.lineno}"
-        yield Problem(FUNCTION_KEY, message, "correct it", shown)
+        yield f"is not Python: {error.msg}, line {error.lineno}", "correct it"
         return
     except (ValueError, RecursionError, MemoryError) as error:
-        yield Problem(FUNCTION_KEY, f"cannot be read as Python: {error}", "correct it", shown)
+        yield f"cannot be read as Python: {error}", "correct it"
         return
-    yield from _missing_function(module, shown)
+    functions = {each.name: each.args for each in module.body if isinstance(each, ast.FunctionDef)}
+    if (check := functions.get(FUNCTION)) is None:
+        advice = f"write `def {FUNCTION}(ask):`, which returns a list of what is wrong"
+        yield f"has no function {FUNCTION}", advice
+    elif len(check.posonlyargs + check.args) != 1:
+        message = f"has a function {FUNCTION} that does not take one argument"
+        yield message, f"write `def {FUNCTION}(ask):`"
     for name in sorted(set(_imported(module)) - MODULES):
         advice = "use Python's standard library and boto3"
-        yield Problem(
-            FUNCTION_KEY, f"imports {name or 'from its folder'}, which is not there", advice, shown
-        )
-
-
-def _missing_function(module: ast.Module, shown: str) -> Iterator[Problem]:
-    functions = [each for each in module.body if isinstance(each, ast.FunctionDef)]
-    check = next((each for each in functions if each.name == FUNCTION), None)
-    if check is None:
-        message = f"has no function {FUNCTION}"
-        advice = f"write `def {FUNCTION}(ask):`, which returns a list of what is wrong"
-        yield Problem(FUNCTION_KEY, message, advice, shown)
-    elif len(check.args.posonlyargs + check.args.args) != 1:
-        message = f"has a function {FUNCTION} that does not take one argument"
-        yield Problem(FUNCTION_KEY, message, f"write `def {FUNCTION}(ask):`", shown)
+        yield f"imports {name or 'from its folder'}, which is not there", advice
 
 
 def _imported(module: ast.Module) -> Iterator[str]:
