@@ -129,16 +129,14 @@ def _horovod_recipe(case: Case) -> Iterator[Problem]:
     base = recipes.recipe(name).version
     last = tables.last_horovod(case.framework, "gpu")
     if base is None or tables.is_older(last, base):
-        beneath = (
-            f", nor does AWS's image of {case.title} {base}, which it extends, contain it"
-            if base
-            else ""
+        message, image = (
+            "the recipe does not install Horovod",
+            f"AWS's image of {case.title} {base}",
         )
-        advice = (
-            f"install it in {recipes.FOLDER}/{name}, or name horovod in {REQUIREMENTS} of"
-            " source_dir"
-        )
-        yield case.problem("build_image", f"the recipe does not install Horovod{beneath}", advice)
+        if base:
+            message += f", nor does {image}, which it extends, contain it"
+        advice = f"install it in {recipes.FOLDER}/{name}, or name horovod in {REQUIREMENTS}"
+        yield case.problem("build_image", message, f"{advice} of source_dir")
 
 
 def _horovod_image(case: Case) -> Iterator[Problem]:
@@ -195,11 +193,9 @@ def _collective(case: Case) -> Iterator[Problem]:
 
 def _launcher(case: Case) -> Iterator[Problem]:
     training = case.training
-    names_torchrun = (
-        "launcher" in training.model_fields_set and training.launcher is Launcher.TORCHRUN
-    )
     is_allreduce = training.strategy in SMDDP and training.collective is Collective.ALLREDUCE
-    if names_torchrun and is_allreduce:
+    is_named = "launcher" in training.model_fields_set
+    if is_named and is_allreduce and training.launcher is Launcher.TORCHRUN:
         message = "smddp's AllReduce is started by mpirun only"
         yield case.problem("launcher", message, "remove it, or set collective: allgather")
 
@@ -208,14 +204,14 @@ def _fallback(case: Case) -> Iterator[Problem]:
     training, allowed = case.training, case.fallbacks
     if training.fallback is None or training.fallback in allowed:
         return
-    if not allowed:
+    if allowed:
+        message = (
+            f"must be one that can run where {training.strategy} cannot; for {training.framework}:"
+            f" {', '.join(allowed)}"
+        )
+        yield case.problem("fallback", message, f"use {allowed[0]}, or remove it")
+    else:
         yield case.problem("fallback", f"{training.strategy} needs no fallback", "remove it")
-        return
-    message = (
-        f"must be one that can run where {training.strategy} cannot; for {training.framework}:"
-        f" {', '.join(allowed)}"
-    )
-    yield case.problem("fallback", message, f"use {allowed[0]}, or remove it")
 
 
 def _hosts(case: Case) -> Iterator[Problem]:
@@ -295,14 +291,12 @@ def _gpus(case: Case) -> Iterator[Problem]:
     what = f"has {gpus.gpu} GPUs, which the image's CUDA {cuda} does not support"
     if tables.is_older(cuda, gpus.first):
         message = f"{what}: {gpus.first} and later do"
-        yield case.problem(
-            "instance_type", message, "use a later framework version, or earlier GPUs"
-        )
+        advice = "use a later framework version, or earlier GPUs"
+        yield case.problem("instance_type", message, advice)
     if gpus.last and tables.is_older(gpus.last, cuda):
         message = f"{what}: {gpus.last} is the last that does"
-        yield case.problem(
-            "instance_type", message, "use an earlier framework version, or later GPUs"
-        )
+        advice = "use an earlier framework version, or later GPUs"
+        yield case.problem("instance_type", message, advice)
 
 
 def _region(case: Case) -> Iterator[Problem]:
@@ -392,12 +386,9 @@ def _recipe(case: Case) -> Iterator[Problem]:
     if name in recipes.names():
         yield from _recipe_contents(case, recipes.recipe(name))
         return
-    near = difflib.get_close_matches(name, recipes.names(), n=1)
-    advice = (
-        f"use {near[0]}"
-        if near
-        else "choose one, or add your own to images/ and to recipes.yaml of shoal.launch"
-    )
+    advice = "choose one, or add your own to images/ and to recipes.yaml of shoal.launch"
+    if near := difflib.get_close_matches(name, recipes.names(), n=1):
+        advice = f"use {near[0]}"
     message = f"is not a recipe; these are: {', '.join(recipes.names())}"
     yield case.problem("build_image", message, advice)
 
@@ -449,10 +440,8 @@ def _ranks(case: Case) -> Iterator[Problem]:
     contract = case.contract
     is_read = contract.launcher in STARTS_RANKS
     if case.training.processes_per_host is not None and not is_read and not case.is_swapped:
-        message = (
-            f"is only read by mpirun and torchrun, and {contract.label} is started by"
-            f" {contract.launcher}"
-        )
+        how = f"{contract.label} is started by {contract.launcher}"
+        message = f"is only read by mpirun and torchrun, and {how}"
         yield case.problem("processes_per_host", message, "remove it")
 
 

@@ -227,6 +227,13 @@ def test_horovod_as_a_fallback_keeps_the_options_of_mpirun_and_its_ranks() -> No
     }
 
 
+def test_a_fallback_of_one_process_is_told_no_number_of_ranks() -> None:
+    swapped = launch(**T212, fallback="multi_worker_mirrored", processes_per_host=4)
+    assert swapped.contract.hyperparameters() == {
+        "sagemaker_multi_worker_mirrored_strategy_enabled": "true"
+    }
+
+
 @pytest.mark.parametrize(
     ("instance_type", "backend"), [("ml.p5.48xlarge", "nccl"), ("ml.m5.xlarge", "gloo")]
 )
