@@ -86,9 +86,7 @@ def test_the_first_api_warns_that_it_is_deprecated(runtime: Runtime, tmp_path: P
 
 
 @pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.nightly)])
-def test_scripts_that_never_leave_the_group_end_without_aborting(
-    runtime: Runtime, tmp_path: Path, runs: int
-) -> None:
+def test_scripts_that_never_leave_end_well(runtime: Runtime, tmp_path: Path, runs: int) -> None:
     command = runtime.mpirun(2, SCRIPTS / "never_leaves.py")
     with ThreadPoolExecutor(max_workers=2) as pool:
         outcomes = list(pool.map(lambda _: runtime.run(command, tmp_path), range(runs)))
