@@ -45,9 +45,7 @@ def requests(demo: Finished, checkout: Checkout) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("role", LIMITS)
-def test_an_execution_asks_about_as_much_as_it_did(
-    requests: list[dict[str, Any]], role: str
-) -> None:
+def test_an_execution_asks_as_much_as_it_did(requests: list[dict[str, Any]], role: str) -> None:
     asked = Counter(
         request["operation"] for request in requests if f"-{role}/" in request["caller"]
     )
@@ -77,9 +75,7 @@ def test_following_costs_a_handful_of_requests_per_look(requests: list[dict[str,
 
 
 @pytest.mark.parametrize("role", CARRIED)
-def test_an_execution_carries_about_as_many_bytes_as_it_did(
-    requests: list[dict[str, Any]], role: str
-) -> None:
+def test_an_execution_carries_the_bytes_it_did(requests: list[dict[str, Any]], role: str) -> None:
     own = [
         each
         for each in requests
@@ -91,9 +87,7 @@ def test_an_execution_carries_about_as_many_bytes_as_it_did(
 
 
 @pytest.mark.usefixtures("demo")
-def test_an_execution_starts_one_container_per_job_and_keeps_the_processes_of_functions(
-    checkout: Checkout,
-) -> None:
+def test_a_job_has_one_container_and_functions_keep_processes(checkout: Checkout) -> None:
     lines = (checkout.root / "demo-out" / "logs" / "emulator.log").read_text().splitlines()
     started = [line.partition(" started: ")[2] for line in lines if " started: " in line]
     containers = Counter(

@@ -45,9 +45,7 @@ def test_every_step_succeeds_and_progress_is_told(demo: Finished, checkout: Chec
     assert [text for text in told if text not in demo.output] == []
 
 
-def test_the_model_is_accurate_registered_and_knew_the_digits(
-    demo: Finished, checkout: Checkout
-) -> None:
+def test_the_model_is_accurate_and_registered(demo: Finished, checkout: Checkout) -> None:
     assert demo.exit_code == 0, demo.output
     run = checkout.run_json()
     assert run["metrics"]["values"]["accuracy"] >= 0.99
@@ -58,9 +56,7 @@ def test_the_model_is_accurate_registered_and_knew_the_digits(
     assert run["package"]["approval"] == "PendingManualApproval"
 
 
-def test_what_was_created_is_named_and_none_of_it_is_left(
-    demo: Finished, checkout: Checkout
-) -> None:
+def test_what_was_created_is_named_and_all_gone(demo: Finished, checkout: Checkout) -> None:
     """Nothing but caches is written to the user's home."""
     summary = checkout.summary()
     kinds = {resource["kind"] for resource in summary["created"]}
@@ -92,9 +88,7 @@ def test_logs_page_and_times_are_kept(demo: Finished, checkout: Checkout) -> Non
 
 
 @pytest.mark.nightly
-def test_a_failing_script_is_named_with_its_last_lines_and_leaves_nothing(
-    checkout: Checkout,
-) -> None:
+def test_a_failing_script_is_quoted_and_leaves_nothing(checkout: Checkout) -> None:
     """It refuses its hyperparameters: a batch that is larger than the dataset."""
     output = checkout.root / "failed"
     failed = checkout.run("demo", "--output", str(output), "--parameter", "BatchSize=70000")

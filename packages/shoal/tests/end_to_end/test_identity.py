@@ -94,9 +94,7 @@ def test_the_deployed_policies_are_the_synthesised_ones(run: Recorded, tmp_path:
     ] == []
 
 
-def test_no_role_is_denied_a_call_or_makes_one_of_unknown_permission(
-    demo: Finished, checkout: Checkout
-) -> None:
+def test_no_role_is_denied_or_makes_an_unknown_call(demo: Finished, checkout: Checkout) -> None:
     """The CDK's roles, too."""
     assert demo.exit_code == 0, demo.output
     log = checkout.root / "demo-out" / "logs" / "emulator-requests.jsonl"

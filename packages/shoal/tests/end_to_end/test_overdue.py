@@ -82,23 +82,17 @@ def delivered(account: Account) -> Any:
     return account.invoke(f"{PIPELINE}-start", event)["payload"]["status"]
 
 
-def test_the_rule_has_the_function_look_and_the_alarm_is_quiet_when_it_has(
-    account: Account,
-) -> None:
+def test_the_rule_has_the_function_look_and_the_alarm_is_quiet(account: Account) -> None:
     assert eventually(lambda: state(account) == "OK", 60.0), account.log(f"{PIPELINE}-overdue")
 
 
-def test_a_start_three_days_ago_is_a_sign_and_after_one_nine_days_ago_the_alarm_rings(
-    account: Account,
-) -> None:
+def test_the_alarm_rings_nine_days_after_a_start_and_not_after_three(account: Account) -> None:
     assert delivered(account) == "started"
     assert [looked(account, days=days) for days in (3, 9)] == [{"weekly": 0}, {"weekly": 1}]
     assert state(account) == "ALARM"
 
 
-def test_the_function_is_told_that_a_schedule_is_gone_and_not_that_it_may_not_look(
-    account: Account,
-) -> None:
+def test_the_function_is_told_that_a_schedule_is_gone(account: Account) -> None:
     scheduler = account.client("scheduler")
     weekly = scheduler.get_schedule(GroupName=NAMES.schedule_group, Name="weekly")
     scheduler.delete_schedule(GroupName=NAMES.schedule_group, Name="weekly")

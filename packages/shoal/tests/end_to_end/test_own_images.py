@@ -37,9 +37,7 @@ def test_a_declared_image_trains_and_the_log_says_what_stands_for_it(account: Ac
     assert account.log(GROUP, "own-image/emulator-")[0].startswith(said)
 
 
-def test_an_image_that_nobody_declared_is_refused_with_the_line_that_declares_it(
-    account: Account,
-) -> None:
+def test_an_undeclared_image_is_refused_with_its_declaration(account: Account) -> None:
     with pytest.raises(ClientError) as refused:
         account.sagemaker.create_training_job(
             **account.training("unknown-image", AlgorithmSpecification=algorithm(UNKNOWN))
@@ -62,9 +60,7 @@ def test_a_declaration_does_not_change_what_aws_images_are(uri: str, program: st
 
 @pytest.mark.parametrize("recipe", recipes.names())
 @pytest.mark.parametrize("version", [":1", "@sha256:" + "0" * 64])
-def test_an_image_built_from_a_recipe_runs_on_the_runtime_of_its_framework(
-    recipe: str, version: str
-) -> None:
+def test_an_image_of_a_recipe_runs_on_its_frameworks_runtime(recipe: str, version: str) -> None:
     repository = recipes.local_tag(recipe).partition(":")[0]
     found = image(f"111122223333.dkr.ecr.eu-west-1.amazonaws.com/{repository}{version}", "training")
     assert found

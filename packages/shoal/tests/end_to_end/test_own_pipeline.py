@@ -137,9 +137,7 @@ def logged(target: Target) -> str:
     return "\n".join(event["message"] for event in found["events"])
 
 
-def test_a_manifest_starts_an_execution_with_its_uri_under_enforced_policies(
-    target: Target, manifest: str
-) -> None:
+def test_a_manifest_starts_an_execution_with_its_uri(target: Target, manifest: str) -> None:
     (execution,) = started_by_manifest(target)
     given = target.client("sagemaker").list_pipeline_parameters_for_execution(
         PipelineExecutionArn=execution["PipelineExecutionArn"]
@@ -174,9 +172,7 @@ def test_the_event_that_came_twice_starts_nothing(target: Target, names: Names) 
     assert len(started_by_manifest(target)) == 1
 
 
-def test_a_manifest_without_its_files_and_another_object_start_nothing(
-    target: Target, names: Names
-) -> None:
+def test_a_manifest_without_files_and_an_object_start_nothing(target: Target, names: Names) -> None:
     """The function is asked about the manifest, which comes later, and not about the object."""
     before = started_by_manifest(target)
     target.client("s3").put_object(Bucket=names.bucket("data"), Key="datasets/c/train/c", Body=b"3")

@@ -14,9 +14,7 @@ SCHEDULED = "schedules: [{name: weekly, expression: rate(7 days), paused: true}]
 
 
 @pytest.mark.nightly
-def test_an_endpoint_a_comparing_gate_and_schedules_can_go(
-    checkout: Checkout, tmp_path: Path
-) -> None:
+def test_an_endpoint_a_gate_and_schedules_can_go(checkout: Checkout, tmp_path: Path) -> None:
     """The emulator refuses to delete an export that is in use, as CloudFormation does
     (packages/shoal-local/tests/control/test_cloudformation.py).
     """

@@ -178,9 +178,7 @@ def test_a_paused_schedule_starts_nothing_until_it_is_resumed(
 
 
 @pytest.mark.usefixtures("account")
-def test_the_list_shows_what_is_live_and_what_the_file_says(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_shows_live_state_and_file(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(root), "schedule", "list", "dev", "--local"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == [
         "often",
@@ -193,9 +191,7 @@ def test_the_list_shows_what_is_live_and_what_the_file_says(
 
 
 @pytest.mark.usefixtures("account")
-def test_a_schedule_that_is_not_deployed_is_a_wrong_use(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_schedule_is_wrong_use(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(root), "schedule", "pause", "dev", "nightly", "--local"]) == 2
     assert "deployed are: often" in capsys.readouterr().err
 

@@ -151,9 +151,7 @@ def disturbed(market: Market) -> dict[str, Any]:
     return market.account.training_ended("disturbed")
 
 
-def test_an_interrupted_spot_job_goes_on_from_its_checkpoint(
-    market: Market, disturbed: dict[str, Any]
-) -> None:
+def test_an_interrupted_spot_job_goes_on(market: Market, disturbed: dict[str, Any]) -> None:
     assert disturbed["TrainingJobStatus"] == "Completed", disturbed.get("FailureReason")
     begins = ["Starting", "Downloading", "Training"]
     assert statuses(disturbed) == [*begins, "Interrupted", *begins, "Uploading", "Completed"]
@@ -190,9 +188,7 @@ def test_a_job_that_was_interrupted_waits_and_trains_no_longer_than_it_may(marke
     "condition",
     [{"MaxRuntimeInSeconds": 60}, {"MaxRuntimeInSeconds": 60, "MaxWaitTimeInSeconds": 59}],
 )
-def test_a_spot_job_without_time_to_wait_is_refused(
-    market: Market, condition: dict[str, int]
-) -> None:
+def test_a_spot_job_needs_time_to_wait(market: Market, condition: dict[str, int]) -> None:
     request = market.account.training("refused", **SPOT | {"StoppingCondition": condition})
     with pytest.raises(ClientError, match="Invalid MaxWaitTimeInSeconds"):
         market.account.sagemaker.create_training_job(**request)

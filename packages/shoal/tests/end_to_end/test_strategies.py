@@ -86,9 +86,7 @@ GATE = ("smddp", "torchrun", "tensorflow-smddp")
     "name",
     [name if name in GATE else pytest.param(name, marks=pytest.mark.nightly) for name in NAMES],
 )
-def test_the_training_job_of_the_overlay_completes_on_the_processes_it_is_made_of(
-    strategies: Strategies, name: str
-) -> None:
+def test_an_overlays_job_completes_on_its_processes(strategies: Strategies, name: str) -> None:
     job = strategies.job(here(name))
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     log = strategies.account.log(GROUP, f"{job['TrainingJobName']}/")

@@ -214,9 +214,7 @@ def test_an_endpoint_that_is_coming_up_is_come_back_for(ended: Ended) -> None:
 
 
 @pytest.mark.nightly
-def test_an_endpoint_that_is_being_updated_is_come_back_for_and_its_next_configuration_goes_too(
-    ended: Ended,
-) -> None:
+def test_an_updating_endpoint_and_its_next_configuration_go(ended: Ended) -> None:
     deploy(ended.account, ended.endpoint, model_of("3"))
     settled(ended.account, ended.endpoint)
     scale(ended.account, ended.endpoint)

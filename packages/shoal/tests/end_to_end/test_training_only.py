@@ -13,9 +13,7 @@ from tests.letters import BASE_MODEL, add_letters
 
 
 @pytest.mark.nightly
-def test_what_only_trains_is_measured_registered_and_removed(
-    checkout: Checkout, tmp_path: Path
-) -> None:
+def test_what_only_trains_is_registered_and_removed(checkout: Checkout, tmp_path: Path) -> None:
     own = checkout.with_environment(tmp_path, "lab", BASE_MODEL)
     add_letters(own.root)
     finished = own.run("demo", "lab", "--enforce-iam")

@@ -288,27 +288,21 @@ def test_the_report_of_a_failed_run_quotes_the_line_that_says_why(
     assert " does not exist; the folder holds of-nobody.txt" in verdict["line"]
 
 
-def test_who_watches_a_run_that_has_ended_sees_how_it_ended(
-    trained: Finished, checkout: Checkout
-) -> None:
+def test_who_watches_an_ended_run_sees_its_end(trained: Finished, checkout: Checkout) -> None:
     watched = checkout.run("watch", "dev", run_id(trained), "--local")
     assert watched.exit_code == 0, watched.output
     assert "step Train (Training): Succeeded" in watched.output
     assert f"execution {run_id(trained)} succeeded" in watched.output
 
 
-def test_who_follows_a_run_keeps_its_page_however_it_ends(
-    failed: Finished, trained: Finished
-) -> None:
+def test_who_follows_a_run_keeps_its_page(failed: Finished, trained: Finished) -> None:
     """That line is printed after S3 has taken the page; a function writes one to the same place."""
     for followed in (trained, failed):
         address = f"{PIPELINE}-artifacts-111122223333-us-east-1/runs/{run_id(followed)}/run.html"
         assert f"page: s3://{address}" in followed.output
 
 
-def test_a_run_that_nobody_follows_leaves_its_page_too(
-    emulator: dict[str, str], checkout: Checkout
-) -> None:
+def test_a_run_nobody_follows_leaves_its_page(emulator: dict[str, str], checkout: Checkout) -> None:
     run = run_id(checkout.run("run", "dev", "--local"))
     checkout.run("stop", "dev", run, "--local")
     s3, bucket = target_of(emulator).client("s3"), f"{PIPELINE}-artifacts-111122223333-us-east-1"
@@ -383,9 +377,7 @@ def test_an_execution_that_fails_is_told_by_run_and_status(
     assert (one["run"]["id"], one["verdict"]["step"]) == (run_id(failed), "Train")
 
 
-def test_the_page_of_a_run_is_shown_beside_the_run_before(
-    trained: Finished, checkout: Checkout, tmp_path: Path
-) -> None:
+def test_a_page_shows_the_run_before(trained: Finished, checkout: Checkout, tmp_path: Path) -> None:
     file = tmp_path / "run.html"
     finished = checkout.run("report", "dev", run_id(trained), "--local", "-o", str(file))
     assert (finished.exit_code, finished.output.count("Succeeded")) == (0, 1), finished.output
@@ -432,9 +424,7 @@ def test_an_execution_that_has_ended_is_not_stopped(failed: Finished, checkout: 
 
 
 @pytest.mark.nightly
-def test_after_a_deployment_there_are_no_differences(
-    emulator: dict[str, str], checkout: Checkout
-) -> None:
+def test_a_deployment_leaves_no_differences(emulator: dict[str, str], checkout: Checkout) -> None:
     result = checkout.run("diff", "dev", "--local")
     assert (result.exit_code, "no differences" in result.output) == (0, True), result.output
 
@@ -450,9 +440,7 @@ def edited(checkout: Checkout) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("emulator", "edited")
-def test_after_an_edit_the_differences_are_shown_and_the_command_that_deploys_them(
-    checkout: Checkout,
-) -> None:
+def test_an_edits_differences_are_shown_with_the_command(checkout: Checkout) -> None:
     result = checkout.run("diff", "dev", "--local")
     assert result.exit_code == 1
     assert "Number of stacks with differences: " in result.output
@@ -500,9 +488,7 @@ def test_without_one_statement_of_a_role_training_fails_and_names_the_action(
 
 
 @pytest.mark.usefixtures("trained")
-def test_a_trained_model_can_be_served_and_invoked(
-    emulator: dict[str, str], checkout: Checkout
-) -> None:
+def test_a_trained_model_can_be_served(emulator: dict[str, str], checkout: Checkout) -> None:
     with serving(emulator):
         answer = json.loads(checkout.run("invoke", "dev", "--local").output)
         body = str(ROOT / "training_code" / "mnist" / "smoke_test" / "7.json")
@@ -515,9 +501,7 @@ def test_a_trained_model_can_be_served_and_invoked(
     "title",
     ["Images per second (images/s)", "Duration of steps (s)", "Endpoint calls", "Loss"],
 )
-def test_what_was_trained_has_the_metrics_of_the_dashboard(
-    emulator: dict[str, str], title: str
-) -> None:
+def test_training_has_the_dashboards_metrics(emulator: dict[str, str], title: str) -> None:
     cloudwatch = target_of(emulator).client("cloudwatch")
     body = cloudwatch.get_dashboard(DashboardName=f"{PIPELINE}-us-east-1")["DashboardBody"]
     graphs = {
@@ -539,9 +523,7 @@ def test_what_was_trained_has_the_metrics_of_the_dashboard(
 
 
 @pytest.mark.usefixtures("trained")
-def test_a_sweep_by_hand_says_what_it_would_delete(
-    emulator: dict[str, str], checkout: Checkout
-) -> None:
+def test_a_sweep_says_what_it_would_delete(emulator: dict[str, str], checkout: Checkout) -> None:
     with serving(emulator):
         result = checkout.run("destroy", "dev", "--local", "--leftovers", "--dry-run")
     assert (result.exit_code, "would be removed: nothing" in result.output) == (

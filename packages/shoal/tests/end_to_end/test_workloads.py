@@ -61,9 +61,7 @@ def succeed(own: Checkout, *arguments: str) -> str:
 
 
 @pytest.mark.nightly
-def test_a_regression_passes_its_gates_and_its_smoke_test(
-    checkout: Checkout, tmp_path: Path
-) -> None:
+def test_a_regression_passes_gates_and_smoke_test(checkout: Checkout, tmp_path: Path) -> None:
     own = checkout.with_environment(tmp_path, "houses", HOUSES)
     finished = own.run("demo", "houses")
     assert finished.exit_code == 0, finished.output
@@ -79,9 +77,7 @@ def test_a_regression_passes_its_gates_and_its_smoke_test(
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
-def test_a_language_model_passes_its_gate_and_completes_sentences(
-    checkout: Checkout, tmp_path: Path
-) -> None:
+def test_a_language_model_completes_sentences(checkout: Checkout, tmp_path: Path) -> None:
     own = checkout.with_environment(tmp_path, "language", LANGUAGE)
     finished = own.run("demo", "language", timeout_s=1000)
     assert finished.exit_code == 0, finished.output
@@ -95,9 +91,7 @@ def test_a_language_model_passes_its_gate_and_completes_sentences(
 
 
 @pytest.mark.nightly
-def test_a_model_that_is_worse_than_the_approved_one_is_not_registered(
-    checkout: Checkout, tmp_path: Path
-) -> None:
+def test_a_model_worse_than_the_approved_one_is_refused(checkout: Checkout, tmp_path: Path) -> None:
     """Deployed with the policies of every role applied."""
     gate = "{metric: rmse, not_worse_than: approved, by: 1, direction: lower}"
     trained = HOUSES.replace("count: 2}", "count: 2, hyperparameters: {epochs: 40}}")
@@ -149,9 +143,7 @@ except ClientError as error:
 
 
 @pytest.mark.nightly
-def test_a_training_reads_the_secret_that_is_named_and_no_other(
-    checkout: Checkout, tmp_path: Path
-) -> None:
+def test_a_training_reads_its_secret_and_no_other(checkout: Checkout, tmp_path: Path) -> None:
     """Deployed with the policies of every role applied; the script fails when it is refused."""
     training = "training: {strategy: none, source_dir: mine, secrets: {TOKEN: team/token}, "
     text = HOUSES.replace("training: {strategy: torchrun, ", training).replace(

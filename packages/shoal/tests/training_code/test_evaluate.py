@@ -88,9 +88,7 @@ def test_a_file_that_no_model_has_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_pythons_without_extraction_filters_are_as_careful(
-    runtime: Runtime, tmp_path: Path
-) -> None:
+def test_pythons_without_extraction_filter_are_as_careful(runtime: Runtime, tmp_path: Path) -> None:
     archives = {
         "good": tarfile.TarInfo("model.json"),
         "escapes": tarfile.TarInfo("code/../../escaped"),

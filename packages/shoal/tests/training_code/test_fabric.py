@@ -102,9 +102,7 @@ def test_the_provider_is_what_nccls_log_proves(log: str, provider: str, evidence
 
 
 @pytest.mark.parametrize("written_as", ["algo-1", "algo-1.example.internal"])
-def test_the_log_is_found_under_the_host_s_short_and_its_full_name(
-    tmp_path: Path, written_as: str
-) -> None:
+def test_the_log_is_found_under_short_and_full_names(tmp_path: Path, written_as: str) -> None:
     (tmp_path / f"nccl.{written_as}.7.log").write_text(EFA_2020, encoding="utf-8")
     assert nccl_log.read(f"{tmp_path}/nccl.%h.%p.log", "algo-1.example.internal", 7) == EFA_2020
 
@@ -114,9 +112,7 @@ def test_what_is_no_file_is_not_waited_for() -> None:
 
 
 @pytest.mark.nightly
-def test_ranks_on_one_host_report_loopback_and_a_speed(
-    runtime: Runtime, dataset: Path, tmp_path: Path
-) -> None:
+def test_ranks_on_one_host_report_loopback(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
     required = {"SHOAL_REQUIRE_EFA": "1"}
     outcome = Job(runtime, dataset, tmp_path, "torchrun", 2, environment=required).run()
     line = re.search(
@@ -141,9 +137,7 @@ def test_a_job_that_requires_efa_fails_on_tcp_before_it_trains(
 
 
 @pytest.mark.nightly
-def test_beside_smddp_what_was_asked_before_the_job_proves_efa(
-    runtime: Runtime, tmp_path: Path
-) -> None:
+def test_beside_smddp_an_earlier_probe_proves_efa(runtime: Runtime, tmp_path: Path) -> None:
     log = tmp_path / "nccl.log"
     log.write_text(EFA_DIRECT, encoding="utf-8")
     strict = {

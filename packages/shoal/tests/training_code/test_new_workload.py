@@ -41,8 +41,6 @@ def test_it_works_at_once(runtime: Runtime, tmp_path: Path, workload: str) -> No
 
 
 @pytest.mark.parametrize("workload", ["houses", *TASKS])
-def test_a_column_that_is_constant_leaves_the_answers_numbers(
-    runtime: Runtime, tmp_path: Path, workload: str
-) -> None:
+def test_a_constant_column_leaves_numbers(runtime: Runtime, tmp_path: Path, workload: str) -> None:
     root = root_of(workload, tmp_path)
     assert fit_constant_column(root, workload, runtime, tmp_path) == "True True\n"

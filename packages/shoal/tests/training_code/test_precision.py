@@ -25,18 +25,14 @@ EXPECTED = {
 """Case -> what each of two ranks chooses."""
 
 
-def test_the_faster_precision_of_all_ranks_together_is_chosen(
-    runtime: Runtime, tmp_path: Path
-) -> None:
+def test_the_faster_precision_of_all_ranks_is_chosen(runtime: Runtime, tmp_path: Path) -> None:
     outcome = runtime.run(runtime.torchrun(2, SCRIPT, CODE, tmp_path), tmp_path)
     assert outcome.returncode == 0, outcome.output
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
     assert ranks == [EXPECTED, EXPECTED]
 
 
-def test_the_choice_is_in_the_log_and_in_the_models_metadata(
-    runtime: Runtime, dataset: Path, tmp_path: Path
-) -> None:
+def test_the_choice_is_in_log_and_metadata(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
     job = Job(runtime, dataset, tmp_path, options=("--epochs", "1"))
     (line,) = [each for each in job.run().output.splitlines() if each.startswith("precision=")]
     metadata = json.loads((job.model_dir / "model.json").read_text())

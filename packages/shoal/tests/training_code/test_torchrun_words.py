@@ -40,9 +40,7 @@ def test_the_table_has_every_option_of_torchrun(torchrun: tuple[list[str], set[s
     assert sorted(f"--{option}" for option in _options()) == torchrun[0]
 
 
-def test_exactly_the_names_that_end_a_job_are_ambiguous(
-    torchrun: tuple[list[str], set[str]],
-) -> None:
+def test_just_the_names_that_end_a_job_are_ambiguous(torchrun: tuple[list[str], set[str]]) -> None:
     names = {option[:end] for option in _options() for end in range(1, len(option) + 1)}
     as_words = {name: f"--{name}" if len(name) > 1 else f"-{name}" for name in names}
     assert {name for name in names if ambiguous_with(name)} == {

@@ -93,9 +93,7 @@ def test_ranks_look_until_the_first_one_listens(runtime: Runtime, tmp_path: Path
     }
 
 
-def test_training_on_a_cpu_does_not_import_the_compiler(
-    runtime: Runtime, dataset: Path, tmp_path: Path
-) -> None:
+def test_a_cpu_imports_no_compiler(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
     profile = {"PYTHONPROFILEIMPORTTIME": "1"}
     job = Job(runtime, dataset, tmp_path, options=("--epochs", "1"), environment=profile)
     imported = finish(job.start()).output  # from its beginning: no fork

@@ -24,18 +24,10 @@ EPOCH = re.compile(
 )
 
 
+_EVERY_STEP = ("--log-every", "1", "--checkpoint-every", "3", "--precision", "fp32")
 # Long enough that a signal sent after the first steps arrives before the last one. The precision is
 # given, because two jobs that measure it may differ.
-OPTIONS = (
-    "--epochs",
-    "12",
-    "--log-every",
-    "1",
-    "--checkpoint-every",
-    "3",
-    "--precision",
-    "fp32",
-)
+OPTIONS = ("--epochs", "12", *_EVERY_STEP)
 
 
 @dataclass(frozen=True)
@@ -49,16 +41,7 @@ class Job:
     ranks: int = 1
     # float32: in bf16 each rank rounds its own share of a gradient, so that curves of different
     # numbers of ranks part.
-    options: Sequence[str] = (
-        "--epochs",
-        "2",
-        "--log-every",
-        "1",
-        "--checkpoint-every",
-        "3",
-        "--precision",
-        "fp32",
-    )
+    options: Sequence[str] = ("--epochs", "2", *_EVERY_STEP)
     environment: dict[str, str] = field(default_factory=dict)
     script: str = "train.py"
 
@@ -71,6 +54,11 @@ class Job:
     def checkpoint_dir(self) -> Path:
         """Where the job writes its checkpoint."""
         return self.folder / "checkpoints"
+
+    @property
+    def weights(self) -> bytes:
+        """The file of the model's weights."""
+        return (self.model_dir / "model.pt").read_bytes()
 
     def start(self) -> subprocess.Popen[str]:
         """Start the job as the toolkit does.

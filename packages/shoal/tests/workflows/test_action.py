@@ -97,9 +97,7 @@ def test_the_kernels_setting_is_changed_only_where_it_refuses_namespaces(
     assert (process.returncode, (tmp_path / "changed").exists()) == (0, changed)
 
 
-def test_one_that_does_not_start_fails_the_step_with_its_reason(
-    environment: dict[str, str],
-) -> None:
+def test_one_that_does_not_start_fails_the_step_with_why(environment: dict[str, str]) -> None:
     process = run(START, environment | {"OPTIONS": "--account 12"})
     assert process.returncode == 1
     assert "'12' is not an account id of 12 digits" in process.stderr

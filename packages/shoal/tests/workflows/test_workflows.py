@@ -133,9 +133,7 @@ def script_of(workflow: str, words: str) -> str:
 
 
 @pytest.mark.parametrize(("code", "ends_with"), [(0, 0), (1, 1), (2, 2), (3, 0), (130, 130)])
-def test_asking_every_hour_is_red_only_where_something_is_wrong(
-    tmp_path: Path, code: int, ends_with: int
-) -> None:
+def test_asking_every_hour_is_red_where_wrong(tmp_path: Path, code: int, ends_with: int) -> None:
     """The step's own script, run by bash as GitHub runs it; `shoal` is a program that ends with
     `code`.
     """

@@ -26,9 +26,7 @@ ROOT = Path(__file__).resolve().parents[5]
         ("CONTRIBUTING.md", SHOAL, "tests/docs", "tests/cli"),
     ],
 )
-def test_a_change_needs_the_tests_of_what_it_touches(
-    file: str, package: str, included: str, excluded: str
-) -> None:
+def test_a_change_needs_these_tests(file: str, package: str, included: str, excluded: str) -> None:
     names = needed_tests([file], ROOT)[package]
     assert included in names
     assert excluded not in names

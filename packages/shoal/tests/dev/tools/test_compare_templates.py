@@ -52,8 +52,6 @@ def test_what_github_would_not_take_is_cut_and_says_so(tmp_path: Path) -> None:
     assert text.endswith("Cut here: compare the folders that `make synth` writes.")
 
 
-def test_a_folder_that_is_no_assembly_is_wrong_usage(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_assembly_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path), str(tmp_path)]) == 2
     assert "usage:" in capsys.readouterr().err

@@ -123,9 +123,7 @@ def test_the_shoal_command_starts_from_a_folder_with_a_space_in_its_name(tmp_pat
     assert result.returncode == 0, result.stderr
 
 
-def test_a_copied_environment_does_not_run_the_checkout_that_it_was_copied_from(
-    tmp_path: Path,
-) -> None:
+def test_a_copied_environment_does_not_run_its_first_checkout(tmp_path: Path) -> None:
     launcher = _launcher_in(tmp_path / "copy", ROOT)
     result = _run(str(launcher), "--help")
     assert result.returncode == 1

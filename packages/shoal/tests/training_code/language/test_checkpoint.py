@@ -127,9 +127,7 @@ def test_a_damaged_checkpoint_takes_the_place_of_no_whole_one(
     assert [each.name for each in last.checkpoints] == [whole.name, "step-00000004"]
 
 
-def test_training_goes_on_while_a_checkpoint_of_its_past_is_written(
-    runtime: Runtime, tmp_path: Path
-) -> None:
+def test_training_goes_on_while_a_checkpoint_is_written(runtime: Runtime, tmp_path: Path) -> None:
     script = Path(__file__).with_name("scripts") / "write_slowly.py"
     seen = runtime.answer(
         runtime.alone(script, tmp_path / "checkpoints", tmp_path / "seen.json"), tmp_path
@@ -155,9 +153,7 @@ def test_a_full_disk_of_one_rank_ends_all_ranks_with_one_message(
     assert [each.name for each in full.checkpoints] == ["step-00000002.partial"]
 
 
-def test_settings_that_do_not_fit_are_refused_by_name(
-    alone: Result, runtime: Runtime, text: Path
-) -> None:
+def test_settings_that_do_not_fit_are_named(alone: Result, runtime: Runtime, text: Path) -> None:
     folder = alone.job.folder
     other, uneven = run(
         runtime,

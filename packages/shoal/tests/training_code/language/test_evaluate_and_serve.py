@@ -38,18 +38,14 @@ def results(runtime: Runtime, folder: Path) -> dict[str, Any]:
     return runtime.answer(runtime.alone(SCRIPT, folder, folder / "results.json"), folder)
 
 
-def test_every_byte_is_predicted_once_with_at_least_half_a_context_before_it(
-    results: dict[str, Any],
-) -> None:
+def test_every_byte_is_predicted_once_after_half_a_context(results: dict[str, Any]) -> None:
     assert len(results["windows"]) == len(TEXT)
     assert results["windows"] == pytest.approx(results["one_by_one"], rel=1e-4)
     assert results["of_a_large_vocabulary"] == pytest.approx(results["windows"], rel=1e-4)
     assert results["of_zeros"]["bits_per_byte"] == pytest.approx(8)  # it knows nothing
 
 
-def test_the_report_has_peers_and_the_digests_that_the_pipeline_computes(
-    results: dict[str, Any], folder: Path
-) -> None:
+def test_the_report_has_peers_and_the_digests_of_all(results: dict[str, Any], folder: Path) -> None:
     metrics = {name: each["value"] for name, each in results["report"]["metrics"].items()}
     xz = lzma.compress(TEXT, preset=9 | lzma.PRESET_EXTREME)
     assert metrics["bytes"] == len(TEXT)
@@ -65,9 +61,7 @@ def test_the_report_has_peers_and_the_digests_that_the_pipeline_computes(
     assert results["strange"].startswith("'sitecustomize.py' does not belong into a model (code,")
 
 
-def test_an_answer_is_its_seeds_and_names_the_model_that_was_measured(
-    results: dict[str, Any],
-) -> None:
+def test_an_answer_is_its_seeds_and_names_the_model(results: dict[str, Any]) -> None:
     """A stream has the same text in pieces."""
     first, again, other = (each["generated_text"] for each in results["answers"])
     assert first == again != other

@@ -47,9 +47,7 @@ TEXTS = {
 """What is wrong with a text -> what is said."""
 
 
-def test_the_model_is_llamas_and_refuses_what_it_cannot_read(
-    runtime: Runtime, tmp_path: Path
-) -> None:
+def test_the_model_is_llamas_and_refuses_others(runtime: Runtime, tmp_path: Path) -> None:
     command = runtime.alone(SCRIPT, tmp_path, tmp_path / "answers.json")
     answers: dict[str, Any] = runtime.answer(command, tmp_path)
     assert {name: answers[name] for name in EXPECTED} == EXPECTED

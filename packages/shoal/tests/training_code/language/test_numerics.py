@@ -58,9 +58,7 @@ def deeper_alone(runtime: Runtime, text: Path, tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_two_ranks_compute_the_steps_of_one(
-    alone: Result, pairs: dict[str, Result], way: str
-) -> None:
+def test_two_ranks_compute_ones_steps(alone: Result, pairs: dict[str, Result], way: str) -> None:
     assert_same_curve(pairs[way], alone)
     assert difference(pairs[way].job.weights(), alone.job.weights()) < TOLERANCE
 

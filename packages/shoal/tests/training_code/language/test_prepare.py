@@ -56,9 +56,7 @@ def test_html_becomes_a_line_for_each_paragraph_and_item(prepare: ModuleType) ->
     assert prepare.plain_text(text) == "A bold word.\n<one>\ntwo"
 
 
-def test_each_tenth_document_of_ones_own_is_for_the_test(
-    prepare: ModuleType, tmp_path: Path
-) -> None:
+def test_each_tenth_own_document_is_for_the_test(prepare: ModuleType, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     (mine / "old").mkdir(parents=True)
     (mine / "a.txt").write_text("first\n")

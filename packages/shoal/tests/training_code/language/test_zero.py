@@ -73,9 +73,7 @@ def alone32(peers: Runtime, text: Path, tmp_path_factory: pytest.TempPathFactory
     return result
 
 
-def test_zero_without_its_package_is_refused_before_the_job_is_joined(
-    runtime: Runtime, text: Path, tmp_path: Path
-) -> None:
+def test_zero_without_its_package_is_refused(runtime: Runtime, text: Path, tmp_path: Path) -> None:
     words = ("--train-dir", text, "--model-dir", tmp_path, "--sharding", "zero3")
     outcome = runtime.run(runtime.alone(CODE / "train.py", *words), tmp_path)
     assert outcome.returncode == 2
@@ -154,9 +152,7 @@ def test_zero_in_bf16_stays_near_fsdp_and_its_checkpoint_goes_on_there(
 
 
 @pytest.mark.nightly
-def test_a_step_that_deepspeed_skips_ends_all_ranks_at_the_next_line(
-    peers: Runtime, text: Path, tmp_path: Path
-) -> None:
+def test_a_step_deepspeed_skips_ends_all_ranks(peers: Runtime, text: Path, tmp_path: Path) -> None:
     job = Job(tmp_path, FLOAT32 | ZERO | {"log-every": 3, "checkpoint-every": 6}, 2)
     (result,) = run(peers, text, job, script="poison_step.py")
     assert result.statuses == [1, 1]

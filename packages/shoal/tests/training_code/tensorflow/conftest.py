@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from local_kit.runtime import ROOT, Outcome, Runtime, finish
+from local_kit.runtime import Outcome, Runtime, find_runtime, finish
 from tests.training_code.tensorflow.job import OPTIONS, Job
 from tests.training_code.tensorflow.strategies import (
     horovod,
@@ -25,19 +23,8 @@ from tests.training_code.tensorflow.strategies import (
 
 @pytest.fixture(scope="session")
 def tensorflow() -> Runtime:
-    """Return the Python environment that stands in for the TensorFlow images.
-
-    It is built if SHOAL_TENSORFLOW_PYTHON does not name one.
-    """
-    python = os.environ.get("SHOAL_TENSORFLOW_PYTHON")
-    if python:
-        return Runtime(Path(python), "tensorflow")
-    emulator = [sys.executable, "-m", "shoal_local", "runtime"]
-    subprocess.run([*emulator, "build", "tensorflow"], cwd=ROOT, check=True, capture_output=True)
-    process = subprocess.run(
-        [*emulator, "python", "tensorflow"], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    return Runtime(Path(process.stdout.strip()), "tensorflow")
+    """Return the Python environment that stands in for the TensorFlow images."""
+    return find_runtime("tensorflow")
 
 
 @dataclass(frozen=True)

@@ -68,33 +68,6 @@ class Job:
         command = self.runtime.alone(CODE / script, *(options or OPTIONS))
         return self.runtime.run(command, self.folder, self._variables())
 
-    def mpirun(self, script: str, *launcher: str) -> subprocess.Popen[str]:
-        """Start two ranks by the command that the toolkit builds for one host.
-
-        Its options for EFA and NCCL are left out.
-        """
-        mpirun = [
-            str(self.runtime.python.with_name("mpirun")),
-            "--host",
-            "localhost",
-            "-np",
-            "2",
-            "--allow-run-as-root",
-            "--oversubscribe",
-        ]
-        flags = ["-mca", "pml", "ob1", "-mca", "btl", "^openib", *launcher]
-        return self.start(
-            [
-                *mpirun,
-                *flags,
-                str(self.runtime.python),
-                "-m",
-                "mpi4py",
-                str(CODE / script),
-                *OPTIONS,
-            ]
-        )
-
     def task(
         self, script: Path, cluster: Cluster, role: str, index: int, *options: str
     ) -> subprocess.Popen[str]:
@@ -106,10 +79,9 @@ class Job:
             "environment": "cloud",
             "task": {"index": index, "type": role},
         }
-        return self.start(
-            self.runtime.alone(script, *(options or OPTIONS)),
-            {"TF_CONFIG": json.dumps(config), "TF_NUM_INTEROP_THREADS": "1"},
-        )
+        command = self.runtime.alone(script, *(options or OPTIONS))
+        variables = {"TF_CONFIG": json.dumps(config), "TF_NUM_INTEROP_THREADS": "1"}
+        return self.start(command, variables)
 
 
 def free_addresses(count: int) -> list[str]:

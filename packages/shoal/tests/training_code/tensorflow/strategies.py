@@ -24,12 +24,12 @@ def none(job: Job) -> subprocess.Popen[str]:
 
 def smddp(job: Job) -> subprocess.Popen[str]:
     """Start two ranks."""
-    return job.mpirun("train_smddp.py", "-x", "SMDATAPARALLEL_USE_SINGLENODE=1", "smddprun")
+    return job.start(job.runtime.mpirun(2, CODE / "train_smddp.py", *OPTIONS))
 
 
 def horovod(job: Job) -> subprocess.Popen[str]:
     """Start two ranks."""
-    return job.mpirun("train_horovod.py")
+    return job.start(job.runtime.mpi(2, CODE / "train_horovod.py", *OPTIONS))
 
 
 def mirrored(job: Job) -> Outcome:

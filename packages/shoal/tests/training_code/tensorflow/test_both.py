@@ -195,9 +195,7 @@ DAMAGES = {
 }
 
 
-def test_damaged_files_are_refused_by_name(
-    framework: Framework, dataset: Path, tmp_path: Path
-) -> None:
+def test_damaged_files_are_named(framework: Framework, dataset: Path, tmp_path: Path) -> None:
     answer = tmp_path / "answer.json"
     script = (SCRIPTS / "bad_files.py", framework.code)
     command = framework.runtime.alone(*script, dataset / "train", tmp_path, answer)
@@ -237,9 +235,7 @@ def test_a_damaged_model_is_refused(framework: Framework, dataset: Path, tmp_pat
     assert "holds a damaged model" in outcome.output
 
 
-def test_an_archive_without_a_model_is_refused(
-    framework: Framework, dataset: Path, tmp_path: Path
-) -> None:
+def test_an_archive_needs_a_model(framework: Framework, dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "model.json").write_text("{}")
     pack(tmp_path / "other", tmp_path / "model.tar.gz")
@@ -287,9 +283,7 @@ OWN_REFUSED = {
 """Request -> the reason for which it is refused."""
 
 
-def test_the_endpoint_answers_and_refuses(
-    framework: Framework, dataset: Path, tmp_path: Path
-) -> None:
+def test_endpoints_answer_and_refuse(framework: Framework, dataset: Path, tmp_path: Path) -> None:
     pack(framework.model_dir, tmp_path / "model.tar.gz")
     with (tmp_path / "model.tar.gz").open("rb") as archive:
         digest = content_sha256(archive)

@@ -55,9 +55,7 @@ def test_a_parameter_server_job_of_one_host_is_refused(
     )
 
 
-def test_optimizers_of_every_version_make_their_variables_before_the_first_step(
-    tensorflow: Runtime, tmp_path: Path
-) -> None:
+def test_every_optimizer_makes_its_variables_at_once(tensorflow: Runtime, tmp_path: Path) -> None:
     """TensorFlow 2.9.2 and 2.10.1 have those that are called legacy today, without build()."""
     script = Path(__file__).parent / "scripts" / "build_optimizers.py"
     command = tensorflow.alone(script, CODE)
