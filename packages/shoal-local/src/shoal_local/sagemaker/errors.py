@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from shoal_local.errors import AwsError
+from shoal_local.tables import read_table
 
+_REFUSED: Mapping[str, Sequence[str]] = read_table(Path(__file__).with_name("refused.yaml"))
 NO_NETWORK_ISOLATION = (
     "EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)"
 )
@@ -34,11 +37,19 @@ def not_emulated(what: str) -> AwsError:
     )
 
 
-def refuse_fields(request: Mapping[str, Any], prefix: str, fields: Iterable[str]) -> None:
-    """Raise `not_emulated` for the first of these fields that a request sets."""
-    for field in fields:
-        if request.get(field):
-            raise not_emulated(f"{prefix}{field}")
+def refuse_fields(operation: str, request: Mapping[str, Any]) -> None:
+    """Raise `not_emulated` for the first field of `refused.yaml` that a request sets."""
+    for path in _REFUSED[operation]:
+        if _is_set(request, path.split(".")):
+            raise not_emulated(f"{operation}.{path}")
+
+
+def _is_set(value: Any, keys: Sequence[str]) -> bool:
+    if isinstance(value, list):
+        return any(_is_set(each, keys) for each in value)
+    if not keys:
+        return bool(value)
+    return isinstance(value, Mapping) and _is_set(value.get(keys[0]), keys[1:])
 
 
 def not_found(message: str) -> AwsError:

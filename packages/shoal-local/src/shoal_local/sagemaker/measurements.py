@@ -6,7 +6,7 @@ CloudWatch", and "Define metrics".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from shoal_local.metrics import Measurement
 from shoal_local.sagemaker.shapes import Document
@@ -25,32 +25,27 @@ _OUTCOMES = {
 
 def of_execution(document: Document) -> Iterator[Measurement]:
     """Measure the execution's current status: a start, or an end with its duration."""
-    where = {"PipelineName": document["PipelineArn"].rpartition("/")[2]}
-    status = document["PipelineExecutionStatus"]
-    if status == "Executing":
-        yield Measurement(PIPELINES, "ExecutionStarted", 1, "Count", where)
-    if status in _OUTCOMES:
-        yield Measurement(PIPELINES, f"Execution{_OUTCOMES[status]}", 1, "Count", where)
-        lasted_ms = _milliseconds(document["CreationTime"], document["_ended_at"])
-        yield Measurement(PIPELINES, "ExecutionDuration", lasted_ms, "Milliseconds", where)
+    times = document["CreationTime"], document.get("_ended_at", 0.0)
+    yield from _of_status("Execution", document["PipelineExecutionStatus"], *times, document)
 
 
 def of_step(document: Document, step_name: str) -> Iterator[Measurement]:
     """Measure the step's current status: a start, or an end with its duration."""
     entry = document["_steps"][step_name]
-    where = {"PipelineName": document["PipelineArn"].rpartition("/")[2], "StepName": step_name}
-    status = entry["StepStatus"]
+    times = entry["StartTime"], entry.get("EndTime", 0.0)
+    yield from _of_status("Step", entry["StepStatus"], *times, document, StepName=step_name)
+
+
+def _of_status(
+    what: str, status: str, began_at: float, ended_at: float, execution: Document, **more: str
+) -> Iterator[Measurement]:
+    where = {"PipelineName": execution["PipelineArn"].rpartition("/")[2], **more}
     if status == "Executing":
-        yield Measurement(PIPELINES, "StepStarted", 1, "Count", where)
+        yield Measurement(PIPELINES, f"{what}Started", 1, "Count", where)
     if status in _OUTCOMES:
-        yield Measurement(PIPELINES, f"Step{_OUTCOMES[status]}", 1, "Count", where)
-        yield Measurement(
-            PIPELINES,
-            "StepDuration",
-            _milliseconds(entry["StartTime"], entry["EndTime"]),
-            "Milliseconds",
-            where,
-        )
+        yield Measurement(PIPELINES, f"{what}{_OUTCOMES[status]}", 1, "Count", where)
+        lasted_ms = (ended_at - began_at) * 1000
+        yield Measurement(PIPELINES, f"{what}Duration", lasted_ms, "Milliseconds", where)
 
 
 def of_training(job_name: str, metric: str, value: float) -> Measurement:
@@ -76,18 +71,7 @@ def of_invocation(
         ("InvocationModelErrors", float(not 200 <= status < 300), "None"),
         ("ModelLatency", seconds * 1e6, "Microseconds"),
     )
-    yield from _of_fleet(endpoint, config, variant, values)
-
-
-def _of_fleet(
-    endpoint: str, config: str, variant: str, values: Iterable[tuple[str, float, str]]
-) -> Iterator[Measurement]:
-    """Measure each value for the variant, and for the fleet of the endpoint configuration."""
     of_variant = {"EndpointName": endpoint, "VariantName": variant}
     for where in (of_variant, {**of_variant, "EndpointConfigName": config}):
         for name, value, unit in values:
             yield Measurement(INVOCATIONS, name, value, unit, where)
-
-
-def _milliseconds(started_at: float, ended_at: float) -> float:
-    return (ended_at - started_at) * 1000

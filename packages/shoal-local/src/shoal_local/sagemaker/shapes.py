@@ -28,8 +28,24 @@ from shoal_local.errors import AwsError
 Document = dict[str, Any]
 
 
+class UnknownValueError(TypeError):
+    """A check asked for a value that is not known yet."""
+
+
 class Anything:
-    """Stands for a value that is not known yet (a pipeline's expression); it fits every shape."""
+    """Stands for a value that is not known yet (a pipeline's expression); it fits every shape.
+
+    Neither its truth nor whether it equals another is known.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        raise UnknownValueError
+
+    def __bool__(self) -> bool:
+        raise UnknownValueError
+
+    def __hash__(self) -> int:
+        raise UnknownValueError
 
 
 class ResponseMismatchError(Exception):
@@ -82,13 +98,9 @@ def check_request(operation: str, request: Document) -> None:
 def check_response(operation: str, response: Document) -> Document:
     """Return `response` if it has the documented shape; raise ResponseMismatchError otherwise."""
     shape = output_shape(operation)
-    errors = (
-        list(shape_errors(shape, response, ""))
-        if shape
-        else [f"expected no response, got {response}"]
-        if response
-        else []
-    )
+    errors = list(shape_errors(shape, response, "")) if shape else []
+    if response and not shape:
+        errors = [f"expected no response, got {response}"]
     if errors:
         raise ResponseMismatchError(f"{operation}: {'; '.join(errors)}")
     return response
@@ -160,14 +172,11 @@ def _structure_errors(shape: StructureShape, value: Any, path: str) -> Iterator[
         if name not in value:
             yield _error(None, _below(path, name), "Member must not be null")
     for name, member_value in value.items():
-        if name not in shape.members:
-            yield _error(
-                member_value,
-                _below(path, name),
-                f"Unknown field; {shape.name} has {', '.join(sorted(shape.members))}",
-            )
-        else:
+        if name in shape.members:
             yield from shape_errors(shape.members[name], member_value, _below(path, name))
+        else:
+            constraint = f"Unknown field; {shape.name} has {', '.join(sorted(shape.members))}"
+            yield _error(member_value, _below(path, name), constraint)
 
 
 def _list_errors(shape: ListShape, value: Any, path: str) -> Iterator[str]:
@@ -198,11 +207,8 @@ def _string_errors(shape: StringShape, value: Any, path: str) -> Iterator[str]:
     yield from _length_errors(shape, value, path)
     pattern = _compile_pattern(shape.metadata.get("pattern", ""))
     if pattern and not pattern.fullmatch(value):
-        yield _error(
-            value,
-            path,
-            f"Member must satisfy regular expression pattern: {shape.metadata['pattern']}",
-        )
+        constraint = "Member must satisfy regular expression pattern:"
+        yield _error(value, path, f"{constraint} {shape.metadata['pattern']}")
 
 
 @functools.cache

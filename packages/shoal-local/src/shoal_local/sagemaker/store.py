@@ -13,12 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Reversible
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import quote
 
 from shoal_local.sagemaker.shapes import Document
-
-T = TypeVar("T")
 
 
 class Store:
@@ -33,12 +30,7 @@ class Store:
         self._documents: dict[str, dict[str, Document]] = {}
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._keep_previous()
-
-    def _keep_previous(self) -> None:
-        """Move an earlier emulator's documents aside for people to read; they are never read
-        back.
-        """
+        # an earlier emulator's documents are for people to read, and never read back
         if self._folder.exists():
             previous = self._folder.with_name(self._folder.name + ".previous")
             shutil.rmtree(previous, ignore_errors=True)
@@ -58,22 +50,10 @@ class Store:
         with self._lock:
             return copy.deepcopy(self._documents.get(kind, {}).get(name.lower()))
 
-    def view(self, kind: str, name: str, look: Callable[[Document], T]) -> T | None:
-        """Return what `look` sees in a document, without a copy of it; None if it does not exist.
-
-        `look` must not change the document, nor return a part of it that may change.
-        """
-        with self._lock:
-            document = self._documents.get(kind, {}).get(name.lower())
-            return None if document is None else look(document)
-
     def read(self, kind: str, name: str) -> Document:
         """Return a document that must exist; raise KeyError if it does not."""
         with self._lock:
             return copy.deepcopy(self._documents[kind][name.lower()])
-
-    def all(self, kind: str) -> list[Document]:
-        return self.select(kind, lambda _document: True)
 
     def listed(self, kind: str, page: Callable[[Reversible[Document]], Document]) -> Document:
         """Return a copy of the page that `page` makes of all documents, in order of creation.

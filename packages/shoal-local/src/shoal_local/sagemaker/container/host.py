@@ -53,9 +53,8 @@ def run_isolated(host: Host, visible: list[str], pod: socket.socket | None = Non
 
 def _hold_signals() -> None:
     """Hold signals until `_wait_for` takes them, when there is a process to pass them on to."""
-    signal.signal(
-        signal.SIGCHLD, lambda _number, _frame: None
-    )  # macOS drops what is ignored, held or not
+    # macOS drops what is ignored, held or not
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
 
 
@@ -117,14 +116,11 @@ def run_plain(host: Host, _visible: list[str]) -> int:
     if main == 0:
         namespaces.die_with_parent() if sys.platform == "linux" else None
         _execute(host)
-    signals = {signal.SIGTERM: signal.SIGTERM, signal.SIGUSR1: signal.SIGKILL}
-    code = _wait_for(
-        main,
-        {
-            number: functools.partial(_signal_group, main, to_send)
-            for number, to_send in signals.items()
-        },
-    )
+    handlers: dict[int, Callable[[], None]] = {
+        signal.SIGTERM: functools.partial(_signal_group, main, signal.SIGTERM),
+        signal.SIGUSR1: functools.partial(_signal_group, main, signal.SIGKILL),
+    }
+    code = _wait_for(main, handlers)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(main, signal.SIGKILL)
     return code
@@ -136,10 +132,8 @@ def _signal_group(leader: int, number: signal.Signals) -> None:
     """
     try:
         os.killpg(leader, number)
-    except (
-        ProcessLookupError,
-        PermissionError,
-    ):  # macOS refuses a group in which everything has ended
+    # macOS refuses a group in which everything has ended
+    except (ProcessLookupError, PermissionError):
         os.kill(leader, number)
 
 
@@ -188,9 +182,8 @@ def _mount(host: Host, visible: list[Path]) -> None:
     namespaces.bind(folder / "hosts", Path("/etc/hosts"))
     if (folder / "bin" / "sshd").exists():
         _mount_for_drivers(folder)
-    _mount_tmp(
-        folder / "tmp", visible
-    )  # last of those that need `folder`, which may itself lie in /tmp
+    # last of those that need `folder`, which may itself lie in /tmp
+    _mount_tmp(folder / "tmp", visible)
     for path in map(Path, host["hidden"]):
         if path.is_dir():
             namespaces.mount("none", path, "tmpfs")
@@ -210,20 +203,16 @@ def _mount_opt(folder: Path, read_only: list[dict[str, str]]) -> None:
         if entry.name in {"ml", "emulator"}:
             continue
         _show(entry, copy / entry.name)
-    for name, source in (
-        ("ml", folder / "ml"),
-        ("emulator", _INSIDE),
-        ("emulator-bin", folder / "bin"),
-    ):
+    sources = {"ml": folder / "ml", "emulator": _INSIDE, "emulator-bin": folder / "bin"}
+    for name, source in sources.items():
         (copy / name).mkdir()
         namespaces.bind(source, copy / name)
     namespaces.make_writable(copy / "ml")
     for mount in read_only:
         target = copy / "ml" / mount["at"]
         target.mkdir(parents=True, exist_ok=True)
-        namespaces.bind(
-            Path(mount["source"]), target
-        )  # as read-only as everything that was there before
+        # as read-only as everything that was there before
+        namespaces.bind(Path(mount["source"]), target)
     namespaces.bind(copy, _OPT)
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from shoal_local.control.state import STATE_FILE
@@ -101,11 +101,9 @@ def _probe(option: str) -> str | None:
         check=False,
         timeout=60,
     )
-    return (
-        None
-        if probe.returncode == 0
-        else (probe.stderr.strip().splitlines() or ["no reason given"])[-1]
-    )
+    if probe.returncode == 0:
+        return None
+    return (probe.stderr.strip().splitlines() or ["no reason given"])[-1]
 
 
 def _pod_command(*arguments: str) -> list[str]:
@@ -136,9 +134,7 @@ class Pod:
         emulator_port: int,
         on_line: Callable[[str, str], None],
     ) -> None:
-        self._folder = folder
-        self._hosts = hosts
-        self._registry = registry
+        self._folder, self._hosts, self._registry = folder, hosts, registry
         self._exit_codes = folder / "exit-codes.json"
         self._dialling = threading.Lock()
         self._readers: list[threading.Thread] = []
@@ -171,50 +167,32 @@ class Pod:
         self, visible: Sequence[Path], emulator_port: int, outputs: Sequence[int]
     ) -> Path:
         state_dir = self._registry.state_dir
-        hidden = [each for each in (state_dir / name for name in _HIDDEN) if each.exists()]
+        hidden = [state_dir / name for name in _HIDDEN if (state_dir / name).exists()]
         hosts = [
-            {
-                "name": host.name,
-                "folder": str(host.folder),
-                "command": list(host.command),
-                "environment": dict(host.environment),
-                "working_directory": host.working_directory,
-                "address": host.address,
-                "output_fd": output,
-                "hidden": [str(each) for each in hidden],
-                "read_only": [
-                    {"source": str(each.source), "at": each.at} for each in host.read_only
-                ],
-            }
+            asdict(host) | {"output_fd": output, "hidden": hidden}
             for host, output in zip(self._hosts, outputs, strict=True)
         ]
+        specification = {
+            "isolation": "none" if isolation_refused() else "namespaces",
+            "port": emulator_port,
+            "visible": visible,
+            "hosts": hosts,
+            "exit_codes": self._exit_codes,
+        }
         path = self._folder / "pod.json"
         path.touch(mode=0o600)
-        path.write_text(
-            json.dumps(
-                {
-                    "isolation": "none" if isolation_refused() else "namespaces",
-                    "port": emulator_port,
-                    "visible": [str(each) for each in visible],
-                    "hosts": hosts,
-                    "exit_codes": str(self._exit_codes),
-                }
-            )
-        )
+        path.write_text(json.dumps(specification, default=str))
         return path
 
     def _connect_relay(self, emulator_port: int) -> None:
         message, descriptors, _, _ = socket.recv_fds(self._control, 64, len(self._hosts))
         if message == b"relay":
-            self._relays = [
-                Relay(socket.socket(fileno=descriptor), emulator_port) for descriptor in descriptors
-            ]
+            listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+            self._relays = [Relay(listener, emulator_port) for listener in listeners]
         elif message != b"direct":
             self.close()
-            raise PodError(
-                (self._folder / "pod.log").read_text(errors="replace").strip()
-                or "the pod ended before it began"
-            )
+            reason = (self._folder / "pod.log").read_text(errors="replace").strip()
+            raise PodError(reason or "the pod ended before it began")
 
     def _read(self, host: str, read_end: int, on_line: Callable[[str, str], None]) -> None:
         def pump() -> None:
@@ -273,9 +251,8 @@ class Pod:
     def close(self) -> None:
         """Kill what is left, wait for the last log line, release every resource."""
         with contextlib.suppress(OSError):
-            self._control.shutdown(
-                socket.SHUT_RDWR
-            )  # the pod ends its hosts: without namespaces they would outlive it
+            # the pod ends its hosts: without namespaces they would outlive it
+            self._control.shutdown(socket.SHUT_RDWR)
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:

@@ -31,11 +31,10 @@ _NO_LINK = struct.pack("BxHiII", socket.AF_UNSPEC, 0, 0, 0, 0)
 
 def bring_up(interface: str) -> None:
     with _control() as control:
-        flags = struct.unpack(
-            "16sh22x",
-            fcntl.ioctl(control, _GET_FLAGS, struct.pack("16sh22x", interface.encode(), 0)),
-        )[1]
-        fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh22x", interface.encode(), flags | _UP))
+        name = interface.encode()
+        answer = fcntl.ioctl(control, _GET_FLAGS, struct.pack("16sh22x", name, 0))
+        flags = struct.unpack("16sh22x", answer)[1]
+        fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh22x", name, flags | _UP))
 
 
 def give_address(interface: str, address: str) -> None:
@@ -58,11 +57,8 @@ def join_bridge(name: str, pid: int) -> None:
     """
     _make_pair(name, pid)
     with _control() as control:
-        fcntl.ioctl(
-            control,
-            _ADD_TO_BRIDGE,
-            struct.pack("16si20x", BRIDGE.encode(), socket.if_nametoindex(name)),
-        )
+        request = struct.pack("16si20x", BRIDGE.encode(), socket.if_nametoindex(name))
+        fcntl.ioctl(control, _ADD_TO_BRIDGE, request)
     bring_up(name)
 
 
@@ -80,16 +76,11 @@ def _make_pair(name: str, pid: int) -> None:
     body = _NO_LINK + _attribute(_NAME, name.encode() + b"\0") + _attribute(_LINK_INFO, kind)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
         netlink.bind((0, 0))
-        netlink.send(
-            struct.pack("IHHII", 16 + len(body), _NEW_LINK, _REQUEST_ACKNOWLEDGED_CREATION, 1, 0)
-            + body
-        )
+        flags = _REQUEST_ACKNOWLEDGED_CREATION
+        netlink.send(struct.pack("IHHII", 16 + len(body), _NEW_LINK, flags, 1, 0) + body)
         answer = netlink.recv(4096)
-    number = (
-        -struct.unpack_from("i", answer, 16)[0]
-        if struct.unpack_from("H", answer, 4)[0] == _ERROR
-        else errno.EPROTO
-    )
+    is_result = struct.unpack_from("H", answer, 4)[0] == _ERROR
+    number = -struct.unpack_from("i", answer, 16)[0] if is_result else errno.EPROTO
     if number:
         raise OSError(number, f"make the link {name}: {os.strerror(number)}")
 

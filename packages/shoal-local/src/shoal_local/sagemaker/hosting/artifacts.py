@@ -7,16 +7,9 @@ from typing import Any
 
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.errors import invalid, not_emulated, refuse_fields
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.shapes import Document
-
-_REFUSED = (
-    "ModelDataSource",
-    "MultiModelConfig",
-    "AdditionalModelDataSources",
-    "InferenceSpecificationName",
-)
 
 
 def resolve_container(core: Core, container: Document) -> Document:
@@ -24,9 +17,7 @@ def resolve_container(core: Core, container: Document) -> Document:
 
     A model package is looked up. Raise ValidationException for what is not emulated.
     """
-    for field in _REFUSED:
-        if container.get(field):
-            raise not_emulated(f"ContainerDefinition.{field}")
+    refuse_fields("ContainerDefinition", container)
     if container.get("Mode", "SingleModel") != "SingleModel":
         raise not_emulated("multi-model containers")
     if "ModelPackageName" in container:

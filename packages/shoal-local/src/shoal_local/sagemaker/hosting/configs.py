@@ -14,20 +14,6 @@ from shoal_local.sagemaker.references import check_keys
 from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document
 
-_REFUSED = (
-    "AsyncInferenceConfig",
-    "ExplainerConfig",
-    "ShadowProductionVariants",
-    "MetricsConfig",
-    "CrossRegionTrafficConfig",
-    "EnableNetworkIsolation",
-)
-_VARIANT_REFUSED = (
-    "CoreDumpConfig",
-    "ManagedInstanceScaling",
-    "CapacityReservationConfig",
-    "InstancePools",
-)
 _MEMORY_STEP_MB = 1024
 
 
@@ -38,11 +24,10 @@ class EndpointConfigs(Resources):
         super().__init__(core, KINDS["endpoint-config"])
 
     def create(self, request: Document) -> Document:
-        refuse_fields(request, "EndpointConfig.", _REFUSED)
+        refuse_fields("CreateEndpointConfig", request)
         if len(request["ProductionVariants"]) > 1:
             raise not_emulated("endpoints with several production variants")
         (variant,) = request["ProductionVariants"]
-        refuse_fields(variant, "ProductionVariant.", _VARIANT_REFUSED)
         if "ModelName" not in variant:
             raise not_emulated("a production variant without ModelName (inference components)")
         model = Models(self._core).find(variant["ModelName"])

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from botocore import xform_name
+
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
@@ -30,16 +32,6 @@ from shoal_local.sagemaker.shapes import Document, fitting
 KIND = "endpoint"
 _TARGET_VARIANT = "x-amzn-sagemaker-target-variant"
 _IN_PROGRESS = {"Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"}
-_EVENT_STATUS = {
-    "Creating": "CREATING",
-    "Updating": "UPDATING",
-    "InService": "IN_SERVICE",
-    "Deleting": "DELETING",
-    "Failed": "FAILED",
-    "RollingBack": "ROLLING_BACK",
-    "SystemUpdating": "SYSTEM_UPDATING",
-}
-"""As in the guide's event examples, the last one by analogy; the API itself says InService."""
 
 
 @dataclass
@@ -179,7 +171,8 @@ class Endpoints(Resources):
 
     def _tell(self, document: Document) -> None:
         """Publish the endpoint's state, and that of its deployment while there is one."""
-        status, arn = _EVENT_STATUS[document["EndpointStatus"]], document["EndpointArn"]
+        # IN_SERVICE, as in the guide's event examples; the API itself says InService
+        status, arn = xform_name(document["EndpointStatus"]).upper(), document["EndpointArn"]
         detail = event_detail(document) | {"EndpointStatus": status}
         self._emit(document, detail)
         if "PendingDeploymentSummary" in document:
@@ -209,16 +202,16 @@ class Endpoints(Resources):
         return invocation.stream(self._traffic(name, headers))
 
     def _traffic(self, name: str, headers: Mapping[str, str]) -> Traffic:
-        status = self._core.store.view(KIND, name, lambda each: str(each["EndpointStatus"]))
         hosted, target = self._hosted.get(name), headers.get(_TARGET_VARIANT)
-        message = ""
-        if status is None:
+        if hosted is None or not hosted.traffic.is_open:
+            document = self._core.store.get(KIND, name)
             message = f"Endpoint {name} of account {self._core.context.account} not found."
-        elif hosted is None or not hosted.traffic.is_open:
-            message = f"Endpoint {name} is not in service (status {status})."
-        elif target and hosted.fleet and target != hosted.fleet.name:
+            if document:
+                status = document["EndpointStatus"]
+                message = f"Endpoint {name} is not in service (status {status})."
+            raise AwsError("ValidationError", message)
+        if target and hosted.fleet and target != hosted.fleet.name:
             message = f"Variant {target} of endpoint {name} not found."
-        if message or hosted is None:
             raise AwsError("ValidationError", message)
         return hosted.traffic
 

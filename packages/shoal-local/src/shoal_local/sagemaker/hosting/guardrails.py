@@ -49,25 +49,16 @@ def plan_of(config: Document | None, instances: int) -> Plan:
         return Plan()
     if "RollingUpdatePolicy" in config:
         raise not_emulated("rolling deployments (DeploymentConfig.RollingUpdatePolicy)")
-    alarms = tuple(
-        each["AlarmName"]
-        for each in config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
-        if each.get("AlarmName")
-    )
+    watched = config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
+    alarms = tuple(each["AlarmName"] for each in watched if each.get("AlarmName"))
     policy = config.get("BlueGreenUpdatePolicy")
     if not policy:
         return Plan(alarms=alarms)
-    routing, last_s = (
-        policy["TrafficRoutingConfiguration"],
-        float(policy.get("TerminationWaitInSeconds", 0)),
-    )
-    first = [
-        Shift(share, float(routing["WaitIntervalInSeconds"]))
-        for share in _shares(routing, instances)
-    ]
-    return Plan(
-        (*first, Shift(ALL_TRAFFIC, last_s)), alarms, policy.get("MaximumExecutionTimeoutInSeconds")
-    )
+    routing = policy["TrafficRoutingConfiguration"]
+    wait_s = float(routing["WaitIntervalInSeconds"])
+    first = [Shift(share, wait_s) for share in _shares(routing, instances)]
+    last = Shift(ALL_TRAFFIC, float(policy.get("TerminationWaitInSeconds", 0)))
+    return Plan((*first, last), alarms, policy.get("MaximumExecutionTimeoutInSeconds"))
 
 
 def _shares(routing: Document, instances: int) -> list[float]:
@@ -76,11 +67,8 @@ def _shares(routing: Document, instances: int) -> list[float]:
         return [_share(routing, "CanarySize", instances, 0.0)]
     if routing["Type"] == "LINEAR":
         step = _share(routing, "LinearStepSize", instances, MIN_STEP)
-        return [
-            number * step
-            for number in range(1, int(ALL_TRAFFIC / step) + 1)
-            if number * step < ALL_TRAFFIC - _ROUNDING
-        ]
+        shares = [number * step for number in range(1, int(ALL_TRAFFIC / step) + 1)]
+        return [share for share in shares if share < ALL_TRAFFIC - _ROUNDING]
     return []
 
 
@@ -91,10 +79,9 @@ def _share(routing: Document, member: str, instances: int, min_share: float) -> 
     share = float(size["Value"]) / (instances if size["Type"] == "INSTANCE_COUNT" else 100)
     if not min_share - _ROUNDING <= share <= MAX_SHARE + _ROUNDING:
         allowed = f"{min_share:.0%} to {MAX_SHARE:.0%}" if min_share else f"at most {MAX_SHARE:.0%}"
-        requested = (
-            f"{size['Value']} ({size['Type']}, {instances} instance{'s' if instances > 1 else ''})"
-        )
+        counted = f"{instances} instance{'s' if instances > 1 else ''}"
         raise invalid(
-            f"{member} must be {allowed} of the variant's total instance count, and is {requested}"
+            f"{member} must be {allowed} of the variant's total instance count, and is"
+            f" {size['Value']} ({size['Type']}, {counted})"
         )
     return share

@@ -23,7 +23,7 @@ class ModelPackageGroups(Resources):
         super().__init__(core, KINDS[KIND])
 
     def create(self, request: Document) -> Document:
-        refuse_fields(request, "ModelPackageGroup.", ("ManagedConfiguration",))
+        refuse_fields("CreateModelPackageGroup", request)
         group = self.keep(request, _versions=0, ModelPackageGroupStatus="Completed", CreatedBy={})
         return {"ModelPackageGroupArn": group["ModelPackageGroupArn"]}
 

@@ -9,11 +9,14 @@ command runs with the environment of the server, which the training toolkit star
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +56,9 @@ class ExecOnlyServer(paramiko.ServerInterface):  # type: ignore[misc] # publishe
         return int(paramiko.AUTH_SUCCESSFUL if key == self._key else paramiko.AUTH_FAILED)
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
-        return int(
-            paramiko.OPEN_SUCCEEDED
-            if kind == "session"
-            else paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
-        )
+        if kind == "session":
+            return int(paramiko.OPEN_SUCCEEDED)
+        return int(paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED)
 
     def check_channel_exec_request(self, channel: Any, command: bytes) -> bool:
         threading.Thread(target=execute, args=(channel, command.decode()), daemon=True).start()
@@ -70,15 +71,16 @@ def execute(channel: Any, command: str) -> None:
     with subprocess.Popen(
         ["/bin/sh", "-c", command], stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
     ) as process:
-        threading.Thread(target=_feed, args=(channel, process.stdin), daemon=True).start()
+        stdin: Any = process.stdin
+        _in_background(channel.recv, partial(os.write, stdin.fileno()), stdin.close)
         outputs = [
-            threading.Thread(target=_drain, args=(process.stdout, channel.sendall), daemon=True),
-            threading.Thread(
-                target=_drain, args=(process.stderr, channel.sendall_stderr), daemon=True
-            ),
+            _in_background(partial(os.read, source.fileno()), send)
+            for source, send in (
+                (process.stdout, channel.sendall),
+                (process.stderr, channel.sendall_stderr),
+            )
+            if source
         ]
-        for each in outputs:
-            each.start()
         code = process.wait()
         for each in outputs:
             each.join()
@@ -86,21 +88,22 @@ def execute(channel: Any, command: str) -> None:
     channel.close()
 
 
-def _feed(channel: Any, target: Any) -> None:
-    try:
-        while block := channel.recv(_BLOCK):
-            os.write(target.fileno(), block)
-        target.close()
-    except (OSError, ValueError):  # the command has ended and wants no more
-        return
+def _in_background(
+    read: Callable[[int], bytes],
+    write: Callable[[bytes], Any],
+    close: Callable[[], Any] = lambda: None,
+) -> threading.Thread:
+    """Copy until the source ends or the target wants no more, then close the target."""
 
+    def copy() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while block := read(_BLOCK):
+                write(block)
+            close()
 
-def _drain(source: Any, send: Any) -> None:
-    try:
-        while block := os.read(source.fileno(), _BLOCK):
-            send(block)
-    except OSError:  # the client is gone
-        return
+    thread = threading.Thread(target=copy, daemon=True)
+    thread.start()
+    return thread
 
 
 def serve() -> None:
@@ -156,26 +159,14 @@ def run(arguments: list[str]) -> int:
     except (paramiko.SSHException, OSError, EOFError) as error:
         sys.stderr.write(f"ssh: connect to host {host} port {_PORT}: {error}\n")
         return 255
-    threading.Thread(target=_send_input, args=(channel,), daemon=True).start()
-    errors = threading.Thread(target=_copy, args=(channel.recv_stderr, 2), daemon=True)
-    errors.start()
-    _copy(channel.recv, 1)
-    errors.join()
+    _in_background(partial(os.read, 0), channel.sendall, channel.shutdown_write)
+    outputs = [
+        _in_background(channel.recv, partial(os.write, 1)),
+        _in_background(channel.recv_stderr, partial(os.write, 2)),
+    ]
+    for each in outputs:
+        each.join()
     return int(channel.recv_exit_status())
-
-
-def _send_input(channel: Any) -> None:
-    try:
-        while block := os.read(0, _BLOCK):
-            channel.sendall(block)
-        channel.shutdown_write()
-    except OSError:  # the command has ended
-        return
-
-
-def _copy(receive: Any, descriptor: int) -> None:
-    while block := receive(_BLOCK):
-        os.write(descriptor, block)
 
 
 def main() -> int:

@@ -126,9 +126,6 @@ class Machine:
             " the toolkit starts as many ranks."
         )
 
-    def threads(self, ranks: int) -> int:
-        return max(1, self.cores // max(1, ranks))
-
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
@@ -147,7 +144,7 @@ def threads(machine: Machine, ranks: int) -> dict[str, str]:
     holds threads that only wait for other hosts: with one thread, a worker that waits for a
     parameter server stands still for ever.
     """
-    each = machine.threads(ranks)
+    each = max(1, machine.cores // max(1, ranks))
     between = max(_MIN_WAITING_THREADS, each)
     return {
         "OMP_NUM_THREADS": str(each),

@@ -62,10 +62,8 @@ class HostPaths:
             folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "environment").touch()
         by_name = addresses or {}
-        lines = [
-            "127.0.0.1"
-            f" {' '.join(['localhost', *(name for name in host_names if name not in by_name)])}"
-        ]
+        local = ["localhost", *(name for name in host_names if name not in by_name)]
+        lines = [f"127.0.0.1 {' '.join(local)}"]
         lines += [f"{address} {name}" for name, address in by_name.items()]
         (self.folder / "hosts").write_text("".join(f"{line}\n" for line in lines))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 from shoal_local.processes import ProcessRegistry, end_group
@@ -53,35 +54,29 @@ def ensure_built(
         errors="replace",
     ) as process:
         registry.register(process.pid, f"build of the runtime {runtime.name}")
-
-        def pump() -> None:
+        watch = threading.Thread(target=_end_if_stopped, args=(process, stopped), daemon=True)
+        watch.start()
+        try:
             for line in process.stdout or ():
                 lines.append(line.rstrip())
                 on_line(line.rstrip())
-
-        reader = threading.Thread(target=pump, name=f"build of {runtime.name}", daemon=True)
-        reader.start()
-        try:
-            _wait(process, stopped)
-        except BuildStoppedError:
-            end_group(process.pid)
-            raise
-        finally:
             process.wait()
-            reader.join()
+            watch.join()
+        finally:
             registry.forget(process.pid)
-    if process.returncode != 0:
-        raise RuntimeBuildError(
-            f"The runtime {runtime.name} could not be built: " + "; ".join(lines[-_TAIL_LINES:])
-        )
+    if process.returncode == 0:
+        return
+    if stopped():
+        raise BuildStoppedError
+    raise RuntimeBuildError(
+        f"The runtime {runtime.name} could not be built: " + "; ".join(lines[-_TAIL_LINES:])
+    )
 
 
-def _wait(process: subprocess.Popen[str], stopped: Callable[[], bool]) -> None:
-    while True:
-        try:
-            process.wait(_POLL_S)
-        except subprocess.TimeoutExpired:
-            if stopped():
-                raise BuildStoppedError from None
-        else:
+def _end_if_stopped(process: subprocess.Popen[str], stopped: Callable[[], bool]) -> None:
+    """End the build if the job that needs it is stopped."""
+    while process.poll() is None:
+        if stopped():
+            end_group(process.pid)
             return
+        time.sleep(_POLL_S)

@@ -10,6 +10,7 @@ import shutil
 import tarfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,8 @@ def split_uri(uri: str) -> tuple[str, str]:
 
 
 def join_uri(*parts: str) -> str:
-    return "/".join(
-        part.strip("/") if position else part.rstrip("/") for position, part in enumerate(parts)
-    )
+    first, *rest = parts
+    return "/".join([first.rstrip("/"), *(part.strip("/") for part in rest)])
 
 
 def keys_below(s3: Any, uri: str) -> list[str]:
@@ -160,9 +160,7 @@ def files_in(folder: Path) -> list[Path]:
     machine that the container never saw.
     """
     _require_own(folder)
-    files = (
-        [path for path in sorted(folder.rglob("*")) if path.is_file()] if folder.is_dir() else []
-    )
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     for path in files:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise DataError(f"{path.relative_to(folder)} is a link that leads out of its folder")
@@ -195,9 +193,8 @@ def archive(folder: Path, target: Path) -> bool:
         return False
     budget = Budget(MAX_UNPACKED_BYTES)  # links to folders full of links multiply
     try:
-        with tarfile.open(
-            target, "w:gz", compresslevel=1, dereference=True
-        ) as tar:  # that of hard links; symbolic ones are resolved here
+        # `dereference` is that of hard links; symbolic ones are resolved here
+        with tarfile.open(target, "w:gz", compresslevel=1, dereference=True) as tar:
             for entry in entries:
                 _add(tar, entry, entry.name, (folder.resolve(),), budget)
     except TooLargeError as error:
@@ -231,10 +228,8 @@ def _link_target(path: Path, above: tuple[Path, ...]) -> Path | None:
     """Return the file that `path` leads to; None for a link that must stay a link."""
     try:
         real = path.resolve(strict=True)
-    except (
-        OSError,
-        RuntimeError,
-    ):  # there is nothing, nothing that may be looked at, or only the link itself
+    # there is nothing, nothing that may be looked at, or only the link itself
+    except (OSError, RuntimeError):
         return None
     return real if real.is_relative_to(above[0]) and real not in above else None
 
@@ -251,32 +246,21 @@ def unpack(path: Path, target: Path) -> None:
 
 
 class FolderSync:
-    """Uploads new and changed files of a folder until it is closed, and once more then.
-
-    It serves checkpoints, and outputs whose S3UploadMode is Continuous.
-    """
+    """Uploads new and changed checkpoints of a folder until it is closed, and once more then."""
 
     def __init__(self, s3: Any, folder: Path, uri: str) -> None:
         self._s3, self._folder, self._uri = s3, folder, uri
-        self._uploaded: dict[Path, tuple[int, int]] = {}
+        # what is there at the start came from S3
+        self._uploaded = {path: self._state(path) for path in files_in(folder)}
         self._closing = threading.Event()
-        self._note_initial_files()
         self._thread = threading.Thread(target=self._run, name=f"sync to {uri}", daemon=True)
         self._thread.start()
 
-    def _note_initial_files(self) -> None:
-        """Leave out the files that are there at the start: they came from S3."""
-        self._uploaded = {path: self._state(path) for path in files_in(self._folder)}
-
     def _run(self) -> None:
         while not self._closing.wait(_SYNC_EVERY_S):
-            try:
+            # a file may vanish while it is being replaced; `close` reports what stays wrong
+            with suppress(DataError, FileNotFoundError):
                 self._upload_changes()
-            except (
-                DataError,
-                FileNotFoundError,
-            ):  # a file may vanish while it is being replaced; `close` reports what stays wrong
-                continue
 
     def _upload_changes(self) -> None:
         for path in files_in(self._folder):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shoal_local.sagemaker.container.launch import isolation_refused
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import NO_NETWORK_ISOLATION, invalid, not_emulated
+from shoal_local.sagemaker.errors import NO_NETWORK_ISOLATION, invalid, not_emulated, refuse_fields
 from shoal_local.sagemaker.jobs.base.containers import image_for
 from shoal_local.sagemaker.jobs.base.job import PROCESSING
 from shoal_local.sagemaker.jobs.base.jobs import Jobs
@@ -48,8 +48,7 @@ class ProcessingJobs(Jobs):
 
 def check_processing(request: Document) -> None:
     """Raise AwsError for what is wrong or not emulated, whatever image it runs on what machine."""
-    if request.get("ExperimentConfig"):
-        raise not_emulated("ExperimentConfig")
+    refuse_fields("CreateProcessingJob", request)
     cluster = request["ProcessingResources"]["ClusterConfig"]
     for field in ("InstanceCount", "InstanceType"):
         if field not in cluster:
@@ -59,10 +58,14 @@ def check_processing(request: Document) -> None:
     if request.get("NetworkConfig", {}).get("EnableNetworkIsolation"):
         raise not_emulated(NO_NETWORK_ISOLATION)
     for each in request.get("ProcessingInputs", []):
-        _check_place(each, f"processing input {each['InputName']}", "S3Input")
-        _check_input(each["S3Input"], f"processing input {each['InputName']}")
+        what = f"processing input {each['InputName']}"
+        _check_place(each, what, "S3Input")
+        _check_input(each["S3Input"], what)
     for each in request.get("ProcessingOutputConfig", {}).get("Outputs", []):
-        _check_place(each, f"processing output {each['OutputName']}", "S3Output")
+        what = f"processing output {each['OutputName']}"
+        _check_place(each, what, "S3Output")
+        if each["S3Output"]["S3UploadMode"] != "EndOfJob":
+            raise not_emulated(f"{what}: S3UploadMode other than EndOfJob")
     if "ContainerEntrypoint" not in request["AppSpecification"]:
         raise not_emulated(
             "a processing container without ContainerEntrypoint (these images have no entry point"

@@ -7,7 +7,6 @@ without files is a failure.
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 
 from shoal_local.runtimes.catalog import Image
@@ -18,7 +17,6 @@ from shoal_local.sagemaker.jobs.base.job import Job, JobFailedError
 from shoal_local.sagemaker.jobs.base.jobs import JobRun
 from shoal_local.sagemaker.jobs.base.logs import LogStreams
 from shoal_local.sagemaker.jobs.base.runtime_build import ensure_built
-from shoal_local.sagemaker.jobs.base.storage import FolderSync
 from shoal_local.sagemaker.jobs.base.wait import Ending, EndReason, supervise
 from shoal_local.sagemaker.shapes import Document, fitting
 
@@ -110,16 +108,11 @@ class ProcessingRun(JobRun):
         core = self._job.core
         self._job.check_not_stopped()
         self._job.change(lambda document: document.update(ProcessingStartTime=names.now()))
-        with ExitStack() as syncs:
-            for each in self._outputs:
-                if _is_continuous(each):
-                    sync = FolderSync(self._s3, self._local(each), each["S3Output"]["S3Uri"])
-                    syncs.callback(sync.close)
-            pod = containers.start(
-                core, self._image, self._paths.folder, [self._container()], self._log.write
-            )
-            limit_s = self._request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400)
-            return supervise(pod, self._job.orders, limit_s, core.settings.stop_grace_s)
+        pod = containers.start(
+            core, self._image, self._paths.folder, [self._container()], self._log.write
+        )
+        limit_s = self._request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400)
+        return supervise(pod, self._job.orders, limit_s, core.settings.stop_grace_s)
 
     def _local(self, output: Document) -> Path:
         return self._host.path_of(output["S3Output"]["LocalPath"])
@@ -141,8 +134,6 @@ class ProcessingRun(JobRun):
     def _upload(self) -> None:
         for each in self._outputs:
             place = each["S3Output"]
-            if _is_continuous(each):
-                continue
             if not storage.put_folder(self._s3, self._local(each), place["S3Uri"], self._key):
                 raise JobFailedError(
                     f"ClientError: Data upload failed: nothing was found at {place['LocalPath']}"
@@ -158,7 +149,3 @@ class ProcessingRun(JobRun):
             document["ExitMessage"] = fitting(
                 "DescribeProcessingJobResponse", "ExitMessage", message
             )
-
-
-def _is_continuous(output: Document) -> bool:
-    return bool(output["S3Output"]["S3UploadMode"] == "Continuous")

@@ -60,9 +60,7 @@ def compile_regex(definition: Document) -> re.Pattern[str]:
 
 
 def _number(text: str | None) -> float | None:
-    if text is None:
-        return None
     try:
-        return float(text)
+        return None if text is None else float(text)
     except ValueError:
         return None

@@ -61,17 +61,9 @@ class Allowance:
         condition = self.request["StoppingCondition"]
         limits = [(_runtime_s(condition) - self.trained_s, "MaxRuntimeExceeded")]
         if is_spot(self.request):
-            limits.append(
-                (
-                    condition["MaxWaitTimeInSeconds"] - (time.monotonic() - self.started_at),
-                    "MaxWaitTimeExceeded",
-                )
-            )
+            waits_until = self.started_at + condition["MaxWaitTimeInSeconds"]
+            limits.append((waits_until - time.monotonic(), "MaxWaitTimeExceeded"))
         return min(limits)
-
-    def add_attempt(self, trained_s: float) -> None:
-        """Count the training time of an attempt that has ended."""
-        self.trained_s += trained_s
 
 
 def is_interrupted(request: Document, faults: Faults) -> bool:

@@ -108,8 +108,7 @@ class TrainingJobs(Jobs):
 
     def update(self, request: Document) -> Document:
         """Change how long the job's warm pool is kept; nothing else is emulated."""
-        others = ("ProfilerConfig", "ProfilerRuleConfigurations", "RemoteDebugConfig")
-        refuse_fields(request, "UpdateTrainingJob.", others)
+        refuse_fields("UpdateTrainingJob", request)
         job = self.describe(request)
         if "ResourceConfig" in request:
             seconds = request["ResourceConfig"]["KeepAlivePeriodInSeconds"]

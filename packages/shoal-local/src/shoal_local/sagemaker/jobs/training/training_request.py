@@ -22,18 +22,6 @@ from shoal_local.sagemaker.jobs.training.metrics import compile_regex
 from shoal_local.sagemaker.jobs.training.spot import check_spot, is_spot
 from shoal_local.sagemaker.shapes import Document
 
-_REFUSED = (
-    "TensorBoardOutputConfig",
-    "RetryStrategy",
-    "InfraCheckConfig",
-    "SessionChainingConfig",
-    "RemoteDebugConfig",
-    "ServerlessJobConfig",
-    "ModelPackageConfig",
-    "ExperimentConfig",
-    "DebugRuleConfigurations",
-    "ProfilerRuleConfigurations",
-)
 _REQUIRED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
 """Optional in the API's shape, for the jobs without them (serverless ones) that are refused."""
 _ONLY_KEPT: Mapping[str, frozenset[str]] = {
@@ -41,13 +29,6 @@ _ONLY_KEPT: Mapping[str, frozenset[str]] = {
     "ProfilerConfig": frozenset({"S3OutputPath", "DisableProfiler"}),
 }
 """What SageMaker's SDK v2 sends with every job, and the keys that ask for nothing in particular."""
-_RESOURCE_REFUSED = (
-    "InstanceGroups",
-    "InstancePlacementConfig",
-    "InstancePreferences",
-    "SelectedInstanceType",
-    "SelectedInstanceCount",
-)
 _NEED_OWN_NETWORKS: Mapping[str, str] = {
     "sagemaker_distributed_dataparallel_enabled": "smdistributed dataparallel (mpirun)",
     "sagemaker_pytorch_ddp_enabled": "pytorchddp (mpirun)",
@@ -73,9 +54,8 @@ def check_training(request: Document) -> None:
     _check_resources(request)
     check_spot(request)
     if "CheckpointConfig" in request:
-        HostPaths(Path()).path_of(
-            request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints")
-        )
+        path = request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints")
+        HostPaths(Path()).path_of(path)
     _check_script(request)
 
 
@@ -109,7 +89,7 @@ def plan_notice(request: Document) -> str:
 def _check_whole(request: Document) -> None:
     if request.get("MlflowConfig"):
         raise not_emulated("MlflowConfig: what AWS makes of it in a container is not documented")
-    refuse_fields(request, "", _REFUSED)
+    refuse_fields("CreateTrainingJob", request)
     for field, allowed in _ONLY_KEPT.items():
         for key in sorted(request.get(field, {}).keys() - allowed):
             if request[field][key]:
@@ -123,7 +103,6 @@ def _check_whole(request: Document) -> None:
 
 def _check_resources(request: Document) -> None:
     resources = request["ResourceConfig"]
-    refuse_fields(resources, "ResourceConfig.", _RESOURCE_REFUSED)
     if resources.get("KeepAlivePeriodInSeconds") and is_spot(request):
         raise invalid("Warm pools (KeepAlivePeriodInSeconds) cannot be used with spot instances")
     for field in ("InstanceType", "InstanceCount"):

@@ -79,7 +79,7 @@ class TrainingRun(JobRun):
             pod, self._job.orders, limit_s, settings.stop_grace_s, self._is_interrupted
         )
         self._exceeded = limit if ending.reason is EndReason.TIMED_OUT else ""
-        self._allowance.add_attempt(time.monotonic() - started_at)
+        self._allowance.trained_s += time.monotonic() - started_at
         return ending
 
     def _is_interrupted(self) -> bool:

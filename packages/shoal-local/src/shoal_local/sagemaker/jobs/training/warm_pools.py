@@ -18,14 +18,7 @@ from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.shapes import Document
 
 CACHE_PATH = "/opt/ml/sagemaker/warmpoolcache"
-_MATCHING = (
-    ("RoleArn",),
-    *(("ResourceConfig", key) for key in ("InstanceCount", "InstanceType", "VolumeSizeInGB")),
-    ("ResourceConfig", "VolumeKmsKeyId"),
-    ("VpcConfig", "SecurityGroupIds"),
-    ("VpcConfig", "Subnets"),
-    ("EnableInterContainerTrafficEncryption",),
-)
+_RESOURCES = ("InstanceCount", "InstanceType", "VolumeSizeInGB", "VolumeKmsKeyId")
 
 
 def keep_alive_s(request: Document) -> int:
@@ -128,10 +121,11 @@ def _status(document: Document) -> str:
 
 
 def _matching(document: Document) -> list[Any]:
-    values: list[Any] = []
-    for path in _MATCHING:
-        value: Any = document
-        for key in path:
-            value = (value or {}).get(key)
-        values.append(value)
-    return values
+    """Return what two jobs must have in common to use one pool."""
+    vpc = document.get("VpcConfig", {})
+    return [
+        document["RoleArn"],
+        document.get("EnableInterContainerTrafficEncryption"),
+        *(document["ResourceConfig"].get(key) for key in _RESOURCES),
+        *(vpc.get(key) for key in ("SecurityGroupIds", "Subnets")),
+    ]

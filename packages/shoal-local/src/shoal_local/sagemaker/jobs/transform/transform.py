@@ -31,11 +31,7 @@ class TransformJobs(Jobs):
 
 def check_transform(request: Document) -> None:
     """Raise AwsError for what is not emulated."""
-    refuse_fields(
-        request,
-        "CreateTransformJob.",
-        ("DataCaptureConfig", "DataProcessing", "ExperimentConfig"),
-    )
+    refuse_fields("CreateTransformJob", request)
     if request["TransformResources"]["InstanceCount"] != 1:
         raise not_emulated("transform jobs on more than one instance")
     source = request["TransformInput"]

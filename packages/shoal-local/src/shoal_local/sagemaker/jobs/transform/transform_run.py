@@ -4,7 +4,8 @@ lines, the answers to S3 as `<object>.out`.
 Completed means that the model answered every request with 200 and every result was uploaded.
 Sources: API reference, CreateTransformJob, TransformInput, TransformOutput and ModelClientConfig;
 developer guide, "Use your own inference code with batch transform" and batch transform's
-"Troubleshooting". A container is not asked for /execution-parameters.
+"Troubleshooting". A container is not asked for /execution-parameters, and gets one request after
+the other, however many MaxConcurrentTransforms allows.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ from __future__ import annotations
 import http.client
 import io
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -90,12 +89,10 @@ class TransformRun(JobRun):
 
     def _transform(self, source: Path, result: Path) -> None:
         """Write the model's answers into `result`, in the order of the input."""
-        max_concurrent = self._request.get("MaxConcurrentTransforms") or 1
         end = b"\n" if self._request["TransformOutput"].get("AssembleWith") == "Line" else b""
         with source.open("rb") as content, result.open("wb") as file:
-            bodies = payloads(self._request, content)
-            for answer in answers(self._answer, bodies, max_concurrent):
-                file.writelines((answer, end))
+            for payload in payloads(self._request, content):
+                file.writelines((self._answer(payload), end))
 
     def _answer(self, payload: bytes) -> bytes:
         client = self._request.get("ModelClientConfig", {})
@@ -151,24 +148,6 @@ class _TransformServer(ModelServer):
         if strategy := self._transform.get("BatchStrategy"):
             variables["SAGEMAKER_BATCH_STRATEGY"] = _STRATEGIES[strategy]
         return variables
-
-
-def answers(
-    answer: Callable[[bytes], bytes], bodies: Iterable[bytes], max_concurrent: int
-) -> Iterator[bytes]:
-    """Yield the answers in the order of the bodies.
-
-    A body is taken once the one `max_concurrent` places before it has been answered: no more than
-    these are in memory.
-    """
-    waiting: deque[Future[bytes]] = deque()
-    with ThreadPoolExecutor(max_concurrent, "transform") as pool:
-        for body in bodies:
-            waiting.append(pool.submit(answer, body))
-            if len(waiting) == max_concurrent:
-                yield waiting.popleft().result()
-        for each in waiting:
-            yield each.result()
 
 
 def payloads(request: Document, content: BinaryIO) -> Iterator[bytes]:

@@ -32,10 +32,6 @@ _TRAINING_LISTING = Listing(
     default_order="Ascending",
     extra_filters=frozenset({"HyperParameterTuningJobName"}),
 )
-_REFUSED = ("TrainingJobDefinitions", "WarmStartConfig", "Autotune")
-_REFUSED_CONFIG = ("StrategyConfig", "TuningJobCompletionCriteria")
-_REFUSED_DEFINITION = ("TuningObjective", "HyperParameterRanges")
-_REFUSED_RESOURCES = ("InstanceConfigs", "AllocationStrategy")
 _FINAL = "FinalHyperParameterTuningJobObjectiveMetric"
 _BY_OBJECTIVE = "FinalObjectiveMetricValue"
 _COUNTERS = {"Completed": "Completed", "Stopped": "Stopped", "Failed": "NonRetryableError"}
@@ -86,14 +82,10 @@ class TuningJobs(Jobs):
 
 def check_tuning(request: Document) -> None:
     """Raise AwsError for what is wrong or not emulated."""
-    refuse_fields(request, "CreateHyperParameterTuningJob.", _REFUSED)
+    refuse_fields("CreateHyperParameterTuningJob", request)
     if "TrainingJobDefinition" not in request:
         raise invalid("TrainingJobDefinition is required")
     config, definition = request["HyperParameterTuningJobConfig"], request["TrainingJobDefinition"]
-    refuse_fields(config, "HyperParameterTuningJobConfig.", _REFUSED_CONFIG)
-    refuse_fields(definition, "TrainingJobDefinition.", _REFUSED_DEFINITION)
-    resources = definition.get("HyperParameterTuningResourceConfig", {})
-    refuse_fields(resources, "HyperParameterTuningResourceConfig.", _REFUSED_RESOURCES)
     search_for(config)
     metrics = definition["AlgorithmSpecification"].get("MetricDefinitions", [])
     objective = config.get("HyperParameterTuningJobObjective", {}).get("MetricName")

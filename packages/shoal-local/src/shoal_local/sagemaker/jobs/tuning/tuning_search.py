@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from shoal_local.sagemaker.errors import invalid, not_emulated, refuse_fields
+from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.shapes import Document
 
 Values = Mapping[str, str]
@@ -110,7 +110,6 @@ Range = NumberRange | CategoricalRange
 
 def read_ranges(document: Document) -> list[Range]:
     """Return the ranges of ParameterRanges; raise AwsError for none, or for one that is wrong."""
-    refuse_fields(document, "ParameterRanges.", ("AutoParameters",))
     ranges: list[Range] = [
         *(NumberRange.read(each, True) for each in document.get("IntegerParameterRanges", [])),
         *(NumberRange.read(each, False) for each in document.get("ContinuousParameterRanges", [])),

@@ -8,6 +8,7 @@ image that has no runtime here, or a machine without namespaces, refuses the job
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from shoal_local.errors import AwsError
@@ -16,27 +17,9 @@ from shoal_local.sagemaker.jobs.training.training_request import check_training
 from shoal_local.sagemaker.jobs.transform.transform import check_transform
 from shoal_local.sagemaker.jobs.tuning.tuning import check_tuning
 from shoal_local.sagemaker.pipelines.definition.definition import Definition
-from shoal_local.sagemaker.pipelines.definition.expressions import is_expression, reference
+from shoal_local.sagemaker.pipelines.definition.expressions import reference, with_wildcards
 from shoal_local.sagemaker.pipelines.definition.parameters import Parameter
-from shoal_local.sagemaker.shapes import Document
-
-
-class UnknownValueError(TypeError):
-    """A check asked for a value that only the run knows."""
-
-
-class Unknown:
-    """Stands for such a value; neither its truth nor whether it equals another is known."""
-
-    def __eq__(self, other: object) -> bool:
-        raise UnknownValueError
-
-    def __bool__(self) -> bool:
-        raise UnknownValueError
-
-    def __hash__(self) -> int:
-        raise UnknownValueError
-
+from shoal_local.sagemaker.shapes import Anything, Document
 
 CHECKS: Mapping[str, Callable[[Document], None]] = {
     "Training": check_training,
@@ -51,7 +34,7 @@ def check_arguments(definition: Definition) -> None:
     for step in definition.steps.values():
         if step.type not in CHECKS:
             continue
-        request = _with_defaults(step.arguments, definition.parameters)
+        request = with_wildcards(step.arguments, partial(_default, definition.parameters))
         try:
             CHECKS[step.type](request)
         except AwsError as error:
@@ -63,18 +46,12 @@ def check_arguments(definition: Definition) -> None:
                 raise
 
 
-def _with_defaults(value: Any, parameters: Mapping[str, Parameter]) -> Any:
-    """Return the arguments with the defaults of parameters, and Unknown for other expressions."""
-    if is_expression(value):
-        named = reference(value["Get"]) if "Get" in value else None
-        is_parameter = named is not None and named.kind == "Parameters" and not named.path
-        default = parameters[named.name].default if named and is_parameter else None
-        return Unknown() if default is None else default
-    if isinstance(value, dict):
-        return {key: _with_defaults(member, parameters) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_with_defaults(member, parameters) for member in value]
-    return value
+def _default(parameters: Mapping[str, Parameter], expression: Document) -> Any:
+    """Return the default of the parameter that an expression names; None for another expression."""
+    get = reference(expression["Get"]) if "Get" in expression else None
+    if get is None or get.kind != "Parameters" or get.path:
+        return None
+    return parameters[get.name].default
 
 
 def _has_unknown(value: Any) -> bool:
@@ -82,4 +59,4 @@ def _has_unknown(value: Any) -> bool:
         return any(map(_has_unknown, value.values()))
     if isinstance(value, list):
         return any(map(_has_unknown, value))
-    return isinstance(value, Unknown)
+    return isinstance(value, Anything)

@@ -90,13 +90,18 @@ def _expression_references(expression: Document) -> Iterator[Reference]:
             raise not_emulated(f"the expression {json.dumps(expression)[:200]}")
 
 
-def with_wildcards(value: Any) -> Any:
-    """Return the document with every expression replaced by a value that fits any shape."""
+def with_wildcards(value: Any, known: Callable[[Document], Any] = lambda _expression: None) -> Any:
+    """Return the document with every expression replaced: by its value if that is `known`, and else
+    by one that fits any shape.
+    """
     if is_expression(value):
-        return Anything()
+        known_value = known(value)
+        return Anything() if known_value is None else known_value
     if isinstance(value, dict):
-        return {key: with_wildcards(member) for key, member in value.items()}
-    return [with_wildcards(member) for member in value] if isinstance(value, list) else value
+        return {key: with_wildcards(member, known) for key, member in value.items()}
+    if isinstance(value, list):
+        return [with_wildcards(member, known) for member in value]
+    return value
 
 
 @dataclass(frozen=True)

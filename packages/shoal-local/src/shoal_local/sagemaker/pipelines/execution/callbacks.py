@@ -44,11 +44,7 @@ class Callback:
     def begun(cls, core: Core, sqs: Any, queue_url: str, execution_arn: str) -> Callback:
         """Return a callback whose token can be answered."""
         token = names.suffix()
-        document = {
-            "_name": token,
-            "PipelineExecutionArn": execution_arn,
-            "Status": "Waiting",
-        }
+        document = {"_name": token, "PipelineExecutionArn": execution_arn, "Status": "Waiting"}
         core.store.create(KIND, token, document, lambda _: conflict(f"Token {token} is in use"))
         return cls(core, sqs, queue_url, execution_arn, token)
 

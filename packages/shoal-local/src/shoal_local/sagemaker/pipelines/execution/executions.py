@@ -38,14 +38,6 @@ _PARAMETERS = Listing(
     default_order="Ascending",
     extra_filters=frozenset({"PipelineExecutionArn"}),
 )
-_REFUSED = (
-    "PipelineVersionId",
-    "PipelineVersionAlias",
-    "MlflowExperimentName",
-    "RoleArn",
-    "SelectiveExecutionConfig",
-)
-
 MAX_CONCURRENT = 20
 """Concurrent pipeline executions of an account (SageMaker developer guide, quotas)."""
 
@@ -63,7 +55,7 @@ class Executions(Resources):
         self._starting = threading.Lock()
 
     def start(self, request: Document) -> Document:
-        refuse_fields(request, "StartPipelineExecution.", _REFUSED)
+        refuse_fields("StartPipelineExecution", request)
         pipeline = self._pipelines.describe(request)
         token, arn = request["ClientRequestToken"], pipeline["PipelineArn"]
         with self._starting:
