@@ -20,11 +20,11 @@ from pathlib import Path
 
 from shoal_local.errors import EmulatorError
 from shoal_local.runtimes.catalog import (
+    BASE_MARKER,
+    LOCAL_MARKER,
     Runtime,
-    base_marker,
     default_cache,
     is_generated,
-    local_marker,
 )
 from shoal_local.runtimes.packages import InstallError, install
 
@@ -42,7 +42,7 @@ def build(runtime: Runtime, cache: Path | None, progress: Progress) -> Path:
     if not runtime.is_built(cache):
         cache.mkdir(parents=True, exist_ok=True)
         with _alone(cache / f".{runtime.name}.lock", progress):
-            if not base_marker(folder).exists():
+            if not (folder / BASE_MARKER).exists():
                 _install_locked(runtime, folder, progress)
             if not runtime.is_built(cache):
                 _install_local(runtime, folder, progress)
@@ -76,12 +76,12 @@ def _install_locked(runtime: Runtime, folder: Path, progress: Progress) -> None:
     if runtime.any_build:
         # With what the build needs: one for GPUs brings NVIDIA's libraries.
         _install(folder, list(runtime.any_build), progress)
-    base_marker(folder).touch()
+    (folder / BASE_MARKER).touch()
 
 
 def _install_local(runtime: Runtime, folder: Path, progress: Progress) -> None:
     version = runtime.local_version
-    local_marker(folder).unlink(missing_ok=True)
+    (folder / LOCAL_MARKER).unlink(missing_ok=True)
     for package in runtime.stand_ins:
         if not package.is_dir():
             raise EmulatorError(
@@ -100,14 +100,17 @@ def _install_local(runtime: Runtime, folder: Path, progress: Progress) -> None:
         check = [str(folder / "bin" / "python"), "-c", runtime.check]
         # Jobs write no bytecode: what they import is compiled here, and nothing else.
         variables = {**os.environ, "SAGEMAKER_BASE_DIR": job, "PYTHONDONTWRITEBYTECODE": ""}
-        _run(
-            check,
-            variables,
-            f"The runtime {runtime.name} was installed but does not import",
+        process = subprocess.run(
+            check, env=variables, capture_output=True, text=True, errors="replace", check=False
         )
-    partial = local_marker(folder).with_suffix(".partial")
+    if process.returncode != 0:
+        raise EmulatorError(
+            f"The runtime {runtime.name} was installed but does not import:\n"
+            + "\n".join(process.stderr.splitlines()[-_TAIL_LINES:])
+        )
+    partial = folder / f"{LOCAL_MARKER}.partial"
     partial.write_text(version)
-    partial.replace(local_marker(folder))
+    partial.replace(folder / LOCAL_MARKER)
 
 
 def _generated(_folder: str, entries: list[str]) -> list[str]:
@@ -129,11 +132,3 @@ def _why_it_failed(output: str) -> str:
             " install one (Debian and Ubuntu: apt-get install gcc python3-dev) and run this again"
         )
     return f"{reason}; the last lines of uv:\n{output}"
-
-
-def _run(command: list[str], environment: dict[str, str], failure: str) -> None:
-    process = subprocess.run(
-        command, env=environment, capture_output=True, text=True, errors="replace", check=False
-    )
-    if process.returncode != 0:
-        raise EmulatorError(f"{failure}:\n" + "\n".join(process.stderr.splitlines()[-_TAIL_LINES:]))

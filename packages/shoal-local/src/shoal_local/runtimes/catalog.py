@@ -30,6 +30,12 @@ CACHE_VARIABLE = "SHOAL_RUNTIMES"
 """Environment variable that moves the cache. By default it is `.shoal/runtimes` in a checkout, else
 in the user's cache folder.
 """
+BASE_MARKER = ".locked-packages"
+"""File that says that the locked packages are installed; a folder without it is built from the
+start.
+"""
+LOCAL_MARKER = ".local-packages"
+"""File that is written last, with the version of the installed stand-ins."""
 
 
 def is_generated(name: str) -> bool:
@@ -102,7 +108,8 @@ class Runtime:
 
     def is_built(self, cache: Path | None = None) -> bool:
         """Return whether the runtime is complete, with lock and stand-ins as they are now."""
-        return local_version_in(self.folder(cache)) == self.local_version
+        marker = self.folder(cache) / LOCAL_MARKER
+        return marker.exists() and marker.read_text() == self.local_version
 
 
 @dataclass(frozen=True)
@@ -131,11 +138,8 @@ def default_cache() -> Path:
         return Path(cache)
     if (_SOURCE_TREE / "stand-ins").is_dir():
         return _SOURCE_TREE.parent / ".shoal" / "runtimes"
-    return (
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        / "shoal-local"
-        / "runtimes"
-    )
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return user_cache / "shoal-local" / "runtimes"
 
 
 def stand_ins_folder() -> Path:
@@ -144,23 +148,6 @@ def stand_ins_folder() -> Path:
     """
     in_checkout = _SOURCE_TREE / "stand-ins"
     return in_checkout if in_checkout.is_dir() else PACKAGE / "stand_ins"
-
-
-def base_marker(folder: Path) -> Path:
-    """Return the file that says that the locked packages are installed; a folder without it is
-    built from the start.
-    """
-    return folder / ".locked-packages"
-
-
-def local_marker(folder: Path) -> Path:
-    """Return the file that is written last, with the version of the installed stand-ins."""
-    return folder / ".local-packages"
-
-
-def local_version_in(folder: Path) -> str | None:
-    marker = local_marker(folder)
-    return marker.read_text() if marker.exists() else None
 
 
 @functools.cache
@@ -176,14 +163,13 @@ def runtimes() -> dict[str, Runtime]:
 def _runtime(name: str) -> Runtime:
     entry = _catalog()["runtimes"][name]
     packages = tuple(stand_ins_folder() / package for package in entry["stand_ins"])
-    any_build = tuple(entry.get("any_build", ()))
     return Runtime(
         name,
         PACKAGE / entry["lock"],
         packages,
         entry["check"],
-        any_build,
-        entry["build"] == "on first use",
+        any_build=tuple(entry.get("any_build", ())),
+        on_first_use=entry["build"] == "on first use",
     )
 
 
@@ -194,17 +180,14 @@ def image(uri: str, use: str, declared: Mapping[str, str] | None = None) -> Imag
     `declared`: runtimes by patterns of the user's own images, for images that the catalog does not
     have.
     """
-    of_use = [entry for entry in _catalog()["images"] if use in entry["uses"]]
-    for entry in of_use:
+    for entry in _images(use):
         if any(fnmatch.fnmatchcase(uri, pattern) for pattern in _patterns(entry)):
             return _image(entry, is_declared="built_from" in entry)
-    runtime = next(
-        (name for pattern, name in (declared or {}).items() if fnmatch.fnmatchcase(uri, pattern)),
-        None,
-    )
-    return next(
-        (_image(entry, is_declared=True) for entry in of_use if entry["runtime"] == runtime), None
-    )
+    for pattern, runtime in (declared or {}).items():
+        for entry in _images(use):
+            if fnmatch.fnmatchcase(uri, pattern) and entry["runtime"] == runtime:
+                return _image(entry, is_declared=True)
+    return None
 
 
 def _image(entry: Mapping[str, Any], is_declared: bool) -> Image:
@@ -224,8 +207,11 @@ def _image(entry: Mapping[str, Any], is_declared: bool) -> Image:
 
 def image_patterns(use: str) -> list[str]:
     """Return the patterns of the images that can be used for `use`."""
-    of_use = [entry for entry in _catalog()["images"] if use in entry["uses"]]
-    return [pattern for entry in of_use for pattern in _patterns(entry)]
+    return [pattern for entry in _images(use) for pattern in _patterns(entry)]
+
+
+def _images(use: str) -> list[Mapping[str, Any]]:
+    return [entry for entry in _catalog()["images"] if use in entry["uses"]]
 
 
 def _patterns(entry: Mapping[str, Any]) -> list[str]:

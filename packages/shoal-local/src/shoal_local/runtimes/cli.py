@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from shoal_local.errors import EmulatorError
@@ -17,13 +18,13 @@ def main(arguments: list[str]) -> int:
     stderr.
     """
     options = _parser().parse_args(arguments)
+    cache = options.cache.resolve() if options.cache else None
     try:
         for runtime in chosen(options.name):
-            (
-                _build(runtime, options.cache)
-                if options.verb == "build"
-                else _print_python(runtime, options.cache)
-            )
+            if options.verb == "build":
+                build(runtime, cache, _progress(time.monotonic()))
+            else:
+                _print_python(runtime, cache)
     except EmulatorError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -63,21 +64,17 @@ def chosen(name: str | None) -> list[Runtime]:
     catalog = runtimes()
     if name is not None and name not in catalog:
         raise EmulatorError(f"There is no runtime {name!r}; there are: {', '.join(catalog)}.")
-    return (
-        [catalog[name]]
-        if name
-        else [runtime for runtime in catalog.values() if not runtime.on_first_use]
-    )
+    if name:
+        return [catalog[name]]
+    return [runtime for runtime in catalog.values() if not runtime.on_first_use]
 
 
-def _build(runtime: Runtime, cache: Path | None) -> None:
-    began_at = time.monotonic()
-
+def _progress(began_at: float) -> Callable[[str], None]:
     def progress(line: str) -> None:
         sys.stdout.write(f"[{time.monotonic() - began_at:5.1f} s] {line}\n")
         sys.stdout.flush()
 
-    build(runtime, cache.resolve() if cache else None, progress)
+    return progress
 
 
 def _print_python(runtime: Runtime, cache: Path | None) -> None:
