@@ -108,17 +108,16 @@ def test_what_is_not_there_is_a_validation_exception(
 
 
 def test_lists_come_in_pages_sorted_as_asked(account: Account) -> None:
-    for number in range(12):
-        account.sagemaker.create_model_package_group(ModelPackageGroupName=f"paged-{number:02}")
+    names = [f"paged-{number:02}" for number in range(12)]
+    for name in names:
+        account.sagemaker.create_model_package_group(ModelPackageGroupName=name)
+    list_groups = account.sagemaker.list_model_package_groups
     options: dict[str, Any] = {"NameContains": "paged-", "SortBy": "Name", "SortOrder": "Ascending"}
-    first = account.sagemaker.list_model_package_groups(**options)
-    second = account.sagemaker.list_model_package_groups(**options, NextToken=first["NextToken"])
-    names = [
-        each["ModelPackageGroupName"]
-        for page in (first, second)
-        for each in page["ModelPackageGroupSummaryList"]
-    ]
-    assert (names, "NextToken" in second) == ([f"paged-{number:02}" for number in range(12)], False)
+    first = list_groups(**options)
+    second = list_groups(**options, NextToken=first["NextToken"])
+    key = "ModelPackageGroupSummaryList"
+    assert [each["ModelPackageGroupName"] for each in first[key] + second[key]] == names
+    assert "NextToken" not in second
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -151,6 +150,11 @@ FAR_TRAINING = TRAINING_IMAGE.replace("us-east-1", "eu-west-1")
 FAR_MODEL = INFERENCE_IMAGE.replace("us-east-1", "eu-west-1")
 XGBOOST = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
 UNKNOWN = "1.dkr.ecr.us-east-1.amazonaws.com/mine:latest"
+CONTINUOUS = {
+    "S3Uri": "s3://bucket/out",
+    "LocalPath": "/opt/ml/processing/out",
+    "S3UploadMode": "Continuous",
+}
 NOWHERE = {"Subnets": ["subnet-0123"], "SecurityGroupIds": ["sg-0123"]}
 COLLECTIONS = {"CollectionConfigurations": [{"CollectionName": "gradients"}]}
 MISSING_KEY = {"S3OutputPath": "s3://bucket/out", "KmsKeyId": "alias/none"}
@@ -216,18 +220,22 @@ def test_a_training_job_that_cannot_run_is_refused(
     [
         (
             {"ProcessingResources": {"ClusterConfig": {"VolumeSizeInGB": 1}}},
-            r"ClusterConfig\.InstanceCount is required",
+            r"ValidationException.*ClusterConfig\.InstanceCount is required",
         ),
         (
             {"AppSpecification": {"ImageUri": FAR_TRAINING, "ContainerEntrypoint": ["true"]}},
-            f"Invalid region eu-west-1 in image URI {FAR_TRAINING}. Please",
+            f"ValidationException.*Invalid region eu-west-1 in image URI {FAR_TRAINING}. Please",
+        ),
+        (
+            {"ProcessingOutputConfig": {"Outputs": [{"OutputName": "o", "S3Output": CONTINUOUS}]}},
+            "not emulate processing output o: S3UploadMode other than EndOfJob",
         ),
     ],
 )
 def test_a_processing_job_that_cannot_run_is_refused(
     account: Account, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ClientError, match=f"ValidationException.*{message}"):
+    with pytest.raises(ClientError, match=message):
         account.start_processing("refused", "", **changes)
 
 
@@ -252,20 +260,16 @@ def register(account: Account, group: str) -> str:
 
 
 def test_versions_of_a_group_count_up_and_wait_for_approval(account: Account) -> None:
-    account.sagemaker.create_model_package_group(ModelPackageGroupName="versions")
-    first, second = register(account, "versions"), register(account, "versions")
-    account.sagemaker.update_model_package(ModelPackageArn=second, ModelApprovalStatus="Approved")
-    approved = account.sagemaker.list_model_packages(
-        ModelPackageGroupName="versions", ModelApprovalStatus="Approved"
-    )
-    assert (
-        first[-2:],
-        [each["ModelPackageArn"] for each in approved["ModelPackageSummaryList"]],
-    ) == ("/1", [second])
-    assert (
-        account.sagemaker.describe_model_package(ModelPackageName=first)["ModelApprovalStatus"]
-        == "PendingManualApproval"
-    )
+    client, group = account.sagemaker, "versions"
+    client.create_model_package_group(ModelPackageGroupName=group)
+    first, second = register(account, group), register(account, group)
+    assert (first[-2:], second[-2:]) == ("/1", "/2")
+    waiting = client.describe_model_package(ModelPackageName=first)["ModelApprovalStatus"]
+    assert waiting == "PendingManualApproval"
+    client.update_model_package(ModelPackageArn=second, ModelApprovalStatus="Approved")
+    filters = {"ModelPackageGroupName": group, "ModelApprovalStatus": "Approved"}
+    approved = client.list_model_packages(**filters)["ModelPackageSummaryList"]
+    assert [each["ModelPackageArn"] for each in approved] == [second]
 
 
 def test_a_group_with_versions_cannot_be_deleted(account: Account) -> None:
@@ -279,30 +283,26 @@ def test_a_group_with_versions_cannot_be_deleted(account: Account) -> None:
 
 def test_a_pipelines_arn_is_lower_case_and_its_name_unique(account: Account) -> None:
     account.deploy_pipeline("MixedCase", [shell_step("A", "true")])
-    assert account.sagemaker.describe_pipeline(PipelineName="mixedcase")["PipelineArn"].endswith(
-        ":pipeline/mixedcase"
-    )
+    described = account.sagemaker.describe_pipeline(PipelineName="mixedcase")
+    assert described["PipelineArn"].endswith(":pipeline/mixedcase")
     with pytest.raises(ClientError, match=r"Pipeline with name \(MixedCase\) already exists"):
         account.deploy_pipeline("MixedCase", [shell_step("A", "true")])
 
 
 def test_a_changed_pipeline_runs_as_changed(account: Account) -> None:
     account.deploy_pipeline("changed", [shell_step("Old", "true")])
-    definition = account.sagemaker.describe_pipeline(PipelineName="changed")[
-        "PipelineDefinition"
-    ].replace('"Old"', '"New"')
+    described = account.sagemaker.describe_pipeline(PipelineName="changed")
+    definition = described["PipelineDefinition"].replace('"Old"', '"New"')
     account.sagemaker.update_pipeline(PipelineName="changed", PipelineDefinition=definition)
     assert list(account.steps(account.execute("changed"))) == ["New"]
 
 
 def test_a_stored_document_is_a_file_that_can_be_read_afterwards(tmp_path: Path) -> None:
-    store = Store(tmp_path / "documents")
+    store, file = Store(tmp_path / "documents"), tmp_path / "documents" / "model" / "mine.json"
     store.create("model", "Mine", {"ModelName": "Mine"}, lambda _existing: KeyError())
-    assert (
-        tmp_path / "documents" / "model" / "mine.json"
-    ).read_text() == '{\n "ModelName": "Mine"\n}'
+    assert file.read_text() == '{\n "ModelName": "Mine"\n}'
     store.delete("model", "mine")
-    assert not (tmp_path / "documents" / "model" / "mine.json").exists()
+    assert not file.exists()
 
 
 def test_an_arn_of_another_region_or_account_is_not_this_ones(account: Account) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.hosted import GOOD_MODEL, call_many, deploy, settled
+from local_kit.hosted import GOOD_MODEL, call_many, served
 from local_kit.sagemaker_account import Account, until
 
 NAME = "scaled"
@@ -44,10 +44,8 @@ def policies(client: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def endpoint(account: Account) -> Iterator[str]:
-    deploy(account, NAME, GOOD_MODEL)
-    settled(account, NAME)
-    yield NAME
-    account.sagemaker.delete_endpoint(EndpointName=NAME)
+    with served(account, NAME, GOOD_MODEL) as name:
+        yield name
 
 
 @pytest.fixture
@@ -95,19 +93,17 @@ def test_nothing_scales_by_itself(account: Account, scaling: Any) -> None:
     assert activities["ScalingActivities"] == []
 
 
-def test_a_target_is_deregistered_once_and_with_its_policies(scaling: Any) -> None:
+def test_a_policy_and_a_target_with_its_policies_are_deleted_once(scaling: Any) -> None:
+    policy = {**SCOPE, "PolicyName": "invocations"}
+    scaling.delete_scaling_policy(**policy)
+    assert policies(scaling) == []
+    with pytest.raises(scaling.exceptions.ObjectNotFoundException):
+        scaling.delete_scaling_policy(**policy)
+    scaling.put_scaling_policy(**POLICY)
     scaling.deregister_scalable_target(**SCOPE)
     assert (targets(scaling), policies(scaling)) == ([], [])
     with pytest.raises(scaling.exceptions.ObjectNotFoundException):
         scaling.deregister_scalable_target(**SCOPE)
-
-
-def test_a_policy_is_deleted_once(scaling: Any) -> None:
-    scope = {**SCOPE, "PolicyName": "invocations"}
-    scaling.delete_scaling_policy(**scope)
-    assert policies(scaling) == []
-    with pytest.raises(scaling.exceptions.ObjectNotFoundException):
-        scaling.delete_scaling_policy(**scope)
 
 
 def test_a_policy_that_is_not_kept_is_refused(scaling: Any) -> None:
@@ -146,15 +142,10 @@ def test_a_stack_makes_and_deletes_target_and_policy(account: Account, endpoint:
 
 
 def test_an_endpoint_that_is_deleted_takes_its_target_along(account: Account) -> None:
-    name, client = "scaled-until-deleted", account.client("application-autoscaling")
-    deploy(account, name, GOOD_MODEL)
-    settled(account, name)
-    client.register_scalable_target(
-        **SCOPE | {"ResourceId": f"endpoint/{name}/variant/AllTraffic"},
-        MinCapacity=1,
-        MaxCapacity=2,
-    )
-    account.sagemaker.delete_endpoint(EndpointName=name)
+    client = account.client("application-autoscaling")
+    with served(account, "scaled-until-deleted", GOOD_MODEL) as name:
+        scope = SCOPE | {"ResourceId": f"endpoint/{name}/variant/AllTraffic"}
+        client.register_scalable_target(**scope, MinCapacity=1, MaxCapacity=2)
     until(partial(targets, client), lambda left: not left)
 
 

@@ -11,18 +11,14 @@ from botocore.exceptions import ClientError
 from local_kit.sagemaker_account import ACCOUNT_ID, Account
 
 AWS_URL = f"https://sqs.us-east-1.amazonaws.com/{ACCOUNT_ID}/questions"
+SIZE = {"Get": "Steps.Ask.OutputParameters['size']"}
+TOO_LARGE = {"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "too large"}}
 FAIL_ABOVE = {
     "Name": "Size",
     "Type": "Condition",
     "Arguments": {
-        "Conditions": [
-            {
-                "Type": "GreaterThan",
-                "LeftValue": {"Get": "Steps.Ask.OutputParameters['size']"},
-                "RightValue": 3,
-            }
-        ],
-        "IfSteps": [{"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "too large"}}],
+        "Conditions": [{"Type": "GreaterThan", "LeftValue": SIZE, "RightValue": 3}],
+        "IfSteps": [TOO_LARGE],
         "ElseSteps": [],
     },
 }
@@ -76,61 +72,52 @@ def test_the_message_has_token_execution_and_arguments(
     arn = begun(account, asking)
     body = message(account, queue)
     token = body.pop("token")
+    arguments = {"execution": arn.rpartition("/")[2], "what": "size"}
     assert body == {
         "pipelineExecutionArn": arn,
-        "arguments": {"execution": arn.rpartition("/")[2], "what": "size"},
+        "arguments": arguments,
         "status": "Executing",
     }
-    step = account.steps({"PipelineExecutionArn": arn})["Ask"]
-    assert step["StepStatus"] == "Executing"
+    execution = {"PipelineExecutionArn": arn}
+    assert account.steps(execution)["Ask"]["StepStatus"] == "Executing"
     account.sagemaker.send_pipeline_execution_step_success(
         CallbackToken=token, OutputParameters=outputs("2")
     )
     assert account.execution_ended(arn)["PipelineExecutionStatus"] == "Succeeded"
-    assert account.steps({"PipelineExecutionArn": arn})["Ask"]["Metadata"]["Callback"] == {
-        "CallbackToken": token,
-        "SqsQueueUrl": AWS_URL,
-        "OutputParameters": outputs("2"),
-    }
-
-
-def test_other_steps_read_the_answer_with_its_type(
-    account: Account, asking: str, queue: str
-) -> None:
-    arn = begun(account, asking)
-    account.sagemaker.send_pipeline_execution_step_success(
-        CallbackToken=message(account, queue)["token"], OutputParameters=outputs("12")
-    )
-    assert account.execution_ended(arn)["PipelineExecutionStatus"] == "Failed"
-    assert account.steps({"PipelineExecutionArn": arn})["No"]["FailureReason"] == "too large"
-
-
-def test_a_failure_is_the_steps_with_its_reason(account: Account, asking: str, queue: str) -> None:
-    arn = begun(account, asking)
-    account.sagemaker.send_pipeline_execution_step_failure(
-        CallbackToken=message(account, queue)["token"], FailureReason="nobody is here"
-    )
-    assert account.execution_ended(arn)["PipelineExecutionStatus"] == "Failed"
-    assert account.steps({"PipelineExecutionArn": arn})["Ask"]["FailureReason"] == "nobody is here"
+    metadata = account.steps(execution)["Ask"]["Metadata"]["Callback"]
+    where = {"CallbackToken": token, "SqsQueueUrl": AWS_URL}
+    assert metadata == {**where, "OutputParameters": outputs("2")}
 
 
 @pytest.mark.parametrize(
-    ("parameters", "reason"),
-    [([], "lacks the OutputParameter size"), (outputs("big"), "size is not of type Integer: big")],
+    ("answer", "step", "reason"),
+    [
+        # other steps read the answer with its type: as text, "12" would be below 3
+        ({"OutputParameters": outputs("12")}, "No", "too large"),
+        ({"FailureReason": "nobody is here"}, "Ask", "nobody is here"),
+        (
+            {"OutputParameters": []},
+            "Ask",
+            "ClientError: The answer lacks the OutputParameter size",
+        ),
+        (
+            {"OutputParameters": outputs("big")},
+            "Ask",
+            "ClientError: The OutputParameter size is not of type Integer: big",
+        ),
+    ],
 )
-def test_an_answer_without_the_outputs_fails_the_step(
-    account: Account,
-    asking: str,
-    queue: str,
-    parameters: list[dict[str, str]],
-    reason: str,
+def test_the_answer_decides_which_step_fails_and_why(
+    account: Account, asking: str, queue: str, answer: dict[str, Any], step: str, reason: str
 ) -> None:
-    arn = begun(account, asking)
-    account.sagemaker.send_pipeline_execution_step_success(
-        CallbackToken=message(account, queue)["token"], OutputParameters=parameters
-    )
-    account.execution_ended(arn)
-    assert reason in account.steps({"PipelineExecutionArn": arn})["Ask"]["FailureReason"]
+    arn, client, token = begun(account, asking), account.sagemaker, message(account, queue)["token"]
+    send = client.send_pipeline_execution_step_success
+    if "FailureReason" in answer:
+        send = client.send_pipeline_execution_step_failure
+    send(CallbackToken=token, **answer)
+    execution = account.execution_ended(arn)
+    assert execution["PipelineExecutionStatus"] == "Failed"
+    assert account.steps(execution)[step]["FailureReason"] == reason
 
 
 def test_a_stop_is_told_to_the_queue_and_waits_for_the_answer(

@@ -58,36 +58,6 @@ def blue(account: Account, processes: set[str]) -> Iterator[str]:
     remove(account, ENDPOINT)
 
 
-@pytest.fixture(scope="module")
-def silent(account: Account, processes: set[str]) -> Iterator[str]:
-    """Another endpoint, which is being updated to a model that never loads."""
-    deploy(account, "silent", model_of("3"))
-    assert settled(account, "silent")["EndpointStatus"] == "InService"
-    assert every_server(account) - processes
-    configure(
-        account,
-        "never-loads",
-        model_of("7", load_s="600"),
-        {"ContainerStartupHealthCheckTimeoutInSeconds": 60},
-    )
-    account.sagemaker.update_endpoint(
-        EndpointName="silent", EndpointConfigName="never-loads", DeploymentConfig=guarded(CANARY)
-    )
-    yield "silent"
-    remove(account, "silent")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def minute(request: pytest.FixtureRequest) -> None:
-    """Begin the minute after which SageMaker gives `silent` up, so that it passes meanwhile.
-
-    Only where a test that needs it has been selected: anybody who runs another one does not wait.
-    """
-    items = [each for each in request.session.items if isinstance(each, pytest.Function)]
-    if any(each.module is request.module and "silent" in each.fixturenames for each in items):
-        request.getfixturevalue("silent")
-
-
 def update(
     account: Account, config: str, deployment: dict[str, Any] | None = None, **options: Any
 ) -> None:
@@ -105,13 +75,15 @@ def pending(account: Account) -> dict[str, Any]:
     return dict(summary.get("ProductionVariants", [{}])[0])
 
 
+def status_of(variant: dict[str, Any]) -> str | None:
+    status: str | None = variant.get("VariantStatus", [{}])[0].get("Status")
+    return status
+
+
 def stage(account: Account, status: str) -> dict[str, Any]:
-    """The pending deployment's variant once it is in the stage `wanted`."""
-    variant = until(
-        partial(pending, account),
-        lambda each: each.get("VariantStatus", [{}])[0].get("Status") == status,
-    )
-    return dict(variant)
+    """The pending deployment's variant once it is in the stage `status`."""
+    look = partial(pending, account)
+    return dict(until(look, lambda variant: status_of(variant) == status))
 
 
 def share_is(count: int, total: int, share: float) -> bool:
@@ -125,9 +97,7 @@ def while_baking(account: Account, share: float, calls: Calls) -> Counter[float]
     """How often each factor answered `calls` while the new fleet baked with `share`."""
     now, before = stage(account, "Baking"), Counter(calls.factors)
     counts: Counter[float] = Counter()
-    while now.get("VariantStatus", [{}])[0].get("Status") == "Baking" and now[
-        "CurrentWeight"
-    ] == pytest.approx(share):
+    while status_of(now) == "Baking" and now["CurrentWeight"] == pytest.approx(share):
         time.sleep(0.1)
         factors = Counter(calls.factors)
         now = pending(account)
@@ -185,12 +155,8 @@ def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(
     assert call_many(account, blue, 20).factors == {GREEN: 20}
     endpoint = account.sagemaker.describe_endpoint(EndpointName=blue)
     assert "PendingDeploymentSummary" not in endpoint
-    assert (
-        endpoint["LastDeploymentConfig"]["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"][
-            "Type"
-        ]
-        == "CANARY"
-    )
+    policy = endpoint["LastDeploymentConfig"]["BlueGreenUpdatePolicy"]
+    assert policy["TrafficRoutingConfiguration"]["Type"] == "CANARY"
     back(account)
 
 
@@ -201,18 +167,13 @@ def test_linear_steps_go_up_to_everything(account: Account, blue: str) -> None:
     weights: set[float] = set()
 
     def look() -> dict[str, Any]:
+        weights.add(round(pending(account).get("CurrentWeight", 0.0), 3))
         endpoint: dict[str, Any] = account.sagemaker.describe_endpoint(EndpointName=blue)
-        weights.update(
-            each["CurrentWeight"]
-            for each in endpoint.get("PendingDeploymentSummary", {}).get("ProductionVariants", [])
-        )
         return endpoint
 
-    assert (
-        until(look, lambda each: each["EndpointStatus"] == "InService", 120)["EndpointConfigName"]
-        == "green"
-    )
-    assert {0.4, 0.8} <= {round(weight, 3) for weight in weights}
+    endpoint = until(look, lambda each: each["EndpointStatus"] == "InService", 120)
+    assert endpoint["EndpointConfigName"] == "green"
+    assert {0.4, 0.8} <= weights
     back(account)
 
 
@@ -317,11 +278,3 @@ def test_traffic_sizes_that_aws_does_not_allow_are_refused(
     with pytest.raises(ClientError, match=message):
         update(account, "green", guarded(routing))
     assert account.sagemaker.describe_endpoint(EndpointName=blue)["EndpointStatus"] == "InService"
-
-
-@pytest.mark.nightly
-def test_a_model_that_never_answers_ping_is_rolled_back(account: Account, silent: str) -> None:
-    endpoint = settled(account, silent)
-    assert (endpoint["EndpointStatus"], endpoint["EndpointConfigName"]) == ("InService", silent)
-    assert "did not pass the ping health check" in endpoint["FailureReason"]
-    assert call_many(account, silent, 5).factors == {BLUE: 5}

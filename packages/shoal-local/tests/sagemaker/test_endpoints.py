@@ -10,16 +10,29 @@ from collections.abc import Iterator
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.hosted import GOOD_MODEL, deploy, invoke, remove, servers_of, settled
-from local_kit.sagemaker_account import INFERENCE_IMAGE, PROGRAMS, Account, archive, until
+from local_kit.hosted import (
+    CODE,
+    GOOD_MODEL,
+    configure,
+    configure_container,
+    create,
+    deploy,
+    invoke,
+    model_of,
+    remove,
+    served,
+    servers_of,
+    settled,
+)
+from local_kit.sagemaker_account import INFERENCE_IMAGE, Account, archive, until
+
+ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
 
 
 @pytest.fixture(scope="module")
 def endpoint(account: Account) -> Iterator[str]:
-    deploy(account, "good", GOOD_MODEL)
-    assert settled(account, "good")["EndpointStatus"] == "InService"
-    yield "good"
-    remove(account, "good")
+    with served(account, "good", GOOD_MODEL) as name:
+        yield name
 
 
 def test_an_endpoint_answers_with_its_model(account: Account, endpoint: str) -> None:
@@ -44,55 +57,27 @@ def test_an_image_is_told_by_the_digest_that_its_tag_had(account: Account, endpo
     assert image["ResolvedImage"] == f"{host}/{repository}@{pushed['imageId']['imageDigest']}"
 
 
-def test_calls_errors_and_latency_are_measured(account: Account, endpoint: str) -> None:
-    before = sum(
-        account.measured(
-            "AWS/SageMaker",
-            "Invocation5XXErrors",
-            "Sum",
-            EndpointName=endpoint,
-            VariantName="AllTraffic",
+def test_a_handler_that_raises_is_a_model_error_with_its_own_status_and_measured(
+    account: Account, endpoint: str
+) -> None:
+    def measured(metric: str, statistic: str) -> list[float]:
+        return account.measured(
+            "AWS/SageMaker", metric, statistic, EndpointName=endpoint, VariantName="AllTraffic"
         )
-    )
-    with pytest.raises(ClientError, match="could not convert"):
+
+    before = sum(measured("Invocation5XXErrors", "Sum"))
+    with pytest.raises(ClientError, match="could not convert string to float") as caught:
         invoke(account, endpoint, {"x": "boom"})
-    after = sum(
-        account.measured(
-            "AWS/SageMaker",
-            "Invocation5XXErrors",
-            "Sum",
-            EndpointName=endpoint,
-            VariantName="AllTraffic",
-        )
-    )
-    assert after - before == 1
-    assert (
-        max(
-            account.measured(
-                "AWS/SageMaker",
-                "ModelLatency",
-                "p99",
-                EndpointName=endpoint,
-                VariantName="AllTraffic",
-            )
-        )
-        > 100
-    )
+    assert caught.value.response["Error"]["Code"] == "ModelError"
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 424
+    assert sum(measured("Invocation5XXErrors", "Sum")) - before == 1
+    assert max(measured("ModelLatency", "p99")) > 100
 
 
 def test_nobody_else_writes_metrics_into_awss_namespaces(account: Account) -> None:
     datum = {"MetricName": "Invocations", "Value": 1}
     with pytest.raises(ClientError, match="AWS/ for parameter Namespace is invalid"):
         account.client("cloudwatch").put_metric_data(Namespace="AWS/SageMaker", MetricData=[datum])
-
-
-def test_a_handler_that_raises_is_a_model_error_with_its_own_status(
-    account: Account, endpoint: str
-) -> None:
-    with pytest.raises(ClientError, match="could not convert string to float") as caught:
-        invoke(account, endpoint, {"x": "boom"})
-    assert caught.value.response["Error"]["Code"] == "ModelError"
-    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 424
 
 
 @pytest.mark.usefixtures("endpoint")
@@ -110,34 +95,29 @@ def test_an_unknown_endpoint_is_a_validation_error(account: Account) -> None:
         invoke(account, "nobody", {})
 
 
-def test_a_corrupt_model_archive_fails_the_endpoint(account: Account) -> None:
-    deploy(account, "corrupt", GOOD_MODEL[:100])
-    failed = settled(account, "corrupt")
+@pytest.mark.parametrize(
+    ("name", "model", "reason"),
+    [
+        ("corrupt", GOOD_MODEL[:100], "Failed to extract model data archive from URL s3://"),
+        (
+            "no-weights",
+            archive({"code/inference.py": CODE}),
+            r"did not pass the ping health check.*No such file or directory: '/opt/ml/model/model",
+        ),
+    ],
+)
+def test_a_model_that_does_not_load_fails_the_endpoint(
+    account: Account, name: str, model: bytes, reason: str
+) -> None:
+    configure(account, name, model)
+    failed = create(account, name)
     assert failed["EndpointStatus"] == "Failed"
-    assert failed["FailureReason"].startswith("Failed to extract model data archive from URL s3://")
-
-
-def test_a_model_that_does_not_load_fails_the_endpoint(account: Account) -> None:
-    deploy(
-        account,
-        "no-weights",
-        archive({"code/inference.py": (PROGRAMS / "inference.py").read_bytes()}),
-    )
-    failed = settled(account, "no-weights")
-    assert failed["EndpointStatus"] == "Failed"
-    assert "did not pass the ping health check" in failed["FailureReason"]
-    assert "No such file or directory: '/opt/ml/model/model.txt'" in failed["FailureReason"]
+    assert re.search(reason, failed["FailureReason"])
 
 
 def test_an_endpoint_that_is_being_created_cannot_be_deleted(account: Account) -> None:
     deploy(account, "early", GOOD_MODEL)
-    with pytest.raises(
-        ClientError,
-        match=(
-            r"Cannot update in-progress endpoint"
-            r' "arn:aws:sagemaker:us-east-1:123456789012:endpoint/early"'
-        ),
-    ):
+    with pytest.raises(ClientError, match=f'Cannot update in-progress endpoint "{ARN}/early"'):
         account.sagemaker.delete_endpoint(EndpointName="early")
     assert settled(account, "early")["EndpointStatus"] == "InService"
     remove(account, "early")
@@ -154,13 +134,7 @@ def test_a_deleted_endpoint_is_gone_with_its_process_and_its_model(account: Acco
         lambda: account.sagemaker.list_endpoints(NameContains="short")["Endpoints"],
         lambda endpoints: not endpoints,
     )
-    with pytest.raises(
-        ClientError,
-        match=(
-            r"ValidationException.*Could not find endpoint"
-            r' "arn:aws:sagemaker:us-east-1:123456789012:endpoint/short"'
-        ),
-    ):
+    with pytest.raises(ClientError, match=f'ValidationEx.*Could not find endpoint "{ARN}/short"'):
         account.sagemaker.describe_endpoint(EndpointName="short")
     assert not servers_of(account, "short")
     assert {path.name for path in folder.iterdir() if path.is_dir()} == set()
@@ -170,39 +144,27 @@ def test_a_deleted_endpoint_is_gone_with_its_process_and_its_model(account: Acco
 def test_an_update_that_fails_leaves_the_old_model_in_service(
     account: Account, endpoint: str
 ) -> None:
-    url = account.put("models/worse/model.tar.gz", b"no archive")
-    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url}
-    account.sagemaker.create_model(
-        ModelName="worse", PrimaryContainer=container, ExecutionRoleArn=account.role
-    )
-    variant = {
-        "VariantName": "AllTraffic",
-        "ModelName": "worse",
-        "InstanceType": "ml.m5.xlarge",
-        "InitialInstanceCount": 1,
-    }
-    account.sagemaker.create_endpoint_config(
-        EndpointConfigName="worse", ProductionVariants=[variant]
-    )
+    configure(account, "worse", b"no archive")
     account.sagemaker.update_endpoint(EndpointName=endpoint, EndpointConfigName="worse")
     assert settled(account, endpoint)["EndpointConfigName"] == "good"
     assert invoke(account, endpoint, {"x": 1}) == {"y": 3.0}
 
 
+@pytest.mark.nightly
+def test_a_container_that_never_answers_fails_the_endpoint_after_its_time(
+    account: Account,
+) -> None:
+    variant = {"ContainerStartupHealthCheckTimeoutInSeconds": 60}
+    configure(account, "never-loads", model_of("7", load_s="600"), variant)
+    assert "No answer within 60 s." in create(account, "never-loads")["FailureReason"]
+
+
 @pytest.mark.parametrize(
-    "name",
-    [
-        "djl-inference:0.36.0-lmi28.0.0-cu130",
-        "vllm:server-sagemaker-cuda-v1",
-    ],
+    "name", ["djl-inference:0.36.0-lmi28.0.0-cu130", "vllm:server-sagemaker-cuda-v1"]
 )
 def test_a_container_for_language_models_is_refused_by_name(account: Account, name: str) -> None:
     image = f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{name}"
-    url = account.put("models/language/model.tar.gz", GOOD_MODEL)
-    container = {"Image": image, "ModelDataUrl": url}
     with pytest.raises(ClientError, match=f"does not emulate the image {re.escape(image)}"):
-        account.sagemaker.create_model(
-            ModelName="language", PrimaryContainer=container, ExecutionRoleArn=account.role
-        )
+        configure_container(account, "language", {"Image": image})
     with pytest.raises(ClientError, match="Could not find model"):
         account.sagemaker.describe_model(ModelName="language")

@@ -42,21 +42,17 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         yield Account.at(local.account)
 
 
+PRINT = "python -c 'import setuptools; print(setuptools.__version__)' > /opt/ml/model/version.txt"
+
+
 def start(account: Account, name: str) -> None:
-    entry_point = [
-        "/bin/sh",
-        "-c",
-        "python -c 'import setuptools; print(setuptools.__version__)' > /opt/ml/model/version.txt",
-    ]
-    image = "111122223333.dkr.ecr.us-east-1.amazonaws.com/little:1"
     algorithm = {
-        "TrainingImage": image,
+        "TrainingImage": "111122223333.dkr.ecr.us-east-1.amazonaws.com/little:1",
         "TrainingInputMode": "File",
-        "ContainerEntrypoint": entry_point,
+        "ContainerEntrypoint": ["/bin/sh", "-c", PRINT],
     }
-    account.sagemaker.create_training_job(
-        **account.training(name, AlgorithmSpecification=algorithm)
-    )
+    request = account.training(name, AlgorithmSpecification=algorithm)
+    account.sagemaker.create_training_job(**request)
 
 
 def status(account: Account, name: str) -> tuple[str, str]:
@@ -82,11 +78,8 @@ def stopped(account: Account) -> str:
 def test_a_job_that_is_stopped_while_its_runtime_is_built_leaves_no_builder(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    assert not [
-        line
-        for line in command_lines()
-        if f"{tmp_path_factory.getbasetemp()}/" in line and "/runtimes/little-" in line
-    ]
+    ours = [line for line in command_lines() if f"{tmp_path_factory.getbasetemp()}/" in line]
+    assert not [line for line in ours if "/runtimes/little-" in line]
 
 
 @pytest.mark.registry
@@ -96,10 +89,8 @@ def test_the_first_job_builds_its_runtime_while_it_is_downloading_and_then_runs_
 ) -> None:
     start(account, "first")
     job = account.training_ended("first")
-    assert (job["TrainingJobStatus"], account.model_files(job)) == (
-        "Completed",
-        {"version.txt": "84.2.1\n"},
-    ), job.get("FailureReason")
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert account.model_files(job) == {"version.txt": "84.2.1\n"}
     lines = account.log(GROUP, "first/emulator-")
     assert lines[0].startswith("The runtime little stands for this image and is not built yet")
     assert any("little: installing 1 locked packages" in line for line in lines)

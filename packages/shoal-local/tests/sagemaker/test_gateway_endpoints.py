@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from local_kit.control import allow
-from local_kit.hosted import ENVIRONMENT, settled
+from local_kit.hosted import ENVIRONMENT, configure_container, create
 from local_kit.sagemaker_account import BUCKET, INFERENCE_IMAGE, Account, processing_input
 from shoal_local.testing import emulator
 
@@ -68,16 +68,8 @@ def test_an_endpoint_cannot_serve_from_a_bucket_that_its_vpc_does_not_reach(
     """Its role may read the archive, and the bucket's owner does not mind."""
     url = f"s3://{OTHER}/model.tar.gz"
     container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
-    sagemaker, name = account.sagemaker, "closed"
-    sagemaker.create_model(
-        ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role, VpcConfig=vpc
-    )
-    variant = {"VariantName": "all", "ModelName": name, "InstanceType": "ml.m5.xlarge"}
-    sagemaker.create_endpoint_config(
-        EndpointConfigName=name, ProductionVariants=[variant | {"InitialInstanceCount": 1}]
-    )
-    sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
-    assert NOT_NAMED in settled(account, name)["FailureReason"]
+    configure_container(account, "closed", container, vpc=vpc)
+    assert NOT_NAMED in create(account, "closed")["FailureReason"]
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,16 @@ import json
 from functools import partial
 from typing import Any
 
-from local_kit.hosted import invoke
-from local_kit.sagemaker_account import INFERENCE_IMAGE, PROGRAMS, Account, archive, until
+from local_kit.hosted import CODE, ENVIRONMENT, invoke
+from local_kit.sagemaker_account import INFERENCE_IMAGE, Account, archive, until
 
 STACK = "served"
 ENDPOINT = "of-a-stack"
-CODE = (PROGRAMS / "inference.py").read_bytes()
 
 
 def template(account: Account, url: str, name: str = ENDPOINT) -> str:
     """A model, its configuration and an endpoint; names of the first two are CloudFormation's."""
-    environment = {
-        "SAGEMAKER_PROGRAM": "inference.py",
-        "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
-    }
-    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": environment}
+    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
     variant = {
         "VariantName": "AllTraffic",
         "ModelName": {"Fn::GetAtt": ["Model", "ModelName"]},
@@ -29,19 +24,17 @@ def template(account: Account, url: str, name: str = ENDPOINT) -> str:
         "InitialVariantWeight": 1,
     }
     config = {"Fn::GetAtt": ["Config", "EndpointConfigName"]}
+    properties = {
+        "Model": {"PrimaryContainer": container, "ExecutionRoleArn": account.role},
+        "EndpointConfig": {"ProductionVariants": [variant]},
+        "Endpoint": {"EndpointName": name, "EndpointConfigName": config},
+    }
     resources = {
-        "Model": {
-            "Type": "AWS::SageMaker::Model",
-            "Properties": {"PrimaryContainer": container, "ExecutionRoleArn": account.role},
-        },
-        "Config": {
-            "Type": "AWS::SageMaker::EndpointConfig",
-            "Properties": {"ProductionVariants": [variant]},
-        },
-        "Endpoint": {
-            "Type": "AWS::SageMaker::Endpoint",
-            "Properties": {"EndpointName": name, "EndpointConfigName": config},
-        },
+        noun.removeprefix("Endpoint") or "Endpoint": {
+            "Type": f"AWS::SageMaker::{noun}",
+            "Properties": members,
+        }
+        for noun, members in properties.items()
     }
     return json.dumps({"Resources": resources, "Outputs": {"Arn": {"Value": {"Ref": "Endpoint"}}}})
 
@@ -65,53 +58,41 @@ def test_a_new_model_replaces_model_and_configuration_and_updates_the_endpoint_i
     account: Account,
 ) -> None:
     cloudformation = account.client("cloudformation")
-    cloudformation.create_stack(
-        StackName=STACK, TemplateBody=template(account, put(account, "stack-one", b"3"))
-    )
+
+    def names() -> list[str]:
+        models = account.sagemaker.list_models(NameContains=STACK)["Models"]
+        return [each["ModelName"] for each in models]
+
+    first_body = template(account, put(account, "stack-one", b"3"))
+    cloudformation.create_stack(StackName=STACK, TemplateBody=first_body)
     created = stack(account)
     assert created["StackStatus"] == "CREATE_COMPLETE", created
-    assert (
-        created["Outputs"][0]["OutputValue"]
-        == f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{ENDPOINT}"
-    )
+    arn = f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{ENDPOINT}"
+    assert created["Outputs"][0]["OutputValue"] == arn
     first = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT)
     assert invoke(account, ENDPOINT, {"x": 1}) == {"y": 3.0}
 
-    cloudformation.update_stack(
-        StackName=STACK, TemplateBody=template(account, put(account, "stack-two", b"5"))
-    )
+    second_body = template(account, put(account, "stack-two", b"5"))
+    cloudformation.update_stack(StackName=STACK, TemplateBody=second_body)
     assert stack(account)["StackStatus"] == "UPDATE_COMPLETE"
     second = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT)
     assert second["CreationTime"] == first["CreationTime"]
     assert second["EndpointConfigName"] != first["EndpointConfigName"]
     assert invoke(account, ENDPOINT, {"x": 1}) == {"y": 5.0}
-    names = [
-        each["ModelName"] for each in account.sagemaker.list_models(NameContains=STACK)["Models"]
-    ]
-    assert len(names) == 1, "the old model is deleted after the update"
+    assert len(names()) == 1, "the old model is deleted after the update"
 
-    broken = template(
-        account,
-        account.put("models/stack-three/model.tar.gz", archive({"code/inference.py": CODE})),
-    )
-    cloudformation.update_stack(StackName=STACK, TemplateBody=broken)
+    broken = account.put("models/stack-three/model.tar.gz", archive({"code/inference.py": CODE}))
+    cloudformation.update_stack(StackName=STACK, TemplateBody=template(account, broken))
     assert stack(account)["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
     events = cloudformation.describe_stack_events(StackName=STACK)["StackEvents"]
-    reasons = [
-        each["ResourceStatusReason"] for each in events if each["ResourceStatus"] == "UPDATE_FAILED"
-    ]
-    assert "did not pass the ping health check" in reasons[0]
+    failed = [each for each in events if each["ResourceStatus"] == "UPDATE_FAILED"]
+    assert "did not pass the ping health check" in failed[0]["ResourceStatusReason"]
     assert invoke(account, ENDPOINT, {"x": 1}) == {"y": 5.0}
 
     cloudformation.delete_stack(StackName=STACK)
-    until(
-        lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"],
-        lambda left_over: not left_over,
-    )
-    until(
-        lambda: account.sagemaker.list_models(NameContains=STACK)["Models"],
-        lambda left_over: not left_over,
-    )
+    endpoints = partial(account.sagemaker.list_endpoints, NameContains=ENDPOINT)
+    until(endpoints, lambda left_over: not left_over["Endpoints"])
+    until(names, lambda left_over: not left_over)
 
 
 def test_an_endpoint_that_cannot_be_made_leaves_nothing_behind(account: Account) -> None:
@@ -125,19 +106,10 @@ def test_an_endpoint_that_cannot_be_made_leaves_nothing_behind(account: Account)
 
 
 def test_an_endpoint_without_its_configuration_fails_by_the_property(account: Account) -> None:
-    body = json.dumps(
-        {
-            "Resources": {
-                "Endpoint": {
-                    "Type": "AWS::SageMaker::Endpoint",
-                    "Properties": {"EndpointName": "none"},
-                }
-            }
-        }
-    )
-    account.client("cloudformation").create_stack(StackName="incomplete", TemplateBody=body)
-    assert stack(account, "incomplete")["StackStatus"] == "ROLLBACK_COMPLETE"
-    events = account.client("cloudformation").describe_stack_events(StackName="incomplete")[
-        "StackEvents"
-    ]
+    endpoint = {"Type": "AWS::SageMaker::Endpoint", "Properties": {"EndpointName": "none"}}
+    cloudformation, name = account.client("cloudformation"), "incomplete"
+    body = json.dumps({"Resources": {"Endpoint": endpoint}})
+    cloudformation.create_stack(StackName=name, TemplateBody=body)
+    assert stack(account, name)["StackStatus"] == "ROLLBACK_COMPLETE"
+    events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
     assert any("EndpointConfigName" in each.get("ResourceStatusReason", "") for each in events)

@@ -102,19 +102,34 @@ def test_a_good_measurement_takes_the_if_branch(account: Account, gated: str) ->
     execution = account.execute(gated)
     steps = account.steps(execution)
     assert execution["PipelineExecutionStatus"] == "Succeeded"
-    assert {name: step["StepStatus"] for name, step in steps.items()} == dict.fromkeys(
-        ["Evaluate", "Gate", "Release"], "Succeeded"
-    )
+    statuses = {name: step["StepStatus"] for name, step in steps.items()}
+    assert statuses == dict.fromkeys(["Evaluate", "Gate", "Release"], "Succeeded")
     assert steps["Gate"]["Metadata"] == {"Condition": {"Outcome": "True"}}
 
 
 def test_a_parameter_of_the_start_decides_the_branch_and_fail_says_why(
     account: Account, gated: str
 ) -> None:
-    execution = account.execute(gated, PipelineParameters=[{"Name": "Least", "Value": "0.99"}])
-    assert execution["PipelineExecutionStatus"] == "Failed"
-    assert execution["FailureReason"] == "Step failure: One or multiple steps failed."
-    assert account.steps(execution)["TooLow"]["FailureReason"] == "below 0.99"
+    """Of two executions at once, each has its own; a token starts one execution only."""
+    starts = [
+        {
+            "PipelineParameters": [{"Name": "Least", "Value": least}],
+            "ClientRequestToken": f"token-{least}".ljust(32, "x"),
+        }
+        for least in ("0.9", "0.99")
+    ]
+    start = partial(account.sagemaker.start_pipeline_execution, PipelineName=gated)
+    arns = [start(**each)["PipelineExecutionArn"] for each in starts]
+    passed, failed = map(account.execution_ended, arns)
+    assert passed["PipelineExecutionStatus"] == "Succeeded"
+    assert failed["PipelineExecutionStatus"] == "Failed"
+    assert failed["FailureReason"] == "Step failure: One or multiple steps failed."
+    assert account.steps(failed)["TooLow"]["FailureReason"] == "below 0.99"
+    read_back = account.sagemaker.list_pipeline_parameters_for_execution
+    for arn, each in zip(arns, starts, strict=True):
+        answer = read_back(PipelineExecutionArn=arn)["PipelineParameters"]
+        assert answer == each["PipelineParameters"]
+        assert start(**each)["PipelineExecutionArn"] == arn
 
 
 @pytest.mark.parametrize(
@@ -145,26 +160,6 @@ def test_executions_and_steps_are_counted_and_timed(account: Account) -> None:
     ] == [1, 1, 0]
     assert sum(count(name="StepFailed", statistic="Sum", StepName="No")) == 1
     assert len(count(name="ExecutionDuration", statistic="Average")) == 1
-
-
-def test_two_executions_at_once_do_not_touch_each_other(account: Account, gated: str) -> None:
-    start = partial(account.sagemaker.start_pipeline_execution, PipelineName=gated)
-    arns = [
-        start(PipelineParameters=[{"Name": "Least", "Value": least}])["PipelineExecutionArn"]
-        for least in ("0.9", "0.99")
-    ]
-    assert [account.execution_ended(arn)["PipelineExecutionStatus"] for arn in arns] == [
-        "Succeeded",
-        "Failed",
-    ]
-
-
-def test_parameters_of_an_execution_can_be_read_back(account: Account, gated: str) -> None:
-    arn = account.execute(gated, PipelineParameters=[{"Name": "Least", "Value": "0.5"}])[
-        "PipelineExecutionArn"
-    ]
-    answer = account.sagemaker.list_pipeline_parameters_for_execution(PipelineExecutionArn=arn)
-    assert answer["PipelineParameters"] == [{"Name": "Least", "Value": "0.5"}]
 
 
 @pytest.mark.parametrize(
@@ -225,62 +220,49 @@ def test_a_definition_in_s3_that_is_no_text_or_too_large_is_refused(
         create_from_s3(account, "unusable", content)
 
 
-def test_a_token_starts_one_execution_only(account: Account, gated: str) -> None:
-    start = partial(
-        account.sagemaker.start_pipeline_execution, PipelineName=gated, ClientRequestToken="t" * 32
-    )
-    first = start()["PipelineExecutionArn"]
-    account.execution_ended(first)
-    assert start()["PipelineExecutionArn"] == first
-
-
 def test_a_training_step_hands_its_model_to_the_next_step(account: Account) -> None:
-    arguments = {
-        key: value for key, value in account.training("x").items() if key != "TrainingJobName"
-    }
-    arguments["InputDataConfig"] = [channel(f"s3://{BUCKET}/data/train/")]
-    model = {
+    arguments = account.training("x", InputDataConfig=[channel(f"s3://{BUCKET}/data/train/")])
+    del arguments["TrainingJobName"]
+    source = {
         "S3Uri": {"Get": "Steps.Train.ModelArtifacts.S3ModelArtifacts"},
         "LocalPath": "/opt/ml/processing/model",
+        "S3DataType": "S3Prefix",
+        "S3InputMode": "File",
     }
-    use = [
-        {"InputName": "model", "S3Input": model | {"S3DataType": "S3Prefix", "S3InputMode": "File"}}
-    ]
     evaluate = shell_step(
         "Use",
         "tar -tzf /opt/ml/processing/model/model.tar.gz | grep model.txt",
-        Arguments={"ProcessingInputs": use},
+        Arguments={"ProcessingInputs": [{"InputName": "model", "S3Input": source}]},
     )
-    account.deploy_pipeline(
-        "hands-over", [evaluate, {"Name": "Train", "Type": "Training", "Arguments": arguments}]
-    )
+    train = {"Name": "Train", "Type": "Training", "Arguments": arguments}
+    account.deploy_pipeline("hands-over", [evaluate, train])
     execution = account.execute("hands-over")
     assert execution["PipelineExecutionStatus"] == "Succeeded", account.steps(execution)
     assert list(account.steps(execution)) == ["Train", "Use"]
 
 
-def test_a_step_that_fails_fails_the_execution_and_its_followers_never_start(
-    account: Account,
+@pytest.mark.parametrize(
+    ("name", "dependency", "status", "steps"),
+    [
+        ("fails", "First", "Failed", ["First"]),
+        (
+            "clean-up",
+            {"Step": "First", "Trigger": "Any"},
+            "CompletedWithFailures",
+            ["First", "Second"],
+        ),
+    ],
+)
+def test_what_follows_a_step_that_fails_starts_only_if_its_trigger_says_so(
+    account: Account, name: str, dependency: Any, status: str, steps: list[str]
 ) -> None:
-    account.deploy_pipeline(
-        "fails",
-        [shell_step("First", "echo no; exit 3"), shell_step("Second", "true", DependsOn=["First"])],
-    )
-    execution = account.execute("fails")
-    assert execution["PipelineExecutionStatus"] == "Failed"
-    assert {name: step["FailureReason"] for name, step in account.steps(execution).items()} == {
-        "First": "AlgorithmError: no, exit code: 3"
-    }
-
-
-def test_a_run_condition_runs_after_a_failure_and_says_so(account: Account) -> None:
-    after = [{"Step": "First", "Trigger": "Any"}]
-    account.deploy_pipeline(
-        "clean-up", [shell_step("First", "exit 3"), shell_step("CleanUp", "true", DependsOn=after)]
-    )
-    execution = account.execute("clean-up")
-    assert execution["PipelineExecutionStatus"] == "CompletedWithFailures"
-    assert account.steps(execution)["CleanUp"]["StepStatus"] == "Succeeded"
+    second = shell_step("Second", "true", DependsOn=[dependency])
+    account.deploy_pipeline(name, [shell_step("First", "echo no; exit 3"), second])
+    execution = account.execute(name)
+    assert execution["PipelineExecutionStatus"] == status
+    started = account.steps(execution)
+    assert list(started) == steps
+    assert started["First"]["FailureReason"] == "AlgorithmError: no, exit code: 3"
 
 
 @pytest.mark.parametrize("limit", [3, 1])
@@ -311,14 +293,10 @@ def test_stopping_an_execution_stops_its_job(account: Account) -> None:
     account.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn)
     execution = account.execution_ended(arn)
     long = account.steps(execution)["Long"]
-    job = account.sagemaker.describe_processing_job(
-        ProcessingJobName=long["Metadata"]["ProcessingJob"]["Arn"].rpartition("/")[2]
-    )
-    assert (
-        execution["PipelineExecutionStatus"],
-        long["StepStatus"],
-        job["ProcessingJobStatus"],
-    ) == ("Stopped", "Stopped", "Stopped")
+    name = long["Metadata"]["ProcessingJob"]["Arn"].rpartition("/")[2]
+    job = account.sagemaker.describe_processing_job(ProcessingJobName=name)
+    assert execution["PipelineExecutionStatus"] == "Stopped"
+    assert long["StepStatus"] == job["ProcessingJobStatus"] == "Stopped"
 
 
 def test_an_execution_that_ends_while_it_is_told_to_stop_has_ended(
@@ -365,19 +343,11 @@ def test_jobs_are_called_with_the_pipelines_role_and_named_by_the_execution(
     execution = account.execute("names")
     identifier = execution["PipelineExecutionArn"].rpartition("/")[2]
     arn = account.steps(execution)["My_Step"]["Metadata"]["ProcessingJob"]["Arn"]
-    calls = [
-        json.loads(line) for line in (account.state_dir / "requests.jsonl").read_text().splitlines()
-    ]
-    callers = [
-        call["caller"]
-        for call in calls
-        if call["operation"] == "CreateProcessingJob"
-        and identifier in json.dumps(call["parameters"])
-    ]
+    lines = (account.state_dir / "requests.jsonl").read_text().splitlines()
+    calls = [json.loads(line) for line in lines if "CreateProcessingJob" in line]
+    (caller,) = [each["caller"] for each in calls if identifier in json.dumps(each["parameters"])]
     assert arn.rpartition("/")[2].startswith(f"pipelines-{identifier}-my-step-")
-    assert [
-        f"assumed-role/jobs/SageMaker-pipeline-{identifier}" in caller for caller in callers
-    ] == [True]
+    assert f"assumed-role/jobs/SageMaker-pipeline-{identifier}" in caller
 
 
 def function(account: Account, name: str, code: str) -> str:
@@ -457,18 +427,11 @@ def test_state_changes_are_events_with_the_documented_fields(account: Account) -
     changes: list[tuple[str, str]] = []
 
     def receive() -> list[tuple[str, str]]:
-        for message in (
-            account.client("sqs")
-            .receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
-            .get("Messages", [])
-        ):
-            detail = json.loads(message["Body"])["detail"]
-            changes.append(
-                (
-                    detail.get("stepName", "execution"),
-                    detail.get("currentStepStatus") or detail["currentPipelineExecutionStatus"],
-                )
-            )
+        sqs = account.client("sqs")
+        got = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+        for detail in (json.loads(message["Body"])["detail"] for message in got):
+            key = "currentStepStatus" if "stepName" in detail else "currentPipelineExecutionStatus"
+            changes.append((detail.get("stepName", "execution"), detail[key]))
         return changes
 
     until(receive, lambda received: len(received) >= 5)

@@ -5,76 +5,67 @@ from __future__ import annotations
 import os
 from functools import partial
 
+import pytest
+
 from local_kit.sagemaker_account import BUCKET, Account, command_lines, processing_input, until
 
+INPUT = "/opt/ml/processing/input"
 OUTPUT = "/opt/ml/processing/report"
 
 
-def test_inputs_are_at_their_local_paths_and_outputs_go_to_s3(account: Account) -> None:
-    data = processing_input(f"s3://{BUCKET}/data/train/", "/opt/ml/processing/input/data")
-    job = account.process(
-        "reads",
-        f"cat /opt/ml/processing/input/data/deep/two.txt > {OUTPUT}/two.txt",
-        ProcessingInputs=[data],
-    )
-    assert job["ProcessingJobStatus"] == "Completed", job
-    assert account.get(f"s3://{BUCKET}/reports/reads/two.txt") == b"2"
-
-
-def test_a_single_object_keeps_its_name(account: Account) -> None:
-    one = processing_input(f"s3://{BUCKET}/data/train/one.txt", "/opt/ml/processing/input/one")
-    job = account.process(
-        "one-object", f"cp /opt/ml/processing/input/one/one.txt {OUTPUT}/", ProcessingInputs=[one]
-    )
-    assert job["ProcessingJobStatus"] == "Completed"
-
-
-def test_a_missing_input_fails_the_job_with_aws_words(account: Account) -> None:
-    nothing = processing_input(f"s3://{BUCKET}/not/there", "/opt/ml/processing/input/data")
-    job = account.process("no-input", f"date > {OUTPUT}/date", ProcessingInputs=[nothing])
-    assert job["ProcessingJobStatus"] == "Failed"
-    assert job["FailureReason"].startswith(
-        f'ClientError: Data download failed:No S3 objects found under S3 URL "s3://{BUCKET}/not/there"'
-    )
-
-
-def test_an_exit_code_fails_the_job_with_the_last_lines_of_its_log(account: Account) -> None:
-    job = account.process("exits", "echo out of luck; exit 7")
-    assert (job["ProcessingJobStatus"], job["FailureReason"]) == (
-        "Failed",
-        "AlgorithmError: out of luck, exit code: 7",
-    )
-
-
-def test_an_output_without_files_fails_the_job(account: Account) -> None:
-    job = account.process("no-output", "true")
-    assert job["ProcessingJobStatus"] == "Failed"
-    assert (
-        "nothing was found at /opt/ml/processing/report for the output report"
-        in job["FailureReason"]
-    )
-
-
-def test_the_container_tells_its_exit_message(account: Account) -> None:
-    job = account.process(
-        "message", f"date > {OUTPUT}/date; echo all good > /opt/ml/output/message"
-    )
-    assert job["ExitMessage"] == "all good\n"
-
-
-def test_the_container_cannot_write_to_this_machine(account: Account) -> None:
-    job = account.process(
-        "writes",
-        f"touch /usr/local/mark && echo wrote > {OUTPUT}/mark || echo refused > {OUTPUT}/mark",
-    )
-    assert job["ProcessingJobStatus"] == "Completed"
-    assert account.get(f"s3://{BUCKET}/reports/writes/mark") == b"refused\n"
-
-
-def test_nothing_that_a_job_started_outlives_it(account: Account) -> None:
+def test_a_job_reads_its_inputs_writes_its_outputs_and_nothing_of_it_is_left(
+    account: Account,
+) -> None:
+    """A single object keeps its name, and the container cannot write to this machine."""
     command = f"sleep 43{os.getpid()}"  # no other run of the tests on this machine has it
-    account.process("leaves", f"date > {OUTPUT}/date; setsid {command} & exit 0")
+    inputs = [
+        processing_input(f"s3://{BUCKET}/data/train/", f"{INPUT}/data", "data"),
+        processing_input(f"s3://{BUCKET}/data/train/one.txt", f"{INPUT}/one", "one"),
+    ]
+    script = (
+        "cd /opt/ml/processing; cat input/data/deep/two.txt > report/two.txt;"
+        " cp input/one/one.txt report;"
+        " touch /usr/local/mark && echo wrote > report/mark || echo refused > report/mark;"
+        f" echo all good > ../output/message; setsid {command} & exit 0"
+    )
+    job = account.process("reads", script, ProcessingInputs=inputs)
+    assert job["ProcessingJobStatus"] == "Completed", job
+    assert job["ExitMessage"] == "all good\n"
+    for name, content in (("two.txt", b"2"), ("one.txt", b"1"), ("mark", b"refused\n")):
+        assert account.get(f"s3://{BUCKET}/reports/reads/{name}") == content
     assert command not in command_lines()
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "uri", "reason"),
+    [
+        (
+            "no-input",
+            f"date > {OUTPUT}/date",
+            f"s3://{BUCKET}/not/there",
+            'ClientError: Data download failed:No S3 objects found under S3 URL "s3://',
+        ),
+        (
+            "exits",
+            "echo out of luck; exit 7",
+            f"s3://{BUCKET}/data/train/",
+            "AlgorithmError: out of luck, exit code: 7",
+        ),
+        (
+            "no-output",
+            "true",
+            f"s3://{BUCKET}/data/train/",
+            f"ClientError: Data upload failed: nothing was found at {OUTPUT} for the output report",
+        ),
+    ],
+)
+def test_a_job_without_input_success_or_output_fails_with_its_reason(
+    account: Account, name: str, script: str, uri: str, reason: str
+) -> None:
+    inputs = [processing_input(uri, f"{INPUT}/data")]
+    job = account.process(name, script, ProcessingInputs=inputs)
+    assert job["ProcessingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith(reason)
 
 
 def test_a_stopped_job_ends_as_stopped(account: Account) -> None:

@@ -46,79 +46,63 @@ def ours(lines: Iterable[str]) -> list[str]:
     return [line for line in lines if f"--of-test-run {os.getpid()}" in line]
 
 
-@pytest.fixture(scope="module")
-def half_dead(two: Account) -> dict[str, Any]:
-    """A job whose second host was killed while both ran, with a sharded channel of three
-    objects.
-    """
+def test_a_host_that_dies_fails_the_job_under_its_name_and_ends_the_others(two: Account) -> None:
+    """Each host has its share of a channel of three objects that is sharded by key."""
     for name in ("a", "b", "c"):
         two.put(f"data/sharded/{name}.txt", name.encode())
     train = channel(f"s3://{BUCKET}/data/sharded/")
     train["DataSource"]["S3DataSource"]["S3DataDistributionType"] = "ShardedByS3Key"
-    return two.train(
+    job = two.train(
         "half-dead",
         "hosts.py",
         hyperparameters={"kill": "algo-2"} | RUN,
         ResourceConfig=TWO_CPU_HOSTS,
         InputDataConfig=[train],
     )
-
-
-@pytest.mark.usefixtures("half_dead")
-def test_sharding_by_key_gives_each_object_to_one_host(two: Account) -> None:
-    folder = two.state_dir / "sagemaker-jobs" / "training-half-dead"
-    shards = {
-        host: (folder / host / "ml" / "output" / "data" / "shard.txt").read_text()
-        for host in ("algo-1", "algo-2")
-    }
-    assert shards == {"algo-1": "a.txt c.txt", "algo-2": "b.txt"}
-
-
-def test_a_host_that_dies_fails_the_job_under_its_name(half_dead: dict[str, Any]) -> None:
-    assert half_dead["TrainingJobStatus"] == "Failed"
-    assert half_dead["FailureReason"].startswith("AlgorithmError: algo-2: ")
-    assert half_dead["FailureReason"].endswith("exit code: 137")
-
-
-@pytest.mark.usefixtures("half_dead")
-def test_the_other_hosts_are_killed_and_nothing_is_uploaded(two: Account) -> None:
+    assert job["TrainingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith("AlgorithmError: algo-2: ")
+    assert job["FailureReason"].endswith("exit code: 137")
     assert not ours(command_lines())
     assert two.keys("out/half-dead") == []
+    folder = two.state_dir / "sagemaker-jobs" / "training-half-dead"
+    for host, shard in (("algo-1", "a.txt c.txt"), ("algo-2", "b.txt")):
+        assert (folder / host / "ml" / "output" / "data" / "shard.txt").read_text() == shard
 
 
 SMDDP = {"sagemaker_distributed_dataparallel_enabled": "true", "backend": "smddp"}
-DYING: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
-    "smddp (mpirun)": ("ranks.py", SMDDP | {"kill-host": "algo-2"}, {"ResourceConfig": TWO_P4D}),
-    "torchrun": (
-        "ranks.py",
-        {"sagemaker_torch_distributed_enabled": "true", "kill-host": "algo-2"},
-        {},
-    ),
-    "parameter servers": (
-        "hosts.py",
-        {"sagemaker_parameter_server_enabled": "true", "kill": "algo-2"},
-        {"AlgorithmSpecification": TENSORFLOW},
-    ),
-}
+TORCHRUN = {"sagemaker_torch_distributed_enabled": "true"}
+SERVERS = {"sagemaker_parameter_server_enabled": "true"}
 
 
 @needs_networks
 @pytest.mark.nightly
-@pytest.mark.parametrize("launcher", DYING)
+@pytest.mark.parametrize(
+    ("name", "program", "hyperparameters", "changes"),
+    [
+        ("smddp", "ranks.py", SMDDP | {"kill-host": "algo-2"}, {"ResourceConfig": TWO_P4D}),
+        ("torchrun", "ranks.py", TORCHRUN | {"kill-host": "algo-2"}, {}),
+        (
+            "servers",
+            "hosts.py",
+            SERVERS | {"kill": "algo-2"},
+            {"AlgorithmSpecification": TENSORFLOW},
+        ),
+    ],
+)
 def test_a_host_that_dies_fails_the_job_under_every_launcher_and_leaves_no_process(
-    two: Account, launcher: str
+    two: Account,
+    name: str,
+    program: str,
+    hyperparameters: dict[str, str],
+    changes: dict[str, Any],
 ) -> None:
-    program, hyperparameters, changes = DYING[launcher]
-    name = f"dying-{launcher.partition(' ')[0]}"
     data = [channel(f"s3://{BUCKET}/data/train/")]
     rest: dict[str, Any] = {"ResourceConfig": TWO_CPU_HOSTS, "InputDataConfig": data} | changes
-    job = two.train(name, program, hyperparameters=hyperparameters | RUN, **rest)
+    job = two.train(f"dying-{name}", program, hyperparameters=hyperparameters | RUN, **rest)
     reason = job.get("FailureReason", "")
-    assert (job["TrainingJobStatus"], reason[:24], reason[-14:]) == (
-        "Failed",
-        "AlgorithmError: algo-2: ",
-        "exit code: 137",
-    ), reason
+    assert job["TrainingJobStatus"] == "Failed"
+    assert reason.startswith("AlgorithmError: algo-2: "), reason
+    assert reason.endswith("exit code: 137"), reason
     until(command_lines, lambda lines: not ours(lines))
 
 
@@ -156,17 +140,14 @@ def shared_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_where_networks_are_refused_launchers_that_need_them_are_refused_by_name(
     two: Account, enabled: str
 ) -> None:
-    hyperparameters = MPI | dict.fromkeys([key for key in MPI if key.endswith("_enabled")], enabled)
+    hyperparameters = {"sagemaker_mpi_enabled": enabled}
     request = two.training(
         "mpi-shared", "mpi_ranks.py", hyperparameters=hyperparameters, ResourceConfig=TWO_CPU_HOSTS
     )
-    with pytest.raises(
-        ClientError,
-        match=(
-            r"MPI on several hosts of this machine: each needs its own"
-            r" network.*SHOAL_SHARED_NETWORK is set"
-        ),
-    ):
+    refusal = (
+        "MPI on several hosts of this machine: each needs its own network.*SHOAL_SHARED_NETWORK is"
+    )
+    with pytest.raises(ClientError, match=refusal):
         two.sagemaker.create_training_job(**request)
 
 
@@ -178,7 +159,7 @@ def test_where_networks_are_refused_torchrun_still_runs_on_two_hosts_and_the_log
     job = two.train(
         "shared",
         "ranks.py",
-        hyperparameters={"sagemaker_torch_distributed_enabled": "true"},
+        hyperparameters=TORCHRUN,
         ResourceConfig=TWO_CPU_HOSTS,
     )
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from botocore.exceptions import ClientError
 
+from local_kit.hosted import configure_container, create, remove
 from local_kit.sagemaker_account import (
     BUCKET,
     PROGRAMS,
@@ -20,7 +21,6 @@ from local_kit.sagemaker_account import (
     archive,
     channel,
     processing_input,
-    until,
 )
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
@@ -45,8 +45,8 @@ def sklearn(account: Account) -> Account:
 
 
 @pytest.fixture(scope="module")
-def prepared(sklearn: Account) -> dict[str, Any]:
-    """A processing job that writes a table with pandas, as SKLearnProcessor starts it."""
+def trained(sklearn: Account) -> dict[str, Any]:
+    """A job that trains on what a processing job has written with pandas."""
     script = (
         b"import sys; import pandas as pd; import sklearn, requests\n"
         b"table = pd.read_csv('/opt/ml/processing/input/raw.csv', header=None)\n"
@@ -56,7 +56,7 @@ def prepared(sklearn: Account) -> dict[str, Any]:
     rows = "".join(f"{int(each > 5)},{each},{-each}\n" for each in range(20))
     code = sklearn.put("prepare/code/prepare.py", script)
     data = sklearn.put("prepare/data/raw.csv", rows.encode())
-    return sklearn.process(
+    prepared = sklearn.process(
         "prepares",
         "",
         AppSpecification={
@@ -69,32 +69,25 @@ def prepared(sklearn: Account) -> dict[str, Any]:
             processing_input(data, "/opt/ml/processing/input"),
         ],
     )
-
-
-@pytest.fixture(scope="module")
-def trained(sklearn: Account, prepared: dict[str, Any]) -> dict[str, Any]:
     assert prepared["ProcessingJobStatus"] == "Completed", prepared.get("FailureReason")
-    return sklearn.train(
+    assert sklearn.log("/aws/sagemaker/ProcessingJobs", "prepares/emulator-") == [NOTICE]
+    metrics = {"MetricDefinitions": [{"Name": "accuracy", "Regex": "accuracy=(.*)"}]}
+    job = sklearn.train(
         "forest",
         "forest.py",
-        AlgorithmSpecification=algorithm(SKLEARN)
-        | {"MetricDefinitions": [{"Name": "accuracy", "Regex": "accuracy=(.*)"}]},
+        AlgorithmSpecification=algorithm(SKLEARN) | metrics,
         InputDataConfig=[channel(f"s3://{BUCKET}/reports/prepares/")],
         hyperparameters={"max-depth": "2"},
     )
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    return job
 
 
-def test_a_processing_job_has_pandas_arguments_and_a_line_about_versions(
-    sklearn: Account, prepared: dict[str, Any]
+def test_a_script_trains_on_what_processing_wrote(
+    sklearn: Account, trained: dict[str, Any]
 ) -> None:
-    assert prepared["ProcessingJobStatus"] == "Completed", prepared.get("FailureReason")
     table = sklearn.get(f"s3://{BUCKET}/reports/prepares/train.csv").decode()
     assert table.splitlines()[-1] == "1,9,-9"
-    assert sklearn.log("/aws/sagemaker/ProcessingJobs", "prepares/emulator-") == [NOTICE]
-
-
-def test_a_script_trains_on_what_processing_wrote(trained: dict[str, Any]) -> None:
-    assert trained["TrainingJobStatus"] == "Completed", trained.get("FailureReason")
     assert trained["FinalMetricDataList"][0]["Value"] == 1.0
 
 
@@ -105,31 +98,13 @@ def endpoint(sklearn: Account, trained: dict[str, Any]) -> Iterator[str]:
         "SAGEMAKER_PROGRAM": "forest.py",
         "SAGEMAKER_SUBMIT_DIRECTORY": f"s3://{BUCKET}/code/forest.py.tar.gz",
     }
-    sagemaker, name = sklearn.sagemaker, "forest"
-    sagemaker.create_model(
-        ModelName=name,
-        ExecutionRoleArn=sklearn.role,
-        PrimaryContainer={
-            "Image": SKLEARN,
-            "ModelDataUrl": trained["ModelArtifacts"]["S3ModelArtifacts"],
-            "Environment": variables,
-        },
-    )
-    variant = {
-        "VariantName": "all",
-        "ModelName": name,
-        "InitialInstanceCount": 1,
-        "InstanceType": "ml.m5.xlarge",
-    }
-    sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
-    sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
-    described = until(
-        lambda: sagemaker.describe_endpoint(EndpointName=name),
-        lambda each: each["EndpointStatus"] != "Creating",
-    )
+    model = trained["ModelArtifacts"]["S3ModelArtifacts"]
+    container = {"Image": SKLEARN, "ModelDataUrl": model, "Environment": variables}
+    configure_container(sklearn, "forest", container)
+    described = create(sklearn, "forest")
     assert described["EndpointStatus"] == "InService", described.get("FailureReason")
-    yield name
-    sagemaker.delete_endpoint(EndpointName=name)
+    yield "forest"
+    remove(sklearn, "forest")
 
 
 def npy(values: list[list[float]]) -> bytes:

@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.eventstream import EventStreamBuffer
 from botocore.exceptions import ClientError, EventStreamError
 
-from local_kit.hosted import ENVIRONMENT, deploy, remove, settled
+from local_kit.hosted import ENVIRONMENT, served
 from local_kit.sagemaker_account import INFERENCE_IMAGE, PROGRAMS, Account, archive, until
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.service import SageMakerService
@@ -25,10 +25,8 @@ MODEL = archive({"code/inference.py": (PROGRAMS / "streaming.py").read_bytes()})
 
 @pytest.fixture(scope="module")
 def endpoint(account: Account) -> Iterator[str]:
-    deploy(account, "speaks", MODEL)
-    assert settled(account, "speaks")["EndpointStatus"] == "InService"
-    yield "speaks"
-    remove(account, "speaks")
+    with served(account, "speaks", MODEL) as name:
+        yield name
 
 
 def speak(account: Account, endpoint: str, **request: Any) -> Any:
@@ -44,10 +42,8 @@ def texts(events: Any) -> list[str]:
 
 def test_a_part_arrives_before_the_next_one_is_made(account: Account, endpoint: str) -> None:
     answer = speak(account, endpoint, parts=["one", "two", "three"], wait_for="signals/go")
-    assert (answer["ContentType"], answer["InvokedProductionVariant"]) == (
-        "text/plain",
-        "AllTraffic",
-    )
+    assert answer["ContentType"] == "text/plain"
+    assert answer["InvokedProductionVariant"] == "AllTraffic"
     events = iter(answer["Body"])
     first = next(events)["PayloadPart"]["Bytes"]
     account.put("signals/go", b"")
@@ -91,14 +87,12 @@ def test_a_client_that_leaves_leaves_the_endpoint_to_others(
 
 
 def test_a_container_that_dies_breaks_the_stream(account: Account) -> None:
-    deploy(account, "mortal", MODEL)
-    settled(account, "mortal")
-    events = iter(speak(account, "mortal", parts=["one", "two"], then="die")["Body"])
-    assert next(events)["PayloadPart"]["Bytes"] == b"one"
-    with pytest.raises(EventStreamError, match="reset or closed") as caught:
-        list(events)
+    with served(account, "mortal", MODEL) as name:
+        events = iter(speak(account, name, parts=["one", "two"], then="die")["Body"])
+        assert next(events)["PayloadPart"]["Bytes"] == b"one"
+        with pytest.raises(EventStreamError, match="reset or closed") as caught:
+            list(events)
     assert caught.value.response["Error"]["Code"] == "ModelStreamError"
-    remove(account, "mortal")
 
 
 @pytest.fixture

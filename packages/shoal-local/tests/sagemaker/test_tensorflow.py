@@ -8,14 +8,14 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.sagemaker_account import PROGRAMS, Account, archive, until
+from local_kit.hosted import configure_container, create, remove
+from local_kit.sagemaker_account import PROGRAMS, Account, archive
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.container.launch import networks_refused
@@ -102,62 +102,41 @@ def endpoint(tensorflow: Account, mirrored: dict[str, Any]) -> Iterator[str]:
         "models/tensorflow/model.tar.gz",
         with_handlers(account.get(mirrored["ModelArtifacts"]["S3ModelArtifacts"])),
     )
-    container = {"Image": INFERENCE, "ModelDataUrl": url}
-    account.sagemaker.create_model(
-        ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role
-    )
-    variant = {
-        "VariantName": "AllTraffic",
-        "ModelName": name,
-        "InstanceType": "ml.c5.xlarge",
-        "InitialInstanceCount": 1,
-    }
-    account.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
-    account.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
-    look = partial(account.sagemaker.describe_endpoint, EndpointName=name)
-    settled = until(look, lambda each: each["EndpointStatus"] != "Creating", timeout_s=120)
-    assert settled["EndpointStatus"] == "InService", settled.get("FailureReason")
+    configure_container(account, name, {"Image": INFERENCE, "ModelDataUrl": url})
+    described = create(account, name)
+    assert described["EndpointStatus"] == "InService", described.get("FailureReason")
     yield name
-    account.sagemaker.delete_endpoint(EndpointName=name)
-
-
-def invoke(account: Account, endpoint: str, body: str, content_type: str) -> Any:
-    answer = account.client("sagemaker-runtime").invoke_endpoint(
-        EndpointName=endpoint,
-        Body=body.encode(),
-        ContentType=content_type,
-        Accept="application/json",
-    )
-    return json.loads(answer["Body"].read())
+    remove(account, name)
 
 
 def test_a_saved_model_answers_through_the_users_handlers(
     tensorflow: Account, endpoint: str
 ) -> None:
-    assert invoke(tensorflow, endpoint, "1,2\n3,4", "text/csv") == {
-        "y": [9.0, 21.0],
-        "from": "text/csv",
-    }
+    answer = invoke(tensorflow, endpoint, "1,2\n3,4", "text/csv")
+    assert answer == {"y": [9.0, 21.0], "from": "text/csv"}
 
 
-def test_a_handler_that_raises_is_a_500_with_its_message(
-    tensorflow: Account, endpoint: str
+@pytest.mark.parametrize(
+    ("body", "content_type", "message"),
+    [
+        ("boom", "text/csv", r"server error \(500\).*this handler fails on purpose"),
+        (
+            '{"instances": [{"z": [1, 2]}]}',
+            "application/json",
+            "the model's inputs are x; the request has z",
+        ),
+        ("[" * 100_000, "application/json", "JSON Parse error"),
+    ],
+)
+def test_what_the_handlers_or_the_signature_do_not_take_is_an_error_in_their_words(
+    tensorflow: Account, endpoint: str, body: str, content_type: str, message: str
 ) -> None:
-    with pytest.raises(ClientError, match=r"server error \(500\).*this handler fails on purpose"):
-        invoke(tensorflow, endpoint, "boom", "text/csv")
+    with pytest.raises(ClientError, match=message):
+        invoke(tensorflow, endpoint, body, content_type)
 
 
-def test_what_the_signature_does_not_take_is_tensorflow_servings_error(
-    tensorflow: Account, endpoint: str
-) -> None:
-    with pytest.raises(ClientError, match="the model's inputs are x; the request has z"):
-        invoke(tensorflow, endpoint, '{"instances": [{"z": [1, 2]}]}', "application/json")
-
-
-def test_json_that_is_nested_without_end_is_tensorflow_servings_error_too(
-    tensorflow: Account, endpoint: str
-) -> None:
-    with pytest.raises(ClientError, match="JSON Parse error"):
-        tensorflow.client("sagemaker-runtime").invoke_endpoint(
-            EndpointName=endpoint, Body="[" * 100_000, ContentType="application/json"
-        )
+def invoke(account: Account, endpoint: str, body: str, content_type: str) -> Any:
+    answer = account.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=endpoint, Body=body, ContentType=content_type, Accept="application/json"
+    )
+    return json.loads(answer["Body"].read())

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 import json
-import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,16 +14,21 @@ from botocore.exceptions import ClientError
 
 from local_kit.hosted import ENVIRONMENT, GOOD_MODEL, model_of
 from local_kit.sagemaker_account import BUCKET, INFERENCE_IMAGE, Account, until
-from shoal_local.sagemaker.jobs.transform.transform_run import answers, payloads
+from shoal_local.sagemaker.jobs.transform.transform_run import payloads
 
 GROUP = "/aws/sagemaker/TransformJobs"
 
 
-def create_model(account: Account, name: str, archive: bytes) -> str:
+def container(account: Account, name: str, archive: bytes) -> dict[str, Any]:
     url = account.put(f"models/{name}/model.tar.gz", archive)
-    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+    return {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+
+
+def create_model(account: Account, name: str, archive: bytes) -> str:
     account.sagemaker.create_model(
-        ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role
+        ModelName=name,
+        PrimaryContainer=container(account, name, archive),
+        ExecutionRoleArn=account.role,
     )
     return name
 
@@ -75,18 +80,15 @@ def ended(account: Account, name: str) -> dict[str, Any]:
 
 
 def test_a_pipeline_scores_every_object_with_the_model_it_made(account: Account) -> None:
-    url = account.put("models/made/model.tar.gz", GOOD_MODEL)
     prefix = put(account, "rows/", **{"one": {"x": 1}, "deep/two": {"x": 2}})
     arguments = request("", prefix) | {"ModelName": {"Get": "Steps.Create.ModelName"}}
-    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
-    create = {"PrimaryContainer": container, "ExecutionRoleArn": account.role}
-    account.deploy_pipeline(
-        "scoring",
-        [
-            {"Name": "Create", "Type": "Model", "Arguments": create},
-            {"Name": "Score", "Type": "Transform", "Arguments": arguments},
-        ],
-    )
+    made = container(account, "made", GOOD_MODEL)
+    create = {"PrimaryContainer": made, "ExecutionRoleArn": account.role}
+    steps = [
+        {"Name": "Create", "Type": "Model", "Arguments": create},
+        {"Name": "Score", "Type": "Transform", "Arguments": arguments},
+    ]
+    account.deploy_pipeline("scoring", steps)
     execution = account.execute("scoring")
     step = account.steps(execution)["Score"]
     assert step["StepStatus"] == "Succeeded", step.get("FailureReason")
@@ -171,50 +173,43 @@ def test_what_cannot_run_is_refused_by_name(
         )
 
 
+LINES = {"SplitType": "Line"}
+SINGLE = {"BatchStrategy": "SingleRecord"}
+
+
+def split(content: io.BytesIO, source: dict[str, str], **changes: Any) -> Iterator[bytes]:
+    return payloads({"TransformInput": source, **changes}, content)
+
+
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("source", "changes", "expected"),
     [
-        ({}, [b"ab\ncd\nef"]),
-        ({"SplitType": "Line"}, [b"ab\ncd\nef"]),
-        ({"SplitType": "Line", "BatchStrategy": "SingleRecord"}, [b"ab\n", b"cd\n", b"ef"]),
+        ({}, {}, [b"ab\ncd\nef"]),
+        (LINES, {}, [b"ab\ncd\nef"]),
+        (LINES, SINGLE, [b"ab\n", b"cd\n", b"ef"]),
     ],
 )
 def test_an_object_is_split_as_the_request_says(
-    changes: dict[str, Any], expected: list[bytes]
+    source: dict[str, str], changes: dict[str, str], expected: list[bytes]
 ) -> None:
-    asked = {"TransformInput": changes, **changes}
-    assert list(payloads(asked, io.BytesIO(b"ab\ncd\nef"))) == expected
+    assert list(split(io.BytesIO(b"ab\ncd\nef"), source, **changes)) == expected
 
 
 def test_a_batch_holds_as_many_lines_as_the_payload_may() -> None:
     line = b"x" * (400 * 1024 - 1) + b"\n"
-    asked = {"TransformInput": {"SplitType": "Line"}, "MaxPayloadInMB": 1}
-    batches = payloads(asked, io.BytesIO(line * 5))
+    batches = split(io.BytesIO(line * 5), LINES, MaxPayloadInMB=1)
     assert [len(each) // len(line) for each in batches] == [2, 2, 1]
 
 
-def test_an_object_is_read_no_further_than_the_requests_that_are_sent() -> None:
-    asked = {"TransformInput": {"SplitType": "Line"}, "BatchStrategy": "SingleRecord"}
-    content = io.BytesIO(b"1\n2\n3\n4\n5\n")
-    results = answers(bytes.strip, payloads(asked, content), 2)
-    assert next(results) == b"1"
-    assert content.tell() <= len(b"1\n2\n3\n")
-    assert list(results) == [b"2", b"3", b"4", b"5"]
-
-
-def test_as_many_as_the_job_says_are_sent_at_once_and_the_answers_keep_their_order() -> None:
-    meeting = threading.Barrier(2)  # it breaks where one is sent alone
-
-    def answer(body: bytes) -> bytes:
-        meeting.wait(10)
-        return body
-
-    bodies = [b"1", b"2", b"3", b"4"]
-    assert list(answers(answer, bodies, 2)) == bodies
-
-
-@pytest.mark.parametrize("split", ["Line", "None"])
-def test_a_record_above_the_limit_is_refused(split: str) -> None:
-    asked = {"TransformInput": {"SplitType": split}, "MaxPayloadInMB": 1}
+@pytest.mark.parametrize("source", [LINES, {}])
+def test_a_record_above_the_limit_is_refused(source: dict[str, str]) -> None:
     with pytest.raises(Exception, match="a record has 1048577 bytes; MaxPayloadInMB is 1"):
-        list(payloads(asked, io.BytesIO(b"x" * (1024**2 + 1))))
+        list(split(io.BytesIO(b"x" * (1024**2 + 1)), source, MaxPayloadInMB=1))
+
+
+def test_an_object_is_read_no_further_than_the_requests_that_are_sent() -> None:
+    content = io.BytesIO(b"1\n2\n3\n4\n5\n")
+    bodies = split(content, LINES, **SINGLE)
+    assert next(bodies) == b"1\n"
+    assert content.tell() <= len(b"1\n2\n")
+    assert list(bodies) == [b"2\n", b"3\n", b"4\n", b"5\n"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -46,6 +47,8 @@ SQUARES = {
         {"Name": "letter", "Values": ["a", "b"]},
     ]
 }
+ONE_AT_ONCE = {"MaxParallelTrainingJobs": 1}
+INSTANCES = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
 END = {"Completed", "Failed", "Stopped"}
 
 
@@ -90,17 +93,15 @@ def start(account: Account, name: str, body: dict[str, Any], **members: Any) -> 
 
 
 def described(account: Account, name: str) -> dict[str, Any]:
-    job: dict[str, Any] = account.sagemaker.describe_hyper_parameter_tuning_job(
-        HyperParameterTuningJobName=name
-    )
+    describe = account.sagemaker.describe_hyper_parameter_tuning_job
+    job: dict[str, Any] = describe(HyperParameterTuningJobName=name)
     return job
 
 
 def ended(account: Account, name: str) -> dict[str, Any]:
+    look = partial(described, account, name)
     job: dict[str, Any] = until(
-        lambda: described(account, name),
-        lambda each: each["HyperParameterTuningJobStatus"] in END,
-        timeout_s=240,
+        look, lambda each: each["HyperParameterTuningJobStatus"] in END, timeout_s=240
     )
     return job
 
@@ -191,18 +192,16 @@ def test_a_job_whose_training_jobs_print_no_objective_fails(account: Account, co
 
 
 def test_a_stop_stops_the_training_jobs_and_starts_no_more(account: Account, code: str) -> None:
-    start(account, "stopped-search", request(account, code, WIDTH, do="wait"))
-    log = ("/aws/sagemaker/TrainingJobs", "stopped-search-001-")
-    until(lambda: account.log(*log), lambda lines: "score=0" in lines)
-    account.sagemaker.stop_hyper_parameter_tuning_job(HyperParameterTuningJobName="stopped-search")
-    job = ended(account, "stopped-search")
-    assert job["HyperParameterTuningJobStatus"] == "Stopped"
-    (only,) = trainings(account, "stopped-search")
+    name, client = "stopped-search", account.sagemaker
+    start(account, name, request(account, code, WIDTH, do="wait"))
+    look = partial(account.log, "/aws/sagemaker/TrainingJobs", f"{name}-001-")
+    until(look, lambda lines: "score=0" in lines)
+    client.stop_hyper_parameter_tuning_job(HyperParameterTuningJobName=name)
+    assert ended(account, name)["HyperParameterTuningJobStatus"] == "Stopped"
+    (only,) = trainings(account, name)
     assert only["TrainingJobStatus"] == "Stopped"
     with pytest.raises(ClientError, match="tuning job is in status Stopped"):
-        account.sagemaker.stop_hyper_parameter_tuning_job(
-            HyperParameterTuningJobName="stopped-search"
-        )
+        client.stop_hyper_parameter_tuning_job(HyperParameterTuningJobName=name)
 
 
 def test_a_training_job_that_is_worse_than_those_before_is_stopped_early(
@@ -244,52 +243,49 @@ def test_a_value_is_compared_with_the_median_of_running_averages_at_the_same_epo
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("config", "definition", "message"),
     [
-        ({"Strategy": "Hyperband"}, "does not emulate the tuning strategy Hyperband"),
+        ({"Strategy": "Hyperband"}, {}, "does not emulate the tuning strategy Hyperband"),
         (
             {"TuningJobCompletionCriteria": {"TargetObjectiveMetricValue": 4.0}},
-            "not emulate HyperParameterTuningJobConfig.TuningJobCompletionCriteria",
+            {},
+            "not emulate .*HyperParameterTuningJobConfig.TuningJobCompletionCriteria",
         ),
         (
             {"HyperParameterTuningJobObjective": OBJECTIVE | {"MetricName": "loss"}},
+            {},
             "Provide a metric in the metric definitions",
         ),
-        ({"Strategy": "Grid"}, "categorical hyperparameters only"),
-        ({"ParameterRanges": {}}, "At least one hyperparameter range is required"),
-        ({"ResourceLimits": {"MaxParallelTrainingJobs": 1}}, "MaxNumberOfTrainingJobs is required"),
+        ({"Strategy": "Grid"}, {}, "categorical hyperparameters only"),
+        ({"ParameterRanges": {}}, {}, "At least one hyperparameter range is required"),
+        ({"ResourceLimits": ONE_AT_ONCE}, {}, "MaxNumberOfTrainingJobs is required"),
         (
-            {"ResourceLimits": {"MaxParallelTrainingJobs": 1, "MaxNumberOfTrainingJobs": 10}},
+            {"ResourceLimits": ONE_AT_ONCE | {"MaxNumberOfTrainingJobs": 10}},
+            {},
             r"ranges \[9.0\] must be equal or greater than the value of MaxNumberOfJobs, \[10\]",
         ),
+        (
+            {},
+            {"HyperParameterTuningResourceConfig": {"InstanceConfigs": [INSTANCES]}},
+            "not emulate .*HyperParameterTuningResourceConfig.InstanceConfigs",
+        ),
+        ({}, {"RoleArn": "arn:aws:iam::123456789012:role/nobody"}, "Could not assume role"),
     ],
 )
-def test_what_cannot_run_is_refused(
-    account: Account, code: str, config: dict[str, Any], message: str
+def test_what_cannot_run_is_refused_at_once(
+    account: Account,
+    code: str,
+    config: dict[str, Any],
+    definition: dict[str, Any],
+    message: str,
 ) -> None:
+    body = request(account, code, WIDTH, **config)
+    body["TrainingJobDefinition"] |= definition
     with pytest.raises(ClientError, match=message):
-        start(account, "never", request(account, code, WIDTH, **config))
-
-
-def test_a_choice_of_instance_types_is_refused(account: Account, code: str) -> None:
-    body = request(account, code, WIDTH)
-    one = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
-    body["TrainingJobDefinition"]["HyperParameterTuningResourceConfig"] = {"InstanceConfigs": [one]}
-    with pytest.raises(ClientError, match="not emulate HyperParameterTuningResourceConfig"):
-        start(account, "never", body)
-
-
-def test_what_its_training_jobs_could_not_do_is_refused_at_once(
-    account: Account, code: str
-) -> None:
-    body = request(account, code, WIDTH)
-    body["TrainingJobDefinition"]["RoleArn"] = "arn:aws:iam::123456789012:role/nobody"
-    with pytest.raises(ClientError, match="Could not assume role"):
         start(account, "never", body)
     with pytest.raises(ClientError, match="ResourceNotFound"):
         described(account, "never")
-    jobs = account.sagemaker.list_training_jobs(NameContains="never-")["TrainingJobSummaries"]
-    assert (jobs, account.keys("out/never")) == ([], [])
+    assert account.sagemaker.list_training_jobs(NameContains="never-")["TrainingJobSummaries"] == []
 
 
 def test_a_bayesian_search_comes_closer_to_the_best_than_chance() -> None:
@@ -331,29 +327,20 @@ def test_values_lie_in_their_range_and_a_seed_repeats_them(scale: str, low: str,
     assert all(float(low) <= float(each) <= float(high) for each in drawn[0])
 
 
-def test_integers_and_a_grid_of_one_size_only() -> None:
-    (integers,) = read_ranges(
-        {
-            "IntegerParameterRanges": [
-                {"Name": "x", "MinValue": "1", "MaxValue": "64", "ScalingType": "Logarithmic"}
-            ]
-        }
-    )
+def test_integers_on_a_logarithmic_scale_lie_in_their_range() -> None:
+    bounds = {"Name": "x", "MinValue": "1", "MaxValue": "64", "ScalingType": "Logarithmic"}
+    (integers,) = read_ranges({"IntegerParameterRanges": [bounds]})
     assert {int(integers.choose(random.Random(seed))) for seed in range(40)} <= set(range(1, 65))
-    limits = {"MaxParallelTrainingJobs": 1, "MaxNumberOfTrainingJobs": 3}
+
+
+def test_a_grid_has_every_combination_once() -> None:
+    config = {"Strategy": "Grid", "ParameterRanges": SQUARES}
+    search, count = search_for(config | {"ResourceLimits": ONE_AT_ONCE})
+    drawn = [list((search.next() or {}).values()) for _ in range(5)]
+    assert (count, drawn) == (4, [["1", "a"], ["1", "b"], ["2", "a"], ["2", "b"], []])
+    limits = ONE_AT_ONCE | {"MaxNumberOfTrainingJobs": 3}
     with pytest.raises(AwsError, match="of this grid must be 4"):
-        search_for({"Strategy": "Grid", "ResourceLimits": limits, "ParameterRanges": SQUARES})
-    limits.pop("MaxNumberOfTrainingJobs")
-    config = {"Strategy": "Grid", "ResourceLimits": limits, "ParameterRanges": SQUARES}
-    search, count = search_for(config)
-    drawn = [search.next() for _ in range(5)]
-    assert (count, drawn.pop()) == (4, None)
-    assert [list((each or {}).values()) for each in drawn] == [
-        ["1", "a"],
-        ["1", "b"],
-        ["2", "a"],
-        ["2", "b"],
-    ]
+        search_for(config | {"ResourceLimits": limits})
 
 
 @pytest.mark.parametrize(

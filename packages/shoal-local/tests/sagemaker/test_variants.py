@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_kit.hosted import call_many, configure, invoke, model_of, remove, servers_of, settled
+from local_kit.hosted import (
+    call_many,
+    configure,
+    create,
+    invoke,
+    model_of,
+    remove,
+    served,
+    servers_of,
+    settled,
+)
 from local_kit.sagemaker_account import BUCKET, Account, until
 from shoal_local.processes import started_at
 
@@ -40,8 +50,7 @@ def pair(account: Account) -> Iterator[str]:
     """An endpoint of two instances with a data capture configuration."""
     variant = {"InitialInstanceCount": 2, "InferenceAmiVersion": AMI}
     configure(account, NAME, model_of("3"), variant, DataCaptureConfig=CAPTURE)
-    account.sagemaker.create_endpoint(EndpointName=NAME, EndpointConfigName=NAME)
-    assert settled(account, NAME)["EndpointStatus"] == "InService"
+    assert create(account, NAME)["EndpointStatus"] == "InService"
     yield NAME
     remove(account, NAME)
 
@@ -66,21 +75,18 @@ def test_what_is_only_kept_is_described_and_nothing_is_captured(
 
 
 def test_an_update_retains_the_count_of_instances_if_it_says_so(account: Account) -> None:
-    configure(account, "counted-two", model_of("3"), {"InitialInstanceCount": 2})
     configure(account, "counted-one", model_of("5"))
-    account.sagemaker.create_endpoint(EndpointName="counted", EndpointConfigName="counted-two")
-    settled(account, "counted")
-    for excluded, count in (("DesiredWeight", 2), ("DesiredInstanceCount", 1)):
-        account.sagemaker.update_endpoint(
-            EndpointName="counted",
-            EndpointConfigName="counted-one",
-            RetainAllVariantProperties=True,
-            ExcludeRetainedVariantProperties=[{"VariantPropertyType": excluded}],
-        )
-        settled(account, "counted")
-        assert instances(account, "counted") == len(servers_of(account, "counted")) == count
-        assert invoke(account, "counted", {"x": 1}) == {"y": 5.0}
-    remove(account, "counted")
+    with served(account, "counted", model_of("3"), InitialInstanceCount=2) as name:
+        for excluded, count in (("DesiredWeight", 2), ("DesiredInstanceCount", 1)):
+            account.sagemaker.update_endpoint(
+                EndpointName=name,
+                EndpointConfigName="counted-one",
+                RetainAllVariantProperties=True,
+                ExcludeRetainedVariantProperties=[{"VariantPropertyType": excluded}],
+            )
+            settled(account, name)
+            assert instances(account, name) == len(servers_of(account, name)) == count
+            assert invoke(account, name, {"x": 1}) == {"y": 5.0}
 
 
 def test_an_instance_whose_container_has_ended_gets_no_invocation(
@@ -96,16 +102,14 @@ def test_an_instance_whose_container_has_ended_gets_no_invocation(
 
 def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(account: Account) -> None:
     config = {"MemorySizeInMB": 2048, "MaxConcurrency": 1}
-    configure(account, "serverless", model_of("3", slow_s="2"), {"ServerlessConfig": config})
-    account.sagemaker.create_endpoint(EndpointName="serverless", EndpointConfigName="serverless")
-    (described,) = settled(account, "serverless")["ProductionVariants"]
-    assert described["CurrentServerlessConfig"] == config
-    assert "CurrentInstanceCount" not in described
-    calls = call_many(account, "serverless", 8)
-    assert calls.factors, "one at a time is served"
-    assert {each[:35] for each in calls.failed} == {"An error occurred (ThrottlingExcept"}
-    assert invoke(account, "serverless", {"x": 2}) == {"y": 6.0}
-    remove(account, "serverless")
+    with served(account, "serverless", model_of("3", slow_s="2"), ServerlessConfig=config) as name:
+        (described,) = describe(account, name)["ProductionVariants"]
+        assert described["CurrentServerlessConfig"] == config
+        assert "CurrentInstanceCount" not in described
+        calls = call_many(account, name, 8)
+        assert calls.factors, "one at a time is served"
+        assert {each[:35] for each in calls.failed} == {"An error occurred (ThrottlingExcept"}
+        assert invoke(account, name, {"x": 2}) == {"y": 6.0}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +124,7 @@ def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(accoun
         (
             ON_MACHINES,
             {"AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": f"s3://{BUCKET}/results"}}},
-            r"not emulate EndpointConfig\.AsyncInferenceConfig",
+            r"not emulate CreateEndpointConfig\.AsyncInferenceConfig",
         ),
         (
             ON_MACHINES,

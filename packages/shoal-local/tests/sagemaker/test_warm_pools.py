@@ -18,28 +18,21 @@ COUNT = (
 
 def pooled(account: Account, name: str, script: str = COUNT, **resources: Any) -> dict[str, Any]:
     """Run a script as a training job whose volume size is that of this test's pools."""
-    request = account.training(
-        name,
-        AlgorithmSpecification={
-            "TrainingImage": TRAINING_IMAGE,
-            "TrainingInputMode": "File",
-            "ContainerEntrypoint": ["/bin/bash", "-c", script],
-        },
-    )
-    request["ResourceConfig"] |= {
-        "KeepAlivePeriodInSeconds": 3600,
-        "VolumeSizeInGB": 7,
-        **resources,
+    algorithm = {
+        "TrainingImage": TRAINING_IMAGE,
+        "TrainingInputMode": "File",
+        "ContainerEntrypoint": ["/bin/bash", "-c", script],
     }
+    request = account.training(name, AlgorithmSpecification=algorithm)
+    pool = {"KeepAlivePeriodInSeconds": 3600, "VolumeSizeInGB": 7}
+    request["ResourceConfig"] |= pool | resources
     account.sagemaker.create_training_job(**request)
     return account.training_ended(name)
 
 
 def described(account: Account, name: str) -> dict[str, Any]:
-    status: dict[str, Any] = account.sagemaker.describe_training_job(TrainingJobName=name)[
-        "WarmPoolStatus"
-    ]
-    return status
+    job = account.sagemaker.describe_training_job(TrainingJobName=name)
+    return dict(job["WarmPoolStatus"])
 
 
 def keep(account: Account, name: str, seconds: int) -> None:
@@ -63,6 +56,8 @@ def test_a_job_that_matches_takes_the_pool_with_its_cache(
     assert (first["Status"], first["ReusedByJob"]) == ("Reused", "pool-2")
     assert first["ResourceRetainedBillableTimeInSeconds"] >= 0
     assert account.model_files(reused) == {"jobs": "pool-1\npool-2\n"}
+    log = account.log("/aws/sagemaker/TrainingJobs", "pool-1/emulator")
+    assert any("On AWS the quota for warm pools of ml." in line for line in log)
 
 
 def test_another_size_of_volume_and_another_pool_do_not_match(
@@ -71,34 +66,20 @@ def test_another_size_of_volume_and_another_pool_do_not_match(
     other = pooled(account, "pool-3", VolumeSizeInGB=8)
     assert account.model_files(other) == {"jobs": "pool-3\n"}
     assert described(account, "pool-2")["Status"] == "Available"
-    listed = account.sagemaker.list_training_jobs(
-        WarmPoolStatusEquals="Available", NameContains="pool-"
-    )
-    assert [each["TrainingJobName"] for each in listed["TrainingJobSummaries"]] == [
-        "pool-2",
-        "pool-3",
-    ]
+    filters = {"WarmPoolStatusEquals": "Available", "NameContains": "pool-"}
+    listed = account.sagemaker.list_training_jobs(**filters)["TrainingJobSummaries"]
+    assert [each["TrainingJobName"] for each in listed] == ["pool-2", "pool-3"]
 
 
 def test_a_pool_ends_with_its_period_and_is_not_changed_afterwards(account: Account) -> None:
-    pooled(account, "passing", VolumeSizeInGB=10)
-    keep(account, "passing", 1)
+    for name, period_s in (("ended", 0), ("passing", 1)):
+        pooled(account, name, VolumeSizeInGB=10)
+        keep(account, name, period_s)
+    assert described(account, "ended")["Status"] == "Terminated"
     until(lambda: described(account, "passing")["Status"], lambda status: status == "Terminated")
     assert described(account, "passing")["ResourceRetainedBillableTimeInSeconds"] == 1
     with pytest.raises(ClientError, match=r"ValidationException.*passing is not Available"):
         keep(account, "passing", 3600)
-
-
-@pytest.mark.usefixtures("reused")
-def test_the_log_says_that_aws_has_a_quota_for_pools(account: Account) -> None:
-    log = account.log("/aws/sagemaker/TrainingJobs", "pool-1/emulator")
-    assert any("On AWS the quota for warm pools of ml." in line for line in log)
-
-
-def test_a_period_of_zero_ends_the_pool(account: Account) -> None:
-    pooled(account, "pool-4", VolumeSizeInGB=9)
-    keep(account, "pool-4", 0)
-    assert described(account, "pool-4")["Status"] == "Terminated"
 
 
 def test_spot_instances_have_no_pool(account: Account) -> None:

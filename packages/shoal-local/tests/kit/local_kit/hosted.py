@@ -56,11 +56,25 @@ def configure(
     variant: Mapping[str, Any] | None = None,
     **config: Any,
 ) -> str:
-    """CreateModel and CreateEndpointConfig, both called `name`."""
+    """CreateModel and CreateEndpointConfig of an archive, both called `name`."""
     url = account.put(f"models/{name}/model.tar.gz", model)
     container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
+    configure_container(account, name, container, variant, **config)
+    return name
+
+
+def configure_container(
+    account: Account,
+    name: str,
+    container: Mapping[str, Any],
+    variant: Mapping[str, Any] | None = None,
+    vpc: Mapping[str, Any] | None = None,
+    **config: Any,
+) -> None:
+    """CreateModel and CreateEndpointConfig of a container, both called `name`."""
+    network = {"VpcConfig": vpc} if vpc else {}
     account.sagemaker.create_model(
-        ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role
+        ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role, **network
     )
     instances = {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
     production_variant = {
@@ -72,13 +86,28 @@ def configure(
     account.sagemaker.create_endpoint_config(
         EndpointConfigName=name, ProductionVariants=[production_variant], **config
     )
-    return name
+
+
+def create(account: Account, name: str, timeout_s: float = 120) -> dict[str, Any]:
+    """CreateEndpoint with the configuration of the same name; return it once it has settled."""
+    account.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    return settled(account, name, timeout_s)
 
 
 def deploy(account: Account, name: str, model: bytes) -> None:
     """CreateModel, CreateEndpointConfig, CreateEndpoint, all called `name`."""
     configure(account, name, model)
     account.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+
+
+@contextmanager
+def served(account: Account, name: str, model: bytes, **variant: Any) -> Iterator[str]:
+    """An endpoint that is in service, and deleted with its processes in the end."""
+    configure(account, name, model, variant)
+    endpoint = create(account, name)
+    assert endpoint["EndpointStatus"] == "InService", endpoint.get("FailureReason")
+    yield name
+    remove(account, name)
 
 
 def settled(account: Account, name: str, timeout_s: float = 120) -> dict[str, Any]:
