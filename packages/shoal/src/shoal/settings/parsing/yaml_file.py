@@ -57,13 +57,11 @@ def _read(path: Path, file: str) -> str:
             raise ConfigError(file, [Problem("", message, "keep in it what the schema names")])
         return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
     except OSError as error:
-        raise ConfigError(
-            file, [Problem("", f"cannot be read: {error.strerror}", "check the path")]
-        ) from error
+        problem = Problem("", f"cannot be read: {error.strerror}", "check the path")
+        raise ConfigError(file, [problem]) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            file, [Problem("", f"is not UTF-8 text: {error.reason}", "save it as UTF-8")]
-        ) from error
+        problem = Problem("", f"is not UTF-8 text: {error.reason}", "save it as UTF-8")
+        raise ConfigError(file, [problem]) from error
 
 
 def read_table(module: str, name: str) -> Any:

@@ -95,16 +95,15 @@ def parse(text: str) -> Document:
             document.data = _Reader(document).read(node, "")
     except yaml.reader.ReaderError as error:
         document.lines[""] = text.count("\n", 0, error.position) + 1
-        document.problems.append(
-            Problem(
-                "",
-                f"contains a character that YAML does not allow, U+{error.character:04X}",
-                "remove it",
-            )
-        )
+        message = f"contains a character that YAML does not allow, U+{error.character:04X}"
+        document.problems.append(Problem("", message, "remove it"))
     except yaml.YAMLError as error:
         document.problems.append(_syntax_problem(error, document))
     return document
+
+
+def _refusal(message: str, mark: yaml.Mark | None) -> yaml.YAMLError:
+    return yaml.constructor.ConstructorError(None, None, message, mark)
 
 
 @dataclass
@@ -122,9 +121,7 @@ class _Reader:
         _refuse_above(MAX_NODES, self.nodes, "values, aliases counted", node.start_mark)
         _refuse_above(MAX_BYTES, self.characters, "characters, aliases counted", node.start_mark)
         if id(node) in self.open_nodes:
-            raise yaml.constructor.ConstructorError(
-                None, None, "an alias may not contain itself", node.start_mark
-            )
+            raise _refusal("an alias may not contain itself", node.start_mark)
         self.open_nodes.append(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -144,7 +141,9 @@ class _Reader:
             key_path = f"{path}.{key}" if path else key
             line = key_node.start_mark.line + 1
             if key in data:
-                self._report_duplicate(key_path, line)
+                first = self.document.lines[key_path]
+                message = f"the key is given twice, on lines {first} and {line}"
+                self.document.problems.append(Problem(key_path, message, "remove one of them"))
                 continue
             self.document.lines[key_path] = line
             data[key] = self.read(value_node, key_path)
@@ -152,27 +151,13 @@ class _Reader:
 
     def _key(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode) or not _is_text(node.value):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a key must be a word", node.start_mark
-            )
+            raise _refusal("a key must be a word", node.start_mark)
         return str(node.value)
-
-    def _report_duplicate(self, key_path: str, line: int) -> None:
-        first = self.document.lines[key_path]
-        self.document.problems.append(
-            Problem(
-                key_path,
-                f"the key is given twice, on lines {first} and {line}",
-                "remove one of them",
-            )
-        )
 
 
 def _refuse_above(limit: int, number: int, what: str, mark: yaml.Mark) -> None:
     if number > limit:
-        raise yaml.constructor.ConstructorError(
-            None, None, f"a file has at most {limit} {what}", mark
-        )
+        raise _refusal(f"a file has at most {limit} {what}", mark)
 
 
 def _is_text(value: str) -> bool:
@@ -182,16 +167,12 @@ def _is_text(value: str) -> bool:
 
 def _scalar(node: yaml.Node) -> Any:
     if not _is_text(node.value):
-        raise yaml.constructor.ConstructorError(
-            None, None, "half of a surrogate pair is no character", node.start_mark
-        )
+        raise _refusal("half of a surrogate pair is no character", node.start_mark)
     try:
         return _SCALARS[node.tag](node.value)
     except (KeyError, ValueError) as error:
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
-        raise yaml.constructor.ConstructorError(
-            None, None, f"cannot be read as {kind}", node.start_mark
-        ) from error
+        raise _refusal(f"cannot be read as {kind}", node.start_mark) from error
 
 
 def _syntax_problem(error: yaml.YAMLError, document: Document) -> Problem:
@@ -201,8 +182,5 @@ def _syntax_problem(error: yaml.YAMLError, document: Document) -> Problem:
     if mark is not None:
         document.lines[""] = mark.line + 1
         what = f"{what} (column {mark.column + 1})"
-    return Problem(
-        "",
-        f"not valid YAML: {shorten(what, 160).strip(chr(34))}",
-        "correct the line, or the one above it",
-    )
+    message = f"not valid YAML: {shorten(what, 160).strip(chr(34))}"
+    return Problem("", message, "correct the line, or the one above it")
