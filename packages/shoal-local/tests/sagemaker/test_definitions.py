@@ -77,6 +77,16 @@ INTEGER = {"Name": "P", "Type": "Integer", "DefaultValue": "1"}
         (definition(A | {"Name": "A B"}), "A step needs a Name of 1 to 64 characters"),
         (definition(A | {"Name": 7}), "the definition.Steps[0].Name must be text, not 7"),
         (definition(A | {"DependsOn": [{"Step": "B"}]}), "DependsOn[0].Trigger must be there"),
+        (
+            definition(A | {"RetryPolicies": [{"ExceptionType": ["Step.NONE"]}]}),
+            "Unknown ExceptionType Step.NONE in the retry policies of step A",
+        ),
+        (
+            definition(
+                step("Lambda") | {"RetryPolicies": [{"ExceptionType": ["Step.THROTTLING"]}]}
+            ),
+            "Steps of type Lambda cannot be retried (step S)",
+        ),
         (definition(step("Fail")), "Fail step S needs ErrorMessage"),
         (definition(step("Lambda")), "Lambda step S needs FunctionArn"),
         (definition(step("Callback")), "Callback step S needs SqsQueueUrl"),
