@@ -34,6 +34,21 @@ _WHOSE = (
 _MINUTE, _QUARTER, _DAY = 60, 900, 86_400
 _LOOKED_BACK = "-P14D"
 """Where a point is a day."""
+_ENDS = ("ExecutionSucceeded", "ExecutionFailed", "ExecutionStopped")
+# Title of a graph -> its metric.
+_FABRIC = {
+    "Ranks all on EFA (1 = yes)": "fabric:efa",
+    "All-reduce (GB/s)": "fabric:allreduce_gigabytes_per_second",
+}
+_GPUS = {
+    "GPU use (%, 100 per GPU)": "GPUUtilization",
+    "GPU memory (%, 100 per GPU)": "GPUMemoryUtilization",
+}
+_HOSTS = {"CPU (%, 100 per core)": "CPUUtilization", "Disk (%)": "DiskUtilization"}
+_ANSWERS = {
+    "Endpoint calls": ("Invocations",),
+    "Endpoint errors": ("Invocation4XXErrors", "Invocation5XXErrors"),
+}
 Series = list[Any]
 
 
@@ -51,7 +66,8 @@ class Dashboard(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
-        self._region = names.environment.region
+        self._pipeline = ["PipelineName", names.pipeline]
+        self._train = [*self._pipeline, "StepName", "Train"]
         widgets = [*self._executions(steps), *self._training(), *self._serving(), *self._costs()]
         self.body = {
             "start": "-PT3H",
@@ -70,93 +86,60 @@ class Dashboard(Construct):
 
     def _numbers(self) -> dict[str, Any]:
         """Return the row of numbers: of the whole time that the dashboard shows."""
-        pipeline = ["PipelineName", self._names.pipeline]
         counts = {"ExecutionSucceeded": "runs succeeded", "ExecutionFailed": "runs failed"}
-        last = ("Maximum", _QUARTER)
         series = [
             *(
-                [PIPELINES, name, *pipeline, {"label": label, "stat": "Sum"}]
+                [PIPELINES, name, *self._pipeline, {"label": label, "stat": "Sum"}]
                 for name, label in counts.items()
             ),
-            *_in_seconds("ExecutionDuration", {"longest run (s)": pipeline}, "Maximum"),
-            *_in_seconds("StepDuration", {"training (s)": [*pipeline, "StepName", "Train"]}, "Sum"),
+            *_in_seconds("ExecutionDuration", {"longest run (s)": self._pipeline}, "Maximum"),
+            *_in_seconds("StepDuration", {"training (s)": self._train}, "Sum"),
             *self._own(("Endpoints", "endpoints at most"), ("EndpointsPastTtl", "past their time")),
         ]
-        numbers = self._graph("In this time", series, *last)
+        numbers = self._graph("In this time", series, "Maximum")
         numbers["properties"] |= {"view": "singleValue", "setPeriodToTimeRange": True}
-        return {**numbers, "x": 0, "y": _ALARMS, "width": _WIDTH * _COLUMNS, "height": _NUMBERS}
+        return {**numbers, **_whole_row(_ALARMS, _NUMBERS)}
 
     def _own(self, *names: tuple[str, str]) -> list[Series]:
         """Return metrics of the sweeper with their labels."""
         pipeline = ["Pipeline", self._names.pipeline]
         return [[NAMESPACE, name, *pipeline, {"label": label}] for name, label in names]
 
+    def _calls(self, metric: str, purpose: str, label: str) -> Series:
+        """Return a metric that Lambda keeps of the function for `purpose`."""
+        return [_LAMBDA, metric, "FunctionName", self._names.function(purpose), {"label": label}]
+
     def _executions(self, steps: Sequence[str]) -> list[dict[str, Any]]:
-        pipeline = ["PipelineName", self._names.pipeline]
-        ends = ("ExecutionSucceeded", "ExecutionFailed", "ExecutionStopped")
-        by_step = {step: [*pipeline, "StepName", step] for step in steps}
+        ends: list[Series] = [[PIPELINES, name, *self._pipeline] for name in _ENDS]
+        runs = _in_seconds("ExecutionDuration", {"run": self._pipeline}, "Average")
+        by_step = {step: [*self._pipeline, "StepName", step] for step in steps}
+        durations = _in_seconds("StepDuration", by_step, "Average")
         return [
-            self._graph("Ends of runs", [[PIPELINES, name, *pipeline] for name in ends], "Sum"),
-            self._graph(
-                "Duration of runs (s)",
-                _in_seconds("ExecutionDuration", {"run": pipeline}, "Average"),
-                "Average",
-            ),
-            self._graph(
-                "Duration of steps (s)",
-                _in_seconds("StepDuration", by_step, "Average"),
-                "Average",
-                legend="right",
-            ),
+            self._graph("Ends of runs", ends, "Sum"),
+            self._graph("Duration of runs (s)", runs, "Average"),
+            self._graph("Duration of steps (s)", durations, "Average", legend="right"),
         ]
 
-    def _training(self) -> list[dict[str, Any]]:
-        functions: list[Series] = [
-            [
-                _LAMBDA,
-                "Invocations",
-                "FunctionName",
-                self._names.function(purpose),
-                {"label": purpose},
-            ]
-            for purpose in (
-                *(("compare",) if self._names.environment.compared_metrics else ()),
-                *("seal", *self._of_endpoint("smoke-test", "teardown"), PURPOSE),
-            )
-        ]
-        return [
-            *self._workload(),
-            *self._devices(),
-            *(
-                self._graph(title, [_host_metric(name)], "Average", _MINUTE)
-                for title, name in (
-                    ("CPU (%, 100 per core)", "CPUUtilization"),
-                    ("Disk (%)", "DiskUtilization"),
-                )
-            ),
-            self._graph("Calls of functions", functions, "Sum"),
-        ]
-
-    def _devices(self) -> Iterator[dict[str, Any]]:
-        """Yield graphs of what some instance types have; without it they would always be empty."""
-        training = self._names.environment.training
+    def _training(self) -> Iterator[dict[str, Any]]:
+        """Yield graphs of jobs; those of devices that no instance type has would stay empty."""
+        environment = self._names.environment
+        training = environment.training
         types = (training.instance_type, *training.other_instance_types)
+        yield from self._workload()
         if any(map(has_efa, types)):
-            for title, name in (
-                ("Ranks all on EFA (1 = yes)", "fabric:efa"),
-                ("All-reduce (GB/s)", "fabric:allreduce_gigabytes_per_second"),
-            ):
+            for title, name in _FABRIC.items():
                 yield self._graph(title, [_job_metric(name, "Minimum")], "Minimum", _MINUTE)
-        if any(map(has_gpus, types)):
-            for title, name in (
-                ("GPU use (%, 100 per GPU)", "GPUUtilization"),
-                ("GPU memory (%, 100 per GPU)", "GPUMemoryUtilization"),
-            ):
-                yield self._graph(title, [_host_metric(name)], "Average", _MINUTE)
-
-    def _of_endpoint(self, *purposes: str) -> tuple[str, ...]:
-        """Return the functions, which are there only where executions make endpoints."""
-        return purposes if self._names.environment.endpoint else ()
+        hosts = (_GPUS if any(map(has_gpus, types)) else {}) | _HOSTS
+        for title, name in hosts.items():
+            yield self._graph(title, [_host_metric(name)], "Average", _MINUTE)
+        functions = [
+            *(["compare"] if environment.compared_metrics else []),
+            "seal",
+            *(["smoke-test", "teardown"] if environment.endpoint else []),
+            PURPOSE,
+        ]
+        calls = [self._calls("Invocations", each, each) for each in functions]
+        yield self._graph("Calls of functions", calls, "Sum")
 
     def _workload(self) -> Iterator[dict[str, Any]]:
         """Yield a graph for each number that the workload's log lines carry; train:loss and
@@ -174,48 +157,30 @@ class Dashboard(Construct):
     def _serving(self) -> list[dict[str, Any]]:
         if self._names.environment.endpoint is None:
             return []
-        errors = [
-            self._endpoint_metric(name, "Sum")
-            for name in ("Invocation4XXErrors", "Invocation5XXErrors")
-        ]
         latencies = [
             _in_milliseconds(self._endpoint_metric("ModelLatency", statistic), label=statistic)
             for statistic in ("p50", "p99")
         ]
-        return [
-            self._graph("Endpoint latency (ms)", latencies, "p99", _MINUTE),
-            self._graph(
-                "Endpoint calls", [self._endpoint_metric("Invocations", "Sum")], "Sum", _MINUTE
-            ),
-            self._graph("Endpoint errors", errors, "Sum", _MINUTE),
-        ]
+        graphs = [self._graph("Endpoint latency (ms)", latencies, "p99", _MINUTE)]
+        for title, names in _ANSWERS.items():
+            series = [self._endpoint_metric(name, "Sum") for name in names]
+            graphs.append(self._graph(title, series, "Sum", _MINUTE))
+        return graphs
 
     def _costs(self) -> list[dict[str, Any]]:
-        pipeline = ["PipelineName", self._names.pipeline]
-        sweeps = [
-            *self._own(("Sweeps", "sweeps")),
-            [
-                _LAMBDA,
-                "Errors",
-                "FunctionName",
-                self._names.function(PURPOSE),
-                {"label": "sweeps that failed"},
-            ],
-        ]
+        failed = self._calls("Errors", PURPOSE, "sweeps that failed")
         endpoints = (
             ("Endpoints", "endpoints"),
             ("EndpointsPastTtl", "past their time"),
             ("Unremoved", "not removed"),
         )
-        trained = {"training": [*pipeline, "StepName", "Train"]}
-        training = self._graph(
-            "Training time a day (s)", _in_seconds("StepDuration", trained, "Sum"), "Sum", _DAY
-        )
+        trained = _in_seconds("StepDuration", {"training": self._train}, "Sum")
+        training = self._graph("Training time a day (s)", trained, "Sum", _DAY)
         training["properties"]["start"] = _LOOKED_BACK
         return [
             self._graph("Endpoints that exist", self._own(*endpoints), "Maximum"),
             training,
-            self._graph("Sweeps", sweeps, "Sum"),
+            self._graph("Sweeps", [*self._own(("Sweeps", "sweeps")), failed], "Sum"),
         ]
 
     def _graph(
@@ -231,7 +196,7 @@ class Dashboard(Construct):
         properties = {
             "title": title,
             "view": "timeSeries",
-            "region": self._region,
+            "region": self._names.environment.region,
             "stat": statistic,
             "period": period_s,
             "metrics": series,
@@ -287,28 +252,20 @@ def _search(query: str, statistic: str) -> Series:
     return [{"expression": f"SEARCH('{query}', '{statistic}', {_MINUTE})"}]
 
 
+def _whole_row(y: int, height: int) -> dict[str, int]:
+    return {"x": 0, "y": y, "width": _WIDTH * _COLUMNS, "height": height}
+
+
 def _alarms(arns: list[str]) -> dict[str, Any]:
-    wide = _WIDTH * _COLUMNS
-    return {
-        "type": "alarm",
-        "x": 0,
-        "y": 0,
-        "width": wide,
-        "height": _ALARMS,
-        "properties": {"title": "Alarms", "alarms": arns},
-    }
+    properties = {"title": "Alarms", "alarms": arns}
+    return {"type": "alarm", **_whole_row(0, _ALARMS), "properties": properties}
 
 
 def _note() -> dict[str, Any]:
     """Return a line between the first row of graphs and the others."""
-    return {
-        "type": "text",
-        "x": 0,
-        "y": _ALARMS + _NUMBERS + _HEIGHT,
-        "width": _WIDTH * _COLUMNS,
-        "height": _NOTE,
-        "properties": {"markdown": _WHOSE, "background": "transparent"},
-    }
+    place = _whole_row(_ALARMS + _NUMBERS + _HEIGHT, _NOTE)
+    properties = {"markdown": _WHOSE, "background": "transparent"}
+    return {"type": "text", **place, "properties": properties}
 
 
 def _placed(number: int, widget: dict[str, Any]) -> dict[str, Any]:
