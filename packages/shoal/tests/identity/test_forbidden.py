@@ -8,7 +8,7 @@ packages/shoal/tests/end_to_end/test_identity.py asks about what an execution re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +17,7 @@ from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.iam_request import ContextValue, Question
+from tests.identity.cases import Case, arn
 from tests.identity.roles import Roles
 from tests.identity.templates import ARNS, Templates
 from tests.repository import ROOT
@@ -36,34 +37,8 @@ KEY = ARNS["AWS::KMS::Key"].format("StorageKeyBAA9457B")
 OTHER_KEY = ARNS["AWS::KMS::Key"].format("00000000-0000-0000-0000-000000000000")
 
 
-def arn(service: str, resource: str) -> str:
-    return f"arn:aws:{service}:us-east-1:111122223333:{resource}"
-
-
 def role_arn(name: str) -> str:
     return f"arn:aws:iam::111122223333:role/{name}"
-
-
-@dataclass(frozen=True)
-class Case:
-    """An allowed question of an actor, and the changes to it that IAM must refuse."""
-
-    actor: str
-    allowed: Question
-    resource: str = ""
-    context: Mapping[str, ContextValue | None] | None = None
-    action: str = ""
-
-    def forbidden(self) -> Question:
-        """Return the question with the change; a context key that is None is left out."""
-        changed = {**self.allowed.context, **(self.context or {})}
-        kept = {key: value for key, value in changed.items() if value is not None}
-        return replace(
-            self.allowed,
-            action=self.action or self.allowed.action,
-            resource=self.resource or self.allowed.resource,
-            context=kept,
-        )
 
 
 TRAIN = Question(
@@ -247,6 +222,34 @@ CASES = {
         "pipeline",
         PROCESS,
         context={"sagemaker:VpcSubnets": None, "sagemaker:VpcSecurityGroupIds": None},
+    ),
+    "evaluate in a hosting subnet": Case(
+        "pipeline", PROCESS, context={"sagemaker:VpcSubnets": [HOSTING_SUBNET]}
+    ),
+    "evaluate with another security group": Case(
+        "pipeline", PROCESS, context={"sagemaker:VpcSecurityGroupIds": [HOSTING_GROUP]}
+    ),
+    "evaluate on no stated instance type": Case(
+        "pipeline", PROCESS, context={"sagemaker:InstanceTypes": None}
+    ),
+    "evaluate with another key": Case(
+        "pipeline", PROCESS, context={"sagemaker:OutputKmsKeyArn": OTHER_KEY}
+    ),
+    "serve with another security group": Case(
+        "pipeline", MODEL, context={"sagemaker:VpcSecurityGroupIds": [GROUP]}
+    ),
+    "serve on no stated instance type": Case(
+        "pipeline", CONFIG, context={"sagemaker:InstanceTypes": None}
+    ),
+    "attach an endpoint to a training subnet": Case(
+        "endpoint",
+        replace(ATTACH, resource=arn("ec2", f"subnet/{HOSTING_SUBNET}")),
+        arn("ec2", f"subnet/{SUBNET}"),
+    ),
+    "attach an endpoint with another security group": Case(
+        "endpoint",
+        replace(ATTACH, resource=arn("ec2", f"security-group/{HOSTING_GROUP}")),
+        arn("ec2", f"security-group/{GROUP}"),
     ),
     "serve from the training subnet": Case(
         "pipeline", MODEL, context={"sagemaker:VpcSubnets": [SUBNET]}
@@ -455,11 +458,7 @@ def roles(evaluator: Evaluator, dev: Templates) -> Roles:
 def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(
     roles: Roles, case: Case
 ) -> None:
-    questions = [
-        roles.decide(PREFIX + case.actor, question).allowed
-        for question in (case.allowed, case.forbidden())
-    ]
-    assert questions == [True, False]
+    assert case.decided(roles, PREFIX + case.actor) == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -483,10 +482,7 @@ def test_a_training_with_a_file_system_reads_it_only(
     }
     case = Case("pipeline", replace(TRAIN, context={**TRAIN.context, **mounted}), context=changed)
     roles = Roles(evaluator, everything.identity_policies(), everything.key_policies())
-    assert [
-        roles.decide(PREFIX + "pipeline", question).allowed
-        for question in (case.allowed, case.forbidden())
-    ] == [True, False]
+    assert case.decided(roles, PREFIX + case.actor) == [True, False]
 
 
 @pytest.mark.parametrize("actor", ["pipeline", "training", "evaluation"])

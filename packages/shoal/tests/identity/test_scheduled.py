@@ -11,14 +11,11 @@ import pytest
 
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.iam_request import Question
+from tests.identity.cases import Case, arn
 from tests.identity.roles import Roles
 from tests.identity.templates import Templates
 
 PREFIX = "shoal-mnist-dev-us-east-1-"
-
-
-def arn(service: str, resource: str) -> str:
-    return f"arn:aws:{service}:us-east-1:111122223333:{resource}"
 
 
 START = Question("sagemaker:StartPipelineExecution", arn("sagemaker", "pipeline/shoal-mnist-dev"))
@@ -29,66 +26,54 @@ SEE = Question("scheduler:GetSchedule", arn("scheduler", "schedule/shoal-mnist-d
 READ = Question("cloudwatch:GetMetricData", "*")
 CALL = Question("lambda:InvokeFunction", arn("lambda", "function:shoal-mnist-dev-start"))
 
-CASES: dict[str, tuple[str, Question, Question]] = {
-    "start another pipeline": (
+CASES = {
+    "start another pipeline": Case(
+        "start", START, resource=arn("sagemaker", "pipeline/shoal-mnist-prod")
+    ),
+    "stop another pipeline's execution": Case(
+        "start", STOP, resource=arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")
+    ),
+    "change the pipeline": Case("start", START, action="sagemaker:UpdatePipeline"),
+    "look at another pipeline": Case(
+        "start", LOOK, resource=arn("sagemaker", "pipeline/shoal-mnist-dev-2")
+    ),
+    "start a training": Case(
         "start",
         START,
-        replace(START, resource=arn("sagemaker", "pipeline/shoal-mnist-prod")),
+        instead=Question("sagemaker:CreateTrainingJob", arn("sagemaker", "training-job/x")),
     ),
-    "stop another pipeline's execution": (
-        "start",
-        STOP,
-        replace(STOP, resource=arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")),
-    ),
-    "change the pipeline": ("start", START, replace(START, action="sagemaker:UpdatePipeline")),
-    "look at another pipeline": (
-        "start",
-        LOOK,
-        replace(LOOK, resource=arn("sagemaker", "pipeline/shoal-mnist-dev-2")),
-    ),
-    "start a training": (
+    "hand over a role": Case(
         "start",
         START,
-        Question("sagemaker:CreateTrainingJob", arn("sagemaker", "training-job/x")),
+        instead=Question("iam:PassRole", f"arn:aws:iam::111122223333:role/{PREFIX}training"),
     ),
-    "hand over a role": (
-        "start",
-        START,
-        Question("iam:PassRole", f"arn:aws:iam::111122223333:role/{PREFIX}training"),
+    "measure in AWS's name": Case(
+        "start", MEASURE, context={"cloudwatch:namespace": "AWS/Scheduler"}
     ),
-    "measure in AWS's name": (
-        "start",
-        MEASURE,
-        replace(MEASURE, context={"cloudwatch:namespace": "AWS/Scheduler"}),
+    "look at another environment's schedule": Case(
+        "overdue", SEE, resource=arn("scheduler", "schedule/shoal-mnist-prod/weekly")
     ),
-    "look at another environment's schedule": (
-        "overdue",
-        SEE,
-        replace(SEE, resource=arn("scheduler", "schedule/shoal-mnist-prod/weekly")),
-    ),
-    "change a schedule": ("overdue", SEE, replace(SEE, action="scheduler:UpdateSchedule")),
-    "start what is overdue": ("overdue", SEE, START),
-    "silence an alarm": (
+    "change a schedule": Case("overdue", SEE, action="scheduler:UpdateSchedule"),
+    "start what is overdue": Case("overdue", SEE, instead=START),
+    "silence an alarm": Case(
         "overdue",
         READ,
-        Question("cloudwatch:DisableAlarmActions", arn("cloudwatch", "alarm:shoal-mnist-dev-x")),
+        instead=Question(
+            "cloudwatch:DisableAlarmActions", arn("cloudwatch", "alarm:shoal-mnist-dev-x")
+        ),
     ),
-    "measure for AWS": (
-        "overdue",
-        MEASURE,
-        replace(MEASURE, context={"cloudwatch:namespace": "AWS/Scheduler"}),
+    "measure for AWS": Case("overdue", MEASURE, context={"cloudwatch:namespace": "AWS/Scheduler"}),
+    "start without looking": Case("scheduler", CALL, instead=START),
+    "call another function": Case(
+        "scheduler", CALL, resource=arn("lambda", "function:shoal-mnist-dev-teardown")
     ),
-    "start without looking": ("scheduler", CALL, START),
-    "call another function": (
+    "change the function": Case("scheduler", CALL, action="lambda:UpdateFunctionCode"),
+    "write into another queue": Case(
         "scheduler",
         CALL,
-        replace(CALL, resource=arn("lambda", "function:shoal-mnist-dev-teardown")),
-    ),
-    "change the function": ("scheduler", CALL, replace(CALL, action="lambda:UpdateFunctionCode")),
-    "write into another queue": (
-        "scheduler",
-        CALL,
-        Question("sqs:SendMessage", arn("sqs", "shoal-mnist-dev-pipeline-TeardownGuardQueue")),
+        instead=Question(
+            "sqs:SendMessage", arn("sqs", "shoal-mnist-dev-pipeline-TeardownGuardQueue")
+        ),
     ),
 }
 
@@ -129,12 +114,9 @@ def roles(evaluator: Evaluator, templates: dict[str, Templates]) -> Roles:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(
-    roles: Roles, case: tuple[str, Question, Question]
+    roles: Roles, case: Case
 ) -> None:
-    actor, allowed, forbidden = case
-    assert [
-        roles.decide(PREFIX + actor, question).allowed for question in (allowed, forbidden)
-    ] == [True, False]
+    assert case.decided(roles, PREFIX + case.actor) == [True, False]
 
 
 @pytest.mark.parametrize("actor", NEEDED)

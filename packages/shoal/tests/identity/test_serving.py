@@ -4,12 +4,11 @@ one with one change.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.http.iam_request import Question
+from tests.identity.cases import Case, arn
 from tests.identity.roles import Roles
 from tests.identity.templates import ARNS, Templates
 from tests.settings.releases import trained_by
@@ -40,10 +39,6 @@ KEY_POLICY = {
 OURS = {"aws:ResourceTag/shoal:project": "mnist", "aws:ResourceTag/shoal:environment": "dev"}
 
 
-def arn(service: str, resource: str) -> str:
-    return f"arn:aws:{service}:us-east-1:111122223333:{resource}"
-
-
 READ = Question("s3:GetObject", ARCHIVE)
 DECRYPT = Question("kms:Decrypt", OWN_KEY, THROUGH_S3)
 BRING = Question("s3:GetObjectVersion", SOURCE)
@@ -72,145 +67,75 @@ STACK = Question(
 STREAM = "log-group:/aws/sagemaker/Endpoints/{}:log-stream:AllTraffic/i-0123456789abcdef0"
 LOG = Question("logs:PutLogEvents", arn("logs", STREAM.format("shoal-mnist-dev")))
 
-CASES: dict[str, tuple[str, Question, Question]] = {
-    "write into the log of a temporary endpoint": (
-        "serving",
-        LOG,
-        replace(LOG, resource=arn("logs", STREAM.format("shoal-mnist-dev-abcdefghijkl"))),
+CASES = {
+    "write into the log of a temporary endpoint": Case(
+        "serving", LOG, resource=arn("logs", STREAM.format("shoal-mnist-dev-abcdefghijkl"))
     ),
-    "serve another archive": (
-        "serving",
-        READ,
-        replace(READ, resource=f"{BUCKET}/models/other/model.tar.gz"),
+    "serve another archive": Case("serving", READ, resource=f"{BUCKET}/models/other/model.tar.gz"),
+    "write into the archive": Case("serving", READ, action="s3:PutObject"),
+    "list what else was trained": Case(
+        "serving", READ, instead=Question("s3:ListBucket", BUCKET, {"s3:prefix": "training/"})
     ),
-    "write into the archive": ("serving", READ, replace(READ, action="s3:PutObject")),
-    "list what else was trained": (
-        "serving",
-        READ,
-        Question("s3:ListBucket", BUCKET, {"s3:prefix": "training/"}),
+    "read what it captured": Case("serving", KEEP, action="s3:GetObject"),
+    "write elsewhere than captured": Case(
+        "serving", KEEP, resource=CAPTURED_OBJECT.replace("/captured/", "/training/")
     ),
-    "read what it captured": ("serving", KEEP, replace(KEEP, action="s3:GetObject")),
-    "write elsewhere than captured": (
-        "serving",
-        KEEP,
-        replace(KEEP, resource=CAPTURED_OBJECT.replace("/captured/", "/training/")),
+    "decrypt past S3": Case(
+        "serving", DECRYPT, context={"kms:ViaService": "ssm.us-east-1.amazonaws.com"}
     ),
-    "decrypt past S3": (
-        "serving",
-        DECRYPT,
-        replace(DECRYPT, context={**THROUGH_S3, "kms:ViaService": "ssm.us-east-1.amazonaws.com"}),
-    ),
-    "decrypt another archive": (
+    "decrypt another archive": Case(
         "serving-proof",
         DECRYPT,
-        replace(
-            DECRYPT,
-            context={
-                **THROUGH_S3,
-                "kms:EncryptionContext:aws:s3:arn": f"{BUCKET}/models/other/model.tar.gz",
-            },
-        ),
+        context={"kms:EncryptionContext:aws:s3:arn": f"{BUCKET}/models/other/model.tar.gz"},
     ),
-    "decrypt with the key of whoever trained it": (
-        "serving",
-        DECRYPT,
-        replace(DECRYPT, resource=TRAINED_WITH),
+    "decrypt with the key of whoever trained it": Case("serving", DECRYPT, resource=TRAINED_WITH),
+    "read the archive where it was trained": Case("serving", READ, resource=SOURCE),
+    "bring what is not sealed": Case(
+        "bring", BRING, resource=SOURCE.replace("/models/", "/training/")
     ),
-    "read the archive where it was trained": ("serving", READ, replace(READ, resource=SOURCE)),
-    "bring what is not sealed": (
-        "bring",
-        BRING,
-        replace(BRING, resource=SOURCE.replace("/models/", "/training/")),
+    "write into the source's store": Case("bring", BRING, action="s3:PutObject"),
+    "write elsewhere than sealed": Case(
+        "bring", KEEP_BROUGHT, resource=ARCHIVE.replace("/models/", "/training/")
     ),
-    "write into the source's store": ("bring", BRING, replace(BRING, action="s3:PutObject")),
-    "write elsewhere than sealed": (
-        "bring",
-        KEEP_BROUGHT,
-        replace(KEEP_BROUGHT, resource=ARCHIVE.replace("/models/", "/training/")),
-    ),
-    "delete what was brought": (
-        "bring",
-        KEEP_BROUGHT,
-        replace(KEEP_BROUGHT, action="s3:DeleteObject"),
-    ),
-    "decrypt other objects of the source": (
+    "delete what was brought": Case("bring", KEEP_BROUGHT, action="s3:DeleteObject"),
+    "decrypt other objects of the source": Case(
         "bring",
         DECRYPT_SOURCE,
-        replace(
-            DECRYPT_SOURCE,
-            context={
-                **THROUGH_S3,
-                "kms:EncryptionContext:aws:s3:arn": SOURCE.replace("/models/", "/training/"),
-            },
-        ),
+        context={"kms:EncryptionContext:aws:s3:arn": SOURCE.replace("/models/", "/training/")},
     ),
-    "ask another registry": (
-        "bring",
-        ASK_REGISTRY,
-        replace(ASK_REGISTRY, resource=ASK_REGISTRY.resource.replace("-trainer/", "-other/")),
+    "ask another registry": Case(
+        "bring", ASK_REGISTRY, resource=ASK_REGISTRY.resource.replace("-trainer/", "-other/")
     ),
-    "approve what it brings": (
-        "bring",
-        ASK_REGISTRY,
-        replace(ASK_REGISTRY, action="sagemaker:UpdateModelPackage"),
+    "approve what it brings": Case("bring", ASK_REGISTRY, action="sagemaker:UpdateModelPackage"),
+    "pull another image": Case("serving", PULL, resource=arn("ecr", "repository/private")),
+    "look at another alarm": Case(
+        "serving", WATCH, resource=arn("cloudwatch", "alarm:shoal-mnist-dev-execution-failed")
     ),
-    "pull another image": (
-        "serving",
-        PULL,
-        replace(PULL, resource=arn("ecr", "repository/private")),
+    "silence an alarm": Case("serving", WATCH, action="cloudwatch:DisableAlarmActions"),
+    "call its own endpoint": Case("serving", READ, instead=ASK),
+    "ask another environment's endpoint": Case(
+        "serving-proof", ASK, resource=arn("sagemaker", "endpoint/shoal-mnist-prod")
     ),
-    "look at another alarm": (
-        "serving",
-        WATCH,
-        replace(WATCH, resource=arn("cloudwatch", "alarm:shoal-mnist-dev-execution-failed")),
+    "ask an execution's endpoint": Case(
+        "serving-proof", ASK, resource=f"{ASK.resource}-abcdefghijkl"
     ),
-    "silence an alarm": ("serving", WATCH, replace(WATCH, action="cloudwatch:DisableAlarmActions")),
-    "call its own endpoint": ("serving", READ, ASK),
-    "ask another environment's endpoint": (
-        "serving-proof",
-        ASK,
-        replace(ASK, resource=arn("sagemaker", "endpoint/shoal-mnist-prod")),
+    "change the endpoint that it proves": Case(
+        "serving-proof", ASK, action="sagemaker:UpdateEndpoint"
     ),
-    "ask an execution's endpoint": (
-        "serving-proof",
-        ASK,
-        replace(ASK, resource=f"{ASK.resource}-abcdefghijkl"),
+    "look at a model without tags": Case("serving-proof", SEE, context=dict.fromkeys(OURS)),
+    "look at another environment's model": Case(
+        "serving-proof", SEE, context={"aws:ResourceTag/shoal:environment": "prod"}
     ),
-    "change the endpoint that it proves": (
-        "serving-proof",
-        ASK,
-        replace(ASK, action="sagemaker:UpdateEndpoint"),
+    "prove another archive": Case(
+        "serving-proof", READ, resource=f"{BUCKET}/models/other/model.tar.gz"
     ),
-    "look at a model without tags": ("serving-proof", SEE, replace(SEE, context={})),
-    "look at another environment's model": (
-        "serving-proof",
-        SEE,
-        replace(SEE, context={**OURS, "aws:ResourceTag/shoal:environment": "prod"}),
+    "write into the archive that it proves": Case("serving-proof", READ, action="s3:PutObject"),
+    "decrypt for the proof past S3": Case(
+        "serving-proof", DECRYPT, context={"kms:ViaService": "ssm.us-east-1.amazonaws.com"}
     ),
-    "prove another archive": (
-        "serving-proof",
-        READ,
-        replace(READ, resource=f"{BUCKET}/models/other/model.tar.gz"),
-    ),
-    "write into the archive that it proves": (
-        "serving-proof",
-        READ,
-        replace(READ, action="s3:PutObject"),
-    ),
-    "decrypt for the proof past S3": (
-        "serving-proof",
-        DECRYPT,
-        replace(DECRYPT, context={**THROUGH_S3, "kms:ViaService": "ssm.us-east-1.amazonaws.com"}),
-    ),
-    "delete the model that it proves": (
-        "serving-proof",
-        SEE,
-        replace(SEE, action="sagemaker:DeleteModel"),
-    ),
-    "look at another stack": (
-        "serving-proof",
-        STACK,
-        replace(STACK, resource=arn("cloudformation", "stack/shoal-mnist-dev-data/1")),
+    "delete the model that it proves": Case("serving-proof", SEE, action="sagemaker:DeleteModel"),
+    "look at another stack": Case(
+        "serving-proof", STACK, resource=arn("cloudformation", "stack/shoal-mnist-dev-data/1")
     ),
 }
 
@@ -242,10 +167,6 @@ def names(roles: Roles) -> dict[str, str]:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(
-    roles: Roles, names: dict[str, str], case: tuple[str, Question, Question]
+    roles: Roles, names: dict[str, str], case: Case
 ) -> None:
-    actor, allowed, forbidden = case
-    assert [roles.decide(names[actor], question).allowed for question in (allowed, forbidden)] == [
-        True,
-        False,
-    ]
+    assert case.decided(roles, names[case.actor]) == [True, False]

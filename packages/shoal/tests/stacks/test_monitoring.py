@@ -169,18 +169,6 @@ def test_what_makes_pages_writes_nothing_but_pages_and_its_own_log(monitoring: T
     assert allowed["KeepPages"]["Resource"] == f"{bucket}/runs/*"
 
 
-def test_the_sweeper_may_delete_what_carries_the_pipelines_name_and_nothing_else(
-    monitoring: Template,
-) -> None:
-    allowed = statements(monitoring, "shoal-mnist-dev-us-east-1-sweep")
-    deletes = [entry for entry in allowed.values() if "Delete" in json.dumps(entry["Action"])]
-    assert len(deletes) == 3
-    assert all(
-        re.search(r"(shoal-mnist-dev|pipelines)-\*", json.dumps(entry["Resource"]))
-        for entry in deletes
-    )
-
-
 def test_cloudwatch_and_budgets_may_publish_for_this_account_only(
     monitoring: Template, data: Template
 ) -> None:

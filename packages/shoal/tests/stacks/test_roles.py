@@ -54,22 +54,6 @@ def test_only_sagemaker_on_behalf_of_this_account_and_its_own_work_assumes_a_job
     }
 
 
-@pytest.mark.parametrize("actor", ["smoke-test", "teardown"])
-def test_only_lambda_assumes_a_functions_role(pipeline: Template, actor: str) -> None:
-    trust = _trust(pipeline, actor)
-    assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
-    assert trust["Condition"] == {"StringEqualsIfExists": {"aws:SourceAccount": "111122223333"}}
-
-
-def test_the_pipeline_hands_exactly_the_job_roles_to_sagemaker_only(pipeline: Template) -> None:
-    statement = statements(pipeline, PREFIX + "pipeline")["HandJobsTheirRoles"]
-    roles = [{"Fn::GetAtt": [role(pipeline, PREFIX + actor)[0], "Arn"]} for actor in JOBS]
-    assert sorted(statement["Resource"], key=str) == sorted(roles, key=str)
-    assert statement["Condition"] == {
-        "StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}
-    }
-
-
 def test_no_role_but_the_pipelines_passes_roles(pipeline: Template) -> None:
     passing = [
         policy
@@ -81,83 +65,11 @@ def test_no_role_but_the_pipelines_passes_roles(pipeline: Template) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("sid", "place"),
-    [("StartTraining", "Training"), ("StartProcessing", "Training"), ("CreateModel", "Hosting")],
-)
-def test_jobs_and_models_run_only_in_their_subnets_and_security_group(
-    pipeline: Template, sid: str, place: str
-) -> None:
-    allowed = statements(pipeline, PREFIX + "pipeline")[sid]["Condition"][
-        "ForAllValues:StringEquals"
-    ]
-    assert all(place in json.dumps(subnet) for subnet in as_list(allowed["sagemaker:VpcSubnets"]))
-    assert f"SecurityGroups{place}" in json.dumps(allowed["sagemaker:VpcSecurityGroupIds"])
-
-
-@pytest.mark.parametrize(
-    "sid", ["StartTraining", "StartProcessing", "CreateModel", "ConfigureEndpoint"]
-)
-def test_no_condition_on_a_set_holds_for_a_request_without_the_key(
-    pipeline: Template, sid: str
-) -> None:
-    condition = statements(pipeline, PREFIX + "pipeline")[sid]["Condition"]
-    assert (
-        condition["Null"].items()
-        >= dict.fromkeys(condition["ForAllValues:StringEquals"], "false").items()
-    )
-
-
-@pytest.mark.parametrize(
-    ("sid", "instance_types", "max_runtime_s"),
-    [("StartTraining", "ml.p4d.24xlarge", "3600"), ("StartProcessing", "ml.m5.xlarge", "1800")],
-)
-def test_jobs_run_only_on_configured_instances_for_the_configured_time_and_encrypt_with_the_environments_key(  # noqa: E501
-    pipeline: Template, sid: str, instance_types: str, max_runtime_s: str
-) -> None:
-    condition = statements(pipeline, PREFIX + "pipeline")[sid]["Condition"]
-    assert as_list(condition["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"]) == [
-        instance_types
-    ]
-    assert condition["NumericLessThanEquals"] == {"sagemaker:MaxRuntimeInSeconds": max_runtime_s}
-    assert "StorageKey" in json.dumps(condition["ArnEquals"]["sagemaker:OutputKmsKeyArn"])
-
-
-@pytest.mark.parametrize("actor", ["pipeline", "training", "evaluation"])
-def test_who_makes_or_judges_a_model_may_never_approve_it(pipeline: Template, actor: str) -> None:
-    never = statements(pipeline, PREFIX + actor)["NeverApprove"]
-    assert (never["Effect"], never["Action"], never["Resource"]) == (
-        "Deny",
-        "sagemaker:UpdateModelPackage",
-        "*",
-    )
-
-
-def test_the_pipeline_registers_models_as_pending_only(pipeline: Template) -> None:
-    granted = statements(pipeline, PREFIX + "pipeline")
-    pending = {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}
-    assert granted["RegisterPendingOnly"]["Condition"] == {"StringEqualsIfExists": pending}
-    assert granted["NeverRegisterApproved"]["Condition"]["StringNotEquals"] == pending
-
-
 def test_the_pipeline_may_look_up_the_image_that_it_registers(pipeline: Template) -> None:
     statement = statements(pipeline, PREFIX + "pipeline")["LookUpImages"]
     assert statement["Action"] == ["ecr:BatchGetImage", "ecr:DescribeImages"]
     assert (
         statement["Resource"] == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-inference"
-    )
-
-
-@pytest.mark.parametrize(("actor", "place"), [("training", "Training"), ("endpoint", "Hosting")])
-def test_jobs_attach_to_their_own_subnets_and_security_group_only(
-    pipeline: Template, actor: str, place: str
-) -> None:
-    interfaces, *places = statements(pipeline, PREFIX + actor)["AttachToVpc"]["Resource"]
-    assert interfaces == "arn:aws:ec2:us-east-1:111122223333:network-interface/*"
-    assert len(places) >= 2
-    assert all(
-        f"Network{place}" in json.dumps(entry) or f"SecurityGroups{place}" in json.dumps(entry)
-        for entry in places
     )
 
 

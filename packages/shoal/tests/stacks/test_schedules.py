@@ -135,15 +135,6 @@ def test_schedulers_role_is_for_this_account_and_group_and_calls_one_function(
     }
 
 
-def test_the_function_may_list_and_start_this_pipeline_only(scheduled: Template) -> None:
-    entry = statements(scheduled, f"{PREFIX}-us-east-1-start")["StartOneAtATime"]
-    assert entry["Action"] == [
-        "sagemaker:ListPipelineExecutions",
-        "sagemaker:StartPipelineExecution",
-    ]
-    assert entry["Resource"] == f"arn:aws:sagemaker:us-east-1:111122223333:pipeline/{PREFIX}"
-
-
 def test_nothing_calls_before_the_pipeline_and_the_policies_are_there(scheduled: Template) -> None:
     waits_for = {
         kind: resources(scheduled, kind)

@@ -19,7 +19,7 @@ from stacks.platform import EnvironmentStage
 from tests.app import ShoalApp
 from tests.repository import ROOT
 from tests.settings.releases import ARTIFACTS, CONTENT
-from tests.stacks.reading import as_list, properties, resources, role, statements
+from tests.stacks.reading import properties, resources, role, statements
 from tests.stacks.variants import variant
 
 RELEASE = CONTENT
@@ -487,20 +487,6 @@ def test_the_role_reads_the_one_own_copy_under_the_own_key_whoever_trained_it(
         "kms:ViaService": "s3.us-east-1.amazonaws.com",
         "kms:EncryptionContext:aws:s3:arn": [f"arn:aws:s3:::{OWN_BUCKET}", archive],
     }
-
-
-def test_the_role_pulls_the_one_image_and_looks_at_the_three_alarms(plain: Template) -> None:
-    allowed = allowed_to_serve(plain)
-    assert (
-        allowed["PullImage"]["Resource"]
-        == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-inference"
-    )
-    watched = allowed["WatchAlarms"]
-    assert watched["Action"] == "cloudwatch:DescribeAlarms"
-    assert all(
-        arn.startswith(f"arn:aws:cloudwatch:us-east-1:111122223333:alarm:{ENDPOINT}-serving-")
-        for arn in as_list(watched["Resource"])
-    )
 
 
 def test_the_proof_may_ask_this_endpoint_and_look_at_what_is_tagged_as_this_environments(
