@@ -31,6 +31,7 @@ ENDPOINT = "shoal-mnist-live"
 BUCKET = "models-of-the-proof"
 WEIGHTS = b"knows ten digits by heart"
 SHA256 = hashlib.sha256(WEIGHTS).hexdigest()
+NOUGHTS = f"sha256:{'0' * 64}"
 # A model as small as one can be: it knows the ten digits, says which model it is, and takes 5
 # for 6 where it is told to.
 CODE = """
@@ -127,6 +128,17 @@ class Live:
         self.client("sagemaker").create_endpoint_config(
             EndpointConfigName=name, ProductionVariants=[variant]
         )
+
+    def serve(self, name: str) -> dict[str, str]:
+        """Create an endpoint of the configuration and model of this name; returns what a deployment
+        of them expects. It is not waited for: the proof waits.
+        """
+        self.client("sagemaker").create_endpoint(EndpointName=name, EndpointConfigName=name)
+        return {
+            **dict.fromkeys(("EndpointName", "EndpointConfigName", "ModelName"), name),
+            "ModelDataUrl": f"s3://{BUCKET}/{name}.tar.gz",
+            "ModelDataSha256": self.stored(name),
+        }
 
     def stack(self, name: str, resource: dict[str, Any]) -> str:
         """Create a stack and wait for it; returns its id."""
@@ -244,55 +256,51 @@ def test_an_endpoint_that_serves_what_was_deployed_is_proven(live: Live, request
     }
 
 
-def test_an_endpoint_that_kept_its_old_configuration_was_rolled_back(live: Live) -> None:
+@pytest.mark.parametrize(
+    ("pinned", "why"),
+    [
+        pytest.param(
+            {"EndpointConfigName": "second"},
+            f"rolled back: endpoint {ENDPOINT} serves first, not second of this deployment",
+            id="the endpoint kept its old configuration",
+        ),
+        pytest.param({"ModelName": "better"}, "first has the models good, not better", id="model"),
+        pytest.param(
+            {"ModelDataUrl": f"s3://{BUCKET}/other.tar.gz"},
+            f"good is made of s3://{BUCKET}/good.tar.gz, not of s3://{BUCKET}/other.tar.gz",
+            id="archive",
+        ),
+        pytest.param(
+            {"ImageDigest": NOUGHTS},
+            f"rolled back: the image {IMAGE} runs as {{digest}}, pinned is {NOUGHTS}: its tag was"
+            " moved after it was pinned",
+            id="image",
+        ),
+        pytest.param(
+            {"ContentSha256": "0" * 64},
+            f"the content of the model that answers is {SHA256}, pinned is {'0' * 64}",
+            id="content, which the container tells",
+        ),
+        pytest.param(
+            {"EndpointName": "none"}, "nothing could be proven: ClientError", id="no endpoint"
+        ),
+    ],
+)
+def test_what_is_not_the_pinned_one_was_rolled_back(
+    live: Live, pinned: dict[str, str], why: str
+) -> None:
     live.config("second", "good")
-    failure = reason(live.prove(EndpointConfigName="second"))
-    assert (
-        failure == f"rolled back: endpoint {ENDPOINT} serves first, not second of this deployment"
-    )
-
-
-def test_a_configuration_of_another_model_is_not_the_pinned_one(live: Live) -> None:
-    assert "first has the models good, not better" in reason(live.prove(ModelName="better"))
-
-
-def test_a_model_of_another_archive_is_not_the_pinned_one(live: Live) -> None:
-    other = f"s3://{BUCKET}/other.tar.gz"
-    assert f"good is made of {live.expected['ModelDataUrl']}, not of {other}" in reason(
-        live.prove(ModelDataUrl=other)
-    )
-
-
-def test_an_image_of_another_digest_is_not_the_pinned_one(live: Live) -> None:
-    failure, pinned = reason(live.prove(ImageDigest=f"sha256:{'0' * 64}")), f"sha256:{'0' * 64}"
-    assert (
-        failure
-        == f"rolled back: the image {IMAGE} runs as {live.digest()}, pinned is {pinned}: its tag"
-        " was moved after it was pinned"
-    )
+    failure, expected = reason(live.prove(**pinned)), why.format(digest=live.digest())
+    assert failure == expected if why.startswith("rolled back") else expected in failure
+    live.client("sagemaker").delete_endpoint_config(EndpointConfigName="second")
 
 
 def test_an_image_that_is_told_without_a_digest_is_not_compared(live: Live) -> None:
     """It is a serverless variant as well, which is described in other words."""
     live.model("untold", image=f"{OWN_REPOSITORY}:2.3.0-never-pushed-sagemaker")
     live.config("untold", "untold", ServerlessConfig={"MemorySizeInMB": 1024, "MaxConcurrency": 2})
-    live.client("sagemaker").create_endpoint(EndpointName="untold", EndpointConfigName="untold")
-    archived = {
-        "ModelDataUrl": f"s3://{BUCKET}/untold.tar.gz",
-        "ModelDataSha256": live.stored("untold"),
-    }
-    proven = live.prove(
-        EndpointName="untold",
-        EndpointConfigName="untold",
-        ModelName="untold",
-        **archived,
-    )
+    proven = live.prove(**live.serve("untold"))
     assert proven["Status"] == "SUCCESS", proven
-
-
-def test_a_content_that_is_not_the_pinned_one_is_told_by_the_container(live: Live) -> None:
-    failure = reason(live.prove(ContentSha256="0" * 64))
-    assert f"the content of the model that answers is {SHA256}, pinned is {'0' * 64}" in failure
 
 
 def test_a_container_that_need_not_say_its_content_is_proven_by_the_archive(live: Live) -> None:
@@ -330,23 +338,9 @@ def test_an_archive_that_is_gone_is_named(live: Live) -> None:
 
 
 def test_a_model_with_wrong_answers_is_not_proven_whatever_its_hash(live: Live) -> None:
-    sagemaker = live.client("sagemaker")
     live.model("wrong", wrong=(3, 5))
     live.config("wrong", "wrong")
-    sagemaker.create_endpoint(EndpointName="wrong", EndpointConfigName="wrong")
-    # Not waited for: the proof waits.
-    archived = {
-        "ModelDataUrl": f"s3://{BUCKET}/wrong.tar.gz",
-        "ModelDataSha256": live.stored("wrong"),
-    }
-    failure = reason(
-        live.prove(
-            EndpointName="wrong",
-            EndpointConfigName="wrong",
-            ModelName="wrong",
-            **archived,
-        )
-    )
+    failure = reason(live.prove(**live.serve("wrong")))
     assert failure.startswith(f"rolled back: {TWO_WRONG}")
 
 
@@ -357,10 +351,6 @@ def test_the_workloads_own_function_has_its_say(live: Live) -> None:
         assert reason(live.prove()) == "rolled back: the workload's own check: the price fell"
     finally:
         function.unlink()
-
-
-def test_an_endpoint_that_is_gone_is_a_failure_with_the_services_words(live: Live) -> None:
-    assert "nothing could be proven: ClientError" in reason(live.prove(EndpointName="none"))
 
 
 def test_a_stack_that_rolls_back_is_not_stopped_by_the_proof(live: Live) -> None:

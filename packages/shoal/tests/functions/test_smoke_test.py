@@ -36,12 +36,14 @@ def _prediction(label: int) -> dict[str, Any]:
     }
 
 
+def _model(**changed: str) -> dict[str, str]:
+    return {"training_job_name": JOB, "content_sha256": CONTENT, **changed}
+
+
 @dataclass
 class Endpoint:
     """Knows the ten digits; `spoil` changes its answer to a label."""
 
-    job: str = JOB
-    content: str = CONTENT
     delay_s: float = 0.0
     spoil: Callable[[int, dict[str, Any]], Any] = lambda _, answer: answer
     requests: list[Request] = field(default_factory=list)
@@ -50,10 +52,7 @@ class Endpoint:
         self.requests.append(request)
         time.sleep(self.delay_s)
         label = LABELS[json.dumps(json.loads(request.body)["instances"][0])]
-        answer = {
-            "predictions": [_prediction(label)],
-            "model": {"training_job_name": self.job, "content_sha256": self.content},
-        }
+        answer = {"predictions": [_prediction(label)], "model": _model()}
         return 200, json.dumps(self.spoil(label, answer)).encode()
 
 
@@ -160,34 +159,9 @@ def test_of_many_failures_three_are_told(endpoint: Endpoint) -> None:
     assert error.endswith("must be true; and 7 more)")
 
 
-def test_the_model_of_another_training_job_fails(endpoint: Endpoint) -> None:
-    endpoint.job = "pipelines-zzzzzzzzzzzz-Train-old"
-    error = _test(endpoint).error
-    assert "pipelines-zzzzzzzzzzzz-Train-old" in error
-    assert f"not from this execution's {JOB}" in error
-
-
-def test_another_content_than_the_evaluated_one_fails_though_the_job_has_the_right_name(
-    endpoint: Endpoint,
-) -> None:
-    endpoint.content = "0" * 64
-    assert (
-        f"serves a model with the content ['{'0' * 64}'], evaluated was {CONTENT}"
-        in _test(endpoint).error
-    )
-
-
-def test_a_container_that_does_not_say_which_model_it_serves_fails(endpoint: Endpoint) -> None:
-    endpoint.spoil = lambda _, answer: {**answer, "model": {"training_job_name": JOB}}
-    assert "serves a model with the content ['None']" in _test(endpoint).error
-
-
 def test_one_instance_with_another_model_is_enough_to_fail(endpoint: Endpoint) -> None:
-    endpoint.spoil = lambda label, answer: (
-        {**answer, "model": {**answer["model"], "content_sha256": "0" * 64}}
-        if label == 7
-        else answer
-    )
+    other = {"model": _model(content_sha256="0" * 64)}
+    endpoint.spoil = lambda label, answer: answer | other if label == 7 else answer
     assert "evaluated was" in _test(endpoint).error
 
 
@@ -226,6 +200,22 @@ def test_an_answer_over_the_limit_fails(endpoint: Endpoint) -> None:
         ({"predictions": [{"digit": 0}]}, "length(predictions[0].probabilities) has no value: "),
         ({"model": {}}, "the model comes from training job ['None']"),
         ({"model": []}, "the model comes from training job ['None']"),
+        (
+            {"model": _model(training_job_name="pipelines-zzzzzzzzzzzz-Train-old")},
+            f"['pipelines-zzzzzzzzzzzz-Train-old'], not from this execution's {JOB}",
+        ),
+        (
+            {"model": _model(content_sha256="0" * 64)},
+            f"serves a model with the content ['{'0' * 64}'], evaluated was {CONTENT}",
+        ),
+        (
+            {"model": {"training_job_name": JOB}},
+            "serves a model with the content ['None']",
+        ),
+        (
+            {"predictions": [{"digit": 3, "probabilities": [1.0] + [0.0] * 9}]},
+            "0 of 10 requests passed",
+        ),
     ],
     ids=[
         "no prediction",
@@ -234,6 +224,10 @@ def test_an_answer_over_the_limit_fails(endpoint: Endpoint) -> None:
         "no probabilities",
         "no training job",
         "no model",
+        "another training job",
+        "another content than the evaluated one",
+        "no content",
+        "a digit that is not the most probable one",
     ],
 )
 def test_an_answer_in_another_form_fails(
@@ -241,12 +235,6 @@ def test_an_answer_in_another_form_fails(
 ) -> None:
     endpoint.spoil = lambda _, answer: answer | spoilt
     assert why in _test(endpoint).error
-
-
-def test_a_digit_that_is_not_the_most_probable_one_is_not_right(endpoint: Endpoint) -> None:
-    predictions = [{"digit": 3, "probabilities": [1.0] + [0.0] * 9}]
-    endpoint.spoil = lambda _, answer: answer | {"predictions": predictions}
-    assert "0 of 10 requests passed" in _test(endpoint).error
 
 
 def test_an_endpoint_that_refuses_fails_with_its_message() -> None:

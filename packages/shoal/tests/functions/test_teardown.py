@@ -130,15 +130,61 @@ def test_what_the_container_said_is_kept_for_a_time_and_other_logs_are_left_alon
     assert account.sagemaker.log_groups == {own: 30, other: None}
 
 
-def test_a_log_that_cannot_be_limited_keeps_nothing_alive(account: Account) -> None:
-    account.sagemaker.refused = ("PutRetentionPolicy",)
+@pytest.mark.parametrize(
+    ("found", "deleted"),
+    [
+        pytest.param({"refused": ("PutRetentionPolicy",)}, DELETED, id="log cannot be limited"),
+        pytest.param(
+            {"steps": []}, DELETED, id="no step reports the endpoint: its name has the id"
+        ),
+        pytest.param(
+            {"endpoints": {}, "uses": {}}, DELETED[1:], id="a step alone reports the configuration"
+        ),
+    ],
+)
+def test_the_step_deletes_what_is_there(
+    account: Account, found: dict[str, Any], deleted: list[str]
+) -> None:
+    vars(account.sagemaker).update(found)
     account.step()
-    assert account.sagemaker.deleted == DELETED
+    assert account.sagemaker.deleted == deleted
 
 
-def test_the_queue_deletes_the_same_and_is_done(account: Account) -> None:
-    assert account.queue() == {"batchItemFailures": []}
-    assert account.sagemaker.deleted == DELETED
+def _with(status: str) -> dict[str, Any]:
+    return {"endpoints": {ENDPOINT: status}}
+
+
+SCALED = [f"scalable-target/{TARGET}"]
+
+
+@pytest.mark.parametrize(
+    ("found", "comes_back", "deleted"),
+    [
+        pytest.param({}, False, DELETED, id="all that the step deletes"),
+        pytest.param({"status": ""}, False, DELETED, id="execution is not known any more"),
+        pytest.param({"lost_targets": {TARGET}}, False, DELETED, id="target is gone meanwhile"),
+        pytest.param(_with("Updating") | {"targets": {TARGET}}, True, SCALED, id="being scaled"),
+        *(
+            pytest.param({"targets": {TARGET}, "refused": (each,)}, True, DELETED, id=f"no {each}")
+            for each in ("DescribeScalableTargets", "DeregisterScalableTarget")
+        ),
+        *(
+            pytest.param(_with(status), True, [], id=status)
+            for status in ("Creating", "Updating", "SystemUpdating", "RollingBack")
+        ),
+        *(
+            pytest.param(_with(status), False, DELETED, id=status)
+            for status in ("Failed", "OutOfService", "UpdateRollbackFailed")
+        ),
+    ],
+)
+def test_the_queue_deletes_what_it_may_and_brings_the_message_back_for_the_rest(
+    account: Account, found: dict[str, Any], comes_back: bool, deleted: list[str]
+) -> None:
+    vars(account.sagemaker).update(found)
+    back = [{"itemIdentifier": "message-1"}] if comes_back else []
+    assert account.queue() == {"batchItemFailures": back}
+    assert account.sagemaker.deleted == deleted
 
 
 def test_scalable_targets_are_deregistered_before_their_endpoint_goes(account: Account) -> None:
@@ -148,18 +194,6 @@ def test_scalable_targets_are_deregistered_before_their_endpoint_goes(account: A
     assert account.sagemaker.targets == {"endpoint/shoal-mnist-dev/variant/AllTraffic"}
 
 
-def test_a_scalable_target_that_is_gone_meanwhile_is_no_trouble(account: Account) -> None:
-    account.sagemaker.lost_targets = {TARGET}
-    assert account.queue() == {"batchItemFailures": []}
-    assert account.sagemaker.deleted == DELETED
-
-
-def test_an_endpoint_that_is_being_scaled_is_scaled_no_more(account: Account) -> None:
-    account.sagemaker.targets, account.sagemaker.endpoints[ENDPOINT] = {TARGET}, "Updating"
-    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
-    assert account.sagemaker.deleted == [f"scalable-target/{TARGET}"]
-
-
 def test_an_endpoint_that_is_updated_meanwhile_is_come_back_for_and_not_called_deleted(
     account: Account,
 ) -> None:
@@ -167,15 +201,6 @@ def test_an_endpoint_that_is_updated_meanwhile_is_come_back_for_and_not_called_d
     assert account.step().result == {"status": "pending", "deleted": "[]"}
     assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
     assert account.sagemaker.deleted == []
-
-
-@pytest.mark.parametrize("operation", ["DescribeScalableTargets", "DeregisterScalableTarget"])
-def test_a_role_that_may_not_deregister_deletes_the_endpoint_and_the_message_comes_back(
-    account: Account, operation: str
-) -> None:
-    account.sagemaker.targets, account.sagemaker.refused = {TARGET}, (operation,)
-    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
-    assert account.sagemaker.deleted == DELETED
 
 
 def test_a_second_run_finds_nothing_and_succeeds(account: Account) -> None:
@@ -200,13 +225,6 @@ def test_an_endpoint_that_takes_longer_than_the_function_is_pending(account: Acc
     assert account.sagemaker.configs.keys() == {CONFIG}
 
 
-@pytest.mark.parametrize("status", ["Creating", "Updating", "SystemUpdating", "RollingBack"])
-def test_an_endpoint_in_progress_brings_the_message_back(account: Account, status: str) -> None:
-    account.sagemaker.endpoints[ENDPOINT] = status
-    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
-    assert account.sagemaker.deleted == []
-
-
 @pytest.mark.parametrize(("received", "pause_s"), [(1, 30), (2, 60), (5, 480), (6, 900), (12, 900)])
 def test_each_try_comes_later_than_the_one_before_up_to_a_quarter_of_an_hour(
     account: Account, received: int, pause_s: int
@@ -222,10 +240,7 @@ def test_an_event_of_an_execution_that_runs_deletes_nothing_and_is_looked_at_aga
     account.sagemaker.status = "Executing"
     assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
     assert (account.sagemaker.deleted, account.pauses()) == ([], [30])
-
-
-def test_an_execution_that_runs_on_is_left_to_the_event_of_its_own_end(account: Account) -> None:
-    account.sagemaker.status = "Executing"
+    # Later it is left to the event of its own end.
     assert account.queue(received=3) == {"batchItemFailures": []}
     assert account.sagemaker.deleted == []
 
@@ -233,12 +248,6 @@ def test_an_execution_that_runs_on_is_left_to_the_event_of_its_own_end(account: 
 def test_the_step_deletes_although_its_execution_runs(account: Account) -> None:
     account.sagemaker.status = "Executing"
     assert account.step().result["status"] == "deleted"
-
-
-def test_what_an_execution_left_that_is_not_known_any_more_is_deleted(account: Account) -> None:
-    account.sagemaker.status = ""
-    assert account.queue() == {"batchItemFailures": []}
-    assert not account.sagemaker.endpoints
 
 
 def test_a_creating_endpoint_leaves_the_step_pending_and_keeps_what_it_uses(
@@ -249,34 +258,12 @@ def test_a_creating_endpoint_leaves_the_step_pending_and_keeps_what_it_uses(
     assert account.sagemaker.models == {MODEL}
 
 
-@pytest.mark.parametrize("status", ["Failed", "OutOfService", "UpdateRollbackFailed"])
-def test_an_endpoint_that_failed_is_deleted_like_any_other(account: Account, status: str) -> None:
-    account.sagemaker.endpoints[ENDPOINT] = status
-    assert account.queue() == {"batchItemFailures": []}
-    assert not account.sagemaker.endpoints
-
-
-def test_an_endpoint_that_no_step_reports_is_found_by_the_executions_id(account: Account) -> None:
-    account.sagemaker.steps = []
-    account.step()
-    assert account.sagemaker.deleted == DELETED
-
-
 def test_a_configuration_that_no_step_reports_is_found_through_its_endpoint(
     account: Account,
 ) -> None:
     del account.sagemaker.steps[2]
     account.step()
     assert account.sagemaker.deleted == DELETED
-
-
-def test_a_configuration_without_endpoint_is_found_by_what_its_step_reports(
-    account: Account,
-) -> None:
-    """SageMaker generated its name, and nothing else refers to it."""
-    account.sagemaker.endpoints, account.sagemaker.uses = {}, {}
-    account.step()
-    assert account.sagemaker.deleted == [f"endpoint-config/{CONFIG}", f"model/{MODEL}"]
 
 
 @pytest.mark.parametrize("kind", ["endpoint", "endpoint-config", "model"])
