@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from shoal_local.control.cloudformation.engine import Deployment, Tools
+from shoal_local.control.cloudformation.plan import Plan, Tools
 from shoal_local.control.cloudformation.stack import Resource, Stack, StackOptions
 from shoal_local.control.cloudformation.template import Template
 
@@ -85,15 +85,15 @@ def plan_changes(
     """
     sketch = copy(stack)
     sketch.resources, sketch.events, sketch.options = dict(stack.resources), [], options
-    deployment = Deployment(sketch, template, parameters, tools)
-    resolver = deployment.resolver()
+    plan = Plan(sketch, template, parameters, tools)
+    resolver = plan.resolver()
     resolver.attribute = _attributes_after(sketch)
-    logical_ids = deployment.logical_ids(resolver)
+    logical_ids = plan.logical_ids(resolver)
     changes = []
     for logical_id in logical_ids:
-        resource = deployment.planned_resource(logical_id, resolver)
+        resource = plan.planned_resource(logical_id, resolver)
         before = stack.resources.get(logical_id)
-        changes += _changes_of(deployment, before, resource)
+        changes += _changes_of(plan, before, resource)
         if before is None or (
             changes and changes[-1]["ResourceChange"].get("Replacement") == "True"
         ):
@@ -110,15 +110,13 @@ def plan_changes(
     return changes
 
 
-def _changes_of(
-    deployment: Deployment, before: Resource | None, resource: Resource
-) -> list[dict[str, Any]]:
+def _changes_of(plan: Plan, before: Resource | None, resource: Resource) -> list[dict[str, Any]]:
     if before is None:
         return [_resource_change("Add", resource)]
     if before.properties == resource.properties:
         return []
-    kind = deployment.tools.kind(resource.type_name)
-    request = deployment.request(
+    kind = plan.tools.kind(resource.type_name)
+    request = plan.request(
         replace(resource, physical_id=before.physical_id, attributes=before.attributes), before
     )
     replacement = kind is not None and kind.needs_replacement(request)

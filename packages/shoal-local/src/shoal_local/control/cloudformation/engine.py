@@ -7,9 +7,7 @@ anything is created.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +19,8 @@ from shoal_local.control.cloudformation.failures import (
     template_errors,
 )
 from shoal_local.control.cloudformation.parameters import check_rules
-from shoal_local.control.cloudformation.resolver import NO_VALUE, UNRESOLVED, Resolver
+from shoal_local.control.cloudformation.plan import Plan
+from shoal_local.control.cloudformation.resolver import Resolver
 from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
@@ -29,33 +28,11 @@ from shoal_local.control.cloudformation.resources.base import (
     ignore_missing,
 )
 from shoal_local.control.cloudformation.stack import Output, Resource, Stack
-from shoal_local.control.cloudformation.template import Template, invalid, references
 
 log = logging.getLogger(__name__)
 
 # Only the first keeps a resource of a stack that was never complete.
 RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
-
-
-@dataclass(frozen=True)
-class Tools:
-    """What deployments use.
-
-    - `kind(type_name)` returns the resource type or None.
-    - `client(service)` signs with the stack's role.
-    - `importers(export)` returns the names of the stacks that import an export, and
-      `exporter(export)` that of the stack that has it, or None.
-    """
-
-    account: str
-    region: str
-    kind: Callable[[str], ResourceType | None]
-    client: Callable[[str], Any]
-    import_value: Callable[[str], str]
-    importers: Callable[[str], list[str]]
-    exporter: Callable[[str], str | None]
-    parameter_store: Callable[[str], str]
-    closing: threading.Event
 
 
 @dataclass(frozen=True)
@@ -68,15 +45,10 @@ class Step:
 
 
 @dataclass
-class Deployment:
+class Deployment(Plan):
     """One create, update or delete of a stack."""
 
-    stack: Stack
-    template: Template
-    parameters: Mapping[str, Any]
-    tools: Tools
     steps: list[Step] = field(default_factory=list)
-    imports: set[str] = field(default_factory=set)
 
     def create(self) -> None:
         """Create everything.
@@ -110,69 +82,6 @@ class Deployment:
     def delete(self) -> None:
         self.stack.record("DELETE_IN_PROGRESS", "User Initiated")
         self._finish_delete("DELETE_COMPLETE", "DELETE_FAILED", RETAINED)
-
-    def resolver(self) -> Resolver:
-        """Return a resolver of this template's values by the resources as they are now."""
-        return Resolver(
-            self.template,
-            self._pseudo_parameters(),
-            self.parameters,
-            self._physical_id,
-            self._attribute,
-            self._import,
-            self.tools.parameter_store,
-        )
-
-    def outputs(self, resolver: Resolver) -> dict[str, Output]:
-        outputs = {}
-        for key, output in self.template.section("Outputs").items():
-            if "Condition" in output and not resolver.condition(output["Condition"]):
-                continue
-            export = output.get("Export", {}).get("Name")
-            name = str(resolver(export)) if export else None
-            outputs[key] = Output(
-                key, str(resolver(output["Value"])), str(output.get("Description", "")), name
-            )
-        return outputs
-
-    def logical_ids(self, resolver: Resolver) -> list[str]:
-        """Return the ids of resources, dependencies first, without those with a false condition."""
-        resources = self.template.resources
-        return [
-            name
-            for name in self.template.order()
-            if "Condition" not in resources[name]
-            or resolver.condition(resources[name]["Condition"])
-        ]
-
-    def check_references(self) -> None:
-        """Raise AwsError if a resource or output names a resource whose condition is false.
-
-        What cannot be resolved is left to the deployment.
-        """
-        with contextlib.suppress(*UNRESOLVED):
-            self._check_references(self.resolver())
-
-    def _check_references(self, resolver: Resolver) -> None:
-        kept = self.logical_ids(resolver)
-        resources = self.template.resources
-        outputs = [
-            resolver.pruned(output)
-            for output in self.template.section("Outputs").values()
-            if "Condition" not in output or resolver.condition(output["Condition"])
-        ]
-        blocks = {
-            "Resources": resolver.pruned([resources[name].get("Properties", {}) for name in kept]),
-            "Outputs": outputs,
-        }
-        for block, values in blocks.items():
-            missing = sorted(set(references(values)) & (set(resources) - set(kept)))
-            if missing:
-                prefix = "Template format error: " if block == "Resources" else ""
-                raise invalid(
-                    f"{prefix}Unresolved resource dependencies [{', '.join(missing)}] in the"
-                    f" {block} block of the template"
-                )
 
     def _apply(self) -> None:
         resolver = self.resolver()
@@ -253,30 +162,6 @@ class Deployment:
             before.stack_tags != resource.stack_tags
             and kind is not None
             and "Tags" in kind.properties
-        )
-
-    def planned_resource(self, logical_id: str, resolver: Resolver) -> Resource:
-        """Return the resource as the template describes it, without a physical id."""
-        definition = self.template.resources[logical_id]
-        properties = resolver(definition.get("Properties") or {})
-        deletion = resolver(definition.get("DeletionPolicy") or "Delete")
-        replacing = resolver(definition.get("UpdateReplacePolicy") or "Delete")
-        if "Snapshot" in (deletion, replacing):
-            raise invalid(
-                f"Shoal's emulator makes no snapshots of resources: {logical_id} has the policy"
-                " Snapshot"
-            )
-        depends_on = frozenset(self.template.dependencies(logical_id))
-        return Resource(
-            logical_id,
-            definition["Type"],
-            "",
-            {} if properties is NO_VALUE else properties,
-            {},
-            depends_on,
-            deletion_policy=str(deletion),
-            replace_policy=str(replacing),
-            stack_tags=self.stack.options.tags,
         )
 
     def _create(self, resource: Resource) -> None:
@@ -450,61 +335,6 @@ class Deployment:
                 f"Shoal's emulator does not support the resource type {resource.type_name}"
             )
         return kind
-
-    def request(self, resource: Resource, before: Resource | None) -> Request:
-        return Request(
-            stack_name=self.stack.name,
-            stack_id=self.stack.id,
-            logical_id=resource.logical_id,
-            type_name=resource.type_name,
-            properties=resource.properties,
-            client=self.tools.client,
-            account=self.tools.account,
-            region=self.tools.region,
-            stack_tags=resource.stack_tags,
-            old_stack_tags=before.stack_tags if before else {},
-            physical_id=resource.physical_id,
-            old=before.properties if before else {},
-            attributes=resource.attributes,
-            closing=self.tools.closing,
-        )
-
-    def _pseudo_parameters(self) -> dict[str, Any]:
-        return {
-            "AWS::AccountId": self.tools.account,
-            "AWS::Region": self.tools.region,
-            "AWS::Partition": "aws",
-            "AWS::URLSuffix": "amazonaws.com",
-            "AWS::StackName": self.stack.name,
-            "AWS::StackId": self.stack.id,
-            "AWS::NotificationARNs": [],
-        }
-
-    def _resource(self, logical_id: str) -> Resource:
-        resource = self.stack.resources.get(logical_id)
-        if resource is None:
-            raise invalid(
-                f"Template error: the resource {logical_id} is not created (its condition is false,"
-                " or the template has none)"
-            )
-        return resource
-
-    def _physical_id(self, logical_id: str) -> str:
-        return self._resource(logical_id).physical_id
-
-    def _attribute(self, logical_id: str, name: str) -> Any:
-        resource = self._resource(logical_id)
-        if name not in resource.attributes:
-            attributes = ", ".join(sorted(resource.attributes)) or "none"
-            raise invalid(
-                f"Template error: {logical_id} ({resource.type_name}) has no attribute {name} in"
-                f" Shoal's emulator (it has {attributes})"
-            )
-        return resource.attributes[name]
-
-    def _import(self, name: str) -> str:
-        self.imports.add(name)
-        return self.tools.import_value(name)
 
 
 def by_dependency(resources: Mapping[str, Resource]) -> list[Resource]:

@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlparse
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.control.cloudformation.change_set import ChangeSet, plan_changes
-from shoal_local.control.cloudformation.engine import Deployment
 from shoal_local.control.cloudformation.parameters import resolved_parameters
+from shoal_local.control.cloudformation.plan import Plan
 from shoal_local.control.cloudformation.resources import TYPES
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.resources.custom import CustomResource, is_custom
@@ -198,7 +198,7 @@ class CloudFormation:
         template, options = self._template(request, stack), options_of(request, stack)
         tools = self.stacks.tools(options.role_arn)
         parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
-        Deployment(stack, template, parameters, tools).check_references()
+        Plan(stack, template, parameters, tools).check_references()
         changes = plan_changes(stack, template, options, parameters, tools)
         creates_stack = stack.status == "REVIEW_IN_PROGRESS"
         change_set = ChangeSet(

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from botocore.exceptions import ClientError
 
 from shoal_local.context import RoleCredentials
-from shoal_local.control.cloudformation.engine import Deployment, Tools
+from shoal_local.control.cloudformation.engine import Deployment
 from shoal_local.control.cloudformation.parameters import resolved_parameters
+from shoal_local.control.cloudformation.plan import Plan, Tools
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.stack import Stack, StackOptions
 from shoal_local.control.cloudformation.template import Template, invalid
@@ -72,7 +73,7 @@ class Stacks:
         parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
         check_capabilities(template, options)
         draft = Stack("", name, template, options, "")
-        Deployment(draft, template, parameters, tools).check_references()
+        Plan(draft, template, parameters, tools).check_references()
         stack = self.add(name, template, options, "CREATE_IN_PROGRESS")
         stack.protected = protected
         self.start(stack, template, options, parameters)
@@ -96,7 +97,7 @@ class Stacks:
         tools = self.tools(options.role_arn)
         parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
         check_capabilities(template, options)
-        Deployment(stack, template, parameters, tools).check_references()
+        Plan(stack, template, parameters, tools).check_references()
         with self._lock:
             check_updatable(stack)
             same_template = (

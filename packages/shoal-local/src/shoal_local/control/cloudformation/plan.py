@@ -1,0 +1,188 @@
+"""What a template asks of its stack: its resources with resolved properties, and its outputs."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoal_local.control.cloudformation.resolver import NO_VALUE, UNRESOLVED, Resolver
+from shoal_local.control.cloudformation.resources.base import Request, ResourceType
+from shoal_local.control.cloudformation.stack import Output, Resource, Stack
+from shoal_local.control.cloudformation.template import Template, invalid, references
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What deployments use.
+
+    - `kind(type_name)` returns the resource type or None.
+    - `client(service)` signs with the stack's role.
+    - `importers(export)` returns the names of the stacks that import an export, and
+      `exporter(export)` that of the stack that has it, or None.
+    """
+
+    account: str
+    region: str
+    kind: Callable[[str], ResourceType | None]
+    client: Callable[[str], Any]
+    import_value: Callable[[str], str]
+    importers: Callable[[str], list[str]]
+    exporter: Callable[[str], str | None]
+    parameter_store: Callable[[str], str]
+    closing: threading.Event
+
+
+@dataclass
+class Plan:
+    """A template with the values of its parameters, for one stack."""
+
+    stack: Stack
+    template: Template
+    parameters: Mapping[str, Any]
+    tools: Tools
+    imports: set[str] = field(default_factory=set)
+
+    def resolver(self) -> Resolver:
+        """Return a resolver of this template's values by the resources as they are now."""
+        return Resolver(
+            self.template,
+            self._pseudo_parameters(),
+            self.parameters,
+            self._physical_id,
+            self._attribute,
+            self._import,
+            self.tools.parameter_store,
+        )
+
+    def outputs(self, resolver: Resolver) -> dict[str, Output]:
+        outputs = {}
+        for key, output in self.template.section("Outputs").items():
+            if "Condition" in output and not resolver.condition(output["Condition"]):
+                continue
+            export = output.get("Export", {}).get("Name")
+            name = str(resolver(export)) if export else None
+            outputs[key] = Output(
+                key, str(resolver(output["Value"])), str(output.get("Description", "")), name
+            )
+        return outputs
+
+    def logical_ids(self, resolver: Resolver) -> list[str]:
+        """Return the ids of resources, dependencies first, without those with a false condition."""
+        resources = self.template.resources
+        return [
+            name
+            for name in self.template.order()
+            if "Condition" not in resources[name]
+            or resolver.condition(resources[name]["Condition"])
+        ]
+
+    def check_references(self) -> None:
+        """Raise AwsError if a resource or output names a resource whose condition is false.
+
+        What cannot be resolved is left to the deployment.
+        """
+        with contextlib.suppress(*UNRESOLVED):
+            self._check_references(self.resolver())
+
+    def _check_references(self, resolver: Resolver) -> None:
+        kept = self.logical_ids(resolver)
+        resources = self.template.resources
+        outputs = [
+            resolver.pruned(output)
+            for output in self.template.section("Outputs").values()
+            if "Condition" not in output or resolver.condition(output["Condition"])
+        ]
+        blocks = {
+            "Resources": resolver.pruned([resources[name].get("Properties", {}) for name in kept]),
+            "Outputs": outputs,
+        }
+        for block, values in blocks.items():
+            missing = sorted(set(references(values)) & (set(resources) - set(kept)))
+            if missing:
+                prefix = "Template format error: " if block == "Resources" else ""
+                raise invalid(
+                    f"{prefix}Unresolved resource dependencies [{', '.join(missing)}] in the"
+                    f" {block} block of the template"
+                )
+
+    def planned_resource(self, logical_id: str, resolver: Resolver) -> Resource:
+        """Return the resource as the template describes it, without a physical id."""
+        definition = self.template.resources[logical_id]
+        properties = resolver(definition.get("Properties") or {})
+        deletion = resolver(definition.get("DeletionPolicy") or "Delete")
+        replacing = resolver(definition.get("UpdateReplacePolicy") or "Delete")
+        if "Snapshot" in (deletion, replacing):
+            raise invalid(
+                f"Shoal's emulator makes no snapshots of resources: {logical_id} has the policy"
+                " Snapshot"
+            )
+        depends_on = frozenset(self.template.dependencies(logical_id))
+        return Resource(
+            logical_id,
+            definition["Type"],
+            "",
+            {} if properties is NO_VALUE else properties,
+            {},
+            depends_on,
+            deletion_policy=str(deletion),
+            replace_policy=str(replacing),
+            stack_tags=self.stack.options.tags,
+        )
+
+    def request(self, resource: Resource, before: Resource | None) -> Request:
+        return Request(
+            stack_name=self.stack.name,
+            stack_id=self.stack.id,
+            logical_id=resource.logical_id,
+            type_name=resource.type_name,
+            properties=resource.properties,
+            client=self.tools.client,
+            account=self.tools.account,
+            region=self.tools.region,
+            stack_tags=resource.stack_tags,
+            old_stack_tags=before.stack_tags if before else {},
+            physical_id=resource.physical_id,
+            old=before.properties if before else {},
+            attributes=resource.attributes,
+            closing=self.tools.closing,
+        )
+
+    def _pseudo_parameters(self) -> dict[str, Any]:
+        return {
+            "AWS::AccountId": self.tools.account,
+            "AWS::Region": self.tools.region,
+            "AWS::Partition": "aws",
+            "AWS::URLSuffix": "amazonaws.com",
+            "AWS::StackName": self.stack.name,
+            "AWS::StackId": self.stack.id,
+            "AWS::NotificationARNs": [],
+        }
+
+    def _resource(self, logical_id: str) -> Resource:
+        resource = self.stack.resources.get(logical_id)
+        if resource is None:
+            raise invalid(
+                f"Template error: the resource {logical_id} is not created (its condition is false,"
+                " or the template has none)"
+            )
+        return resource
+
+    def _physical_id(self, logical_id: str) -> str:
+        return self._resource(logical_id).physical_id
+
+    def _attribute(self, logical_id: str, name: str) -> Any:
+        resource = self._resource(logical_id)
+        if name not in resource.attributes:
+            attributes = ", ".join(sorted(resource.attributes)) or "none"
+            raise invalid(
+                f"Template error: {logical_id} ({resource.type_name}) has no attribute {name} in"
+                f" Shoal's emulator (it has {attributes})"
+            )
+        return resource.attributes[name]
+
+    def _import(self, name: str) -> str:
+        self.imports.add(name)
+        return self.tools.import_value(name)
