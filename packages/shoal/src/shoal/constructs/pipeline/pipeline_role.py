@@ -43,6 +43,8 @@ _JOBS = {
     "Tuning": ("HyperParameterTuningJob", "hyper-parameter-tuning-job/*"),
 }
 """Step type to its job's name in operations, and to the ARNs of its jobs."""
+_Row = tuple[str, Sequence[str], Sequence[str], Conditions | None]
+"""Sid, SageMaker's operations, ARNs, and conditions of a statement."""
 
 
 class PipelineRole(ActorRole):
@@ -103,21 +105,23 @@ class PipelineRole(ActorRole):
         if kind in {"Training", "Tuning"}:
             rails = both(rails, from_file_system(self._names.environment.file_system is not None))
         create = f"Create{job}"
-        self.allow(f"Start{kind}", [f"sagemaker:{create}"], on=on, when=rails, because=why)
-        self.allow(
-            f"Tag{kind}",
-            ["sagemaker:AddTags"],
-            on=on,
-            when=tagging_new(self._names, create),
-            because=why,
-        )
-        follow = [f"sagemaker:Describe{job}"]
+        follow = [f"Describe{job}"]
         if kind == "Tuning":  # what steps may read of one: its best training jobs
-            follow.append(f"sagemaker:ListTrainingJobsFor{job}")
-        self.allow(f"Follow{kind}", follow, on=on, when=ours_or_missing(self._names), because=why)
-        self.allow(
-            f"Stop{kind}", [f"sagemaker:Stop{job}"], on=on, when=ours(self._names), because=why
-        )
+            follow.append(f"ListTrainingJobsFor{job}")
+        tagging = tagging_new(self._names, create)
+        rows: list[_Row] = [
+            (f"Start{kind}", [create], on, rails),
+            (f"Tag{kind}", ["AddTags"], on, tagging),
+            (f"Follow{kind}", follow, on, ours_or_missing(self._names)),
+            (f"Stop{kind}", [f"Stop{job}"], on, ours(self._names)),
+        ]
+        self._allow_rows(rows, why)
+
+    def _allow_rows(self, rows: Iterable[_Row], because: str) -> None:
+        """Allow SageMaker's operations of each row, for the same reason."""
+        for sid, operations, on, when in rows:
+            actions = [f"sagemaker:{each}" for each in operations]
+            self.allow(sid, actions, on=on, when=when, because=because)
 
     @property
     def _models(self) -> list[str]:
@@ -128,25 +132,14 @@ class PipelineRole(ActorRole):
 
     def _allow_models(self, place: Place) -> None:
         """Let the pipeline create models, but only here."""
-        models = self._models
+        models, tagging = self._models, tagging_new(self._names, "CreateModel")
+        rows: list[_Row] = [
+            ("CreateModel", ["CreateModel"], models, inside(place)),
+            ("TagModel", ["AddTags"], models, tagging),
+            ("SeeModel", ["DescribeModel"], models, ours_or_missing(self._names)),
+        ]
         why = "The model's name is chosen by SageMaker, or starts with the pipeline's."
-        self.allow(
-            "CreateModel", ["sagemaker:CreateModel"], on=models, when=inside(place), because=why
-        )
-        self.allow(
-            "TagModel",
-            ["sagemaker:AddTags"],
-            on=models,
-            when=tagging_new(self._names, "CreateModel"),
-            because=why,
-        )
-        self.allow(
-            "SeeModel",
-            ["sagemaker:DescribeModel"],
-            on=models,
-            when=ours_or_missing(self._names),
-            because=why,
-        )
+        self._allow_rows(rows, why)
 
     def _allow_endpoints(self, endpoint_limits: Limits) -> None:
         """Let the pipeline create endpoints, but only of these instance types, with names of its
@@ -157,34 +150,18 @@ class PipelineRole(ActorRole):
             self._names.arn("sagemaker", f"{kind}/{named}")
             for kind in ("endpoint", "endpoint-config")
         )
-        why = "Endpoints and their configurations are named after the pipeline and the execution."
         types = only({"sagemaker:InstanceTypes": [*endpoint_limits.instance_types]})
-        self.allow(
-            "ConfigureEndpoint",
-            ["sagemaker:CreateEndpointConfig"],
-            on=[configs],
-            when=both(types, _with_models(self._models)),
-            because=why,
-        )
-        self.allow(
-            "CreateEndpoint",
-            ["sagemaker:CreateEndpoint"],
-            on=[endpoints, configs],
-            when=ours_or_missing(self._names),
-            because=why,
-        )
+        rails = both(types, _with_models(self._models))
         tagging = tagging_new(self._names, "CreateEndpoint", "CreateEndpointConfig")
-        self.allow(
-            "TagEndpoint", ["sagemaker:AddTags"], on=[endpoints, configs], when=tagging, because=why
-        )
-        described = ["sagemaker:DescribeEndpoint", "sagemaker:DescribeEndpointConfig"]
-        self.allow(
-            "SeeEndpoint",
-            described,
-            on=[endpoints, configs],
-            when=ours_or_missing(self._names),
-            because=why,
-        )
+        own, on = ours_or_missing(self._names), [endpoints, configs]
+        rows: list[_Row] = [
+            ("ConfigureEndpoint", ["CreateEndpointConfig"], [configs], rails),
+            ("CreateEndpoint", ["CreateEndpoint"], on, own),
+            ("TagEndpoint", ["AddTags"], on, tagging),
+            ("SeeEndpoint", ["DescribeEndpoint", "DescribeEndpointConfig"], on, own),
+        ]
+        why = "Endpoints and their configurations are named after the pipeline and the execution."
+        self._allow_rows(rows, why)
 
     def _allow_registered(self, images: Iterable[str]) -> None:
         """Let the pipeline look up `images`: the registry keeps the digest of a model package's
@@ -230,29 +207,18 @@ class PipelineRole(ActorRole):
         )
 
     def _allow_register(self) -> None:
-        group = self._names.model_package_group
-        package = self._names.arn("sagemaker", f"model-package/{group}/*")
+        name = self._names.model_package_group
+        package = self._names.arn("sagemaker", f"model-package/{name}/*")
+        group = self._names.arn("sagemaker", f"model-package-group/{name}")
+        pending = {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}
+        rails = {"StringEqualsIfExists": pending}
+        rows: list[_Row] = [
+            ("RegisterPendingOnly", ["CreateModelPackage"], [group, package], rails),
+            ("SeeModelPackages", ["AddTags", "DescribeModelPackage"], [package], None),
+        ]
         why = "SageMaker numbers the versions inside this environment's model package group."
-        self.allow(
-            "RegisterPendingOnly",
-            ["sagemaker:CreateModelPackage"],
-            on=[self._names.arn("sagemaker", f"model-package-group/{group}"), package],
-            when={
-                "StringEqualsIfExists": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}
-            },
-            because=why,
-        )
-        self.allow(
-            "SeeModelPackages",
-            ["sagemaker:AddTags", "sagemaker:DescribeModelPackage"],
-            on=[package],
-            because=why,
-        )
-        self.allow(
-            "SeeModelPackageGroup",
-            ["sagemaker:DescribeModelPackageGroup"],
-            on=[self._names.arn("sagemaker", f"model-package-group/{group}")],
-        )
+        self._allow_rows(rows, why)
+        self.allow("SeeModelPackageGroup", ["sagemaker:DescribeModelPackageGroup"], on=[group])
 
     def _allow_step_outputs(self) -> None:
         bucket = f"arn:aws:s3:::{self._names.bucket('artifacts')}"
