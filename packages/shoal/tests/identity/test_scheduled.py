@@ -4,7 +4,6 @@ allowed one with one change.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -128,12 +127,3 @@ def test_every_statement_is_needed(roles: Roles, actor: str) -> None:
                 roles.decide(PREFIX + actor, question, without).allowed for without in ("", sid)
             ]
             assert decided == [True, False], question
-
-
-def test_scheduler_takes_its_role_for_the_environments_group_only(
-    templates: dict[str, Templates],
-) -> None:
-    (trust,) = templates["everything"].trust_policies()[f"{PREFIX}scheduler"]["Statement"]
-    assert arn("scheduler", "schedule-group/shoal-mnist-dev") in json.dumps(
-        trust["Condition"]["ArnLike"]
-    )
