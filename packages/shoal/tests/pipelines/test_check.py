@@ -159,8 +159,8 @@ def test_with_the_repository_at_hand_a_line_names_the_line_of_the_file(tmp_path:
 
 def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_path: Path) -> None:
     write_scripts(tmp_path / "code")
-    training = {"strategy": "horovod", "framework_version": "2.3.0", "source_dir": "code"}
-    training |= {"entry_point": "train.py", "hyperparameters": {}}
+    training: dict[str, Any] = {"strategy": "horovod", "framework_version": "2.3.0"}
+    training |= {"source_dir": "code", "entry_point": "train.py", "hyperparameters": {}}
     settings = changed(training=training, network={"nat": True})
     with pytest.raises(LaunchError, match=r"does not contain Horovod"):
         check(settings, root=tmp_path)

@@ -239,7 +239,7 @@ def test_an_endpoint_serves_no_model_but_that_of_a_step(tmp_path: Path, model: o
         "ProductionVariants": variants,
         "ShadowProductionVariants": variants,
     }
-    changes = {"Tiny/Type": "EndpointConfig", "Tiny/Arguments": arguments}
+    changes: dict[str, Any] = {"Tiny/Type": "EndpointConfig", "Tiny/Arguments": arguments}
     changes["/Parameters"] = [{"Name": "Model", "Type": "String"}]
     with pytest.raises(ConfigError) as caught:
         built(tmp_path, with_changes(TINY, changes))
